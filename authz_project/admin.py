@@ -1,0 +1,109 @@
+"""API keys and environments. Environments are here because ending one ends its facts and keys too."""
+
+from datetime import datetime
+
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+
+from authz_project.keys import create_key, revoke_key
+from authz_project.models import ApiKey
+from facts import store
+from policy.models import DEFAULT_SLUG, Environment
+
+
+def _minute(moment: datetime | None) -> str:
+    return f"{moment:%Y-%m-%d %H:%M}" if moment else ""
+
+
+admin.site.site_header = admin.site.site_title = "Authorization"
+admin.site.index_title = "Facts, policies and keys"
+admin.site.site_url = "/api/docs"
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(admin.ModelAdmin):
+    list_display = ["prefix", "state", "label", "environment", "created", "last_used", "expires"]
+    list_filter = ["environment"]
+    list_select_related = ["environment"]
+    search_fields = ["prefix", "label"]
+    fields = ["environment", "label", "expires_at"]
+    actions = ["revoke"]
+
+    def get_readonly_fields(self, request: HttpRequest, key: ApiKey | None = None):
+        # What a key opens never changes: processes remember it.
+        return ["environment", "prefix", "created_at", "last_used_at", "revoked_at"] if key else []
+
+    def get_fields(self, request: HttpRequest, key: ApiKey | None = None):
+        return ["prefix", *self.fields, "created_at", "last_used_at", "revoked_at"] if key else self.fields
+
+    def has_delete_permission(self, request: HttpRequest, key: ApiKey | None = None) -> bool:
+        return False  # revoked keys stay, to say what they were
+
+    @admin.display(description="state")
+    def state(self, key: ApiKey) -> str:
+        if key.revoked_at:
+            return "revoked"
+        return "expired" if key.expires_at and key.expires_at <= timezone.now() else "in use"
+
+    @admin.display(ordering="created_at")
+    def created(self, key: ApiKey) -> str:
+        return _minute(key.created_at)
+
+    @admin.display(ordering="last_used_at")
+    def last_used(self, key: ApiKey) -> str:
+        return _minute(key.last_used_at)
+
+    @admin.display(ordering="expires_at")
+    def expires(self, key: ApiKey) -> str:
+        return _minute(key.expires_at)
+
+    def save_model(self, request: HttpRequest, key: ApiKey, form, change: bool) -> None:
+        if change:
+            key.save(update_fields=["label", "expires_at"])
+            return
+        made, key.token = create_key(key.environment, key.label, key.expires_at)
+        key.pk, key.prefix = made.pk, made.prefix
+
+    def response_add(self, request: HttpRequest, key: ApiKey, post_url_continue=None) -> HttpResponse:
+        """The only page that ever shows the whole key; it is not kept anywhere to be shown again."""
+        context = self.admin_site.each_context(request) | {
+            "title": "New API key",
+            "opts": self.opts,
+            "token": key.token,
+        }
+        answer = TemplateResponse(request, "admin/authz_project/apikey/shown_once.html", context)
+        answer["Cache-Control"] = "no-store"
+        return answer
+
+    @admin.action(description="Revoke the selected keys", permissions=["change"])
+    def revoke(self, request: HttpRequest, keys) -> None:
+        for key in keys:
+            revoke_key(key)
+        self.message_user(request, f"{len(keys)} key{'s are' if len(keys) != 1 else ' is'} revoked.", messages.SUCCESS)
+
+
+@admin.register(Environment)
+class EnvironmentAdmin(admin.ModelAdmin):
+    list_display = ["slug", "name", "created_at", "policy_version", "offset"]
+    list_select_related = ["policy_version__environment"]
+    search_fields = ["slug", "name"]
+    fields = ["slug", "name", "created_at", "policy_version", "offset"]
+    actions = None
+
+    def get_readonly_fields(self, request: HttpRequest, environment: Environment | None = None):
+        return ["created_at", "policy_version", "offset"] + (["slug"] if environment else [])
+
+    def has_delete_permission(self, request: HttpRequest, environment: Environment | None = None) -> bool:
+        protected = environment is not None and environment.slug == DEFAULT_SLUG
+        return not protected and super().has_delete_permission(request, environment)
+
+    def get_deleted_objects(self, environments, request: HttpRequest):
+        """Its keys and policies go with it: there is nothing to ask a permission of its own for."""
+        shown, counts, _, protected = super().get_deleted_objects(environments, request)
+        return shown, counts, set(), protected
+
+    def delete_model(self, request: HttpRequest, environment: Environment) -> None:
+        store.clear(environment.id)
+        environment.delete()

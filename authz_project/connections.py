@@ -1,0 +1,32 @@
+"""Connections outlive requests, and sometimes the database does not outlive connections.
+
+Asking each time whether one still works would cost every request a round trip. So a thread asks only when
+its connection has been idle for long, or when any thread of the process has lost one since it last asked:
+a restart of the database is one failed request for a process, not one for each of its threads.
+"""
+
+import threading
+import time
+
+from django.db import connection
+
+IDLE = 30.0  # seconds
+
+_lost_at = 0.0
+_thread = threading.local()
+
+
+def note_loss() -> None:
+    """A connection broke: others may have, too."""
+    global _lost_at
+    _lost_at = time.monotonic()
+
+
+def refresh_connection() -> None:
+    """Before a request uses this thread's connection: drop it if it is dead."""
+    now = time.monotonic()
+    seen = getattr(_thread, "seen", 0.0)
+    _thread.seen = now
+    doubtful = seen <= _lost_at or now - seen > IDLE
+    if doubtful and connection.connection is not None and not connection.in_atomic_block and not connection.is_usable():
+        connection.close()

@@ -1,0 +1,37 @@
+"""A new key, printed once."""
+
+from datetime import timedelta
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from authz_project.keys import create_key
+from policy.models import DEFAULT_SLUG, Environment, default_environment
+
+
+class Command(BaseCommand):
+    help = "Make an API key and print it; it cannot be shown again."
+
+    def add_arguments(self, parser):
+        parser.add_argument("--environment", default=DEFAULT_SLUG, help="its short name (default: %(default)s)")
+        parser.add_argument("--create-environment", action="store_true", help="make the environment if it is missing")
+        parser.add_argument("--label", default="", help="what the key is for")
+        parser.add_argument("--days", type=float, help="how long the key lasts (default: for ever)")
+
+    def handle(self, *, environment, create_environment, label, days, **options):
+        expires_at = None if days is None else timezone.now() + timedelta(days=days)
+        found = environment_named(environment, create_environment)
+        self.stdout.write(create_key(found, label, expires_at)[1])
+
+
+def environment_named(slug: str, create: bool) -> Environment:
+    if slug == DEFAULT_SLUG:
+        return default_environment()
+    found = Environment.objects.filter(slug=slug).first()
+    if found is None and create:
+        found = Environment(slug=slug, name=slug)
+        found.full_clean()
+        found.save()
+    if found is None:
+        raise CommandError(f"there is no environment `{slug}`; --create-environment makes it")
+    return found

@@ -1,0 +1,23 @@
+"""Which keys there are."""
+
+from django.core.management.base import BaseCommand
+from django.utils import timezone
+
+from authz_project.models import ApiKey
+
+
+class Command(BaseCommand):
+    help = "List the API keys, without their secrets."
+
+    def handle(self, **options):
+        for key in ApiKey.objects.select_related("environment"):
+            used = f"last used {key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never used"
+            self.stdout.write(f"{key.prefix}  {state_of(key)}  {used}  {key.label}".rstrip())
+
+
+def state_of(key: ApiKey) -> str:
+    if key.revoked_at:
+        return f"revoked {key.revoked_at:%Y-%m-%d}"
+    if key.expires_at is None:
+        return "active"
+    return f"{'expired' if key.expires_at <= timezone.now() else 'active until'} {key.expires_at:%Y-%m-%d}"

@@ -1,0 +1,124 @@
+"""The service, from nothing: database, first key, server."""
+
+import multiprocessing
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection, connections
+from granian import Granian
+from granian.constants import Interfaces
+from granian.log import LogLevels
+
+from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
+from authz_project.models import ApiKey
+from policy.models import default_environment
+
+WELL_KNOWN_SECRETS = ("secret", "changeme", "password", "insecure", "example", "test")
+SHORTEST_SECRET = 32
+START_LOCK = 0x617574687A  # any number that nobody else locks
+FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
+
+
+class Command(BaseCommand):
+    help = "Prepare the database and run the production server."
+
+    def add_arguments(self, parser):
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8080)
+        parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
+        parser.add_argument("--threads", type=int, default=8, help="threads, and so connections, of each process")
+        parser.add_argument("--dev", action="store_true", help="turn on the well-known key and POST /test_environment")
+
+    def handle(self, *, host, port, workers, threads, dev, **options):
+        secret = secret_that_is_set()
+        if dev:
+            os.environ["SECRET_KEY"] = secret or secrets.token_urlsafe(48)  # logins last as long as this server
+        else:
+            refuse_weak_secret(secret)
+        refuse_taken_port(host, port)
+        with alone():
+            call_command("migrate", verbosity=0)
+            self.prepare_keys(dev)
+        connections.close_all()
+        # Workers are children of this process: its id is what they know a development server by.
+        os.environ.pop(settings.DEV_SERVER_VARIABLE, None)
+        if dev:
+            os.environ[settings.DEV_SERVER_VARIABLE] = str(os.getpid())
+        self.say(f"Serving http://{host}:{port}/api with {workers} processes. Stop with SIGTERM or Ctrl-C.")
+        self.say("The admin is at /admin/; `python manage.py createsuperuser` makes a login for it.")
+        run_server(host, port, workers, threads)
+
+    def prepare_keys(self, dev: bool) -> None:
+        environment = default_environment()
+        if dev:
+            keep_dev_key(environment)
+            self.say(f"Development: the key is {DEV_KEY}. Never let this server be reached from outside.")
+            return
+        drop_dev_key()
+        if not ApiKey.objects.exists():
+            token = create_key(environment, "first key")[1]
+            self.say(f"The first API key, shown only now: {token}")
+
+    def say(self, line: str) -> None:
+        self.stdout.write(line)
+        self.stdout.flush()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Servers that start at the same time on one PostgreSQL prepare it one after the other, however long it takes."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET statement_timeout = 0")
+            cursor.execute("SELECT pg_advisory_lock(%s)", (START_LOCK,))
+    yield  # the lock ends with the connection
+
+
+def secret_that_is_set() -> str:
+    try:
+        return settings.SECRET_KEY
+    except ImproperlyConfigured:  # Django's way to say that it is empty
+        return ""
+
+
+def refuse_weak_secret(secret: str) -> None:
+    if not secret:
+        raise CommandError("SECRET_KEY is not set; with PostgreSQL, set it to at least 32 random characters")
+    known = secret.startswith("django-insecure-") or any(word in secret.lower() for word in WELL_KNOWN_SECRETS)
+    if len(secret) < SHORTEST_SECRET or len(set(secret)) < 8 or known:
+        raise CommandError("SECRET_KEY can be guessed; set it to at least 32 random characters")
+
+
+def refuse_taken_port(host: str, port: int) -> None:
+    """The server's workers share their port, and would share it with a stranger's as well."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as reason:
+            raise CommandError(f"cannot listen on {host}:{port}: {reason.strerror}") from None
+
+
+def run_server(host: str, port: int, workers: int, threads: int) -> None:
+    multiprocessing.set_start_method("spawn", force=True)  # workers read the settings anew, and share nothing
+    Granian(
+        "authz_project.wsgi:application",
+        address=host,
+        port=port,
+        interface=Interfaces.WSGI,
+        workers=workers,
+        blocking_threads=threads,
+        blocking_threads_idle_timeout=600,
+        workers_kill_timeout=FINISH_WITHIN,
+        respawn_failed_workers=True,
+        websockets=False,
+        log_level=LogLevels.error,
+    ).serve()

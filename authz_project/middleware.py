@@ -1,0 +1,76 @@
+"""What happens to every request, whoever answers it."""
+
+import re
+import time
+import uuid
+
+from django.conf import settings
+from django.contrib.auth.middleware import AuthenticationMiddleware
+from django.contrib.messages.middleware import MessageMiddleware
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.http import JsonResponse
+from django.middleware.csrf import CsrfViewMiddleware
+
+from authz_project.api import too_large
+
+_REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
+_DRAINED = 4  # times the limit: how much of a refused body is read, so that its sender hears the refusal
+
+
+def request_ids(get_response):
+    """Answer with the request's `X-Request-ID`, or with a new one; and say how long it took."""
+
+    def respond(request):
+        started = time.perf_counter()
+        given = request.META.get("HTTP_X_REQUEST_ID", "")
+        request.request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
+        response = get_response(request)
+        response["X-Request-ID"] = request.request_id
+        if not response.streaming:
+            response["Content-Length"] = str(len(response.content))
+        response["Server-Timing"] = f"oso;dur={(time.perf_counter() - started) * 1000:.3f}"
+        return response
+
+    return respond
+
+
+class _AdminOnly:
+    """Logins are for people: requests with a key have none, and do not wait for what makes them."""
+
+    def __call__(self, request):
+        return super().__call__(request) if request.path.startswith("/admin/") else self.get_response(request)
+
+
+class AdminSessions(_AdminOnly, SessionMiddleware):
+    pass
+
+
+class AdminCsrf(_AdminOnly, CsrfViewMiddleware):
+    """Only the admin has cookies to protect; its check runs as a hook on the view, which keys are exempt from."""
+
+
+class AdminLogins(_AdminOnly, AuthenticationMiddleware):
+    pass
+
+
+class AdminMessages(_AdminOnly, MessageMiddleware):
+    pass
+
+
+def body_limit(get_response):
+    """Refuse bodies over the limit before anything reads them into memory."""
+
+    def respond(request):
+        length = request.META.get("CONTENT_LENGTH") or "0"
+        limit = settings.MAX_BODY_BYTES
+        if not limit or not length.isdecimal() or int(length) <= limit:
+            return get_response(request)
+        _drain(request, min(int(length), limit * _DRAINED))
+        return JsonResponse({"message": too_large().message}, status=413)
+
+    return respond
+
+
+def _drain(request, length: int) -> None:
+    while length > 0 and (chunk := request.read(min(length, 1 << 16))):
+        length -= len(chunk)

@@ -1,0 +1,26 @@
+"""API keys: who may talk to which environment."""
+
+from django.db import models
+
+from policy.models import Environment
+
+
+class ApiKey(models.Model):
+    """A bearer of `e_<environment>_<key id>_<secret>`. Only the SHA-256 of the whole is kept."""
+
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="api_keys")
+    label = models.CharField(max_length=200, blank=True)
+    prefix = models.CharField(max_length=120, unique=True)  # all but the secret: what people recognise it by
+    hash = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)  # coarse: to the hour
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "api_key"
+        verbose_name = "API key"
+        ordering = ["environment", "prefix"]
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_…"

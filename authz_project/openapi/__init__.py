@@ -1,0 +1,11 @@
+"""The interface, described: what every endpoint takes and answers, for programs and for people.
+
+In order of control flow:
+
+* `shapes`      JSON schemas of what is sent and answered, by name
+* `operation`   what is said about one endpoint
+* `operations`  all of them, in the order of a story that their examples tell
+* `document`    operations -> OpenAPI document
+* `notation`    schema -> text for people
+* `views`       the document at /api/openapi.json, the page at /api/docs
+"""

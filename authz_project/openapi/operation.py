@@ -1,0 +1,48 @@
+"""What is said about one endpoint."""
+
+from dataclasses import dataclass, field
+
+from authz_project.openapi.shapes import Schema
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Of the query string."""
+
+    name: str
+    description: str
+    schema: Schema = field(default_factory=lambda: {"type": "string"})
+
+
+@dataclass(frozen=True)
+class Example:
+    """A request, and what the service answers when those before it were sent."""
+
+    answer: object
+    body: object = None
+    query: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Operation:
+    method: str
+    path: str
+    summary: str
+    answer: Schema
+    example: Example
+    description: str = ""
+    body: Schema | None = None
+    is_body_optional: bool = False
+    parameters: tuple[Parameter, ...] = ()
+    statuses: dict[int, str] = field(default_factory=dict)  # besides those that follow from the rest
+    is_change: bool = False  # one that an `OsoOffset` is given for
+    needs_key: bool = True
+    refused_body: str = "Message"
+    deprecated_for: str = ""  # what to use instead
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+    description: str
+    operations: tuple[Operation, ...]

@@ -1,0 +1,167 @@
+"""Every setting. The environment is read here and nowhere else."""
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+env = environ.Env()
+
+# ---- who we are -------------------------------------------------------------------------------------
+
+DEBUG = False
+ROOT_URLCONF = "authz_project.urls"
+WSGI_APPLICATION = "authz_project.wsgi.application"
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["*"])  # answers name no host, so any may ask
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+# A browser that reaches the admin over HTTPS is not to send its cookies over anything else.
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+APPEND_SLASH = False
+DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
+
+# `serve --dev` passes its own process id, and only the workers that it starts have it as their parent:
+# the variable left over in a shell or a container turns nothing on.
+DEV_SERVER_VARIABLE = "AUTHZ_DEV_SERVER"
+DEV_SERVER = os.environ.get(DEV_SERVER_VARIABLE) in (str(os.getppid()), str(os.getpid()))
+
+# ---- where things are kept ---------------------------------------------------------------------------
+
+STATEMENT_TIMEOUT = env.float("STATEMENT_TIMEOUT", default=5.0)  # seconds
+SQLITE_OPTIONS = {
+    # Writers take the lock when they begin, so that none fails half way on another's.
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 20,
+    "cached_statements": 1000,
+    "init_command": (
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;"
+        "PRAGMA mmap_size = 1073741824; PRAGMA temp_store = MEMORY"
+    ),
+}
+POSTGRESQL_OPTIONS = {
+    "server_side_binding": True,  # what makes statements preparable
+    "prepare_threshold": 2,
+    "connect_timeout": 3,
+    "application_name": "authz",
+    # Planning costs more than running: plan once, without guesses from the values.
+    "options": f"-c plan_cache_mode=force_generic_plan -c jit=off -c statement_timeout={int(STATEMENT_TIMEOUT * 1000)}",
+}
+
+
+def database_from_url(url: str) -> dict:
+    """Django's settings of the database at the URL, with what this service needs of it."""
+    if not url.startswith(("sqlite:///", "postgres://", "postgresql://")):
+        raise ImproperlyConfigured("DATABASE_URL must begin with sqlite:/// or postgres://")
+    config = env.db_url_config(url)
+    options = SQLITE_OPTIONS if config["ENGINE"] == "django.db.backends.sqlite3" else POSTGRESQL_OPTIONS
+    # Each thread keeps its connection, with the statements that are prepared on it.
+    return {**config, "CONN_MAX_AGE": None, "OPTIONS": options | config.get("OPTIONS", {})}
+
+
+DATABASE_URL = env.str("DATABASE_URL", default="") or f"sqlite:///{Path.cwd() / 'authz.sqlite3'}"
+DATABASES = {"default": database_from_url(DATABASE_URL)}
+
+# ---- secrets ------------------------------------------------------------------------------------------
+
+
+def secret_beside(database: Path) -> str:
+    """The secret kept next to an SQLite file, made on first use and readable by its owner only."""
+    path = database.with_name(database.name + ".secret")
+    if not path.exists():
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(48))
+        with suppress(FileExistsError):  # another process was first: its secret stands
+            os.link(draft, path)
+        draft.unlink()
+    return path.read_text().strip()
+
+
+SECRET_KEY = env.str("SECRET_KEY", default="")
+if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    SECRET_KEY = secret_beside(Path(DATABASES["default"]["NAME"]).absolute())
+
+# ---- limits: 0 is none --------------------------------------------------------------------------------
+
+MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=10 * 1024 * 1024)
+MAX_BATCH_ENTRIES = env.int("MAX_BATCH_ENTRIES", default=0)
+MAX_DELETE_MATCHES = env.int("MAX_DELETE_MATCHES", default=0)
+MAX_CONTEXT_FACTS = env.int("MAX_CONTEXT_FACTS", default=0)
+DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES or None
+
+# ---- the parts ----------------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "authz_project",  # first, for its templates to come before those they extend
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "policy",
+    "facts",
+    "checks",
+    "localsql",
+]
+MIDDLEWARE = [
+    "authz_project.middleware.request_ids",
+    "authz_project.middleware.body_limit",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "authz_project.middleware.AdminSessions",
+    "authz_project.middleware.AdminCsrf",
+    "authz_project.middleware.AdminLogins",
+    "authz_project.middleware.AdminMessages",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+STATIC_URL = "static/"
+STATIC_ROOT = None
+WHITENOISE_USE_FINDERS = True  # served from the packages: nothing to collect
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["authz_project.api.KeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": [],
+    "DEFAULT_RENDERER_CLASSES": ["authz_project.api.Renderer"],
+    "DEFAULT_PARSER_CLASSES": ["authz_project.api.Parser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "authz_project.api.AlwaysJson",
+    "EXCEPTION_HANDLER": "authz_project.api.handle_exception",
+    "UNAUTHENTICATED_USER": None,
+}
+
+# Uploading a policy runs its tests, and running is for the app above: it is named here, not imported.
+POLICY_TEST_RUNNER = "checks.policy_tests.run"
+
+# What a policy no longer accepts is counted where facts are stored: in the app above, likewise.
+FACT_AUDIT = "facts.audit.ignored_facts"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="WARNING")},
+    "loggers": {"django.request": {"level": "ERROR"}},  # a caller's mistake is told to the caller
+}

@@ -1,0 +1,32 @@
+"""Environments for one test run each."""
+
+import secrets
+import string
+
+from django.db import transaction
+
+from authz_project.keys import create_key
+from facts.store import copy_facts
+from policy.models import Environment, PolicyVersion, default_environment
+
+_ALPHABET = string.ascii_lowercase + string.digits
+
+
+@transaction.atomic
+def create_test_environment(copied: bool) -> str:
+    """A key to a new environment, `copied` from the default one or empty."""
+    slug = "testenv" + "".join(secrets.choice(_ALPHABET) for _ in range(11))
+    environment = Environment.objects.create(slug=slug, name="Test environment")
+    if copied:
+        _copy(default_environment(), environment)
+    return create_key(environment, "test environment")[1]
+
+
+def _copy(origin: Environment, target: Environment) -> None:
+    version = origin.policy_version
+    if version is not None:
+        target.policy_version = PolicyVersion.objects.create(
+            environment=target, number=1, source=version.source, filename=version.filename, digest=version.digest
+        )
+        target.save(update_fields=["policy_version"])
+    copy_facts(origin.id, target.id)

@@ -1,0 +1,164 @@
+"""Facts for people: browse, search, add, delete. The rows hang on their signatures, which are few."""
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.core import signing
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import path, reverse
+
+from facts import browse, store
+from facts.models import Signature
+from facts.notation import fact_from_text
+from facts.rows import Row
+from facts.signatures import types_of_text
+from facts.store import Deletes, Inserts
+from facts.wire import Argument, Fact, Pattern
+from policy.errors import AuthzError
+from policy.models import Environment
+
+
+class Narrowing(forms.Form):
+    """What part of the facts to show; every field may be left open."""
+
+    environment = forms.ModelChoiceField(Environment.objects.all(), required=False, empty_label="all environments")
+    predicate = forms.ChoiceField(required=False)
+    type = forms.ChoiceField(required=False, label="Argument type")
+    id = forms.CharField(required=False, label="Argument id", strip=False)
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        kinds = Signature.objects.values_list("predicate", "types").distinct()
+        predicates = sorted({predicate for predicate, _ in kinds})
+        types = sorted({name for _, text in kinds for name in types_of_text(text)})
+        self.fields["predicate"].choices = [("", "all predicates"), *((name, name) for name in predicates)]
+        self.fields["type"].choices = [("", "all types"), *((name, name) for name in types)]
+
+    def kinds(self) -> list[Signature]:
+        asked = self.cleaned_data
+        kinds = Signature.objects.select_related("environment").order_by("environment__slug", "predicate", "types")
+        if asked["environment"]:
+            kinds = kinds.filter(environment=asked["environment"])
+        if asked["predicate"]:
+            kinds = kinds.filter(predicate=asked["predicate"])
+        return [kind for kind in kinds if not asked["type"] or asked["type"] in types_of_text(kind.types)]
+
+
+class NewFact(forms.Form):
+    environment = forms.ModelChoiceField(Environment.objects.all(), empty_label=None)
+    fact = forms.CharField(
+        widget=forms.TextInput(attrs={"class": "vLargeTextField", "size": 100}),
+        help_text='such as <code>has_role(User{"ann"}, "admin", Repo{"acme"})</code>, '
+        "or shorter <code>has_role(User:ann, admin, Repo:acme)</code>",
+    )
+
+    def clean(self) -> dict:
+        """Storing is the validation, the same as of the API."""
+        asked = super().clean()
+        if not self.errors:
+            try:
+                fact = fact_from_text(asked["fact"])
+                store.apply(asked["environment"].id, [Inserts([fact], None)])
+                asked["stored"] = fact
+            except AuthzError as reason:
+                self.add_error("fact", reason.message)
+        return asked
+
+
+@admin.register(Signature)
+class FactAdmin(admin.ModelAdmin):
+    def get_urls(self):
+        return [
+            path("", self.admin_site.admin_view(self.browse), name="facts_signature_changelist"),
+            path("add/", self.admin_site.admin_view(self.add), name="facts_signature_add"),
+        ]
+
+    def browse(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+        if request.method == "POST":
+            return self._delete_selected(request)
+        narrowing = Narrowing(request.GET)
+        kinds = narrowing.kinds() if narrowing.is_valid() else []
+        return TemplateResponse(request, "admin/facts/signature/browse.html", self._shown(request, narrowing, kinds))
+
+    def _shown(self, request: HttpRequest, narrowing: Narrowing, kinds: list[Signature]) -> dict:
+        text, after = request.GET.get("id", ""), _row_of_token(request.GET.get("after", ""))
+        page = browse.search(kinds, text, request.GET.get("type", "")) if text else browse.page_of(kinds, after)
+        slugs = {kind.id: kind.environment.slug for kind in kinds}
+        last = page.facts[-1].row if page.facts else None
+        return self.admin_site.each_context(request) | {
+            "title": "Facts",
+            "opts": self.opts,
+            "narrowing": narrowing,
+            "facts": [(slugs[each.row[0]], each.fact, _token_of_row(each.row)) for each in page.facts],
+            "count": browse.count_up_to_limit(kinds),
+            "counted": browse.COUNTED,
+            "cut": bool(text) and page.more,
+            "next": _query(request, after=_token_of_row(last)) if page.more and not text else "",
+            "first": _query(request) if after else "",
+            "may_add": self.has_add_permission(request),
+            "may_delete": self.has_delete_permission(request),
+        }
+
+    def _delete_selected(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_delete_permission(request):
+            raise PermissionDenied
+        deleted = 0
+        for row in filter(None, map(_row_of_token, request.POST.getlist("selected"))):
+            kind = Signature.objects.filter(id=row[0]).first()
+            if kind is not None:
+                pattern = _pattern_of_row(kind, row)
+                deleted += store.apply(kind.environment_id, [Deletes([pattern])]).deleted
+                self._note(request, kind, f"deleted {pattern}")
+        self.message_user(request, f"{deleted} fact{'s are' if deleted != 1 else ' is'} deleted.", messages.SUCCESS)
+        return HttpResponseRedirect(request.get_full_path())
+
+    def add(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = NewFact(request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            return self._added(request, form.cleaned_data["environment"], form.cleaned_data["stored"])
+        context = self.admin_site.each_context(request) | {"title": "Add a fact", "opts": self.opts, "form": form}
+        return TemplateResponse(request, "admin/facts/signature/add.html", context)
+
+    def _added(self, request: HttpRequest, environment: Environment, fact: Fact) -> HttpResponse:
+        kind = next(
+            kind
+            for kind in Signature.objects.filter(environment=environment, predicate=fact.predicate)
+            if types_of_text(kind.types) == fact.signature.types
+        )
+        self._note(request, kind, f"added {fact}")
+        self.message_user(request, f"{fact} is stored.", messages.SUCCESS)
+        there = "admin:facts_signature_add" if "_addanother" in request.POST else "admin:facts_signature_changelist"
+        return HttpResponseRedirect(reverse(there))
+
+    def _note(self, request: HttpRequest, kind: Signature, message: str) -> None:
+        LogEntry.objects.log_actions(request.user.pk, [kind], CHANGE, message, single_object=True)
+
+
+def _query(request: HttpRequest, **changed: str) -> str:
+    query = request.GET.copy()
+    query.pop("after", None)
+    query.update(changed)
+    return "?" + query.urlencode()
+
+
+def _token_of_row(row: Row | None) -> str:
+    return signing.dumps(row) if row else ""
+
+
+def _row_of_token(token: str) -> Row | None:
+    """The row, if the token is one that this page gave out."""
+    try:
+        return tuple(signing.loads(token)) if token else None
+    except signing.BadSignature:
+        return None
+
+
+def _pattern_of_row(kind: Signature, row: Row) -> Pattern:
+    types = types_of_text(kind.types)
+    return Pattern(kind.predicate, tuple(Argument(name, text) for name, text in zip(types, row[1:])))

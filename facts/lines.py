@@ -1,0 +1,83 @@
+"""Files of facts: JSON lines as in the interface, or CSV with `predicate,type,id,type,id …`."""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, TextIO
+
+import orjson
+
+from facts import wire
+from facts.wire import Fact
+from policy.errors import AuthzError, MalformedRequest
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    number: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.number}: {self.reason}"
+
+
+def read_json(file: BinaryIO) -> Iterator[tuple[int, Fact | BadLine]]:
+    """Each line's number and what it says; empty lines say nothing."""
+    for number, line in enumerate(file, 1):
+        text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if not text.isspace():
+            yield number, _fact_or_reason(number, text)
+
+
+def _fact_or_reason(number: int, text: bytes) -> Fact | BadLine:
+    try:
+        return wire.fact_from_json(orjson.loads(text), "")
+    except orjson.JSONDecodeError as error:
+        return BadLine(number, f"not JSON: {error}")
+    except AuthzError as error:
+        return BadLine(number, error.message)
+
+
+def read_csv(file: BinaryIO) -> Iterator[tuple[int, Fact | BadLine]]:
+    """The same of CSV; a first line that begins with `predicate` names the columns."""
+    # Bytes that are no text become lone surrogates, which are refused where they stand.
+    rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""), strict=True)
+    while True:
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield rows.line_num, BadLine(rows.line_num, f"not CSV: {error}")
+            continue
+        if cells and not (rows.line_num == 1 and cells[0] == "predicate"):
+            yield rows.line_num, _fact_or_reason_of_cells(rows.line_num, cells)
+
+
+def _fact_or_reason_of_cells(number: int, cells: list[str]) -> Fact | BadLine:
+    predicate, pairs = cells[0], cells[1:]
+    while len(pairs) > 2 and not pairs[-1] and not pairs[-2]:
+        pairs = pairs[:-2]  # columns that shorter facts leave empty
+    try:
+        if len(pairs) % 2:
+            raise MalformedRequest("", "a type without an id")
+        args = [{"type": pairs[at], "id": pairs[at + 1]} for at in range(0, len(pairs), 2)]
+        return wire.fact_from_json({"predicate": predicate, "args": args}, "")
+    except AuthzError as error:
+        return BadLine(number, error.message)
+
+
+def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
+    """One line each; how many there were."""
+    return sum(1 for fact in facts if file.write(orjson.dumps(wire.fact_to_json(fact)).decode() + "\n"))
+
+
+def write_csv(file: TextIO, facts: Iterator[Fact]) -> int:
+    rows = csv.writer(file)
+    cells = ([fact.predicate, *(part for value in fact.args for part in (value.type, value.id))] for fact in facts)
+    return sum(1 for row in cells if rows.writerow(row))
+
+
+READERS = {"json": read_json, "csv": read_csv}
+WRITERS = {"json": write_json, "csv": write_csv}

@@ -1,0 +1,71 @@
+"""Facts from a file."""
+
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from django.core.management.base import BaseCommand, CommandError
+
+from facts.lines import READERS
+from facts.loading import LinesRejected, load
+from policy.errors import AuthzError
+from policy.language.collector import without_collections
+from policy.models import DEFAULT_SLUG, Environment
+
+
+class Command(BaseCommand):
+    help = "Store the facts of a file: JSON lines, or CSV with predicate,type,id,type,id…; all of them or none."
+
+    def add_arguments(self, parser):
+        parser.add_argument("file", help="- is the standard input")
+        parser.add_argument("--environment", default=DEFAULT_SLUG)
+        parser.add_argument("--format", choices=sorted(READERS), help="default: by the file's name, else json")
+        parser.add_argument("--skip-bad", action="store_true", help="store the right lines and report the wrong ones")
+
+    def handle(self, *, file, environment, format, skip_bad, **options):
+        read_lines = READERS[format or ("csv" if file.endswith(".csv") else "json")]
+        with opened(file) as source, without_collections():
+            report = progress(source, size_of(file)) if sys.stderr.isatty() else lambda read: None
+            try:
+                loaded = load(environment_id_of(environment), read_lines(source), skip_bad, report)
+            except LinesRejected as reason:
+                raise CommandError(f"nothing is stored, because of\n{reason.message}") from None
+            except AuthzError as reason:
+                raise CommandError(reason.message) from None
+        for line in loaded.bad:
+            self.stderr.write(str(line))
+        right = loaded.read - len(loaded.bad)
+        self.stdout.write(f"{right} facts read, {loaded.inserted} of them new, {len(loaded.bad)} lines skipped")
+
+
+def opened(file: str) -> BinaryIO:
+    if file == "-":
+        return sys.stdin.buffer
+    try:
+        return Path(file).open("rb")
+    except OSError as reason:
+        raise CommandError(f"cannot read `{file}`: {reason.strerror}") from None
+
+
+def size_of(file: str) -> int:
+    return 0 if file == "-" else Path(file).stat().st_size
+
+
+def progress(source: BinaryIO, size: int):
+    """Shows how far the reading is, on one line that is written over."""
+
+    def report(read: int) -> None:
+        share = f" [{'#' * (30 * source.tell() // size):<30}]" if size else ""
+        sys.stderr.write(f"\r{read:>12,} facts{share}")
+        sys.stderr.flush()
+        if size and source.tell() >= size:
+            sys.stderr.write("\n")
+
+    return report
+
+
+def environment_id_of(slug: str) -> int:
+    found = Environment.objects.filter(slug=slug).first()
+    if found is None:
+        raise CommandError(f"there is no environment `{slug}`; create_api_key --create-environment makes one")
+    return found.id

@@ -1,0 +1,92 @@
+"""Signatures and their numbers. A number, once committed, means the same for ever; so processes remember it."""
+
+import orjson
+from django.db import connection, transaction
+
+from facts.wire import Argument, Pattern
+from policy.rules.program import Signature
+
+_REMEMBERED = 100_000
+
+_numbers: dict[tuple[int, Signature], int] = {}
+
+
+def signature_number(environment_id: int, signature: Signature) -> int:
+    """The signature's number in the environment, given now if it has none."""
+    key = (environment_id, signature)
+    number = _numbers.get(key)
+    if number is None:
+        number = _read(environment_id, signature) or _give(environment_id, signature)
+        # One that this transaction gave is nobody's until it commits.
+        transaction.on_commit(lambda: _remember(key, number))
+    return number
+
+
+def known_number(environment_id: int, signature: Signature) -> int | None:
+    """The signature's number in the environment; None while no fact has needed one."""
+    key = (environment_id, signature)
+    number = _numbers.get(key)
+    if number is None:
+        number = _read(environment_id, signature)
+        if number is not None:
+            transaction.on_commit(lambda: _remember(key, number))
+    return number
+
+
+def signature_numbers(environment_id: int) -> dict[Signature, int]:
+    """Every signature that has a number in the environment."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT predicate, types, id FROM signature WHERE environment_id = %s", (environment_id,))
+        return {Signature(name, types_of_text(types)): number for name, types, number in cursor.fetchall()}
+
+
+def matching(
+    numbers: dict[Signature, int], predicate: str | None, args: tuple[Argument, ...], open_ended: bool = False
+) -> dict[Signature, int]:
+    """The signatures whose facts a pattern may match; `open_ended` patterns match longer facts too."""
+    return {
+        signature: number
+        for signature, number in numbers.items()
+        if (predicate is None or signature.predicate == predicate)
+        and (len(args) <= len(signature.types) if open_ended else len(args) == len(signature.types))
+        and all(arg.type in (None, name) for arg, name in zip(args, signature.types))
+    }
+
+
+def signatures_of_pattern(environment_id: int, pattern: Pattern) -> dict[Signature, int]:
+    return matching(signature_numbers(environment_id), pattern.predicate, pattern.args)
+
+
+def text_of_types(types: tuple[str, ...]) -> str:
+    return orjson.dumps(types).decode()
+
+
+def types_of_text(text: str) -> tuple[str, ...]:
+    return tuple(orjson.loads(text))
+
+
+def _read(environment_id: int, signature: Signature) -> int | None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id FROM signature WHERE environment_id = %s AND predicate = %s AND types = %s",
+            (environment_id, signature.predicate, text_of_types(signature.types)),
+        )
+        row = cursor.fetchone()
+    return row[0] if row else None
+
+
+def _give(environment_id: int, signature: Signature) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO signature (environment_id, predicate, types) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+            (environment_id, signature.predicate, text_of_types(signature.types)),
+        )
+    number = _read(environment_id, signature)  # ours, or that of whoever was faster
+    assert number is not None, "a signature that was just inserted exists"
+    return number
+
+
+def _remember(key: tuple[int, Signature], number: int) -> None:
+    if len(_numbers) >= _REMEMBERED:
+        _numbers.clear()
+    _numbers[key] = number

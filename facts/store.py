@@ -1,0 +1,149 @@
+"""Changing what is stored. Every change is one transaction, whole or not at all, in the order given."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from facts.accept import check_signature
+from facts.models import COLUMNS, INDEX_CONDITIONS
+from facts.rows import Row, row_of_fact, rows_here
+from facts.signatures import matching, signature_number, signature_numbers
+from facts.wire import Argument, Fact, Pattern
+from policy.active import program_of_version
+from policy.errors import TooLarge
+from policy.offsets import advance
+from policy.rules.program import Program, Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Inserts:
+    facts: Sequence[Fact]
+    path: str | None = ""  # of the array in the request, for messages; None where the fact is all of the request
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    patterns: Sequence[Pattern]
+
+
+Change = Inserts | Deletes
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    offset: int
+    deleted: int = 0
+
+
+def apply(environment_id: int, changes: Iterable[Change]) -> Applied:
+    """Make the changes, all or none; the offset at which they are committed."""
+    with transaction.atomic(savepoint=False):
+        turn = advance(environment_id)
+        program = program_of_version(turn.policy_version_id)
+        deleted = 0
+        for change in changes:
+            match change:
+                case Inserts(facts, path):
+                    rows = rows_of_facts(environment_id, program, facts, path)
+                    if rows:
+                        rows_here().insert(rows)
+                case Deletes(patterns):
+                    deleted += _delete(environment_id, patterns)
+                    _check_deleted(deleted)
+    return Applied(turn.offset, deleted)
+
+
+def clear(environment_id: int) -> Applied:
+    """Remove every fact of the environment; its policy and its signatures' numbers stay."""
+    with transaction.atomic(savepoint=False):
+        turn = advance(environment_id)
+        rows_here().lift_time_limit()
+        deleted = 0
+        with connection.cursor() as cursor:
+            for number in signature_numbers(environment_id).values():
+                cursor.execute("DELETE FROM fact WHERE sig = %s", (number,))
+                deleted += cursor.rowcount
+    return Applied(turn.offset, deleted)
+
+
+def copy_facts(origin_id: int, target_id: int) -> None:
+    """Give one environment the facts of another."""
+    with transaction.atomic(savepoint=False):
+        advance(target_id)
+        names = ", ".join(COLUMNS)
+        with connection.cursor() as cursor:
+            for signature, number in signature_numbers(origin_id).items():
+                copied = f"INSERT INTO fact SELECT %s, {names} FROM fact WHERE sig = %s ON CONFLICT DO NOTHING"
+                cursor.execute(copied, (signature_number(target_id, signature), number))
+
+
+# ---- inserting ------------------------------------------------------------------------------------------
+
+
+def rows_of_facts(environment_id: int, program: Program | None, facts: Sequence[Fact], path: str | None) -> list[Row]:
+    """The facts' rows, once each; `FactRejected` names the first that the policy has no use for."""
+    numbers: dict[Signature, int] = {}
+    rows = {}
+    for index, fact in enumerate(facts):
+        signature = fact.signature
+        number = numbers.get(signature)
+        if number is None:
+            if program is not None:
+                check_signature(program, signature, "" if path is None else f"{path}[{index}]")
+            number = numbers[signature] = signature_number(environment_id, signature)
+        rows[row_of_fact(number, fact)] = None
+    return list(rows)
+
+
+# ---- deleting -------------------------------------------------------------------------------------------
+
+
+def _delete(environment_id: int, patterns: Sequence[Pattern]) -> int:
+    if not patterns:
+        return 0
+    numbers = signature_numbers(environment_id)
+    runs = [(exact, list(run)) for exact, run in groupby(patterns, _is_exact)]
+    return sum(_delete_rows(numbers, run) if exact else _delete_matches(numbers, run) for exact, run in runs)
+
+
+def _is_exact(pattern: Pattern) -> bool:
+    return all(arg.id is not None for arg in pattern.args)
+
+
+def _delete_rows(numbers: dict[Signature, int], patterns: Iterable[Pattern]) -> int:
+    rows = []
+    for pattern in patterns:
+        number = numbers.get(Signature(pattern.predicate, tuple(arg.type or "" for arg in pattern.args)))
+        if number is not None:
+            ids = [arg.id or "" for arg in pattern.args]
+            rows.append((number, *ids, *[""] * (len(COLUMNS) - len(ids))))
+    return rows_here().delete(rows) if rows else 0
+
+
+def _delete_matches(numbers: dict[Signature, int], patterns: Iterable[Pattern]) -> int:
+    rows_here().lift_time_limit()
+    deleted = 0
+    with connection.cursor() as cursor:
+        for pattern in patterns:
+            conditions, ids = id_conditions(pattern.args)
+            for number in matching(numbers, pattern.predicate, pattern.args).values():
+                cursor.execute(f"DELETE FROM fact WHERE sig = %s{conditions}", (number, *ids))
+                deleted += cursor.rowcount
+    return deleted
+
+
+def id_conditions(args: Sequence[Argument]) -> tuple[str, tuple[str, ...]]:
+    """The SQL, to follow `sig = …`, that finds rows by the ids that are given, and its parameters."""
+    given = [(name, arg.id) for name, arg in zip(COLUMNS, args) if arg.id is not None]
+    conditions = [f" AND {name} = %s" for name, _ in given]
+    conditions += [f" AND {INDEX_CONDITIONS[name]}" for name, _ in given if name in INDEX_CONDITIONS]
+    return "".join(conditions), tuple(text for _, text in given)
+
+
+def _check_deleted(deleted: int) -> None:
+    limit = settings.MAX_DELETE_MATCHES
+    if limit and deleted > limit:
+        raise TooLarge(f"the deletes match more than {limit} facts, the limit of MAX_DELETE_MATCHES")

@@ -1,0 +1,95 @@
+"""The data half of the interface."""
+
+from django.conf import settings
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from facts import read, store, wire
+from facts.query_string import pattern_from_query
+from facts.serializers import Bulk
+from facts.store import Change, Deletes, Inserts
+from policy.endpoint import Endpoint, caller, changed, writing
+from policy.errors import MalformedRequest, TooLarge
+
+
+class Batch(Endpoint):
+    def post(self, request: Request) -> Response:
+        return _apply(request, changes_from_json(request.data), "the batch is applied")
+
+
+class Facts(Endpoint):
+    def get(self, request: Request) -> Response:
+        predicate, args = pattern_from_query(request.query_params)
+        found = read.find(caller(request).environment_id, predicate, args)
+        return Response([wire.fact_to_json(fact) for fact in found])
+
+    def post(self, request: Request) -> Response:
+        fact = wire.fact_from_json(request.data, "")
+        response = _apply(request, [Inserts([fact], None)], "")
+        response.data = wire.fact_to_json(fact)
+        return response
+
+    def delete(self, request: Request) -> Response:
+        return _apply(request, [Deletes([wire.pattern_from_json(request.data, "")])], "matching facts are deleted")
+
+
+class BulkChange(Endpoint):
+    def post(self, request: Request) -> Response:
+        body = Bulk(data=request.data)
+        body.is_valid(raise_exception=True)
+        changes = [Deletes(body.validated_data["delete"]), Inserts(body.validated_data["tell"], "tell")]
+        return _apply(request, changes, "the changes are applied")
+
+
+class BulkLoad(Endpoint):
+    def post(self, request: Request) -> Response:
+        return _apply(request, [Inserts(wire.facts_from_json(request.data, ""))], "the facts are stored")
+
+
+class BulkDelete(Endpoint):
+    def post(self, request: Request) -> Response:
+        return _apply(request, [Deletes(wire.patterns_from_json(request.data, ""))], "matching facts are deleted")
+
+
+class ClearData(Endpoint):
+    def post(self, request: Request) -> Response:
+        with writing(request) as who:
+            applied = store.clear(who.environment_id)
+        return changed("all facts are deleted", applied.offset)
+
+
+class Stats(Endpoint):
+    def get(self, request: Request) -> Response:
+        counted = read.stats(caller(request).environment_id)
+        return Response({"num_roles": counted.roles, "num_relations": counted.relations, "num_facts": counted.facts})
+
+
+def _apply(request: Request, changes: list[Change], message: str) -> Response:
+    _check_entries(changes)
+    with writing(request) as who:
+        applied = store.apply(who.environment_id, changes)
+    return changed(message, applied.offset)
+
+
+def _check_entries(changes: list[Change]) -> None:
+    entries = sum(len(change.facts) if isinstance(change, Inserts) else len(change.patterns) for change in changes)
+    if settings.MAX_BATCH_ENTRIES and entries > settings.MAX_BATCH_ENTRIES:
+        raise TooLarge(f"{entries} entries are more than {settings.MAX_BATCH_ENTRIES}, the limit of MAX_BATCH_ENTRIES")
+
+
+def changes_from_json(raw: object) -> list[Change]:
+    """The elements of a batch, in order."""
+    if not isinstance(raw, list):
+        raise MalformedRequest("", "the body must be an array of changesets")
+    return [_change_from_json(item, f"[{index}]") for index, item in enumerate(raw)]
+
+
+def _change_from_json(raw: object, path: str) -> Change:
+    match raw:
+        case {"inserts": _, "deletes": _}:
+            raise MalformedRequest(path, 'must have "inserts" or "deletes", not both')
+        case {"inserts": facts}:
+            return Inserts(wire.facts_from_json(facts, f"{path}.inserts"), f"{path}.inserts")
+        case {"deletes": patterns}:
+            return Deletes(wire.patterns_from_json(patterns, f"{path}.deletes"))
+    raise MalformedRequest(path, 'must be an object with "inserts" or "deletes"')

@@ -1,0 +1,220 @@
+"""JSON to values, facts and patterns: the decoding that every part shares.
+
+Whatever is wrong is a `MalformedRequest` with the path of the offending field.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+from facts.models import MAX_ARGUMENTS
+from policy.errors import MalformedRequest
+from policy.rules.program import Signature
+from policy.values import BOOLEAN, INTEGER, Value, canonical_id, quoted
+
+MAX_ID_BYTES = 512
+MAX_NAME_BYTES = 200  # six of them make a key of the signature table
+
+T = TypeVar("T")
+
+_SHORT = MAX_ID_BYTES // 4  # characters: no more bytes than allowed, whatever they are
+_NAMES_REMEMBERED = 10_000
+
+_names: set[str] = set()  # that were found to be in order
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CANONICAL = frozenset((INTEGER, BOOLEAN))
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    predicate: str
+    args: tuple[Value, ...]
+
+    @property
+    def signature(self) -> Signature:
+        return Signature(self.predicate, tuple([value.type for value in self.args]))
+
+    def __str__(self) -> str:
+        return f"{self.predicate}({', '.join(map(str, self.args))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What one argument must be: a value, any value of a type (no id), or anything (neither)."""
+
+    type: str | None = None
+    id: str | None = None
+
+    def __str__(self) -> str:
+        if self.id is None:
+            return f"{self.type}:_" if self.type else "_"
+        return str(Value(self.type, self.id)) if self.type else f"_{{{quoted(self.id)}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    predicate: str
+    args: tuple[Argument, ...]
+
+    def __str__(self) -> str:
+        return f"{self.predicate}({', '.join(map(str, self.args))})"
+
+
+# ---- whole bodies -------------------------------------------------------------------------------------
+
+
+def facts_from_json(raw: object, path: str) -> tuple[Fact, ...]:
+    return _each(raw, path, fact_from_json)
+
+
+def patterns_from_json(raw: object, path: str) -> tuple[Pattern, ...]:
+    return _each(raw, path, pattern_from_json)
+
+
+def values_from_json(raw: object, path: str) -> tuple[Value, ...]:
+    return _each(raw, path, value_from_json)
+
+
+def _each(raw: object, path: str, decode: Callable[[object, str], T]) -> tuple[T, ...]:
+    if not isinstance(raw, list):
+        _refuse(path, "must be an array", raw)
+    return tuple([decode(item, f"{path}[{index}]") for index, item in enumerate(raw)])
+
+
+# ---- facts --------------------------------------------------------------------------------------------
+
+
+def fact_from_json(raw: object, path: str) -> Fact:
+    predicate, args, path = _predicate_and_args(raw, path)
+    return Fact(predicate, tuple([_plain_value(arg) or _value(arg, path, index) for index, arg in enumerate(args)]))
+
+
+def _plain_value(raw: object) -> Value | None:
+    """The value, if it is of the plain kind that nearly all are: this is most of the time that a load takes."""
+    if type(raw) is not dict:
+        return None
+    type_name, text = raw.get("type"), raw.get("id")
+    if type(text) is not str or type(type_name) is not str or type_name not in _names or type_name in _CANONICAL:
+        return None
+    if 0 < len(text) <= _SHORT and text.isascii() and "\0" not in text and text != "*":
+        return Value(type_name, text)
+    return None
+
+
+def _value(raw: object, path: str, index: int) -> Value:
+    return value_from_json(raw, f"{path}[{index}]")
+
+
+def value_from_json(raw: object, path: str) -> Value:
+    if not isinstance(raw, dict):
+        _refuse(path, 'must be an object with "type" and "id"', raw)
+    type_name = name_from_json(raw.get("type"), f"{path}.type")
+    return Value(type_name, id_from_json(type_name, raw.get("id"), f"{path}.id"))
+
+
+def name_from_json(raw: object, path: str) -> str:
+    """A predicate's or a type's name."""
+    if type(raw) is str and raw in _names:
+        return raw
+    text = _text(raw, path)
+    if not text:
+        raise MalformedRequest(path, "must not be empty")
+    if len(text) * 4 > MAX_NAME_BYTES and len(text.encode()) > MAX_NAME_BYTES:
+        raise MalformedRequest(path, f"must be at most {MAX_NAME_BYTES} bytes long")
+    if _CONTROL.search(text):
+        raise MalformedRequest(path, "must not contain control characters")
+    if len(_names) < _NAMES_REMEMBERED:
+        _names.add(text)
+    return text
+
+
+def id_from_json(type_name: str, raw: object, path: str) -> str:
+    """A concrete id, in the one spelling that its type has."""
+    text = _text(raw, path)
+    if not text:
+        raise MalformedRequest(path, "must not be empty")
+    if text == "*":
+        raise MalformedRequest(path, "must not be `*`, which stands for every id in answers")
+    if len(text) > _SHORT and len(text.encode()) > MAX_ID_BYTES:
+        raise MalformedRequest(path, f"must be at most {MAX_ID_BYTES} bytes long")
+    return _canonical(type_name, text, path)
+
+
+# ---- patterns -----------------------------------------------------------------------------------------
+
+
+def pattern_from_json(raw: object, path: str) -> Pattern:
+    predicate, args, path = _predicate_and_args(raw, path)
+    decoded = [argument_from_json(arg, f"{path}[{index}]") for index, arg in enumerate(args)]
+    return Pattern(predicate, tuple(decoded))
+
+
+def argument_from_json(raw: object, path: str) -> Argument:
+    """Absent and null are the same; an id that no fact can have is allowed, and matches none."""
+    if raw is None:
+        return Argument()
+    if not isinstance(raw, dict):
+        _refuse(path, 'must be null or an object with "type" and "id"', raw)
+    type_name, id_text = raw.get("type"), raw.get("id")
+    if type_name is not None:
+        type_name = _text(type_name, f"{path}.type")
+    if id_text is None:
+        return Argument(type_name)
+    if type_name is None:
+        raise MalformedRequest(f"{path}.type", "must be given where an id is")
+    return Argument(type_name, _canonical(type_name, _text(id_text, f"{path}.id"), f"{path}.id"))
+
+
+# ---- pieces -------------------------------------------------------------------------------------------
+
+
+def _predicate_and_args(raw: object, path: str) -> tuple[str, list, str]:
+    """The name, the arguments, and where the arguments stand."""
+    if not isinstance(raw, dict):
+        _refuse(path, 'must be an object with "predicate" and "args"', raw)
+    prefix = f"{path}." if path else ""
+    predicate, args = raw.get("predicate"), raw.get("args")
+    if type(predicate) is not str or predicate not in _names:
+        predicate = name_from_json(predicate, f"{prefix}predicate")
+    if not isinstance(args, list):
+        _refuse(f"{prefix}args", "must be an array", args)
+    if not 1 <= len(args) <= MAX_ARGUMENTS:
+        raise MalformedRequest(f"{prefix}args", f"must have 1 to {MAX_ARGUMENTS} elements")
+    return predicate, args, f"{prefix}args"
+
+
+def _text(raw: object, path: str) -> str:
+    if not isinstance(raw, str):
+        _refuse(path, "must be a string", raw)
+    if "\0" in raw:
+        raise MalformedRequest(path, "must not contain NUL characters")
+    if not raw.isascii():
+        try:
+            raw.encode()
+        except UnicodeEncodeError:
+            raise MalformedRequest(path, "must be well-formed Unicode, without lone surrogates") from None
+    return raw
+
+
+def _canonical(type_name: str, text: str, path: str) -> str:
+    if type_name not in _CANONICAL:
+        return text
+    try:
+        return canonical_id(type_name, text)
+    except ValueError as reason:
+        raise MalformedRequest(path, str(reason)) from None
+
+
+_JSON_NAMES = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+
+
+def _refuse(path: str, wanted: str, got: object) -> NoReturn:
+    raise MalformedRequest(path, f"{wanted}, not {_JSON_NAMES.get(type(got), 'a number')}")
+
+
+# ---- and back -----------------------------------------------------------------------------------------
+
+
+def fact_to_json(fact: Fact) -> dict[str, object]:
+    return {"predicate": fact.predicate, "args": [{"type": value.type, "id": value.id} for value in fact.args]}
