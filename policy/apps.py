@@ -1,0 +1,19 @@
+from django.apps import AppConfig
+from django.core import checks
+
+from policy.language import grammar_is_intact
+
+
+class PolicyConfig(AppConfig):
+    name = "policy"
+    verbose_name = "Policy"
+
+    def ready(self) -> None:
+        checks.register(check_grammar)
+
+
+def check_grammar(app_configs, **options) -> list[checks.Error]:
+    """Productions are docstrings, which `python -OO` strips: no policy could be read."""
+    if grammar_is_intact():
+        return []
+    return [checks.Error("the grammar of policies is stripped", hint="run Python without -OO", id="policy.E001")]

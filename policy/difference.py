@@ -1,0 +1,74 @@
+"""What differs between two policies, for terminals and for pages."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+CONTEXT = 3  # lines around a change
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a difference: kept, added or removed, with its number in the texts that have it; or a gap."""
+
+    kind: str  # kept, added, removed, gap
+    before: int | None
+    after: int | None
+    text: str
+
+    @property
+    def sign(self) -> str:
+        return {"kept": " ", "added": "+", "removed": "-"}[self.kind]
+
+
+def difference(before: str, after: str) -> list[Row]:
+    """The changed lines with some lines around them; none where the texts are the same."""
+    old, new = lines_of(before), lines_of(after)
+    rows: list[Row] = []
+    for group in SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT):
+        if rows or group[0][1]:
+            rows.append(Row("gap", None, None, ""))
+        for operation in group:
+            rows.extend(_rows(operation, old, new))
+    return [] if all(row.kind == "kept" for row in rows) else rows
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines, with what is invisible at their ends kept: two texts have the same lines only if they are the same."""
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else [*lines[:-1], lines[-1] + " (no line end)"]
+
+
+def _rows(operation: tuple, old: list[str], new: list[str]) -> Iterator[Row]:
+    kind, start, end, other_start, other_end = operation
+    if kind == "equal":
+        for offset in range(end - start):
+            yield Row("kept", start + offset + 1, other_start + offset + 1, old[start + offset])
+        return
+    for index in range(start, end):
+        yield Row("removed", index + 1, None, old[index])
+    for index in range(other_start, other_end):
+        yield Row("added", None, index + 1, new[index])
+
+
+def unified(rows: list[Row]) -> Iterator[str]:
+    """The rows as other programs print them."""
+    for hunk in _hunks(rows):
+        places = []
+        for numbers in ([row.before for row in hunk if row.before], [row.after for row in hunk if row.after]):
+            places.append(f"{numbers[0] if numbers else 0},{len(numbers)}")
+        yield f"@@ -{places[0]} +{places[1]} @@"
+        yield from (row.sign + row.text for row in hunk)
+
+
+def _hunks(rows: list[Row]) -> Iterator[list[Row]]:
+    hunk: list[Row] = []
+    for row in rows:
+        if row.kind == "gap":
+            if hunk:
+                yield hunk
+            hunk = []
+        else:
+            hunk.append(row)
+    if hunk:
+        yield hunk

@@ -1,0 +1,96 @@
+"""The page where policies are edited: what is in it, and what came of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from django import forms
+
+from policy import publishing
+from policy.errors import AuthzError, PolicyRejected, PolicyTestsFailed
+from policy.excerpts import Excerpt, excerpts_of_failures, excerpts_of_problems
+from policy.language.source import Source
+from policy.models import Environment
+from policy.publishing import Published, ignored_facts, remarks_on
+from policy.serializers import MAX_FILENAME
+
+SPARE_NUMBERS = 500  # of lines, for what is written without JavaScript
+MOST_NUMBERS = 20_000
+
+
+class PolicyForm(forms.Form):
+    """`seen` is the version that was active when the page was made: publishing over a later one takes a second look."""
+
+    environment = forms.ModelChoiceField(Environment.objects.all(), empty_label=None)
+    filename = forms.CharField(required=False, strip=False, max_length=MAX_FILENAME)
+    source = forms.CharField(required=False, strip=False, widget=forms.Textarea)
+    seen = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    force = forms.BooleanField(required=False)
+
+    def clean_source(self) -> str:
+        # Browsers send every line end as two characters.
+        return self.cleaned_data["source"].replace("\r\n", "\n").replace("\r", "\n")
+
+
+@dataclass
+class Outcome:
+    """What the page says after a text was sent; nothing of it is stored unless it is `published`."""
+
+    published: Published | None = None
+    note: str = ""  # good news
+    trouble: str = ""
+    excerpts: list[Excerpt] = field(default_factory=list)
+    may_force: bool = False
+
+
+def check(sent: dict) -> Outcome:
+    """Everything but publishing."""
+    return _outcome(sent, _checked)
+
+
+def publish(sent: dict) -> Outcome:
+    active = publishing.active_version(sent["environment"].pk)
+    number = active.number if active else None
+    if number != sent["seen"]:
+        trouble = f"version {number} was published meanwhile; publish once more to replace it with what is below"
+        return Outcome(trouble=trouble)
+    return _outcome(sent, _published)
+
+
+def _outcome(sent: dict, act: Callable[[dict, Source], Outcome]) -> Outcome:
+    source = Source(sent["source"], sent["filename"])
+    try:
+        return act(sent, source)
+    except PolicyRejected as reason:
+        count = len(reason.problems)
+        trouble = f"{count} problem{'' if count == 1 else 's'}; nothing is published"
+        return Outcome(trouble=trouble, excerpts=excerpts_of_problems(source, reason.problems))
+    except PolicyTestsFailed as reason:
+        trouble = f"{publishing.results_of(reason.report)}; nothing is published"
+        return Outcome(trouble=trouble, excerpts=excerpts_of_failures(source, reason.report), may_force=True)
+    except AuthzError as reason:
+        return Outcome(trouble=reason.message)
+
+
+def _checked(sent: dict, source: Source) -> Outcome:
+    drafted = publishing.draft(source.text, source.filename, force=True)
+    ignored = ignored_facts(sent["environment"].pk, drafted.program)
+    note = "; ".join(["this is a policy", *remarks_on(drafted, ignored)])
+    warnings = excerpts_of_problems(source, drafted.program.warnings)
+    failures = excerpts_of_failures(source, drafted.report)
+    if failures:
+        return Outcome(trouble=note, excerpts=failures + warnings, may_force=True)
+    return Outcome(note=f"{note}; nothing is published yet", excerpts=warnings)
+
+
+def _published(sent: dict, source: Source) -> Outcome:
+    return Outcome(
+        published=publishing.publish(sent["environment"].pk, source.text, source.filename, force=sent["force"])
+    )
+
+
+def line_numbers(text: str, excerpts: list[Excerpt]) -> list[tuple[int, str, str]]:
+    """Number, severity and message of each line that the editor has or may get."""
+    meant = {one.line: one for one in reversed(excerpts)}
+    count = min(text.count("\n") + 1 + SPARE_NUMBERS, MOST_NUMBERS)
+    marks = ((number, meant.get(number)) for number in range(1, count + 1))
+    return [(number, one.severity if one else "", one.message if one else "") for number, one in marks]

@@ -1,0 +1,37 @@
+"""What every endpoint shares: who is asking, and how a change is answered."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import transaction
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from policy.active import Caller, confirm
+
+
+class Endpoint(APIView):
+    """One path of the interface: a method for each verb, each of which decodes, calls one use case and answers."""
+
+
+def caller(request: Request) -> Caller:
+    """Whose request it is, checked against the database now."""
+    return request.auth if request.auth.confirmed else confirm(request.auth)
+
+
+def unconfirmed_caller(request: Request) -> Caller:
+    """Whose request it seems to be: for statements that carry the caller's `gate`, and no others."""
+    return request.auth
+
+
+@contextmanager
+def writing(request: Request) -> Iterator[Caller]:
+    """A transaction in which the caller's key holds."""
+    with transaction.atomic():
+        yield confirm(request.auth)
+
+
+def changed(message: str, offset: int) -> Response:
+    """The answer to a change that is committed."""
+    return Response({"message": message}, headers={"OsoOffset": str(offset)})

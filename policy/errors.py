@@ -1,0 +1,99 @@
+"""What went wrong, for the caller to read.
+
+`AuthzError` is the caller's mistake; anything else that is raised is ours. A `Problem` is one
+mistake in a policy text: data, collected by the passes and raised together as `PolicyRejected`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from policy.language.source import Source, Span
+    from policy.testing import TestReport
+
+
+class AuthzError(Exception):
+    """The caller's mistake; `message` says what to do about it."""
+
+    def __init__(self, message: str):
+        super().__init__(message)
+        self.message = message
+
+    @property
+    def body(self) -> dict[str, object]:
+        """The answer's JSON; some mistakes have more to say than a message."""
+        return {"message": self.message}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    message: str
+    span: Span
+    hint: str = ""
+    severity: str = "error"  # or "warning"
+
+    def describe(self, source: Source) -> str:
+        """`file:line:column: message (hint)`, then the source line and a caret under the place."""
+        advice = f" ({self.hint})" if self.hint else ""
+        line, column = source.position(self.span.start)
+        place = f"{source.filename or 'policy'}:{line}:{column}"
+        return f"{place}: {self.message}{advice}\n{source.snippet(self.span)}"
+
+
+class PolicyRejected(AuthzError):
+    """The text is not a policy; `problems` are all that were found, in text order."""
+
+    def __init__(self, source: Source, problems: tuple[Problem, ...]):
+        self.source = source
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.span.start, problem.message)))
+        self.descriptions = tuple(problem.describe(source) for problem in self.problems)
+        super().__init__("\n".join(self.descriptions))
+
+    @property
+    def body(self) -> dict[str, object]:
+        errors = [{"error_type": "ValidationFailed", "message": text} for text in self.descriptions]
+        return {"error_type": "Validation", "message": self.message, "errors": errors}
+
+
+class PolicyTestsFailed(AuthzError):
+    """The text is a policy, but not one that does what its own tests say."""
+
+    def __init__(self, report: TestReport):
+        self.report = report
+        failed = sum(bool(test.failures) for test in report.tests)
+        verb = "fails" if failed == 1 else "fail"
+        super().__init__("\n".join([f"{failed} of the policy's tests {verb}:", *report.errors]))
+
+    @property
+    def body(self) -> dict[str, object]:
+        results = {
+            "success": False,
+            "errors": [{"error_type": "AssertionFailed", "message": text} for text in self.report.errors],
+            "tests": [{"name": t.name, "passed": t.passed, "total": t.total} for t in self.report.tests],
+        }
+        return {"error_type": "TestsFailed", "message": self.message, "test_results": results}
+
+
+class MalformedRequest(AuthzError):
+    """The request does not have the shape that it should; `path` says where, as `[0].inserts[3].args[1].id`."""
+
+    def __init__(self, path: str, reason: str):
+        self.path = path
+        super().__init__(f"{path}: {reason}" if path else reason)
+
+
+class KeyRefused(AuthzError):
+    """No key, or one that is unknown, revoked or expired: which of them is not told."""
+
+    def __init__(self, message: str = "the API key is missing, unknown, expired or revoked"):
+        super().__init__(message)
+
+
+class NotFound(AuthzError):
+    """What was asked for by name does not exist."""
+
+
+class TooLarge(AuthzError):
+    """The request passes a limit, which `message` names."""

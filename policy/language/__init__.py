@@ -1,0 +1,11 @@
+"""From text to syntax tree: what was written, with nothing resolved.
+
+`source` is the text and places in it; `lexer` makes tokens of it; `grammar` has the productions and `nodes` what they
+build; `literals` makes values canonical; `plumbing` runs PLY; `unexpected` words syntax errors; `ast` is the result,
+which `printer` writes back as text.
+"""
+
+from policy.language.plumbing import grammar_is_intact, parse
+from policy.language.printer import print_policy
+
+__all__ = ["grammar_is_intact", "parse", "print_policy"]

@@ -1,0 +1,267 @@
+"""The productions of a policy and its items; `conditions` has those of formulas. Nothing else is in either.
+
+The grammar accepts somewhat more than Polar, so that `nodes` can say what is wrong instead of "unexpected".
+"""
+
+from policy.language import ast, nodes, places
+
+# ---- policy --------------------------------------------------------------------------------------
+
+
+def p_policy(p):
+    "policy : items"
+    p[0] = ast.Policy(tuple(p[1]))
+
+
+def p_items_none(p):
+    """items :
+    entries :
+    facts :
+    assertions :
+    arguments :"""
+    p[0] = []
+
+
+def p_items_more(p):
+    """items : items block
+    items : items rule
+    items : items declare
+    items : items fixture
+    items : items test
+    entries : entries declaration
+    entries : entries shorthand
+    facts : facts fact
+    assertions : assertions assertion"""
+    p[0] = p[1]
+    p[0].append(p[2])
+
+
+def p_items_stray_semicolon(p):
+    "items : items SEMI"
+    p[0] = p[1]
+
+
+# ---- blocks --------------------------------------------------------------------------------------
+
+
+def p_block(p):
+    """block : ACTOR name extends LBRACE entries RBRACE
+    block : RESOURCE name extends LBRACE entries RBRACE"""
+    p[0] = nodes.block(p)
+
+
+def p_block_global(p):
+    "block : GLOBAL LBRACE entries RBRACE"
+    p[0] = ast.Block("global", None, (), tuple(p[3]), places.tokens_span(p, 1, 4))
+
+
+def p_extends_none(p):
+    "extends :"
+    p[0] = []
+
+
+def p_extends(p):
+    """extends : EXTENDS names
+    extends : EXTENDS names COMMA"""
+    p[0] = p[2]
+
+
+def p_names_first(p):
+    """names : name
+    list_items : term
+    relations : relation
+    argument_list : term
+    argument_list : parameter"""
+    p[0] = [p[1]]
+
+
+def p_names_more(p):
+    """names : names COMMA name
+    list_items : list_items COMMA term
+    relations : relations COMMA relation
+    argument_list : argument_list COMMA term
+    argument_list : argument_list COMMA parameter"""
+    p[0] = p[1]
+    p[0].append(p[3])
+
+
+def p_name_list(p):
+    "declaration : name EQ list SEMI"
+    p[0] = nodes.name_list(p)
+
+
+def p_relation_map(p):
+    """declaration : name EQ LBRACE relations RBRACE SEMI
+    declaration : name EQ LBRACE relations COMMA RBRACE SEMI"""
+    p[0] = ast.RelationMap(p[1], tuple(p[4]), p[1].span.to(p[4][-1].span))
+
+
+def p_relation_map_empty(p):
+    "declaration : name EQ LBRACE RBRACE SEMI"
+    p[0] = ast.RelationMap(p[1], (), places.span_to(p, p[1].span, 4))
+
+
+def p_relation(p):
+    "relation : name COLON name"
+    p[0] = ast.Relation(p[1], p[3], p[1].span.to(p[3].span))
+
+
+def p_relation_without_type(p):
+    "relation : name"
+    p[0] = ast.Relation(p[1], None, p[1].span)
+
+
+def p_relation_quoted(p):
+    "relation : STRING COLON name"
+    p[0] = nodes.quoted_relation(p)
+
+
+def p_relation_union(p):
+    "relation : name COLON list"
+    p[0] = nodes.union_relation(p, p[1])
+
+
+def p_relation_alternatives(p):
+    "relation : relation OR name"
+    p[0] = nodes.union_relation(p, p[1].name)
+
+
+def p_entries_rule(p):
+    "entries : entries rule"
+    p[0] = p[1]
+    nodes.rule_in_block(p)
+
+
+# ---- shorthand -----------------------------------------------------------------------------------
+
+
+def p_shorthand(p):
+    "shorthand : STRING IF formula SEMI"
+    p[0] = nodes.shorthand(p, nodes.reference(p, nodes.string(p, 1)))
+
+
+def p_shorthand_word(p):
+    "shorthand : name IF formula SEMI"
+    p[0] = nodes.shorthand(p, nodes.shorthand_head(p))
+
+
+# ---- declarations and rules ----------------------------------------------------------------------
+
+
+def p_declare(p):
+    "declare : DECLARE application SEMI"
+    p[0] = nodes.declare(p)
+
+
+def p_fact_rule(p):
+    "rule : application SEMI"
+    p[0] = nodes.rule(p, None, 2)
+
+
+def p_rule(p):
+    "rule : application IF formula SEMI"
+    p[0] = nodes.rule(p, p[3], 4)
+
+
+def p_application(p):
+    "application : name LPAREN arguments RPAREN"
+    p[0] = nodes.application(p)
+
+
+def p_arguments(p):
+    "arguments : argument_list"
+    p[0] = p[1]
+
+
+def p_parameter(p):
+    "parameter : name COLON name"
+    p[0] = ast.Parameter(ast.Variable(p[1].text, p[1].span), p[3], p[1].span.to(p[3].span))
+
+
+# ---- tests ---------------------------------------------------------------------------------------
+
+
+def p_fixture(p):
+    "fixture : TEST FIXTURE name LBRACE facts RBRACE"
+    p[0] = ast.Fixture(p[3], tuple(p[5]), places.tokens_span(p, 1, 6))
+
+
+def p_test(p):
+    "test : TEST STRING LBRACE setup assertions RBRACE"
+    p[0] = nodes.test(p, nodes.test_name(p, 2))
+
+
+def p_test_unquoted(p):
+    "test : TEST name LBRACE setup assertions RBRACE"
+    p[0] = nodes.test(p, nodes.unquoted_test_name(p, 2))
+
+
+def p_setup_none(p):
+    "setup :"
+    p[0] = []
+
+
+def p_setup(p):
+    "setup : SETUP LBRACE facts RBRACE"
+    p[0] = p[3]
+
+
+def p_fact(p):
+    "fact : application SEMI"
+    p[0] = nodes.fact(p, 1)
+
+
+def p_fact_conditional(p):
+    "fact : application IF formula SEMI"
+    p[0] = nodes.conditional_fact(p)
+
+
+def p_fixture_use(p):
+    "fact : FIXTURE name SEMI"
+    p[0] = ast.FixtureUse(p[2], places.tokens_span(p, 1, 3))
+
+
+def p_assertion(p):
+    """assertion : ASSERT application SEMI
+    assertion : ASSERT_NOT application SEMI"""
+    p[0] = nodes.assertion(p, None, 3)
+
+
+def p_assertion_iff(p):
+    """assertion : ASSERT application values_clause SEMI
+    assertion : ASSERT_NOT application values_clause SEMI"""
+    p[0] = nodes.assertion(p, p[3], 4)
+
+
+def p_values_clause(p):
+    "values_clause : IFF formula"
+    p[0] = nodes.values_clause(p)
+
+
+# ---- known only to be refused --------------------------------------------------------------------
+
+
+def p_refused_type(p):
+    "items : items TYPE application SEMI"
+    p[0] = p[1]
+    places.refuse(p, 2, "`type` is not supported", "use `declare` to say which facts may be stored")
+
+
+def p_refused_query(p):
+    "items : items INLINE_QUERY formula SEMI"
+    p[0] = p[1]
+    places.refuse(p, 2, "`?=` is not supported", 'use a `test "..." { assert ...; }`')
+
+
+def p_refused_flag(p):
+    """items : items AT_NAME
+    entries : entries AT_NAME"""
+    p[0] = p[1]
+    places.refuse(p, 2, "rule flags are not supported", "remove it")
+
+
+def p_refused_assert(p):
+    """assertion : ASSERT NOT application SEMI
+    assertion : ASSERT_NOT NOT application SEMI"""
+    p[0] = ast.Assertion(p[1] != "assert", p[3].predicate, p[3].args, None, places.tokens_span(p, 1, 4))
+    places.refuse(p, 2, "`not` cannot stand in an assertion", "write `assert_not`, or `assert`")

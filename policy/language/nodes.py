@@ -1,0 +1,323 @@
+"""What the grammar's productions build where a constructor alone is not enough.
+
+`p` is PLY's production: `p[n]` is the value of its n-th symbol, a node or the text of a token. The grammar accepts more
+than Polar; what no policy may say is noted here, and a stand-in is returned, so that the parse goes on.
+"""
+
+from dataclasses import dataclass
+
+from policy.language import ast, literals
+from policy.language.notes import Notes, clipped, shown
+from policy.language.places import refuse, span_to, token_span, tokens_span
+from policy.language.source import Span
+
+WORDS = ("role", "permission")  # bare words that shorthand knows
+
+
+# ---- terms ---------------------------------------------------------------------------------------
+
+
+def string(p, n: int, what: str = "a string") -> ast.Literal:
+    return literals.string(p.lexer.notes, p[n], token_span(p, n), what)
+
+
+def integer(p, n: int) -> ast.Literal:
+    return literals.integer(p.lexer.notes, p[n], token_span(p, n))
+
+
+def boolean(p, n: int) -> ast.Literal:
+    return literals.boolean(p[n], token_span(p, n))
+
+
+def entity(p) -> ast.Literal:
+    return literals.entity(p.lexer.notes, p[1], p[3], span_to(p, p[1].span, 4))
+
+
+def unusable_id(p, n: int) -> ast.Literal:
+    hint = "for any entity of a type, use a variable of that type"
+    p.lexer.notes.refuse(p[n].span, f"an id is a string, a number, `true` or `false`, not {shown(p[n].text)}", hint)
+    return ast.Literal(ast.Value("String", "unknown"), p[n].span)
+
+
+def unknown_constant(p) -> ast.CurrentTime:
+    span = token_span(p, 1)
+    p.lexer.notes.refuse(span, f"unknown constant {shown(p[1])}", "the only constant is `@current_unix_time`")
+    return ast.CurrentTime(span)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list as written; it becomes part of the node around it."""
+
+    terms: list[ast.Term]
+    span: Span
+
+
+def membership(p, n: int) -> ast.Membership:
+    """`x in [...]`, where the list is the n-th symbol and must hold literals."""
+    for term in p[n].terms:
+        if not isinstance(term, ast.Literal):
+            p.lexer.notes.refuse(term.span, "a list holds strings, numbers or entities", "variables cannot stand in it")
+    literals_only = tuple(term for term in p[n].terms if isinstance(term, ast.Literal))
+    return ast.Membership(p[1], literals_only, p[1].span.to(p[n].span))
+
+
+def misplaced_list(p) -> ast.Literal:
+    span = p[1].span
+    p.lexer.notes.refuse(span, "a list is not a value", "pass one value, and use `in` for several")
+    return ast.Literal(ast.Value("String", "list"), span)
+
+
+def compared_list(p) -> ast.Membership:
+    refuse(p, 2, "a list cannot be compared", 'write `x in ["a", "b"]`')
+    return ast.Membership(p[1], (), p[1].span)
+
+
+# ---- formulas ------------------------------------------------------------------------------------
+
+
+def call(p, n: int) -> ast.Call:
+    """A call inside a body: its arguments carry no types."""
+    for arg in p[n].args:
+        if isinstance(arg, ast.Parameter):
+            hint = f"write `{clipped(arg.variable.name)} matches {clipped(arg.type.text)}` beside the call"
+            p.lexer.notes.refuse(arg.span, "a call in a body has no types", hint)
+    return p[n]
+
+
+def lone(p) -> ast.Formula:
+    """A term that stands alone as a condition: `true`, or in shorthand a string or one of its two words."""
+    match p[1]:
+        case ast.Literal(value, span) if value.type == "Boolean":
+            return ast.Truth(value.id == "true", span)
+        case term:
+            return reference(p, term)
+
+
+def reference(p, term: ast.Term) -> ast.Reference:
+    match term:
+        case ast.Literal(value, span) if value.type == "String":
+            return ast.Reference(value.id, False, None, span)
+        case ast.Variable(name, span) if name in WORDS:
+            return ast.Reference(name, True, None, span)
+        case ast.Variable(name, span):
+            hint = f'a role, permission or relation is a string, `"{clipped(name)}"`; others are calls'
+            p.lexer.notes.refuse(span, f"{shown(name)} alone is not a condition", hint)
+        case _:
+            p.lexer.notes.refuse(term.span, "a value alone is not a condition", "compare it, or pass it to a call")
+    return ast.Reference("unknown", False, None, term.span)
+
+
+def on(p) -> ast.Reference:
+    left, right = reference(p, p[1]), reference(p, p[3])
+    if right.is_word:
+        p.lexer.notes.refuse(right.span, f"{shown(right.name)} cannot follow `on`", "name one relation of this block")
+    return ast.Reference(left.name, left.is_word, right.name, left.span.to(right.span), right.span)
+
+
+def second_hop(p) -> ast.Reference:
+    hint = "declare a role or permission on the type between, and refer to that"
+    p.lexer.notes.refuse(p[3].span, "`on` takes one step", hint)
+    return p[1]
+
+
+def global_reference(p) -> ast.GlobalReference:
+    found = reference(p, p[2])
+    return ast.GlobalReference(found.name, found.is_word, Span(p.slice[1].lexpos, found.span.end))
+
+
+def matches(p, exact: bool = False) -> ast.Matches:
+    if not isinstance(p[1], ast.Variable):
+        p.lexer.notes.refuse(p[1].span, "only a variable can match a type", "values carry their type")
+        return ast.Matches(ast.Variable("_"), p[3], exact, p[1].span.to(p[3].span))
+    return ast.Matches(p[1], p[3], exact, p[1].span.to(p[3].span))
+
+
+def in_no_list(p) -> ast.Membership:
+    p.lexer.notes.refuse(p[3].span, "`in` takes a list that is written out", 'write `in ["a", "b"]`, or a call')
+    return ast.Membership(p[1], (), p[1].span)
+
+
+def conjunction(parts: list[ast.Formula]) -> ast.And:
+    flat: list[ast.Formula] = []
+    for part in parts:
+        flat.extend(part.parts) if isinstance(part, ast.And) else flat.append(part)
+    return ast.And(tuple(flat), flat[0].span.to(flat[-1].span))
+
+
+def disjunction(parts: list[ast.Formula]) -> ast.Or:
+    flat: list[ast.Formula] = []
+    for part in parts:
+        flat.extend(part.parts) if isinstance(part, ast.Or) else flat.append(part)
+    return ast.Or(tuple(flat), flat[0].span.to(flat[-1].span))
+
+
+# ---- blocks --------------------------------------------------------------------------------------
+
+
+def block(p) -> ast.Block:
+    return ast.Block(p[1], p[2], tuple(p[3]), tuple(p[5]), tokens_span(p, 1, 6))
+
+
+def name_list(p) -> ast.NameList:
+    names = tuple(_listed_name(p.lexer.notes, p[1].text, term) for term in p[3].terms)
+    return ast.NameList(p[1], names, span_to(p, p[1].span, 4))
+
+
+def _listed_name(notes: Notes, keyword: str, term: ast.Term) -> ast.String:
+    match term:
+        case ast.Literal(value, span) if value.type == "String":
+            return ast.String(value.id, span)
+        case ast.Variable(name, span):
+            notes.refuse(span, f"{shown(name)} stands without quotes", f'write `"{clipped(name)}"`')
+        case _:
+            notes.refuse(term.span, f"{shown(keyword)} lists strings", 'write `"..."`')
+    return ast.String("unknown", term.span)
+
+
+def quoted_relation(p) -> ast.Relation:
+    span = token_span(p, 1)
+    hint = f"write `{clipped(literals.text_of(p[1]))}: {clipped(p[3].text)}`"
+    p.lexer.notes.refuse(span, "the name of a relation stands without quotes", hint)
+    return ast.Relation(ast.Name("unknown", span), p[3], span)
+
+
+def union_relation(p, name: ast.Name) -> ast.Relation:
+    hint = "let the types extend one, and relate to that, or write longhand rules"
+    p.lexer.notes.refuse(name.span, f"the relation {shown(name.text)} has more than one type", hint)
+    return ast.Relation(name, None, name.span)
+
+
+def shorthand(p, head: ast.Reference) -> ast.Shorthand:
+    return ast.Shorthand(head, p[3], span_to(p, head.span, 4))
+
+
+def shorthand_head(p) -> ast.Reference:
+    if p[1].text not in WORDS:
+        hint = f'write `"{clipped(p[1].text)}" if ...`'
+        p.lexer.notes.refuse(p[1].span, f"{shown(p[1].text)} cannot be granted", hint)
+    return ast.Reference(p[1].text, True, None, p[1].span)
+
+
+def rule_in_block(p) -> ast.Rule:
+    hint = "move it after the closing `}` of the block"
+    p.lexer.notes.refuse(p[2].head.span, "a block holds lists and shorthand, not rules about predicates", hint)
+    return p[2]
+
+
+# ---- rules ---------------------------------------------------------------------------------------
+
+
+def application(p) -> ast.Call:
+    if p[1].text == "_":
+        p.lexer.notes.refuse(p[1].span, "`_` cannot name a predicate", "give it a name")
+    return ast.Call(p[1], tuple(p[3]), span_to(p, p[1].span, 4))
+
+
+def rule(p, body: ast.Formula | None, end: int) -> ast.Rule:
+    called = p[1]
+    for param in called.args:
+        if isinstance(param, ast.CurrentTime):
+            p.lexer.notes.refuse(param.span, "a head cannot hold `@current_unix_time`", "compare with it in the body")
+    if body is not None:
+        _refuse_shorthand(p.lexer.notes, body)
+    head = ast.Head(called.predicate, called.args, called.span)
+    return ast.Rule(head, body, span_to(p, called.span, end))
+
+
+def _refuse_shorthand(notes: Notes, body: ast.Formula) -> None:
+    hint = 'write it out, such as `has_role(actor, "member", resource)`'
+    pending = [body]
+    while pending:
+        match pending.pop():
+            case ast.And(parts) | ast.Or(parts):
+                pending.extend(parts)
+            case ast.Not(formula):
+                pending.append(formula)
+            case ast.Reference(name, span=span) | ast.GlobalReference(name, span=span):
+                notes.refuse(span, f"{shown(name)} alone is a condition only in the shorthand of a block", hint)
+
+
+def declare(p) -> ast.Declare:
+    types = tuple(_declared_type(p.lexer.notes, arg) for arg in p[2].args)
+    return ast.Declare(p[2].predicate, types, tokens_span(p, 1, 3))
+
+
+def _declared_type(notes: Notes, arg: ast.Parameter | ast.Term) -> ast.Name:
+    match arg:
+        case ast.Variable(name, span):
+            return ast.Name(name, span)
+        case ast.Parameter(_, type_name, span):
+            notes.refuse(span, "`declare` takes types alone", f"write `{clipped(type_name.text)}`")
+            return type_name
+        case _:
+            notes.refuse(arg.span, "`declare` takes types alone", "write the name of a type, such as `String`")
+            return ast.Name("unknown", arg.span)
+
+
+# ---- tests ---------------------------------------------------------------------------------------
+
+
+def fact(p, n: int) -> ast.Call:
+    hint = 'write `User{"alice"}`, a string or a number'
+    for arg in p[n].args:
+        if not isinstance(arg, ast.Literal):
+            p.lexer.notes.refuse(arg.span, "a fact of a test holds values", hint)
+    return p[n]
+
+
+def conditional_fact(p) -> ast.Call:
+    p.lexer.notes.refuse(token_span(p, 2), "a fact of a test has no conditions", "state the facts that hold")
+    return p[1]
+
+
+def test(p, name: ast.String) -> ast.Test:
+    if not p[5]:
+        p.lexer.notes.refuse(name.span, f"the test {shown(name.text)} asserts nothing", "add `assert` or `assert_not`")
+    return ast.Test(name, tuple(p[4]), tuple(p[5]), tokens_span(p, 1, 6))
+
+
+def test_name(p, n: int) -> ast.String:
+    text, span = literals.text_of(p[n]), token_span(p, n)
+    if not text or "\0" in text:
+        p.lexer.notes.refuse(span, "a test needs a name that can be shown", 'write `test "owners can edit" { ... }`')
+    return ast.String(text, span)
+
+
+def unquoted_test_name(p, n: int) -> ast.String:
+    p.lexer.notes.refuse(p[n].span, "the name of a test is a string", f'write `test "{clipped(p[n].text)}" {{ ... }}`')
+    return ast.String(p[n].text, p[n].span)
+
+
+def assertion(p, iff: ast.ValuesClause | None, end: int) -> ast.Assertion:
+    notes, called = p.lexer.notes, p[2]
+    for arg in called.args:
+        if not isinstance(arg, ast.Parameter | ast.Literal):
+            hint = f"write `{clipped(arg.name)}: Type`" if isinstance(arg, ast.Variable) else "write an Integer"
+            notes.refuse(arg.span, "an assertion holds values, and at most one variable with its type", hint)
+    if sum(isinstance(arg, ast.Parameter) for arg in called.args) > 1:
+        notes.refuse(called.span, "an assertion holds at most one variable", "split it into several assertions")
+    if iff:
+        _refuse_stranger(notes, iff.variable, called.args)
+    return ast.Assertion(p[1] == "assert", called.predicate, called.args, iff, tokens_span(p, 1, end))
+
+
+def _refuse_stranger(notes: Notes, variable: ast.Variable, args: tuple[ast.Parameter | ast.Term, ...]) -> None:
+    """The variable of an `iff` must be the assertion's; `_` is never the same twice."""
+    variables = [arg.variable if isinstance(arg, ast.Parameter) else arg for arg in args]
+    if variable.name == "_":
+        notes.refuse(variable.span, "`iff` cannot speak of `_`", "give the variable a name")
+    elif variable not in variables:
+        hint = f"write `{clipped(variable.name)}: Type` in the call"
+        notes.refuse(variable.span, f"{shown(variable.name)} is not an argument of the assertion", hint)
+
+
+def values_clause(p) -> ast.ValuesClause:
+    match p[2]:
+        case ast.Membership(ast.Variable() as variable, listed, span):
+            return ast.ValuesClause(variable, False, listed, span)
+        case ast.Not(ast.Membership(ast.Variable() as variable, listed), span):
+            return ast.ValuesClause(variable, True, listed, span)
+    hint = 'write `iff v in ["a", "b"]` or `iff v not in ["a"]`'
+    p.lexer.notes.refuse(p[2].span, "`iff` takes the values of the variable", hint)
+    return None

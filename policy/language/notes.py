@@ -1,0 +1,50 @@
+"""What one parse notes on its way: the mistakes found so far, and how deep it is."""
+
+from dataclasses import dataclass, field
+
+from policy.errors import PolicyRejected, Problem
+from policy.language.source import Source, Span
+from policy.values import Value
+
+MAX_PROBLEMS = 50  # nobody reads more, and hostile text must not buy a message of any length
+MAX_DEPTH = 200  # later passes recurse over formulas
+MAX_SHOWN = 40
+
+
+@dataclass(slots=True)
+class Notes:
+    source: Source
+    problems: list[Problem] = field(default_factory=list)
+    depth: int = 0
+    values: dict[str, Value] = field(default_factory=dict)  # literals seen before, by their text
+
+    def refuse(self, span: Span, message: str, hint: str = "") -> None:
+        """Note a mistake; what is noted later about the same place is a consequence, and left out."""
+        if any(problem.span.start == span.start for problem in self.problems):
+            return
+        self.problems.append(Problem(message, span, hint))
+        if len(self.problems) >= MAX_PROBLEMS:
+            self.reject()
+
+    def enter(self, span: Span) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.problems.append(Problem(f"nested more than {MAX_DEPTH} deep", span, "give inner parts names as rules"))
+            self.reject()
+
+    def leave(self) -> None:
+        self.depth -= 1
+
+    def reject(self) -> None:
+        raise PolicyRejected(self.source, tuple(self.problems))
+
+
+def shown(text: str) -> str:
+    """User text for a message, in backticks."""
+    return f"`{clipped(text)}`"
+
+
+def clipped(text: str) -> str:
+    """User text for a message: printable, and not too long."""
+    short = text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in short)

@@ -1,0 +1,127 @@
+"""PLY's machinery, kept out of sight: tables built once in memory, one clone per parse."""
+
+import copy
+import functools
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+from ply import yacc
+from ply.lex import Lexer, LexToken
+
+from policy.language import ast, conditions, grammar, lexer
+from policy.language.collector import without_collections
+from policy.language.notes import Notes
+from policy.language.source import Source, Span
+from policy.language.unexpected import problem_at
+
+MAX_BYTES = 1_000_000
+MAX_TOKENS = 400_000  # twice what a text of that size has by nature; bounds the time of a hostile one
+# Characters that cannot be stored, or that make a text look like another one: lone surrogates, NUL, the controls that
+# change the direction of writing, and carriage returns that end a line (and a comment) only in some editors.
+_UNFIT = re.compile("[\ud800-\udfff\0\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
+
+
+class _Stop(Exception):
+    """Leaves PLY's loop at the first syntax error; there is no recovery."""
+
+
+def parse(source: Source) -> ast.Policy:
+    """The syntax tree of the text. PolicyRejected carries all that is wrong with its form."""
+    notes = Notes(source)
+    _refuse_unfit(notes)
+    with without_collections():
+        policy = _parsed(notes)
+    if notes.problems:
+        notes.reject()
+    return policy
+
+
+def _parsed(notes: Notes) -> ast.Policy | None:
+    tokens = _cloned_lexer(notes)
+    parser = copy.copy(_parser())  # PLY keeps its stacks on the parser; the tables are shared
+    parser.errorfunc = functools.partial(_stop, parser, notes)
+    try:
+        return parser.parse(lexer=tokens, tokenfunc=functools.partial(next, _counted(tokens, notes), None))
+    except _Stop:
+        _finish_lexing(tokens)
+        return None
+
+
+def _counted(tokens: Lexer, notes: Notes) -> Iterator[LexToken]:
+    yield from itertools.islice(iter(tokens.token, None), MAX_TOKENS)
+    if token := tokens.token():
+        message = f"the policy has more than {MAX_TOKENS} words and signs"
+        notes.refuse(Span(token.lexpos, tokens.lexpos), message, "leave out what repeats; keep data in facts")
+        notes.reject()
+
+
+def grammar_is_intact() -> bool:
+    """Whether the productions still have their docstrings, which `python -OO` strips."""
+    return all(production.__doc__ for production in _productions().values())
+
+
+def _productions() -> dict[str, Callable]:
+    written = {**vars(grammar), **vars(conditions)}
+    return {name: production for name, production in written.items() if name.startswith("p_")}
+
+
+def _refuse_unfit(notes: Notes) -> None:
+    text = notes.source.text
+    found = _UNFIT.search(text)
+    if found:
+        hint = "remove it; it cannot be stored, or makes the text look like another"
+        notes.refuse(Span(*found.span()), f"the policy holds the character U+{ord(found[0]):04X}", hint)
+    elif len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
+        notes.refuse(Span(0, 0), f"the policy is longer than {MAX_BYTES} bytes", "split the service, or share rules")
+    if notes.problems:
+        notes.reject()
+
+
+def _stop(parser, notes: Notes, token) -> None:
+    # After a lexical mistake on the way, what does not fit is most likely its consequence.
+    if not notes.problems:
+        notes.problems.append(problem_at(parser, notes, _cloned_lexer(notes), token))
+    raise _Stop
+
+
+def _finish_lexing(tokens: Lexer) -> None:
+    """Reads the rest, for the lexical mistakes in it."""
+    while tokens.token():
+        pass
+
+
+def _cloned_lexer(notes: Notes) -> Lexer:
+    tokens = _lexer().clone()
+    tokens.notes = notes
+    tokens.input(notes.source.text)
+    return tokens
+
+
+@functools.cache
+def _lexer() -> Lexer:
+    return lexer.build()
+
+
+@functools.cache
+def _parser() -> yacc.LRParser:
+    assert grammar_is_intact(), "the grammar lives in docstrings: run Python without -OO"
+    module = SimpleNamespace(**_productions(), tokens=lexer.tokens, start="policy", __file__=grammar.__file__)
+    # PLY counts conflicts only when it debugs; without a file to debug into, that costs nothing.
+    return yacc.yacc(module=module, write_tables=False, debug=True, debuglog=yacc.NullLogger(), errorlog=_Strict())
+
+
+class _Strict:
+    """PLY's log: a conflict, an unused token or any other doubt about the grammar is an error."""
+
+    def warning(self, message: str, *args) -> None:
+        # The error function is set per parse, on the clone.
+        assert "p_error" in message, message % args
+
+    error = critical = warning
+
+    def info(self, message: str, *args) -> None:
+        pass
+
+    debug = info

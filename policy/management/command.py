@@ -1,0 +1,66 @@
+"""What the commands about policies share: which environment they are about, and how they end."""
+
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
+
+from policy.bundle import Bundle
+from policy.errors import AuthzError, NotFound, PolicyRejected, PolicyTestsFailed
+from policy.models import DEFAULT_SLUG, Environment, default_environment
+from policy.rules.program import Program
+from policy.testing import TestReport
+
+FILES = "policy files, which make one policy together; - is the standard input"
+
+
+class PolicyCommand(BaseCommand):
+    """Calls `act` with an environment. The user's mistakes end it with their message and exit code 1."""
+
+    def add_arguments(self, parser):
+        parser.add_argument("--environment", default=DEFAULT_SLUG, help="its short name (default: %(default)s)")
+
+    def handle(self, *, environment: str, **options):
+        try:
+            self.act(environment_named(environment), **options)
+        except AuthzError as reason:
+            raise CommandError(reason.message) from None
+
+    def act(self, environment: Environment, **options) -> None:
+        raise NotImplementedError
+
+
+def environment_named(slug: str) -> Environment:
+    if slug == DEFAULT_SLUG:
+        return default_environment()
+    found = Environment.objects.filter(slug=slug).first()
+    if found is None:
+        raise NotFound(f"there is no environment `{slug}`; create_api_key --create-environment makes one")
+    return found
+
+
+# ---- what is wrong with files --------------------------------------------------------------------------------
+
+
+def rejection(reason: PolicyRejected | PolicyTestsFailed, bundle: Bundle, errors: OutputWrapper) -> CommandError:
+    """Writes every problem with its place in its own file; what to raise then."""
+    match reason:
+        case PolicyRejected():
+            lines = [bundle.describe(problem) for problem in reason.problems]
+            kind = "problem"
+        case PolicyTestsFailed():
+            lines = failures(reason.report, bundle)
+            kind = "failed assertion"
+    for line in lines:
+        errors.write(line)
+    return CommandError(f"{len(lines)} {kind}{'' if len(lines) == 1 else 's'}; the policy is not accepted")
+
+
+def warnings(program: Program, bundle: Bundle) -> list[str]:
+    return [f"warning: {bundle.describe(warning)}" for warning in program.warnings]
+
+
+def failures(report: TestReport, bundle: Bundle) -> list[str]:
+    return [
+        f"{bundle.place_of_line(one.line)}: test `{test.name}`: {one.message}\n  {one.text}"
+        for test in report.tests
+        for one in test.assertions
+        if not one.passed
+    ]

@@ -1,0 +1,16 @@
+"""Back to a policy that was loaded before."""
+
+from policy.management.command import PolicyCommand
+from policy.models import Environment
+from policy.publishing import activate
+
+
+class Command(PolicyCommand):
+    help = "Make an earlier version the active policy again. Its tests are not run: what takes back must be quick."
+
+    def add_arguments(self, parser):
+        super().add_arguments(parser)
+        parser.add_argument("version_number", type=int, metavar="VERSION", help="as policy_history shows it")
+
+    def act(self, environment: Environment, *, version_number, **options):
+        self.stdout.write(activate(environment.pk, version_number).message)

@@ -1,0 +1,35 @@
+"""What is wrong with policy files, without loading them; no database is needed."""
+
+import sys
+
+from django.core.management.base import BaseCommand, CommandError
+
+from policy import rules
+from policy.bundle import Unreadable, bundle_of_files
+from policy.errors import PolicyRejected
+from policy.management.command import FILES, rejection, warnings
+
+
+class Command(BaseCommand):
+    help = "Compile policy files and print their problems and warnings. The tests in them are not run."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser):
+        parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
+        parser.add_argument("--strict", action="store_true", help="fail on warnings too")
+
+    def handle(self, *, files, strict, **options):
+        try:
+            bundle = bundle_of_files(files, sys.stdin)
+            program = rules.compile_text(bundle.text, bundle.filename)
+        except PolicyRejected as reason:
+            raise rejection(reason, bundle, self.stderr) from None
+        except Unreadable as reason:
+            raise CommandError(reason.message) from None
+        found = warnings(program, bundle)
+        for warning in found:
+            self.stderr.write(warning)
+        if found and strict:
+            raise CommandError(f"{len(found)} warning{'' if len(found) == 1 else 's'}")
+        counts = f"{len(program.types)} types, {len(program.rules)} rules, {len(program.tests)} tests"
+        self.stdout.write(f"no problems: {counts}")

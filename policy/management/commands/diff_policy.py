@@ -1,0 +1,38 @@
+"""What differs between two policies."""
+
+import sys
+
+from policy.bundle import bundle_of_files
+from policy.difference import difference, unified
+from policy.management.command import PolicyCommand
+from policy.models import Environment
+from policy.publishing import active_version, version_numbered
+
+ACTIVE = "active"
+WHICH = "a version's number, `active`, or a file (- is the standard input)"
+
+
+class Command(PolicyCommand):
+    help = "Show what differs from policy A to policy B; with one of them, from the active policy to that one."
+
+    def add_arguments(self, parser):
+        super().add_arguments(parser)
+        parser.add_argument("policies", nargs="+", metavar="POLICY", help=f"one or two of: {WHICH}")
+
+    def act(self, environment: Environment, *, policies, **options):
+        if len(policies) > 2:
+            self.print_help("manage.py", "diff_policy")
+            sys.exit(2)
+        old, new = policies if len(policies) == 2 else [ACTIVE, *policies]
+        rows = difference(text_of(environment, old), text_of(environment, new))
+        if rows:
+            self.stdout.write("\n".join([f"--- {old}", f"+++ {new}", *unified(rows)]))
+
+
+def text_of(environment: Environment, policy: str) -> str:
+    if policy == ACTIVE:
+        active = active_version(environment.pk)
+        return active.source if active else ""
+    if policy.isascii() and policy.isdecimal():
+        return version_numbered(environment.pk, int(policy)).source
+    return bundle_of_files([policy], sys.stdin).text

@@ -1,0 +1,37 @@
+"""Files become the policy."""
+
+import sys
+
+from policy.bundle import bundle_of_files
+from policy.errors import PolicyRejected, PolicyTestsFailed
+from policy.management.command import FILES, PolicyCommand, failures, rejection, warnings
+from policy.models import Environment
+from policy.publishing import draft, ignored_facts, publish, remarks_on
+
+
+class Command(PolicyCommand):
+    help = "Compile policy files, run the tests in them, and make them the active policy; or change nothing."
+
+    def add_arguments(self, parser):
+        super().add_arguments(parser)
+        parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
+        parser.add_argument("--force", action="store_true", help="load the policy even if its tests fail")
+        parser.add_argument("--fail-fast", action="store_true", help="stop at the first test that fails")
+        parser.add_argument("--dry-run", action="store_true", help="do all but change the policy")
+
+    def act(self, environment: Environment, *, files, force, fail_fast, dry_run, **options):
+        bundle = bundle_of_files(files, sys.stdin)
+        try:
+            if dry_run:
+                drafted = draft(bundle.text, bundle.filename, force=force, fail_fast=fail_fast)
+                ignored = ignored_facts(environment.pk, drafted.program)
+                message = "; ".join(["nothing is changed, and the policy can be loaded", *remarks_on(drafted, ignored)])
+            else:
+                published = publish(environment.pk, bundle.text, bundle.filename, force=force, fail_fast=fail_fast)
+                drafted, message = published.draft, published.message
+        except (PolicyRejected, PolicyTestsFailed) as reason:
+            raise rejection(reason, bundle, self.stderr) from None
+        if drafted is not None:
+            for line in warnings(drafted.program, bundle) + failures(drafted.report, bundle):
+                self.stderr.write(line)
+        self.stdout.write(message)

@@ -1,0 +1,50 @@
+"""Environments, and the versions of each one's policy."""
+
+from django.core.validators import RegexValidator
+from django.db import models
+
+SLUG = RegexValidator(r"\A[A-Za-z0-9]{1,40}\Z", "an environment's short name is 1 to 40 letters and digits")
+DEFAULT_SLUG = "default"
+
+
+class Environment(models.Model):
+    """Facts, a policy and keys of their own; most installations have one."""
+
+    slug = models.CharField("short name", max_length=40, unique=True, validators=[SLUG])
+    name = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+    policy_version = models.ForeignKey(
+        "PolicyVersion", null=True, blank=True, on_delete=models.RESTRICT, related_name="+", editable=False
+    )
+    offset = models.BigIntegerField(default=0, db_default=0, editable=False)  # grows with every committed change
+
+    class Meta:
+        db_table = "environment"
+        ordering = ["slug"]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class PolicyVersion(models.Model):
+    """One uploaded text. The active one is where its environment's `policy_version` points."""
+
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="policy_versions")
+    number = models.PositiveIntegerField()  # from 1, in each environment
+    source = models.TextField()
+    filename = models.TextField(null=True, blank=True)  # noqa: DJ001  as sent: null and "" are answered as such
+    digest = models.CharField(max_length=64)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "policy_version"
+        ordering = ["environment", "-number"]
+        constraints = [models.UniqueConstraint(fields=["environment", "number"], name="policy_version_number")]
+
+    def __str__(self) -> str:
+        return f"{self.environment.slug} {self.number}"
+
+
+def default_environment() -> Environment:
+    """The environment that most installations never look beyond; made when it is missing."""
+    return Environment.objects.get_or_create(slug=DEFAULT_SLUG, defaults={"name": "Default"})[0]

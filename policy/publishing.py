@@ -1,0 +1,190 @@
+"""Putting a policy in force: compiled, tested, stored as a version, and active, or none of these.
+
+What takes long (compiling, running tests) is done before the transaction, so that nobody waits for it; the
+transaction takes the environment's turn first, so that of two publishers one comes after the other, and what holds in
+the end is the whole of what the last one sent.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from hashlib import sha256
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max, QuerySet
+from django.utils.module_loading import import_string
+
+from policy import rules
+from policy.active import program_of_version, remember_program
+from policy.errors import AuthzError, NotFound, PolicyTestsFailed
+from policy.language.source import Source
+from policy.models import Environment, PolicyVersion
+from policy.offsets import advance
+from policy.rules.program import Program
+from policy.testing import TestReport
+
+Transaction = Callable[[], AbstractContextManager]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A text that may be published: it compiles, and its tests were run."""
+
+    program: Program
+    report: TestReport
+    untested: str = ""  # why the tests were not run to their end, of a text that is published all the same
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """How many stored facts a policy has no use for; `or_more` where counting stopped."""
+
+    count: int = 0
+    or_more: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.count:,} or more" if self.or_more else f"{self.count:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The version that is active now, and what its publisher should know."""
+
+    version: PolicyVersion
+    offset: int
+    draft: Draft | None = None  # None where an unchanged text was not looked at again
+    ignored: Ignored = Ignored()
+    is_unchanged: bool = False
+
+    @property
+    def message(self) -> str:
+        if self.is_unchanged:
+            return f"policy version {self.version.number} is active already; nothing is changed"
+        remarks = remarks_on(self.draft, self.ignored)
+        return "; ".join([f"policy version {self.version.number} is active", *remarks])
+
+
+# ---- use cases -----------------------------------------------------------------------------------------------
+
+
+def publish(
+    environment_id: int,
+    text: str,
+    filename: str | None,
+    *,
+    force: bool = False,
+    fail_fast: bool = False,
+    within: Transaction = transaction.atomic,
+) -> Published:
+    """Make the text the environment's policy. `within` opens the transaction in which it becomes so.
+
+    `force` publishes in spite of failing tests, never an invalid text. A text that is active already is not stored
+    again.
+    """
+    digest = _digest(text)
+    if unchanged := _unchanged(environment_id, digest):
+        return unchanged
+    drafted = draft(text, filename, force=force, fail_fast=fail_fast)
+    with within():
+        turn = advance(environment_id)
+        if unchanged := _unchanged(environment_id, digest):
+            return unchanged
+        version = PolicyVersion.objects.create(
+            environment_id=environment_id,
+            number=_next_number(environment_id),
+            source=text,
+            filename=filename,
+            digest=digest,
+        )
+        _point(environment_id, version)
+        transaction.on_commit(lambda: remember_program(version.pk, drafted.program))
+    return Published(version, turn.offset, drafted, ignored_facts(environment_id, drafted.program))
+
+
+def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bool = False) -> Draft:
+    """The text compiled and its tests run; `PolicyRejected` or, without `force`, `PolicyTestsFailed`."""
+    program = rules.compile_source(Source(text, filename or ""))
+    report, untested = TestReport(), ""
+    if program.tests:
+        try:
+            report = import_string(settings.POLICY_TEST_RUNNER)(program, fail_fast=fail_fast)
+        except AuthzError as reason:
+            if not force:
+                raise
+            untested = reason.message
+    if not (report.success or force):
+        raise PolicyTestsFailed(report)
+    return Draft(program, report, untested)
+
+
+def activate(environment_id: int, number: int, *, within: Transaction = transaction.atomic) -> Published:
+    """Return to a version that was published before. Its tests are not run again: what takes back must be quick."""
+    chosen = version_numbered(environment_id, number)
+    program = program_of_version(chosen.pk)
+    with within():
+        turn = advance(environment_id)
+        _point(environment_id, chosen)
+    is_unchanged = turn.policy_version_id == chosen.pk
+    return Published(chosen, turn.offset, None, ignored_facts(environment_id, program), is_unchanged)
+
+
+def ignored_facts(environment_id: int, program: Program) -> Ignored:
+    """The stored facts that would not matter under the program. Which they are, the app that stores facts knows."""
+    return import_string(settings.FACT_AUDIT)(environment_id, program)
+
+
+# ---- versions ------------------------------------------------------------------------------------------------
+
+
+def version_numbered(environment_id: int, number: int) -> PolicyVersion:
+    found = PolicyVersion.objects.filter(environment_id=environment_id, number=number).first()
+    if found is None:
+        raise NotFound(f"there is no policy version {number}")
+    return found
+
+
+def active_version(environment_id: int) -> PolicyVersion | None:
+    return PolicyVersion.objects.filter(pk__in=_active_ids(environment_id)).first()
+
+
+def remarks_on(drafted: Draft | None, ignored: Ignored) -> list[str]:
+    """What the publisher of a draft should know."""
+    remarks = [results_of(drafted.report)] if drafted and drafted.report.tests else []
+    if drafted and drafted.untested:
+        remarks.append(drafted.untested)
+    if ignored.count:
+        facts = "stored fact, which is" if ignored == Ignored(1) else "stored facts, which are"
+        remarks.append(f"it has no use for {ignored} {facts} kept and ignored")
+    return remarks
+
+
+def results_of(report: TestReport) -> str:
+    """`2 tests passed`, or `1 of 2 tests failed`."""
+    failed = sum(bool(test.failures) for test in report.tests)
+    tests = "1 test" if len(report.tests) == 1 else f"{len(report.tests)} tests"
+    return f"{failed} of {tests} failed" if failed else f"{tests} passed"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()  # the compiler refuses what cannot be encoded
+
+
+def _unchanged(environment_id: int, digest: str) -> Published | None:
+    found = Environment.objects.select_related("policy_version").filter(pk=environment_id).first()
+    if found is None or found.policy_version is None or found.policy_version.digest != digest:
+        return None
+    return Published(found.policy_version, found.offset, is_unchanged=True)
+
+
+def _next_number(environment_id: int) -> int:
+    latest = PolicyVersion.objects.filter(environment_id=environment_id).aggregate(latest=Max("number"))["latest"]
+    return (latest or 0) + 1
+
+
+def _point(environment_id: int, version: PolicyVersion) -> None:
+    Environment.objects.filter(pk=environment_id).update(policy_version=version)
+
+
+def _active_ids(environment_id: int) -> QuerySet:
+    return Environment.objects.filter(pk=environment_id).values("policy_version_id")

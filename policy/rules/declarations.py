@@ -1,0 +1,327 @@
+"""Blocks -> Vocabulary: which types exist, what they inherit, and which names mean what on them.
+
+    actor User {}                                     types    User: actor, Folder: resource, ...
+    resource Folder { roles = ["reader"]; }      ->   members  Resource -> {User, Folder, Doc}, Folder -> {Folder, Doc}
+    resource Doc extends Folder {}                    names    Doc has the role "reader" too
+
+A set of types is an int, one bit for each concrete type: passes that intersect and unite them by the ten thousand
+do so in one machine operation.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from policy.language import ast
+from policy.language.notes import shown
+from policy.rules.problems import Problems, did_you_mean, listed
+from policy.rules.program import TypeDef, Types
+from policy.values import ABSTRACT, ACTOR, INTEGER, PRIMITIVES, RESOURCE, STRING
+
+Mask = int
+ROLE, PERMISSION, RELATION = "role", "permission", "relation"
+PREDICATES = {ROLE: "has_role", PERMISSION: "has_permission", RELATION: "has_relation"}
+MAX_TYPES = 1_000  # type sets and inheritance grow with the square of it
+_LISTS = {"roles": "a list of strings", "permissions": "a list of strings", "relations": "`{ name: Type }`"}
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    types: Mapping[str, TypeDef]  # declared actors and resources, with what they inherit
+    masks: Mapping[str, Mask]  # every usable type name -> the bits of its concrete types
+    names: tuple[str, ...]  # the concrete types, in the order of their bits
+    global_roles: tuple[str, ...]
+    global_permissions: tuple[str, ...]
+    has_global: bool
+
+    @cached_property
+    def everything(self) -> Mask:
+        return (1 << len(self.names)) - 1
+
+    @cached_property
+    def bits(self) -> Mapping[str, Mask]:
+        """Concrete type -> its own bit."""
+        return {name: 1 << index for index, name in enumerate(self.names)}
+
+    @cached_property
+    def _sets(self) -> dict[Mask, Types]:
+        return {}
+
+    def types_of(self, mask: Mask) -> Types:
+        """The set as names; equal sets are one object."""
+        found = self._sets.get(mask)
+        if found is None:
+            found = frozenset(name for index, name in enumerate(self.names) if mask >> index & 1)
+            self._sets[mask] = found
+        return found
+
+    def describe(self, mask: Mask) -> str:
+        """The set for a message: by one name where one fits."""
+        for name, known in self.masks.items():
+            if known == mask:
+                return shown(name)
+        return listed(sorted(self.types_of(mask)))
+
+    def mask_of(self, name: ast.Name, problems: Problems, exact: bool = False) -> Mask | None:
+        """The concrete types that the name covers; None, and a problem, where it is unknown."""
+        mask = self.bits.get(name.text) if exact else self.masks.get(name.text)
+        if mask is None and exact and name.text in self.masks:
+            problems.error(name.span, f"no value is exactly {shown(name.text)}", "write `matches` for its subtypes")
+        elif mask is None:
+            problems.error(name.span, f"unknown type {shown(name.text)}", self.advice_on_type(name.text))
+        return mask
+
+    def advice_on_type(self, name: str) -> str:
+        primitive = {"string": STRING, "str": STRING, "int": INTEGER, "number": INTEGER, "bool": "Boolean"}
+        if name.lower() in primitive:
+            return f"did you mean {shown(primitive[name.lower()])}?"
+        return did_you_mean(name, self.masks) or f"declare it: `resource {name} {{}}`"
+
+    def check_literal(self, literal: ast.Literal, problems: Problems) -> None:
+        name = literal.value.type
+        if name in self.bits:
+            return
+        span = literal.type_span or literal.span
+        if name in ABSTRACT:
+            problems.error(span, f"an entity has an exact type, and {shown(name)} is none", "name a declared type")
+        else:
+            problems.error(span, f"unknown type {shown(name)}", self.advice_on_type(name))
+
+    def meanings(self, type_name: str, word: str) -> frozenset[str]:
+        """What a name is on a type: role, permission or relation. Abstract types have their subtypes' names."""
+        if type_name in self.types:
+            return _meanings(self.types[type_name], word)
+        below = self.types_of(self.masks.get(type_name, 0))
+        return frozenset().union(*(_meanings(self.types[name], word) for name in below if name in self.types))
+
+    def words(self, type_name: str) -> list[str]:
+        """Every name declared on a type, for advice."""
+        below = [type_name] if type_name in self.types else self.types_of(self.masks.get(type_name, 0))
+        found = [self.types[name] for name in below if name in self.types]
+        return [word for known in found for word in (*known.roles, *known.permissions, *known.relations)]
+
+
+def _meanings(known: TypeDef, word: str) -> frozenset[str]:
+    kinds = {ROLE: known.roles, PERMISSION: known.permissions, RELATION: known.relations}
+    return frozenset(kind for kind, words in kinds.items() if word in words)
+
+
+def vocabulary_of(policy: ast.Policy, problems: Problems) -> Vocabulary:
+    blocks = _unique_blocks(policy, problems)
+    parents = _parents(blocks, problems)
+    own = {name: _own_names(block, problems) for name, block in blocks.items() if name is not None}
+    below = _subtypes(own, parents)
+    concrete = (*own, *PRIMITIVES)
+    bits = {name: 1 << index for index, name in enumerate(concrete)}
+    masks = dict(bits) | {name: union(bits[sub] for sub in subs) for name, subs in below.items()}
+    masks[ACTOR] = union(masks[name] for name, known in own.items() if known.kind == "actor")
+    masks[RESOURCE] = union(masks[name] for name in own)
+    types = {name: _with_inherited(name, own, parents, blocks[name], problems) for name in own}
+    _check_relation_types(blocks, masks, types, problems)
+    everywhere = _own_names(blocks[None], problems) if None in blocks else TypeDef("global", "global")
+    return Vocabulary(types, masks, concrete, everywhere.roles, everywhere.permissions, None in blocks)
+
+
+def union(masks: Iterable[Mask]) -> Mask:
+    """All types of any of the sets."""
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
+
+
+def bits_of(mask: Mask) -> Iterator[Mask]:
+    """The single types of the set."""
+    while mask:
+        yield mask & -mask
+        mask &= mask - 1
+
+
+def _unique_blocks(policy: ast.Policy, problems: Problems) -> dict[str | None, ast.Block]:
+    """The blocks by name, None for the global one."""
+    blocks: dict[str | None, ast.Block] = {}
+    for block in policy.items:
+        if not isinstance(block, ast.Block):
+            continue
+        name = block.name.text if block.name else None
+        if name in PRIMITIVES or name in ABSTRACT:
+            problems.error(block.name.span, f"{shown(name)} is built in", "choose another name for this block")
+        elif len(blocks) > MAX_TYPES:
+            problems.error(block.span, f"a policy declares at most {MAX_TYPES} types", "keep kinds of things as facts")
+            return blocks
+        elif name is None and name in blocks:
+            problems.error(block.span, "there is more than one `global` block", "put everything into one")
+        elif name in blocks:
+            hint = "an actor is a resource too" if blocks[name].kind != block.kind else "put everything into one block"
+            problems.error(block.name.span, f"{shown(name)} is declared more than once", hint)
+        else:
+            blocks[name] = block
+    return blocks
+
+
+# ---- the names of one block ------------------------------------------------------------------------------
+
+
+def _own_names(block: ast.Block, problems: Problems) -> TypeDef:
+    strings: dict[str, tuple[str, ...]] = {}
+    relations: dict[str, str] = {}
+    seen: dict[str, str] = {}
+    for item in block.items:
+        if isinstance(item, ast.Shorthand) or not _is_known_item(item, block, problems):
+            continue
+        if item.keyword.text in strings:
+            problems.error(item.keyword.span, f"{shown(item.keyword.text)} is given twice in one block", "use one list")
+        if isinstance(item, ast.NameList):
+            _check_unique(((name.text, name.span) for name in item.names), item.keyword.text[:-1], seen, problems)
+            strings[item.keyword.text] = tuple(dict.fromkeys(name.text for name in item.names))
+        else:
+            _check_unique(((r.name.text, r.name.span) for r in item.relations), RELATION, seen, problems)
+            strings[item.keyword.text] = ()
+            relations |= {r.name.text: r.type.text for r in item.relations if r.type}
+            _check_typed(item, problems)
+    name = block.name.text if block.name else "global"
+    return TypeDef(name, block.kind, strings.get("roles", ()), strings.get("permissions", ()), relations)
+
+
+def _is_known_item(item: ast.NameList | ast.RelationMap, block: ast.Block, problems: Problems) -> bool:
+    word = item.keyword.text
+    if word not in _LISTS:
+        hint = did_you_mean(word, _LISTS) or "a block has `roles`, `permissions` and `relations`"
+        problems.error(item.keyword.span, f"a block has no {shown(word)}", hint)
+    elif block.name is None and word == "relations":
+        problems.error(item.keyword.span, "the `global` block has no relations", "declare them on a resource")
+    elif isinstance(item, ast.RelationMap) != (word == "relations"):
+        problems.error(item.keyword.span, f"{shown(word)} must be {_LISTS[word]}")
+    else:
+        return True
+    return False
+
+
+def _check_unique(names: Iterator[tuple[str, object]], kind: str, seen: dict[str, str], problems: Problems) -> None:
+    for name, span in names:
+        if seen.get(name) == kind:
+            problems.error(span, f"the {kind} {shown(name)} is declared twice", "remove one of them")
+        elif name in seen:
+            message = f"{shown(name)} cannot be a {kind}: it is a {seen[name]} of the same block"
+            problems.error(span, message, "shorthand could not tell them apart; rename one")
+        seen.setdefault(name, kind)
+
+
+def _check_typed(item: ast.RelationMap, problems: Problems) -> None:
+    for relation in item.relations:
+        if relation.type is None:
+            name = relation.name.text
+            problems.error(relation.span, f"the relation {shown(name)} needs a type", f"write `{name}: Type`")
+
+
+def _check_relation_types(
+    blocks: Mapping[str | None, ast.Block], masks: Mapping[str, Mask], types: Mapping[str, TypeDef], problems: Problems
+) -> None:
+    for block in blocks.values():
+        for relation in _relations(block):
+            if relation.type is None:
+                continue
+            target = relation.type.text
+            if target in PRIMITIVES:
+                hint = f"store the value as a fact: `declare {relation.name.text}({block.name.text}, {target});`"
+                problems.error(relation.type.span, f"a relation cannot lead to {shown(target)}", hint)
+            elif target not in masks:
+                hint = did_you_mean(target, (*types, *ABSTRACT)) or f"declare it: `resource {target} {{}}`"
+                problems.error(relation.type.span, f"unknown type {shown(target)}", hint)
+
+
+def _relations(block: ast.Block) -> Iterator[ast.Relation]:
+    for item in block.items:
+        if isinstance(item, ast.RelationMap) and block.name:
+            yield from item.relations
+
+
+# ---- extends --------------------------------------------------------------------------------------------------
+
+
+def _parents(blocks: Mapping[str | None, ast.Block], problems: Problems) -> dict[str, tuple[str, ...]]:
+    """Type -> the declared types that it extends directly, cycles cut."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, block in blocks.items():
+        if name is not None:
+            found[name] = tuple(
+                dict.fromkeys(above.text for above in block.extends if _extends(block, above, blocks, problems))
+            )
+    for name in _on_cycles(found):
+        span = blocks[name].extends[0].span
+        problems.error(span, f"{shown(name)} extends itself", "a type cannot be its own supertype")
+        found[name] = ()
+    return found
+
+
+def _extends(block: ast.Block, above: ast.Name, blocks: Mapping[str | None, ast.Block], problems: Problems) -> bool:
+    name = above.text
+    known = blocks.get(name)
+    kind = known.kind if known else {ACTOR: "actor", RESOURCE: "resource"}.get(name)
+    if name in PRIMITIVES:
+        problems.error(above.span, f"{shown(name)} cannot be extended", "extend an actor or a resource")
+    elif kind is None:
+        names = [other for other in blocks if other]
+        hint = did_you_mean(name, names) or f"declare it: `{block.kind} {name} {{}}`"
+        problems.error(above.span, f"unknown type {shown(name)}", hint)
+    elif block.kind == "resource" and kind == "actor":
+        hint = f"declare {shown(block.name.text)} as an actor: an actor is a resource too"
+        problems.error(above.span, f"a resource cannot extend the actor {shown(name)}", hint)
+    else:
+        return known is not None
+    return False
+
+
+def _on_cycles(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The types left when all that reach an end are taken away: on a cycle, or below one."""
+    waiting = Counter({name: sum(above in parents for above in parents[name]) for name in parents})
+    children: dict[str, list[str]] = {}
+    for name, above in parents.items():
+        for other in above:
+            children.setdefault(other, []).append(name)
+    ready = [name for name in parents if not waiting[name]]
+    for name in ready:
+        for child in children.get(name, ()):
+            waiting[child] -= 1
+            if not waiting[child]:
+                ready.append(child)
+    stuck = set(parents) - set(ready)
+    return [name for name in parents if name in stuck and name in _ancestors(name, parents)]
+
+
+def _ancestors(name: str, parents: Mapping[str, tuple[str, ...]]) -> dict[str, None]:
+    """Every type above, nearest first."""
+    found: dict[str, None] = dict.fromkeys(parents[name])
+    queue = list(found)
+    for above in queue:
+        fresh = [other for other in parents[above] if other not in found]
+        found |= dict.fromkeys(fresh)
+        queue += fresh
+    return found
+
+
+def _subtypes(own: Mapping[str, TypeDef], parents: Mapping[str, tuple[str, ...]]) -> dict[str, set[str]]:
+    below: dict[str, set[str]] = {name: {name} for name in own}
+    for name in own:
+        for above in _ancestors(name, parents):
+            below[above].add(name)
+    return below
+
+
+def _with_inherited(
+    name: str, own: Mapping[str, TypeDef], parents: Mapping[str, tuple[str, ...]], block: ast.Block, problems: Problems
+) -> TypeDef:
+    line = [own[name], *(own[above] for above in _ancestors(name, parents))]
+    if len(line) == 1:
+        return own[name]
+    roles = tuple(dict.fromkeys(role for known in line for role in known.roles))
+    permissions = tuple(dict.fromkeys(permission for known in line for permission in known.permissions))
+    relations = {relation: target for known in reversed(line) for relation, target in known.relations.items()}
+    found = TypeDef(name, own[name].kind, roles, permissions, relations)
+    for word in (*roles, *permissions):
+        kinds = sorted(_meanings(found, word))
+        if len(kinds) > 1:
+            message = f"{shown(name)} would have {shown(word)} as a {kinds[0]} and as a {kinds[1]}"
+            problems.error(block.name.span, message, "a name that is inherited keeps its kind; rename one")
+    return found

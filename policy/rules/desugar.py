@@ -1,0 +1,290 @@
+"""Shorthand -> longhand: every shorthand rule of a block becomes one rule that says the same.
+
+    resource Repo { ...                    has_permission(actor: Actor, "read", resource: Repo)
+      "read" if "member" on "org";    ->     if org matches Org and has_relation(resource, "org", org)
+    }                                        and has_role(actor, "member", org);
+
+`actor` and `resource` are the same variables everywhere in a rule, and so is a bare `role` or `permission`; every `on`
+has a related variable of its own. Its name ends in a number after `#`, which no variable of the text can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from policy.language import ast
+from policy.language.notes import shown
+from policy.language.source import Span
+from policy.rules.declarations import PERMISSION, PREDICATES, RELATION, ROLE, Vocabulary
+from policy.rules.problems import Problems, did_you_mean
+from policy.values import ACTOR, RESOURCE, STRING, Value
+
+_LISTS = {ROLE: "roles", PERMISSION: "permissions", RELATION: "relations"}
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a shorthand rule stands, and how many related variables it has so far."""
+
+    block: ast.Block
+    vocabulary: Vocabulary
+    problems: Problems
+    related: int = 0
+    is_sound: bool = field(default=True)
+
+    @property
+    def type(self) -> str | None:
+        return self.block.name.text if self.block.name else None
+
+    @property
+    def title(self) -> str:
+        return f"{self.block.kind} {shown(self.type)}" if self.type else "the `global` block"
+
+    def refuse(self, span: Span, message: str, hint: str = "") -> ast.Formula:
+        self.problems.error(span, message, hint)
+        return self.give_up(span)
+
+    def give_up(self, span: Span) -> ast.Formula:
+        """Leave the rule out because of a mistake that is told elsewhere."""
+        self.is_sound = False
+        return ast.Truth(False, span)
+
+
+def longhand_rules(policy: ast.Policy, vocabulary: Vocabulary, problems: Problems) -> list[ast.Rule]:
+    """All rules of the policy in the order of the text, shorthand as longhand."""
+    rules: list[ast.Rule] = []
+    seen: set[str | None] = set()  # a block that is declared again was refused, and its names are unknown
+    for item in policy.items:
+        if isinstance(item, ast.Rule):
+            rules.append(item)
+        elif isinstance(item, ast.Block):
+            name = item.name.text if item.name else None
+            if name not in seen and (name is None or name in vocabulary.types):
+                rules += _rules_of(item, vocabulary, problems)
+            seen.add(name)
+    return rules
+
+
+def _rules_of(block: ast.Block, vocabulary: Vocabulary, problems: Problems) -> Iterator[ast.Rule]:
+    for item in block.items:
+        if isinstance(item, ast.Shorthand):
+            place = _Place(block, vocabulary, problems)
+            head = _head(item.head, place)
+            body = _expanded(item.body, place)
+            if head and place.is_sound:
+                yield ast.Rule(head, body, item.span)
+
+
+# ---- heads -----------------------------------------------------------------------------------------------
+
+
+def _head(reference: ast.Reference, place: _Place) -> ast.Head | None:
+    """`"read"` -> `has_permission(actor: Actor, "read", resource: Repo)`; a bare `role` -> `role: String`."""
+    kind = reference.name if reference.is_word else _head_kind(reference, place)
+    if kind is None:
+        return None
+    span = reference.span
+    params: list[ast.Parameter | ast.Term] = [_typed("actor", ACTOR, span), _name_term(reference)]
+    if reference.is_word:
+        params[1] = _typed(reference.name, STRING, span)
+    if place.type:
+        params.append(_typed("resource", place.type, span))
+    return ast.Head(ast.Name(PREDICATES[kind], span), tuple(params), span)
+
+
+def _head_kind(reference: ast.Reference, place: _Place) -> str | None:
+    kinds = _meanings(place, reference.name)
+    if not kinds:
+        _refuse_undeclared(reference.name, reference.span, place)
+    elif RELATION in kinds:
+        message = f"{shown(reference.name)} is a relation, and shorthand grants only roles and permissions"
+        place.refuse(reference.span, message, "write a rule for `has_relation` outside of the block")
+    else:
+        return min(kinds)
+    return None
+
+
+def _meanings(place: _Place, word: str) -> frozenset[str]:
+    if place.type:
+        return place.vocabulary.meanings(place.type, word)
+    return _global_meanings(place.vocabulary, word)
+
+
+def _global_meanings(vocabulary: Vocabulary, word: str) -> frozenset[str]:
+    kinds = {ROLE: vocabulary.global_roles, PERMISSION: vocabulary.global_permissions}
+    return frozenset(kind for kind, words in kinds.items() if word in words)
+
+
+def _refuse_undeclared(word: str, span: Span, place: _Place) -> ast.Formula:
+    known = place.vocabulary
+    words = known.words(place.type) if place.type else [*known.global_roles, *known.global_permissions]
+    hint = did_you_mean(word, words) or f"declare it in the block's {_LISTS[ROLE]} or {_LISTS[PERMISSION]}"
+    return place.refuse(span, f"{shown(word)} is not declared in {place.title}", hint)
+
+
+# ---- bodies ---------------------------------------------------------------------------------------------------
+
+
+def _expanded(formula: ast.Formula, place: _Place) -> ast.Formula:
+    match formula:
+        case ast.And(parts, span):
+            return _conjunction([_expanded(part, place) for part in parts], span)
+        case ast.Or(parts, span):
+            return ast.Or(tuple(_expanded(part, place) for part in parts), span)
+        case ast.Not(inner, span):
+            return ast.Not(_expanded(inner, place), span)
+        case ast.GlobalReference():
+            return _global(formula, place)
+        case ast.Reference():
+            return _on_relation(formula, place) if formula.relation is not None else _direct(formula, place)
+        case ast.Call() if place.type is None:
+            return _global_call(formula, place)
+    return formula
+
+
+def _direct(reference: ast.Reference, place: _Place) -> ast.Formula:
+    """`"reader"`: a role, permission or relation of the resource itself."""
+    if place.type is None:
+        return _global(ast.GlobalReference(reference.name, reference.is_word, reference.span), place)
+    kinds = frozenset({reference.name}) if reference.is_word else _meanings(place, reference.name)
+    if not kinds:
+        return _refuse_undeclared(reference.name, reference.span, place)
+    resource = ast.Variable("resource", reference.span)
+    if RELATION in kinds:
+        return _led_to_actor(reference, place.type, resource, place)
+    return _held(reference, min(kinds), resource)
+
+
+def _held(reference: ast.Reference, kind: str, thing: ast.Variable) -> ast.Formula:
+    """The actor has the role or permission on the thing; a bare word is any of them."""
+    actor = ast.Variable("actor", reference.span)
+    call = _call(PREDICATES[kind], reference.span, actor, _name_term(reference), thing)
+    return _with_text_word(reference, call)
+
+
+def _with_text_word(reference: ast.Reference | ast.GlobalReference, call: ast.Formula) -> ast.Formula:
+    if not reference.is_word:
+        return call
+    word = ast.Variable(reference.name, reference.span)
+    return _conjunction([_matches(word, STRING, reference.span), call], reference.span)
+
+
+def _led_to_actor(reference: ast.Reference, type_name: str, thing: ast.Variable, place: _Place) -> ast.Formula:
+    """The relation of the thing leads to the actor, who then is of the relation's type."""
+    known = place.vocabulary
+    target = _relation_target(known, type_name, reference.name)
+    if target not in known.masks:
+        return place.give_up(reference.span)
+    if not known.masks.get(target, 0) & known.masks[ACTOR]:
+        hint = f'write `"..." on "{reference.name}"` for what the actor has there'
+        return place.refuse(
+            reference.span, f"{shown(reference.name)} leads to {shown(target)}, which is no actor", hint
+        )
+    actor = ast.Variable("actor", reference.span)
+    link = _call("has_relation", reference.span, thing, _text(reference.name, reference.span), actor)
+    return _conjunction([_matches(actor, target, reference.span), link], reference.span)
+
+
+def _relation_target(known: Vocabulary, type_name: str, relation: str) -> str:
+    if type_name in known.types:
+        return known.types[type_name].relations.get(relation, "")
+    below = (known.types[name] for name in sorted(known.types_of(known.masks[type_name])) if name in known.types)
+    targets = {found.relations[relation] for found in below if relation in found.relations}
+    return targets.pop() if len(targets) == 1 else RESOURCE
+
+
+def _on_relation(reference: ast.Reference, place: _Place) -> ast.Formula:
+    """`"member" on "org"`: the actor has it on what the resource's relation leads to."""
+    relation, span = reference.relation, reference.relation_span or reference.span
+    if place.type is None:
+        return place.refuse(span, "the `global` block has no relations", "move the rule into a resource's block")
+    known = place.vocabulary.types[place.type]
+    if relation not in known.relations:
+        kinds = sorted(_meanings(place, relation))
+        message = f"{shown(relation)} is not a relation of {place.title}"
+        hint = f"it is a {kinds[0]}" if kinds else did_you_mean(relation, known.relations)
+        return place.refuse(span, message, hint or "declare it in the block's relations")
+    target = known.relations[relation]
+    if target not in place.vocabulary.masks:
+        return place.give_up(span)
+    place.related += 1
+    related = ast.Variable(f"{relation}#{place.related}", span)
+    link = _call("has_relation", span, ast.Variable("resource", span), _text(relation, span), related)
+    held = _on_related(reference, target, related, place)
+    return _conjunction([_matches(related, target, span), link, held], reference.span)
+
+
+def _on_related(reference: ast.Reference, target: str, related: ast.Variable, place: _Place) -> ast.Formula:
+    if reference.is_word:
+        return _held(reference, reference.name, related)
+    kinds = place.vocabulary.meanings(target, reference.name)
+    if len(kinds) > 1:
+        message = f"{shown(reference.name)} is a {' and a '.join(sorted(kinds))} on subtypes of {shown(target)}"
+        return place.refuse(reference.span, message, "write the rule outside of the block, with `matches`")
+    if not kinds:
+        hint = did_you_mean(reference.name, place.vocabulary.words(target))
+        message = f"{shown(reference.name)} is not declared on {shown(target)}, where {shown(reference.relation)} leads"
+        return place.refuse(reference.span, message, hint or "declare it there as a role or permission")
+    if RELATION in kinds:
+        return _led_to_actor(reference, target, related, place)
+    return _held(reference, min(kinds), related)
+
+
+# ---- the global block --------------------------------------------------------------------------------------
+
+
+def _global(reference: ast.GlobalReference, place: _Place) -> ast.Formula:
+    """`global "admin"`: the actor has it without any resource."""
+    known = place.vocabulary
+    kinds = frozenset({reference.name}) if reference.is_word else _global_meanings(known, reference.name)
+    if not known.has_global:
+        return place.refuse(reference.span, "there is no `global` block", "declare `global { roles = [...]; }`")
+    if not kinds:
+        words = [*known.global_roles, *known.global_permissions]
+        hint = did_you_mean(reference.name, words) or "declare it in the block's roles or permissions"
+        return place.refuse(reference.span, f"{shown(reference.name)} is not declared in the `global` block", hint)
+    if len(kinds) > 1:  # told where they are declared
+        return place.give_up(reference.span)
+    actor = ast.Variable("actor", reference.span)
+    call = _call(PREDICATES[min(kinds)], reference.span, actor, _name_term(reference))
+    return _with_text_word(reference, call)
+
+
+def _global_call(call: ast.Call, place: _Place) -> ast.Formula:
+    for arg in call.args:
+        if arg == ast.Variable("resource"):
+            return place.refuse(
+                arg.span, "there is no `resource` in the `global` block", "move the rule into a resource"
+            )
+    return call
+
+
+# ---- pieces ----------------------------------------------------------------------------------------------------
+
+
+def _call(predicate: str, span: Span, *args: ast.Term) -> ast.Call:
+    return ast.Call(ast.Name(predicate, span), args, span)
+
+
+def _matches(variable: ast.Variable, type_name: str, span: Span) -> ast.Matches:
+    return ast.Matches(variable, ast.Name(type_name, span), span=span)
+
+
+def _typed(name: str, type_name: str, span: Span) -> ast.Parameter:
+    return ast.Parameter(ast.Variable(name, span), ast.Name(type_name, span), span)
+
+
+def _text(text: str, span: Span) -> ast.Literal:
+    return ast.Literal(Value(STRING, text), span)
+
+
+def _name_term(reference: ast.Reference | ast.GlobalReference) -> ast.Term:
+    if reference.is_word:
+        return ast.Variable(reference.name, reference.span)
+    return _text(reference.name, reference.span)
+
+
+def _conjunction(parts: list[ast.Formula], span: Span) -> ast.And:
+    flat = (inner for part in parts for inner in (part.parts if isinstance(part, ast.And) else (part,)))
+    return ast.And(tuple(flat), span)

@@ -1,0 +1,65 @@
+"""Flat rules: what normalisation makes of the text, before its variables have types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from policy.language.source import Span
+from policy.rules.declarations import Mask
+from policy.rules.program import Atom, Literal, Member, Not, Term, Var
+
+Key = tuple[str, int]  # predicate and arity
+UNLIMITED: Mask = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FlatRule:
+    """`bounds` are the types that the text gives a variable; `limits` what a `not ... matches` leaves it, and where.
+
+    `limits` has the variables of equalities too, unlimited: they are mentioned, perhaps without any literal.
+    """
+
+    head: Atom
+    body: tuple[Literal, ...]
+    places: tuple[Span, ...]  # of the body's literals
+    bounds: Mapping[Var, Mask]
+    limits: Mapping[Var, tuple[Mask, Span]]
+    origin: Span
+    caller: int | None  # the rule whose body calls this helper predicate; None for a rule of the text
+
+
+def is_made_here(predicate: str) -> bool:
+    """Whether normalisation made the predicate up."""
+    return "#" in predicate
+
+
+def variables_of(rule: FlatRule) -> dict[Var, None]:
+    found = [term for term in rule.head.args if isinstance(term, Var)]
+    for literal in rule.body:
+        found += (term for term in terms_of(literal) if isinstance(term, Var))
+    return dict.fromkeys(found)
+
+
+def terms_of(literal: Literal) -> tuple[Term, ...]:
+    match literal:
+        case Atom(_, args) | Not(Atom(_, args)):
+            return args
+        case Member(variable, _):
+            return (variable,)
+    return (literal.left, literal.right)
+
+
+def key_of(atom: Atom) -> Key:
+    return atom.predicate, len(atom.args)
+
+
+def atoms_of(rule: FlatRule) -> list[Atom]:
+    """The calls of the body, negated ones too."""
+    found = []
+    for literal in rule.body:
+        if isinstance(literal, Atom):
+            found.append(literal)
+        elif isinstance(literal, Not):
+            found.append(literal.atom)
+    return found

@@ -1,0 +1,236 @@
+"""A compiled policy: typed, flat rules and what follows from them.
+
+A `Program` is valid by construction: whoever holds one reports no user error about the policy.
+Everything prints as Polar, so a golden file of rules reads like a policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from policy.errors import Problem
+from policy.language.source import NOWHERE, Source, Span
+from policy.values import INTEGER, STRING, Value
+
+Types = frozenset[str]  # concrete types: declared actors and resources, String, Integer, Boolean
+
+
+# ---- terms and literals -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """`@current_unix_time`: one Integer for the whole of a question."""
+
+    def __str__(self) -> str:
+        return "@current_unix_time"
+
+
+Term = Var | Value | Now
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    predicate: str
+    args: tuple[Term, ...]
+
+    def __str__(self) -> str:
+        return f"{self.predicate}({', '.join(map(str, self.args))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """No value of the variables that occur only here makes the atom true."""
+
+    atom: Atom
+
+    def __str__(self) -> str:
+        return f"not {self.atom}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`!=` on any two values; `< <= > >=` on Integers, false on anything else; `=` where neither side is a variable."""
+
+    operator: str
+    left: Term
+    right: Term
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The variable equals one of the values; it binds the variable where nothing else does."""
+
+    variable: Var
+    values: tuple[Value, ...]
+
+    def __str__(self) -> str:
+        return f"{self.variable} in [{', '.join(map(str, self.values))}]"
+
+
+Literal = Atom | Not | Compare | Member
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`head if body`: the body is a conjunction; `types` has every variable of the rule.
+
+    A head variable that the body does not bind stands for every value of its types.
+    """
+
+    head: Atom
+    body: tuple[Literal, ...]
+    types: Mapping[Var, Types] = field(hash=False)
+    origin: Span = field(default=NOWHERE, compare=False)
+
+    def __str__(self) -> str:
+        if not self.body:
+            return f"{self.head};"
+        return f"{self.head} if {' and '.join(map(str, self.body))};"
+
+
+# ---- the program ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TypeDef:
+    """An actor or resource block, with what it inherits."""
+
+    name: str
+    kind: str  # actor or resource
+    roles: tuple[str, ...] = ()
+    permissions: tuple[str, ...] = ()
+    relations: Mapping[str, str] = field(default_factory=dict, hash=False)  # name -> type as written
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A predicate and one concrete type for each argument: what a stored fact is filed under."""
+
+    predicate: str
+    types: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.predicate}({', '.join(self.types)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """One assertion of a test. At most one argument is a `Var`, of type `variable_type`."""
+
+    expected: bool
+    atom: Atom
+    variable_type: str | None
+    iff_negated: bool
+    iff_values: tuple[Value, ...] | None  # None where there is no `iff`
+    text: str  # as written
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    name: str
+    facts: tuple[Atom, ...]  # ground; fixtures already included
+    assertions: tuple[Assertion, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Program:
+    source: Source
+    types: Mapping[str, TypeDef]  # declared actors and resources, without the abstract Actor and Resource
+    subtypes: Mapping[str, Types]  # any usable type name -> its concrete types (itself, if it is one, included)
+    global_roles: tuple[str, ...]
+    global_permissions: tuple[str, ...]
+    has_global: bool
+    rules: tuple[Rule, ...]  # longhand, desugared, injected defaults and helpers, all flat
+    helpers: frozenset[str]  # predicates made by normalisation: never stored, never asked by name
+    accepted: Mapping[tuple[str, int], tuple[tuple[Types, ...], ...]]  # fact patterns by (predicate, arity)
+    tests: tuple[Test, ...]
+    warnings: tuple[Problem, ...]
+    digest: str  # of the source text
+
+    @cached_property
+    def rules_by_predicate(self) -> Mapping[tuple[str, int], tuple[Rule, ...]]:
+        grouped: dict[tuple[str, int], list[Rule]] = {}
+        for rule in self.rules:
+            grouped.setdefault((rule.head.predicate, len(rule.head.args)), []).append(rule)
+        return {key: tuple(rules) for key, rules in grouped.items()}
+
+    @cached_property
+    def shapes(self) -> Mapping[tuple[str, int], tuple[tuple[Types, ...], ...]]:
+        """The types that facts and the heads of rules have, by predicate and arity: what a call can meet."""
+        found: dict[tuple[str, int], dict[tuple[Types, ...], None]] = {}
+        for key, patterns in self.accepted.items():
+            found[key] = dict.fromkeys(patterns)
+        for key, rules in self.rules_by_predicate.items():
+            for rule in rules:
+                found.setdefault(key, {})[tuple(_types_of(term, rule) for term in rule.head.args)] = None
+        return {key: tuple(patterns) for key, patterns in found.items()}
+
+    @cached_property
+    def predicates(self) -> frozenset[str]:
+        """Every name that a question may use: ruled, called or declared."""
+        names = {name for name, _ in self.accepted} | {name for name, _ in self.rules_by_predicate}
+        return frozenset(names) - self.helpers
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every String that the rules mention: the names that questions are specialised by."""
+        found: set[str] = set()
+        for rule in self.rules:
+            for atom in (rule.head, *rule.body):
+                found.update(_strings(atom))
+        return frozenset(found)
+
+    def accepts(self, predicate: str, types: tuple[str, ...]) -> bool:
+        """Whether facts of this signature can matter to the policy (and so may be stored)."""
+        patterns = self.accepted.get((predicate, len(types)), ())
+        return any(all(t in allowed for t, allowed in zip(types, pattern)) for pattern in patterns)
+
+
+def _types_of(term: Term, rule: Rule) -> Types:
+    match term:
+        case Value(type=name):
+            return frozenset((name,))
+        case Now():
+            return frozenset((INTEGER,))
+        case _:
+            return rule.types[term]
+
+
+def _strings(literal: Literal) -> list[str]:
+    match literal:
+        case Not(atom):
+            return _strings(atom)
+        case Atom(_, args):
+            terms: tuple[Term, ...] = args
+        case Member(_, values):
+            terms = values
+        case Compare(_, left, right):
+            terms = (left, right)
+    return [term.id for term in terms if isinstance(term, Value) and term.type == STRING]
+
+
+def policy_of(program: Program) -> str:
+    """The rules as longhand Polar, one a line."""
+    return "\n".join(map(str, program.rules)) + "\n"
+
+
+__all__ = [
+    "Assertion", "Atom", "Compare", "Literal", "Member", "Not", "Now", "Program", "Rule", "Signature", "Term", "Test",
+    "TypeDef", "Types", "Var", "policy_of",
+]

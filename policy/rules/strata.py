@@ -1,0 +1,288 @@
+"""Refuses recursion through `not`.
+
+    "reader" if "member" and not "banned";      fine: the role "banned" does not ask for "reader"
+    "banned" if not "reader";                   refused: each would be the absence of the other
+
+What matters is not which predicates call each other but which *questions* lead to which: a predicate with, for each
+argument, one constant or a set of types. A question leads to the calls of every rule whose head fits it, and what it
+says about a head variable goes into those calls. So rules about different roles, or different types of resource, may
+negate each other freely. Only predicates that the coarse graph shows to be negated recursively are looked at so
+closely; if that takes more than `MAX_STEPS`, the coarse graph decides.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+from policy.language.notes import shown
+from policy.language.source import Span
+from policy.rules.declarations import Mask, Vocabulary, bits_of
+from policy.rules.flat import FlatRule, Key, is_made_here, key_of
+from policy.rules.narrowing import Typing
+from policy.rules.problems import Problems
+from policy.rules.program import Atom, Not, Now, Term, Var
+from policy.values import INTEGER, Value
+
+MAX_STEPS = 100_000  # a rule held against a question is one
+MAX_CHAIN = 6  # steps of a cycle that a message spells out
+Slot = Value | Mask
+Question = tuple[str, tuple[Slot, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """To answer one question, another has to be answered."""
+
+    target: Hashable
+    is_negated: bool
+    span: Span
+
+
+Graph = Mapping[Hashable, list[Edge]]
+
+
+def check_strata(rules: list[FlatRule], typings: list[Typing], known: Vocabulary, problems: Problems) -> None:
+    if not any(isinstance(literal, Not) for rule in rules for literal in rule.body):
+        return
+    coarse = _coarse_graph(rules)
+    suspects = {key for group in _negated_groups(coarse) for key in group}
+    if not suspects:
+        return
+    inside = [(rule, typing) for rule, typing in zip(rules, typings, strict=True) if key_of(rule.head) in suspects]
+    graph = _question_graph(inside, suspects, known)
+    hint = "nothing may depend on what negates it"
+    if graph is None:
+        hint = "there are too many rules to tell their questions apart; negate a predicate of its own"
+        graph = {
+            key: [edge for edge in edges if edge.target in suspects] for key, edges in coarse.items() if key in suspects
+        }
+    for group in _negated_groups(graph):
+        _refuse(group, graph, known, problems, hint)
+
+
+def _coarse_graph(rules: list[FlatRule]) -> dict[Hashable, list[Edge]]:
+    graph: dict[Hashable, dict[Edge, None]] = {}
+    for rule in rules:
+        edges = graph.setdefault(key_of(rule.head), {})
+        for atom, is_negated, span in _calls(rule):
+            edges.setdefault(Edge(key_of(atom), is_negated, span))
+    return {key: list(edges) for key, edges in graph.items()}
+
+
+def _calls(rule: FlatRule) -> Iterable[tuple[Atom, bool, Span]]:
+    for literal, span in zip(rule.body, rule.places, strict=True):
+        if isinstance(literal, Atom):
+            yield literal, False, span
+        elif isinstance(literal, Not):
+            yield literal.atom, True, span
+
+
+# ---- questions -------------------------------------------------------------------------------------------
+
+
+def _question_graph(
+    rules: list[tuple[FlatRule, Typing]], suspects: set[Key], known: Vocabulary
+) -> dict[Hashable, list[Edge]] | None:
+    """All that the most general questions about the suspects lead to; None if it is too much."""
+    index = _Index(rules, known)
+    waiting: list[Question] = [(name, (known.everything,) * arity) for name, arity in sorted(suspects)]
+    graph: dict[Hashable, list[Edge]] = {}
+    steps = 0
+    while waiting:
+        question = waiting.pop()
+        if question in graph:
+            continue
+        candidates = index.candidates(question)
+        steps += 1 + len(candidates)
+        if steps > MAX_STEPS:
+            return None
+        edges = graph[question] = list(dict.fromkeys(_edges(question[1], candidates, suspects, known)))
+        waiting += [edge.target for edge in edges if edge.target not in graph]
+    return graph
+
+
+def _edges(
+    slots: tuple[Slot, ...], candidates: list[tuple[FlatRule, Typing]], suspects: set[Key], known: Vocabulary
+) -> Iterable[Edge]:
+    for rule, typing in candidates:
+        slot_of = _unified(rule.head.args, slots, typing, known)
+        if slot_of is None:
+            continue
+        for atom, is_negated, span in _calls(rule):
+            if key_of(atom) in suspects:
+                asked = tuple([_slot(arg, slot_of, typing, known) for arg in atom.args])
+                if all(asked):
+                    yield Edge((atom.predicate, asked), is_negated, span)
+
+
+def _slot(term: Term, slot_of: Mapping[Var, Slot], typing: Typing, known: Vocabulary) -> Slot:
+    match term:
+        case Value():
+            return term
+        case Now():
+            return known.bits[INTEGER]
+    return slot_of.get(term, typing[term])
+
+
+def _unified(
+    head: tuple[Term, ...], slots: tuple[Slot, ...], typing: Typing, known: Vocabulary
+) -> dict[Var, Slot] | None:
+    """What the question says about the head's variables; None if the head does not fit it."""
+    found: dict[Var, Slot] = {}
+    for term, slot in zip(head, slots, strict=True):
+        own = found.get(term, typing[term]) if isinstance(term, Var) else term
+        both = _meet(own, slot, known)
+        if not both:
+            return None
+        if isinstance(term, Var):
+            found[term] = both
+    return found
+
+
+def _meet(a: Slot, b: Slot, known: Vocabulary) -> Slot | None:
+    if isinstance(a, int) and isinstance(b, int):
+        return a & b
+    if isinstance(a, Value) and isinstance(b, Value):
+        return a if a == b else None
+    value, mask = (a, b) if isinstance(a, Value) else (b, a)
+    return value if known.bits.get(value.type, 0) & mask else None
+
+
+class _Index:
+    """Finds the rules whose head may fit a question, by its most telling argument."""
+
+    def __init__(self, rules: list[tuple[FlatRule, Typing]], known: Vocabulary):
+        self.rules, self.known = rules, known
+        self.by_key: dict[Key, list[int]] = defaultdict(list)
+        self.by_value: dict[tuple[Key, int, Value], list[int]] = defaultdict(list)  # the head has that value there
+        self.by_type: dict[tuple[Key, int, Mask], list[int]] = defaultdict(list)  # any value of that type
+        self.by_variable: dict[tuple[Key, int, Mask], list[int]] = defaultdict(list)  # a variable of that type
+        for number, (rule, typing) in enumerate(rules):
+            self._add(number, key_of(rule.head), rule.head.args, typing)
+
+    def _add(self, number: int, key: Key, head: tuple[Term, ...], typing: Typing) -> None:
+        self.by_key[key].append(number)
+        for position, term in enumerate(head):
+            if isinstance(term, Value):
+                self.by_value[key, position, term].append(number)
+                self.by_type[key, position, self.known.bits.get(term.type, 0)].append(number)
+            else:
+                for bit in bits_of(typing[term]):
+                    self.by_variable[key, position, bit].append(number)
+
+    def candidates(self, question: Question) -> list[tuple[FlatRule, Typing]]:
+        name, slots = question
+        key = (name, len(slots))
+        best = self.by_key[key]
+        for position, slot in enumerate(slots):
+            if isinstance(slot, Value):
+                bit = self.known.bits.get(slot.type, 0)
+                found = self.by_value.get((key, position, slot), []) + self.by_variable.get((key, position, bit), [])
+            elif slot.bit_count() == 1:
+                found = self.by_variable.get((key, position, slot), []) + self.by_type.get((key, position, slot), [])
+            else:
+                continue  # several types: not telling
+            best = min(best, found, key=len)
+        return [self.rules[number] for number in best]
+
+
+# ---- cycles through `not` -------------------------------------------------------------------------------------
+
+
+def _negated_groups(graph: Graph) -> list[list[Hashable]]:
+    """The strongly connected parts of the graph that have a negated edge inside."""
+    group_of: dict[Hashable, int] = {}
+    groups = _components(graph)
+    for number, group in enumerate(groups):
+        group_of.update(dict.fromkeys(group, number))
+    return [
+        group for number, group in enumerate(groups)
+        if any(edge.is_negated and group_of.get(edge.target) == number for node in group for edge in graph[node])
+    ]  # fmt: skip
+
+
+def _components(graph: Graph) -> list[list[Hashable]]:
+    """Tarjan's algorithm with a stack of its own."""
+    order: dict[Hashable, int] = {}
+    low: dict[Hashable, int] = {}
+    open_nodes: list[Hashable] = []
+    closed: set[Hashable] = set()
+    found: list[list[Hashable]] = []
+    for root in graph:
+        work = [] if root in order else [(root, iter(()))]
+        while work:
+            node, edges = work[-1]
+            if node not in order:
+                order[node] = low[node] = len(order)
+                open_nodes.append(node)
+                edges = iter(graph.get(node, ()))
+                work[-1] = (node, edges)
+            step = next((edge.target for edge in edges if edge.target in graph and edge.target not in closed), None)
+            if step is None:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == order[node]:
+                    group = _popped(open_nodes, node)
+                    closed.update(group)
+                    found.append(group)
+            elif step in order:
+                low[node] = min(low[node], order[step])
+            else:
+                work.append((step, iter(())))
+    return found
+
+
+def _popped(open_nodes: list[Hashable], until: Hashable) -> list[Hashable]:
+    group = []
+    while True:
+        group.append(open_nodes.pop())
+        if group[-1] == until:
+            return group
+
+
+def _refuse(group: list[Hashable], graph: Graph, known: Vocabulary, problems: Problems, hint: str) -> None:
+    inside = set(group)
+    negated = [(node, edge) for node in group for edge in graph[node] if edge.is_negated and edge.target in inside]
+    node, edge = min(negated, key=lambda pair: (pair[1].span.start, str(pair)))
+    way = [*_way(edge.target, node, inside, graph), edge.target]
+    words = [_words(asked, known) for asked in way if not is_made_here(asked[0])]
+    words = [word for word, before in zip(words, [None, *words], strict=False) if word != before]
+    if len(words) > MAX_CHAIN:
+        words[MAX_CHAIN - 1 : -1] = [f"{len(words) - MAX_CHAIN} more"]
+    chain = " asks for ".join(words) if len(words) > 1 else f"{words[0]} asks for itself"
+    problems.error(edge.span, f"cannot negate recursively: {chain}", hint)
+
+
+def _way(start: Hashable, end: Hashable, inside: set[Hashable], graph: Graph) -> list[Hashable]:
+    """The shortest way along edges inside of the group, both ends included."""
+    came_from: dict[Hashable, Hashable] = {start: None}
+    queue = deque([start])
+    while end not in came_from:
+        node = queue.popleft()
+        for edge in graph[node]:
+            if edge.target in inside and edge.target not in came_from:
+                came_from[edge.target] = node
+                queue.append(edge.target)
+    way = [end]
+    while came_from[way[-1]] is not None:
+        way.append(came_from[way[-1]])
+    return way[::-1]
+
+
+def _words(node: Hashable, known: Vocabulary) -> str:
+    """A question for a message: `has_role(_, "banned", Repo)`."""
+    name, slots = node
+    if isinstance(slots, int):
+        return shown(name)
+    return shown(f"{name}({', '.join(_slot_words(slot, known) for slot in slots)})")
+
+
+def _slot_words(slot: Slot, known: Vocabulary) -> str:
+    if isinstance(slot, Value):
+        return str(slot)
+    if slot == known.everything:
+        return "_"
+    return next((name for name, mask in known.masks.items() if mask == slot), "_")
