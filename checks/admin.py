@@ -1,0 +1,172 @@
+"""The workbench: pages of a policy version where questions are asked, answers explained, and changes previewed.
+
+They hang on the version's own page, so the version's admin is registered again, with these pages added.
+"""
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
+from django.template.response import TemplateResponse
+from django.urls import path, reverse
+
+from checks import workbench
+from checks.grants import other_rules, sheets_of
+from checks.picture import picture_of
+from checks.preview import goals_of_text, preview
+from checks.workbench import KINDS, Answered, QuestionForm, lines_of, roots_of
+from facts.wire import Argument
+from policy.active import program_of_version
+from policy.admin import PolicyVersionAdmin
+from policy.errors import AuthzError
+from policy.highlight import highlighted_lines
+from policy.models import PolicyVersion
+from policy.values import quoted
+
+_MOST_RULES = 300  # on the page of the picture
+_FIELDS = ("kind", "actor", "action", "resource", "context")
+
+admin.site.unregister(PolicyVersion)
+
+
+@admin.register(PolicyVersion)
+class WorkbenchAdmin(PolicyVersionAdmin):
+    def get_urls(self):
+        pages = {"ask": self.ask_view, "ids": self.ids_view, "picture": self.picture_view, "preview": self.preview_view}
+        wrap = self.admin_site.admin_view
+        extra = [
+            path(f"<path:object_id>/{name}/", wrap(view), name=f"policy_policyversion_{name}")
+            for name, view in pages.items()
+        ]
+        return extra + super().get_urls()
+
+    def change_view(self, request, object_id, form_url="", extra_context=None) -> HttpResponse:
+        page = super().change_view(request, object_id, form_url, extra_context)
+        if isinstance(page, TemplateResponse):
+            page.template_name = "admin/checks/source.html"
+        return page
+
+    def _seen(self, request: HttpRequest, object_id: str) -> PolicyVersion | None:
+        """The version, for those who may see the facts that an explanation tells of as well."""
+        if not request.user.has_perm("facts.view_signature"):
+            raise PermissionDenied
+        return self._version(request, object_id)
+
+    # ---- asking -----------------------------------------------------------------------------------------------
+
+    def ask_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        version = self._seen(request, object_id)
+        if version is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        sent = request.POST if request.method == "POST" else request.GET
+        chosen = sent.get("version", str(version.pk))
+        if request.method == "GET" and chosen != str(version.pk) and self._version(request, chosen):
+            return HttpResponseRedirect(f"{_url('ask', chosen)}?{request.GET.urlencode()}")
+        form = QuestionForm({**sent.dict(), "version": chosen}) if "kind" in sent else QuestionForm()
+        return self._workbench(request, version, form, sent)
+
+    def _workbench(self, request: HttpRequest, version: PolicyVersion, form: QuestionForm, sent: QueryDict):
+        answered, trouble, source = None, "", version.source
+        if form.is_bound and form.is_valid():
+            asked = form.cleaned_data
+            version, source = asked["version"], asked["text"] or asked["version"].source
+            if not self.has_view_or_change_permission(request, version):
+                raise PermissionDenied
+            try:
+                answered = workbench.answered(version, asked["text"], asked["question"])
+            except AuthzError as reason:
+                trouble = reason.message
+        program, suggested = _program(version), {}
+        if program is not None:
+            suggested = workbench.suggestions(version.environment_id, program)
+        return self._page(
+            request, "ask", version,
+            form=form, sent=sent, kinds=KINDS, kind=sent.get("kind", "authorize"),
+            answered=answered, trouble=trouble, suggested=suggested,
+            versions=workbench.versions_to_choose(version),
+            text=sent.get("text", ""), source=source,
+            answers=_answers(version, sent, answered), environment=version.environment,
+        )  # fmt: skip
+
+    def ids_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What a field may be completed to, as JSON."""
+        version = self._seen(request, object_id)
+        program = _program(version) if version else None
+        if program is None:
+            return JsonResponse({})
+        found = workbench.suggestions(version.environment_id, program, request.GET.get("start", ""))
+        return JsonResponse(found)
+
+    # ---- the picture -------------------------------------------------------------------------------------------
+
+    def picture_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        version = self._version(request, object_id)
+        if version is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        program = _program(version)
+        sheets = [(sheet, picture_of(sheet)) for sheet in sheets_of(program)] if program else []
+        others = other_rules(program) if program else []
+        rules = [(line, highlighted_lines(text)[0]) for line, text in others[:_MOST_RULES]]
+        hidden = len(others[_MOST_RULES:])
+        return self._page(request, "picture", version, sheets=sheets, others=rules, hidden=hidden)
+
+    # ---- what would change --------------------------------------------------------------------------------------
+
+    def preview_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """From the active policy of the version's environment to this version, or to a text that is sent."""
+        version = self._seen(request, object_id)
+        if version is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        text = request.POST.get("text", version.source).replace("\r\n", "\n")
+        questions = request.POST.get("questions", "")
+        found, trouble = None, ""
+        if request.method == "POST":
+            try:
+                goals = goals_of_text(questions) if questions.strip() else None
+                found = preview(version.environment_id, text, version.filename or "", goals)
+            except AuthzError as reason:
+                trouble = reason.message
+        flips = [
+            (flip, [(side, lines_of(roots_of(side))) for side in (flip.before, flip.after) if side])
+            for flip in (found.flips if found else ())
+        ]
+        shown = {"found": found, "trouble": trouble, "flips": flips, "text": text, "questions": questions}
+        return self._page(request, "preview", version, **shown)
+
+    def _page(self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown) -> HttpResponse:
+        page = super()._page(request, name, version, **shown)
+        if name in ("ask", "picture", "preview"):
+            page.template_name = f"admin/checks/{name}.html"
+        return page
+
+
+def _program(version: PolicyVersion):
+    """None where the text is one that the compiler does not take any more."""
+    try:
+        return program_of_version(version.pk)
+    except AuthzError:
+        return None
+
+
+def _answers(version: PolicyVersion, sent: QueryDict, answered: Answered | None) -> list[tuple[str, str]]:
+    """The answers of a list, each with the address that explains it; where a text was asked, no address can."""
+    if answered is None or answered.answers is None:
+        return []
+    if sent.get("text"):
+        return [(text, "") for text in answered.answers]
+    return [(text, _address(version, sent, text)) for text in answered.answers]
+
+
+def _address(version: PolicyVersion, sent: QueryDict, answer: str) -> str:
+    asked = QueryDict(mutable=True)
+    asked.update({name: sent[name] for name in _FIELDS if sent.get(name)})
+    if sent["kind"] == "list":
+        type_name = sent["resource"].partition(":")[0].strip()
+        asked["resource"] = f"{type_name}:*" if answer == "*" else str(Argument(type_name, answer))
+    else:
+        asked["action"] = answer if answer == "*" else quoted(answer)
+    asked["kind"], asked["version"] = "authorize", str(version.pk)
+    return f"{_url('ask', version.pk)}?{asked.urlencode()}"
+
+
+def _url(name: str, pk: object) -> str:
+    return reverse(f"admin:policy_policyversion_{name}", args=[pk])

@@ -1,0 +1,24 @@
+"""The decision engine: a program and a question's shape become one SQL statement. Free of Django.
+
+In the order in which a question goes through it:
+
+clauses     terms, literals and clauses: rules with concrete types
+concrete    rule + argument types -> clauses
+merging     clauses that differ in one constant as one
+components  which calls recurse
+factoring   recursion that moves one argument at a time -> reachability of each argument on its own
+rulebook    program -> the clauses of any call, remembered
+plan        what is read, joined and tested: branches, nets, states
+partial     a way that is being built
+ordering    which literal to meet next
+ways, states, variants, candidates    what resolution asks along the way
+resolve     literals -> ways: resolution at compile time
+explored, answers, nets    ways -> a net with its goals and answers
+question    shape -> plan -> finished statement
+scope, text, dialects, render    net -> SQL
+rounds      recursion that no single statement says, worked out in rounds
+answering   rows -> answers
+errors      what a question is refused for
+
+`question.compiled` is the way in; `answering.answers_of` and `rounds.worked_out` read what it returns.
+"""

@@ -1,0 +1,246 @@
+"""Terms, literals and clauses: rules made concrete.
+
+A `Clause` is a rule for arguments of known concrete types, with the names that a question fixes
+already put in. Types are gone from its variables: every position has exactly one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from policy.rules.program import Signature
+
+# ---- terms ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A value that the policy or the shape of the question fixes."""
+
+    id: str
+
+    def __str__(self) -> str:
+        return f'"{self.id}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A name given with the question that no constant of the policy equals: matched only by variables and facts."""
+
+    slot: str
+
+    def __str__(self) -> str:
+        return f"other:{self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A value given with the question."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f":{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    number: int
+    name: str = field(default="", compare=False)  # as the policy has it, for messages
+
+    def __str__(self) -> str:
+        return f"{self.name or '_'}'{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Col:
+    """A column of a source in a branch that is being built; sources are numbered through a whole plan."""
+
+    source: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"s{self.source}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A column of the goals: what a state was entered with."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"c{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A variable of a negation that nothing outside the negation mentions: no value of it makes the call true."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"_{self.number}"
+
+
+Operand = Const | Other | Slot | Col | Key  # what has a value when the statement runs
+Term = Operand | Var | Inner
+NOW = Slot("now")
+# No stored id is empty, so the empty id stands for "a value that nothing mentions".
+FRESH = Const("")
+
+
+def is_bound(term: Term) -> bool:
+    return not isinstance(term, (Var, Inner))
+
+
+# ---- literals ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The predicate holds for these arguments: by a fact or by a rule."""
+
+    predicate: str
+    types: tuple[str, ...]
+    args: tuple[Term, ...]
+
+    def __str__(self) -> str:
+        return f"{self.predicate}({', '.join(f'{t}:{a}' for t, a in zip(self.types, self.args))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A fact of this signature has these arguments."""
+
+    signature: Signature
+    args: tuple[Term, ...]
+
+    def __str__(self) -> str:
+        return f"fact {self.signature.predicate}({', '.join(map(str, self.args))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The variable is one of several values given with the question."""
+
+    variable: Term
+    slot: str
+
+    def __str__(self) -> str:
+        return f"{self.variable} among :{self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    variable: Term
+    ids: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.variable} in {list(self.ids)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Neg:
+    call: Call
+
+    def __str__(self) -> str:
+        return f"not {self.call}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cmp:
+    """`=` and `!=` as text; the order comparisons on Integers only."""
+
+    operator: str
+    left: Term
+    right: Term
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.right}"
+
+
+Literal = Call | Scan | Given | Member | Neg | Cmp
+
+
+def terms_of(literal: Literal) -> tuple[Term, ...]:
+    match literal:
+        case Call(_, _, args) | Scan(_, args):
+            return args
+        case Neg(call):
+            return call.args
+        case Cmp(_, left, right):
+            return (left, right)
+        case Given(variable, _) | Member(variable, _):
+            return (variable,)
+
+
+def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
+    """The literal with every term changed."""
+    match literal:
+        case Call() | Scan():
+            return replace(literal, args=tuple(map(change, literal.args)))
+        case Neg(call):
+            return Neg(mapped(call, change))
+        case Cmp(operator, left, right):
+            return Cmp(operator, change(left), change(right))
+        case Given(variable, slot):
+            return Given(change(variable), slot)
+        case Member(variable, ids):
+            return Member(change(variable), ids)
+
+
+def variables_of(literals: Iterable[Literal]) -> set[Var]:
+    return {term for literal in literals for term in terms_of(literal) if isinstance(term, Var)}
+
+
+def substituted(literal: Literal, terms: Mapping[Var, Term]) -> Literal:
+    return mapped(literal, lambda term: terms.get(term, term) if isinstance(term, Var) else term) if terms else literal
+
+
+def substituted_terms(args: tuple[Term, ...], terms: Mapping[Var, Term]) -> tuple[Term, ...]:
+    return tuple(terms.get(term, term) if isinstance(term, Var) else term for term in args)
+
+
+# ---- clauses --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What is known of a call before the question's values are: types, and the names that are constants."""
+
+    predicate: str
+    types: tuple[str, ...]
+    consts: tuple[Const | Other | None, ...]
+
+    def __str__(self) -> str:
+        shown = (str(c) if c else t for c, t in zip(self.consts, self.types))
+        return f"{self.predicate}({', '.join(shown)})"
+
+
+def pattern_of(call: Call) -> Pattern:
+    consts = tuple(arg if isinstance(arg, (Const, Other)) else None for arg in call.args)
+    return Pattern(call.predicate, call.types, consts)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """The pattern's predicate holds for `params` where the body does. Variables are numbered from 0."""
+
+    params: tuple[Term, ...]
+    body: tuple[Literal, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.params))}) if {' and '.join(map(str, self.body)) or 'true'}"
+
+
+def canonical(clause: Clause) -> Clause:
+    """The same clause with its variables numbered in order of appearance."""
+    numbers: dict[Var, Term] = {}
+    for literal in (Call("", (), clause.params), *clause.body):
+        for term in terms_of(literal):
+            if isinstance(term, Var):
+                numbers.setdefault(term, Var(len(numbers), term.name))
+    body = tuple(substituted(literal, numbers) for literal in clause.body)
+    return Clause(substituted_terms(clause.params, numbers), body)

@@ -1,0 +1,106 @@
+"""What differs between the databases that store facts. Renderers ask a dialect for words, never for its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checks.engine.text import Text, joined
+
+
+@dataclass(frozen=True)
+class SQLite:
+    recursive_arms_join = False  # one recursive arm for each rule
+
+    def placeholder(self, number: int) -> str:
+        return f"?{number}"
+
+    def seed(self, text: Text) -> Text:
+        """A value as the first row of a recursion has it."""
+        return text
+
+    def text_value(self, text: Text) -> Text:
+        return text
+
+    def bytewise(self, text: Text) -> Text:
+        """The text, compared byte by byte."""
+        return text
+
+    def same_number(self, left: Text, right: Text) -> Text:
+        """Equal, or both NULL."""
+        return (*left, " IS ", *right)
+
+    def integer(self, text: Text) -> Text:
+        return ("CAST(", *text, " AS INTEGER)")
+
+    def values(self, slot: Text) -> Text:
+        """A table of one column `v` out of a JSON list."""
+        return ("(SELECT value AS v FROM json_each(", *slot, "))")
+
+    def table(self, slot: Text, columns: list[str]) -> Text:
+        """A table of text columns (`tag`: a number) out of a JSON list of lists."""
+        shown = ", ".join(f"value ->> {index} AS {column}" for index, column in enumerate(columns))
+        return (f"SELECT {shown} FROM json_each(", *slot, ")")
+
+    def rows(self, slot: Text) -> Text:
+        """Facts out of a JSON list of [signature number, a0 … a4]."""
+        columns = ", ".join(f"value ->> {index + 1} AS a{index}" for index in range(5))
+        return (f"SELECT value ->> 0 AS sig, {columns} FROM json_each(", *slot, ")")
+
+    def recursive(self, name: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
+        return (f"{name}({', '.join(columns)}) AS (", *joined(" UNION ", [*seeds, *arms]), ")")
+
+
+@dataclass(frozen=True)
+class PostgreSQL:
+    recursive_arms_join = True  # one self reference only: the arms go into a lateral union
+
+    def placeholder(self, number: int) -> str:
+        return f"${number}"
+
+    def seed(self, text: Text) -> Text:
+        return ("CAST(", *text, ' AS text) COLLATE "C"')
+
+    def text_value(self, text: Text) -> Text:
+        if len(text) == 1 and isinstance(text[0], str):
+            return text  # a column, which has its type
+        return ("CAST(", *text, " AS text)")
+
+    def bytewise(self, text: Text) -> Text:
+        return (*text, ' COLLATE "C"')
+
+    def same_number(self, left: Text, right: Text) -> Text:
+        return (*left, " IS NOT DISTINCT FROM CAST(", *right, " AS integer)")
+
+    def integer(self, text: Text) -> Text:
+        # Evaluated before the signature is known to match, perhaps, so on text that is no number too.
+        whole = ("CAST(", *text, " AS text)")
+        return ("(CASE WHEN ", *whole, " ~ '^-?[0-9]+$' THEN CAST(", *whole, " AS bigint) END)")
+
+    def values(self, slot: Text) -> Text:
+        return ('(SELECT value COLLATE "C" AS v FROM jsonb_array_elements_text(CAST(', *slot, " AS jsonb)))")
+
+    def table(self, slot: Text, columns: list[str]) -> Text:
+        shown = ", ".join(self._field(index, column) for index, column in enumerate(columns))
+        return (f"SELECT {shown} FROM jsonb_array_elements(CAST(", *slot, " AS jsonb))")
+
+    def _field(self, index: int, column: str) -> str:
+        if column == "tag":
+            return f"CAST(value ->> {index} AS integer) AS tag"
+        return f'(value ->> {index}) COLLATE "C" AS {column}'
+
+    def rows(self, slot: Text) -> Text:
+        columns = ", ".join(f'(value ->> {index + 1}) COLLATE "C" AS a{index}' for index in range(5))
+        head = f"SELECT CAST(value ->> 0 AS integer) AS sig, {columns} FROM jsonb_array_elements(CAST("
+        return (head, *slot, " AS jsonb))")
+
+    def recursive(self, name: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
+        head = f"{name}({', '.join(columns)}) AS ("
+        if not arms:
+            return (head, *joined(" UNION ", seeds), ")")
+        fields = ", ".join(f"x.{column}" for column in columns)
+        union = joined(" UNION ALL ", arms)
+        step = (f"SELECT {fields} FROM {name} r CROSS JOIN LATERAL (", *union, f") x({', '.join(columns)})")
+        return (head, *joined(" UNION ", [*seeds, step]), ")")
+
+
+Dialect = SQLite | PostgreSQL

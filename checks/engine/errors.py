@@ -1,0 +1,53 @@
+"""What a question can be refused for, and what sends the compiler another way."""
+
+from policy.errors import AuthzError
+
+
+class UnboundVariable(AuthzError):
+    """The answer depends on a comparison with a variable that nothing binds."""
+
+    def __init__(self, name: str):
+        self.name = name
+        super().__init__(
+            f"the variable `{name or '_'}` is only compared, never bound by a fact: there is no list of its values;"
+            " ask about given values instead (authorize, authorize_resources, or `ids` in the constraints)"
+        )
+
+
+class CannotEnumerate(AuthzError):
+    """The answer is not a list of values, nor all values."""
+
+    def __init__(self, what: str):
+        super().__init__(
+            f"the answer is {what}, which a list cannot say;"
+            " ask about given values instead (authorize, authorize_resources, or `ids` in the constraints)"
+        )
+
+
+class NonLinear(Exception):
+    """A rule needs two answers of its own recursion at once: no single statement says that."""
+
+    def __init__(self, component: int):
+        super().__init__(component)
+        self.component = component
+
+
+class Sprawling(Exception):
+    """Written out, the rules would come to too much text: what they share must be tabled."""
+
+
+class TooMuchRecursion(AuthzError):
+    """Recursion that is worked out in rounds came to more rows than a process should hold."""
+
+    def __init__(self, limit: int):
+        super().__init__(f"the question needs more than {limit} intermediate answers; ask about fewer values")
+
+
+class TooComplex(AuthzError):
+    """The rules combine in more ways than planning should take."""
+
+    def __init__(self, limit: int):
+        super().__init__(
+            f"planning the question takes more than {limit} steps, because the rules that it goes through combine in"
+            " too many ways; give their variables types, with `matches` or in their heads"
+        )

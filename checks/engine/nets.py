@@ -1,0 +1,73 @@
+"""Literals -> a net: every way to their answers, with the states and answers that recursion needs.
+
+Three forms, from the plainest on: exits only; goals that recursion reaches, each tested at its exits; answers
+computed for goals, where a rule goes on from an answer (`"read" if "read" on "parent"` listed downwards).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from checks.engine.answers import answering_net
+from checks.engine.clauses import Literal, Operand, Term
+from checks.engine.explored import Explored, explore
+from checks.engine.partial import Frame
+from checks.engine.plan import Exit, Jump, Net, State, Step
+from checks.engine.resolve import Resolver
+from checks.engine.states import FAR
+
+
+def make_net(
+    resolver: Resolver,
+    literals: tuple[Literal, ...],
+    outs: tuple[Term, ...],
+    fixed: frozenset[Operand],
+    rounds: int | None = None,
+) -> Net:
+    """The net of the literals; in `rounds` of that component, where it takes two answers of its own at once."""
+    name = f"n{len(resolver.nets)}"
+    frame = Frame(fixed, rounds=rounds)
+    explored = explore(resolver, literals, outs, frame)
+    if rounds is not None or any(isinstance(end, Step) for end in explored.ends()):
+        return answering_net(resolver, name, len(outs), explored, frame)
+    kept = _kept_states(explored)
+    if len(kept) < len(explored.arms):
+        explored = explore(resolver, literals, outs, Frame(fixed, kept=kept))
+    return _goal_net(name, len(outs), explored, fixed)
+
+
+def _kept_states(explored: Explored) -> frozenset[State]:
+    """States on a cycle, or entered from several places: what is left is unfolded where it is entered."""
+    following = {s: {e.state for e in ends if isinstance(e, Jump)} for s, ends in explored.arms.items()}
+    entered: dict[State, int] = {}
+    for end in explored.ends():
+        if isinstance(end, Jump):
+            entered[end.state] = entered.get(end.state, 0) + 1
+    shared = {state for state, times in entered.items() if times > 1 and len(explored.arms[state]) > 1}
+    far = {state for state in explored.arms if state.active[-1][0] == FAR}
+    return frozenset(shared | far | {state for state in following if state in _reachable(following, state)})
+
+
+def _reachable(following: dict[State, set[State]], start: State) -> set[State]:
+    found: set[State] = set()
+    queue = list(following[start])
+    while queue:
+        state = queue.pop()
+        if state not in found:
+            found.add(state)
+            queue += following[state]
+    return found
+
+
+# ---- goals -------------------------------------------------------------------------------------------------------
+
+
+def _goal_net(name: str, width: int, explored: Explored, fixed: frozenset[Operand]) -> Net:
+    exits = [end for end in explored.entry if isinstance(end, Exit)]
+    moves = []
+    for state, ends in explored.arms.items():
+        for end in ends:
+            placed = replace(end, branch=explored.from_goal(state, end.branch))
+            (exits if isinstance(end, Exit) else moves).append(placed)
+    seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
+    return Net(name, width, tuple(exits), seeds, tuple(moves), tuple(explored.arms), fixed=fixed)

@@ -1,0 +1,452 @@
+"""Literals -> the ways to meet them: resolution, done once, at compile time.
+
+Calls are unfolded into their alternatives, facts become sources, tests become conditions, always the most
+determined literal first. What recurses is not unfolded: it becomes a jump to a state of the net, a step from a
+state's answers, or a net of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from checks.engine.candidates import candidates_of
+from checks.engine.clauses import (
+    FRESH,
+    Call,
+    Clause,
+    Cmp,
+    Col,
+    Const,
+    Given,
+    Literal,
+    Member,
+    Neg,
+    Operand,
+    Other,
+    Scan,
+    Slot,
+    Term,
+    Var,
+    is_bound,
+    mapped,
+    pattern_of,
+    substituted,
+    substituted_terms,
+    terms_of,
+    variables_of,
+)
+from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling, TooComplex, UnboundVariable
+from checks.engine.ordering import companions_of, next_literal
+from checks.engine.partial import Frame, Partial, bind, comparison, has_idle_end, is_closed, is_tested, read
+from checks.engine.plan import (
+    Among,
+    Candidates,
+    Condition,
+    End,
+    Exit,
+    Fact,
+    Holds,
+    Ids,
+    Jump,
+    Net,
+    Relation,
+    Same,
+    Source,
+    Step,
+    Variant,
+)
+from checks.engine.rulebook import Rulebook, resolved
+from checks.engine.states import FAR, before, state_of
+from checks.engine.variants import guards_for, variant_of
+from checks.engine.ways import are_fixed, is_free, is_led_to, is_way, outward, whole_way
+from policy.rules.program import Signature
+
+FAR_SOURCES = 3
+MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
+MOST_NESTED = 12  # checks inside of checks, before what they share is tabled
+
+
+@dataclass
+class Resolver:
+    rulebook: Rulebook
+    places: Callable[[Signature], tuple[str, ...]]
+    make_net: Callable[..., Net]
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    nets: dict = field(default_factory=dict)
+    depth: int = 0
+    nested: int = 0
+    steps: int = 0
+
+    # ---- the walk ------------------------------------------------------------------------------------------
+
+    def ways(self, partial: Partial, frame: Frame) -> Iterator[End]:
+        self.count()
+        settled = self._settle(partial, frame)
+        if settled is None:
+            return
+        settled = self._shortened(settled)
+        literal = next_literal(settled.pending, settled.outs, self.rulebook, frame)
+        if literal is None:
+            yield from self._finish(settled, frame)
+            return
+        pending = tuple(each for each in settled.pending if each is not literal)
+        rest = replace(settled, pending=pending)
+        match literal:
+            case Scan():
+                yield from self._scan(rest, literal, frame)
+            case Given(variable, slot):
+                source = Ids(next(self.numbers), slot)
+                yield from self.ways(read(rest, source, {variable: Col(source.number, "v")}), frame)
+            case Member(variable, ids):
+                for text in ids:
+                    yield from self.ways(bind(rest, {variable: Const(text)}), frame)
+            case Call():
+                yield from self._call(rest, literal, frame)
+
+    def count(self) -> None:
+        """One step more of planning; too many are refused."""
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise TooComplex(MOST_STEPS)
+
+    # ---- tests, as soon as what they mention is known ------------------------------------------------------
+
+    def _settle(self, partial: Partial, frame: Frame) -> Partial | None:
+        """The tests that are ready, as conditions; None where one is false for certain."""
+        waiting: list[Literal] = []
+        conditions = list(partial.conditions)
+        for literal in partial.pending:
+            if isinstance(literal, (Call, Scan, Given)) or any(isinstance(t, Var) for t in terms_of(literal)):
+                waiting.append(literal)
+                continue
+            verdict = self.tested(literal, frame, partial.sources if partial.outs else ())
+            if verdict is False:
+                return None
+            if verdict is not True and verdict not in conditions:
+                conditions.append(verdict)
+        return replace(partial, pending=tuple(waiting), conditions=tuple(conditions))
+
+    def tested(self, literal: Literal, frame: Frame, among: tuple[Source, ...] = ()) -> Condition | bool:
+        match literal:
+            case Cmp(operator, left, right):
+                return comparison(operator, left, right)
+            case Member(Const(text), ids):
+                return text in ids
+            case Member(Other(), _):
+                return False
+            case Member(operand, ids):
+                return Among(operand, ids)
+            case Neg(call):
+                held = self._holds((outward(call),), frame, among)
+                return not held if isinstance(held, bool) else replace(held, negated=True)
+
+    def _holds(self, literals: tuple[Call, ...], frame: Frame, among: tuple[Source, ...] = ()) -> Holds | bool:
+        """Whether the literals hold, their free variables taken to be anything.
+
+        Asking for many rows, what takes long to find out for each is found out once for all.
+        """
+        as_set = self._is_better_as_set(literals, among)
+        key = (literals, None, as_set)
+        if key not in self.nets:
+            self.nets[key] = self._membership(literals, frame) if as_set else self.make(literals, ())
+        net = self.nets[key]
+        if any(not exit.branch.sources and not exit.branch.conditions for exit in net.exits):
+            return True
+        if not net.exits and not net.seeds:
+            return False
+        return Holds(net)
+
+    def _is_better_as_set(self, literals: tuple[Call, ...], among: tuple[Source, ...]) -> bool:
+        """A deep call of what is read from facts, many rows perhaps, which something given leads to as well."""
+        numbers = {source.number for source in among if not isinstance(source, Ids)}
+        columns = [arg for call in literals for arg in call.args if isinstance(arg, Col)]
+        if not columns or not all(column.source in numbers for column in columns):
+            return False
+        is_deep = any(self.rulebook.is_deep(pattern_of(call)) for call in literals)
+        return is_deep and all(map(is_led_to, literals))
+
+    def _membership(self, literals: tuple[Call, ...], frame: Frame) -> Net:
+        """The net that looks the literals' joined arguments up among all that the given ones answer to."""
+        ends = tuple(self._related(Partial((), ()), literals, replace(frame, fixed=frozenset())))
+        fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, (Slot, Col)))
+        return Net(f"n{len(self.nets)}", 0, ends, fixed=fixed, is_set=True)
+
+    # ---- facts ---------------------------------------------------------------------------------------------
+
+    def _scan(self, rest: Partial, scan: Scan, frame: Frame) -> Iterator[End]:
+        for place in self.places(scan.signature):
+            source = Fact(next(self.numbers), scan.signature, place)
+            bound: dict[Var, Term] = {}
+            conditions: list[Condition] = []
+            for index, arg in enumerate(scan.args):
+                column = Col(source.number, f"a{index}")
+                if isinstance(arg, Var) and arg not in bound:
+                    bound[arg] = column
+                else:
+                    conditions.append(Same(column, bound.get(arg, arg)))
+            found = read(rest, source, bound)
+            yield from self.ways(replace(found, conditions=(*found.conditions, *conditions)), frame)
+
+    # ---- calls ---------------------------------------------------------------------------------------------
+
+    def _call(self, rest: Partial, call: Call, frame: Frame) -> Iterator[End]:
+        component = self.rulebook.component(pattern_of(call))
+        if is_way(call) and is_free(call) and has_idle_end(call, rest):
+            yield from self.ways(bind(rest, {call.args[1]: call.args[0]}), frame)
+        elif is_way(call) and is_free(call) and component not in dict(frame.active):
+            yield from self.unfolded(rest, call, frame)  # no end is known: its first hop shows one
+        elif component is not None:
+            yield from self._recursive_call(rest, call, frame, component)
+        elif is_closed((call,), rest) and not self._unfolds(rest, call):
+            yield from self._checked(rest, (call,), frame)
+        elif self._multiplies(rest, call) and (are_fixed((call,), frame.fixed) or is_led_to(call)):
+            yield from self._related(rest, (call,), replace(frame, fixed=frozenset()), resumed=frame)
+        elif frame.may_jump and self._is_far(rest, call):
+            yield from self._enter(rest, call, frame, FAR, 0)
+        else:
+            yield from self.unfolded(rest, call, frame)
+
+    def _is_far(self, rest: Partial, call: Call) -> bool:
+        """Whether what led here is long enough not to be written again for each alternative."""
+        return len(rest.sources) >= FAR_SOURCES and not rest.pending and not rest.outs and self._is_wide(call)
+
+    def _multiplies(self, rest: Partial, call: Call) -> bool:
+        """Whether unfolding the call would repeat the alternatives of another one for each of its own."""
+        others = (each for each in rest.pending if isinstance(each, Call))
+        return self._is_wide(call) and any(map(self._is_wide, others))
+
+    def _is_wide(self, call: Call) -> bool:
+        return len(self.rulebook.alternatives(pattern_of(call))) > 1
+
+    def _shortened(self, partial: Partial) -> Partial:
+        """Without ways that start where the same ways led already."""
+        for call in partial.pending:
+            if isinstance(call, Call) and is_way(call):
+                rest = replace(partial, pending=tuple(each for each in partial.pending if each is not call))
+                end = self._reached(rest, call)
+                if end is not None:
+                    return self._shortened(bind(rest, {call.args[1]: end}))
+        return partial
+
+    def _reached(self, rest: Partial, call: Call) -> Operand | None:
+        """The start of the way, where it is one of all that the same ways lead to: nothing new lies behind it."""
+        start, end = call.args
+        if not isinstance(start, Col) or not isinstance(end, Var) or call.types[0] != call.types[1]:
+            return None
+        source = next((each for each in rest.sources if each.number == start.source), None)
+        if not isinstance(source, Relation) or source.net.reaches != (call.predicate, call.types[0]):
+            return None
+        is_used = any(start in terms_of(each) for each in rest.pending) or start in rest.outs
+        return None if is_used or is_tested(start, rest.conditions) else start
+
+    def _unfolds(self, rest: Partial, call: Call) -> bool:
+        """A check is unfolded in place where that multiplies nothing."""
+        is_last = not rest.pending and not rest.outs
+        return is_last or len(self.rulebook.alternatives(pattern_of(call))) <= 1
+
+    def _recursive_call(self, rest: Partial, call: Call, frame: Frame, component: int) -> Iterator[End]:
+        entered = dict(frame.active)
+        if component in entered:
+            if frame.may_jump and len(rest.pending) <= entered[component]:
+                yield from self._enter(rest, call, frame, component, entered[component])
+            elif component == frame.rounds or (rest.outs and frame.may_jump):
+                yield self._step(rest, call, frame, component)
+            else:
+                raise NonLinear(component)
+            return
+        if component in self.rulebook.nonlinear and component != frame.rounds:
+            yield from self._related(rest, (call,), replace(frame, fixed=frozenset()), component, frame)
+            return
+        companions = companions_of(call, rest.pending, rest.outs, frame.fixed)
+        unit = (call, *companions)
+        others = replace(rest, pending=tuple(each for each in rest.pending if each not in companions))
+        if frame.may_jump and not others.pending:
+            yield from self._enter(rest, call, frame, component, len(companions))
+        elif is_closed(unit, others):
+            yield from self._checked(others, unit, frame)
+        elif are_fixed(unit, frame.fixed):
+            yield from self._related(others, unit, frame)
+        elif frame.may_jump:
+            yield from self._enter(rest, call, frame, component, len(rest.pending))
+        else:
+            raise NonLinear(frame.active[-1][0])  # another recursion, from each answer of this one
+
+    def _enter(self, rest: Partial, call: Call, frame: Frame, component: int, left: int) -> Iterator[End]:
+        """Go on in a state; where the net does not keep that state, go on here as if in it."""
+        active = (*before(frame.active, component), (component, left))
+        state, keys = state_of(call, rest.pending, rest.outs, active, frame.fixed)
+        if frame.kept is None or state in frame.kept:
+            yield Jump(rest.branch, state, keys)
+        else:
+            yield from self.unfolded(rest, call, replace(frame, active=active))
+
+    def unfolded(self, rest: Partial, call: Call, frame: Frame) -> Iterator[End]:
+        is_backward = isinstance(call.args[0], Var) and is_bound(call.args[-1])  # only of use to ways
+        for clause in self.rulebook.alternatives(pattern_of(call), is_backward):
+            opened = self.opened(clause, call.args)
+            if opened is not None:
+                body, bound, conditions = opened
+                partial = bind(rest, bound)
+                joined = replace(
+                    partial, pending=(*body, *partial.pending), conditions=(*partial.conditions, *conditions)
+                )
+                yield from self.ways(joined, frame)
+
+    def make(self, literals: tuple[Literal, ...], outs: tuple[Term, ...], rounds: int | None = None) -> Net:
+        """A net within this plan, until there are too many of them."""
+        self.depth += 1
+        self.nested += self.depth > 1
+        if self.nested > MOST_NESTED and not self.rulebook.may_sprawl:
+            raise Sprawling
+        fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, (Slot, Col)))
+        net = self.make_net(self, literals, outs, fixed, rounds)
+        self.depth -= 1
+        return net
+
+    def opened(
+        self, clause: Clause, args: tuple[Term, ...]
+    ) -> tuple[tuple[Literal, ...], dict[Var, Term], list[Condition]] | None:
+        """The clause's body for these arguments, with what it binds of them; None where a constant differs."""
+        moved = {variable: self.fresh(variable.name) for variable in variables_of((_head(clause), *clause.body))}
+        bindings: dict[Var, Term] = {}
+        conditions: list[Condition] = []
+        for param, arg in zip(substituted_terms(clause.params, moved), args):
+            param, arg = resolved(param, bindings), resolved(arg, bindings)
+            if isinstance(param, Var) and param != arg:
+                bindings[param] = arg
+            elif isinstance(arg, Var) and param != arg:
+                bindings[arg] = param
+            elif param != arg:
+                verdict = comparison("=", param, arg)
+                if verdict is False:
+                    return None
+                conditions += [] if verdict is True else [verdict]
+        ends = {variable: resolved(variable, bindings) for variable in bindings}
+        body = tuple(substituted(substituted(literal, moved), ends) for literal in clause.body)
+        own = set(moved.values())
+        return body, {variable: end for variable, end in ends.items() if variable not in own}, conditions
+
+    def fresh(self, name: str = "") -> Var:
+        return Var(1000 + next(self.numbers), name)
+
+    def _checked(self, rest: Partial, literals: tuple[Literal, ...], frame: Frame) -> Iterator[End]:
+        held = self._holds(literals, frame, rest.sources if rest.outs else ())
+        if held is not False:
+            conditions = rest.conditions if held is True or held in rest.conditions else (*rest.conditions, held)
+            yield from self.ways(replace(rest, conditions=conditions), frame)
+
+    def _step(self, rest: Partial, call: Call, frame: Frame, component: int) -> Step:
+        companions = companions_of(call, rest.pending, rest.outs, frame.fixed)
+        pending = tuple(each for each in rest.pending if each not in companions)
+        needed = variables_of(pending) | set(rest.outs)
+        results = tuple(dict.fromkeys(arg for arg in call.args if isinstance(arg, Var) and arg in needed))
+        active = (*before(frame.active, component), (component, len(companions)))
+        state, keys = state_of(call, companions, results, active, frame.fixed)
+        return Step(rest.branch, state, keys, results, pending, rest.outs)
+
+    def _related(
+        self,
+        rest: Partial,
+        unit: tuple[Call, ...],
+        frame: Frame,
+        rounds: int | None = None,
+        resumed: Frame | None = None,
+    ) -> Iterator[End]:
+        """Join with the answers of a net of its own. What only this branch knows is asked there, and joined here."""
+        needed = variables_of(rest.pending) | set(rest.outs)
+        joins: dict[Var, Operand] = {}
+
+        def opened(term: Term) -> Term:
+            if not isinstance(term, Col) or term in frame.fixed:
+                return term
+            known = next((variable for variable, operand in joins.items() if operand == term), None)
+            variable = known or self.fresh()
+            joins[variable] = term
+            return variable
+
+        literals = tuple(mapped(call, opened) for call in unit)
+        free = (arg for call in literals for arg in call.args if isinstance(arg, Var))
+        results = tuple(dict.fromkeys(arg for arg in free if arg in needed or arg in joins))
+        net = self.relation_net(literals, results, rounds)
+        for variant in dict.fromkeys(variant_of(end, net.fixed) for end in net.exits):
+            source = Relation(next(self.numbers), net, variant)
+            yield from self._joined(rest, source, variant, results, joins, resumed or frame)
+
+    def _joined(
+        self,
+        rest: Partial,
+        source: Relation,
+        variant: Variant,
+        results: tuple[Var, ...],
+        joins: dict[Var, Operand],
+        frame: Frame,
+    ) -> Iterator[End]:
+        columns = {
+            variable: Col(source.number, source.net.column(index))
+            for index, variable in enumerate(results)
+            if index not in variant.wild
+        }
+        conditions = [Same(columns[v], operand) for v, operand in joins.items() if v in columns]
+        known: dict[Var, Term] = {**columns, **{v: o for v, o in joins.items() if v not in columns}}
+        for first, second in variant.same:
+            left, right = (known.get(results[index], results[index]) for index in (first, second))
+            if isinstance(right, Var):
+                known[right] = left
+            elif isinstance(left, Var):
+                known[left] = right
+            else:
+                conditions.append(Same(left, right))
+        partial = replace(rest, pending=(*rest.pending, *guards_for(variant, results, known)))
+        found = read(partial, source, known)
+        yield from self.ways(replace(found, conditions=(*found.conditions, *conditions)), frame)
+
+    def relation_net(self, literals: tuple[Call, ...], results: tuple[Var, ...], rounds: int | None = None) -> Net:
+        """The net of the literals' answers; the same one for the same literals, whatever their variables are called."""
+        names = {variable: Var(k) for k, variable in enumerate(results)}
+        for variable in sorted(variables_of(literals) - set(results), key=lambda each: each.number):
+            names[variable] = Var(len(names))
+        asked = tuple(substituted(each, names) for each in literals)
+        outs = tuple(Var(k) for k in range(len(results)))
+        key = (asked, outs, rounds)
+        if key not in self.nets:
+            self.nets[key] = replace(self.make(asked, outs, rounds), reaches=whole_way(asked))
+        return self.nets[key]
+
+    # ---- the end of a way --------------------------------------------------------------------------------------
+
+    def _finish(self, partial: Partial, frame: Frame) -> Iterator[End]:
+        """No more facts to find: what is unbound now stands for every value."""
+        for literal in partial.pending:
+            if isinstance(literal, Cmp):
+                raise UnboundVariable(next(t.name for t in terms_of(literal) if isinstance(t, Var)))
+        asked = {out for out in partial.outs if isinstance(out, Var)}
+        free = sorted(variables_of(partial.pending) - asked, key=lambda variable: variable.number)
+        if free:
+            yield from self._exists(partial, free[0], frame)
+            return
+        columns: dict[Var, Var] = {}
+        for index, out in enumerate(partial.outs):
+            if isinstance(out, Var):
+                columns.setdefault(out, Var(index))  # two columns of one value both have the first one's number
+        guards = tuple(substituted(literal, columns) for literal in partial.pending)
+        yield Exit(partial.branch, substituted_terms(partial.outs, columns), guards)
+
+    def _exists(self, partial: Partial, variable: Var, frame: Frame) -> Iterator[End]:
+        """Some value that only negations mention: one that nothing else mentions, or else one of the mentioned."""
+        found = candidates_of(self.rulebook, partial.pending, variable)
+        if found.is_monotone:
+            yield from self.ways(bind(partial, {variable: FRESH}), frame)
+            return
+        if not found.is_complete:
+            raise CannotEnumerate("whether there is any other value that a rule compares")
+        source = self.candidates(found)
+        yield from self.ways(read(partial, source, {variable: Col(source.number, "v")}), frame)
+
+    def candidates(self, found) -> Candidates:
+        return Candidates(next(self.numbers), found.places, found.ids)
+
+
+def _head(clause: Clause) -> Call:
+    return Call("", (), clause.params)

@@ -1,0 +1,107 @@
+"""SQL text with its parameters in place: they never part until a statement is finished.
+
+A `Text` is a tuple of parts: SQL that this package wrote, values, and `Choice`s, which are a column and the
+constants it may equal; arms of a union that differ in one choice are drawn together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from checks.engine.clauses import Const, Other, Slot
+
+MOST_ARMS = 400  # of one union: SQLite takes 500
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    column: str
+    ids: frozenset[str]
+
+
+Part = str | Const | Other | Slot | Choice
+Text = tuple[Part, ...]
+
+
+def joined(separator: str, texts: Iterable[Text]) -> Text:
+    parts: list[Part] = []
+    for index, text in enumerate(texts):
+        if index:
+            parts.append(separator)
+        parts += text
+    return tuple(parts)
+
+
+def merged(arms: Iterable[Text]) -> list[Text]:
+    """The arms of a union without repeats, those that differ in one choice of constants as one."""
+    found = list(dict.fromkeys(arms))
+    while True:
+        fewer = _merged_once(found)
+        if len(fewer) == len(found):
+            return found
+        found = fewer
+
+
+def _merged_once(arms: list[Text]) -> list[Text]:
+    groups: dict[tuple, list[int]] = {}
+    for index, arm in enumerate(arms):
+        for place, part in enumerate(arm):
+            if isinstance(part, Choice):
+                groups.setdefault((place, arm[:place], part.column, arm[place + 1 :]), []).append(index)
+    for (place, before, column, after), members in groups.items():
+        if len(members) > 1:
+            ids = frozenset().union(*(arms[index][place].ids for index in members))
+            whole = (*before, Choice(column, ids), *after)
+            rest = [arm for index, arm in enumerate(arms) if index not in members[1:]]
+            return [whole if arm is arms[members[0]] else arm for arm in rest]
+    return arms
+
+
+def union(arms: Iterable[Text], distinct: bool) -> Text:
+    """The rows of all arms, each once if `distinct`."""
+    found = merged(arms)
+    if distinct and len(found) == 1:
+        first = found[0][0]
+        assert isinstance(first, str) and first.startswith("SELECT"), "an arm is a SELECT"
+        return (f"SELECT DISTINCT{first.removeprefix('SELECT')}", *found[0][1:])
+    word = " UNION " if distinct else " UNION ALL "
+    if len(found) > MOST_ARMS:
+        chunks = [found[start : start + MOST_ARMS] for start in range(0, len(found), MOST_ARMS)]
+        found = [("SELECT * FROM (", *joined(word, chunk), ") x") for chunk in chunks]
+    return joined(word, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Finished SQL: its text and, in order, what each parameter is."""
+
+    sql: str
+    parameters: tuple[Const | Other | Slot, ...]
+
+    def values(self, slots: dict[str, object]) -> list[object]:
+        return [each.id if isinstance(each, Const) else slots[_slot(each)] for each in self.parameters]
+
+
+def _slot(part: Other | Slot) -> str:
+    return part.slot if isinstance(part, Other) else part.name
+
+
+def finished(text: Text, placeholder) -> Statement:
+    """The statement; the same value is the same parameter wherever it stands."""
+    numbers: dict[Const | Other | Slot, int] = {}
+
+    def mark(part: Const | Other | Slot) -> str:
+        return placeholder(numbers.setdefault(part, len(numbers) + 1))
+
+    pieces = []
+    for part in text:
+        if isinstance(part, str):
+            pieces.append(part)
+        elif isinstance(part, Choice):
+            marks = [mark(Const(each)) for each in sorted(part.ids)]
+            wanted = f"= {marks[0]}" if len(marks) == 1 else f"IN ({', '.join(marks)})"
+            pieces.append(f"{part.column} {wanted}")
+        else:
+            pieces.append(mark(part))
+    return Statement("".join(pieces), tuple(numbers))

@@ -1,0 +1,105 @@
+"""Why a question is answered as it is: the use case behind the endpoint, the command and the workbench.
+
+The question has a value for each of its variables. What holds is proved (`proof`), what does not is looked into
+(`obstacles`); all of it in one scene, with the decision that it explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from checks import ask
+from checks.ask import Asker
+from checks.errors import PolicyMoved
+from checks.obstacles import obstacles_to
+from checks.prepared import Asked, Question, check_predicate
+from checks.proof import Goal, proof_of
+from checks.proof_tree import tree_of
+from checks.scene import Scene, scene
+from checks.tree import Node, shown_atom
+from policy.models import PolicyVersion
+from policy.rules.program import Program
+from policy.values import Value
+
+_TRIES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One goal: its proof if it holds, else its obstacles; `note` where no rule is about it."""
+
+    text: str
+    holds: bool
+    proof: Node | None = None
+    obstacles: tuple[Node, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    version: int | None  # the policy version's number
+    goals: tuple[Explained, ...]
+
+    @property
+    def allowed(self) -> bool:
+        return all(goal.holds for goal in self.goals)
+
+
+def explain(asker: Asker, question: Question) -> Explanation:
+    """By the active policy."""
+    with asking(asker, question) as (found, number):
+        return Explanation(number, explained(found, question))
+
+
+@contextmanager
+def asking(asker: Asker, question: Question) -> Iterator[tuple[Scene, int | None]]:
+    """The scene of the policy that is active in it, and that version's number."""
+    types = frozenset(question.types | {arg.type for fact in question.context for arg in fact.args})
+    version = ask.confirmed(asker)
+    for _ in range(_TRIES):
+        own_types = types if version is None else frozenset()
+        with scene(asker.environment_id, version, question.context, own_types) as found:
+            current = ask.confirmed(asker)
+            if current == version:
+                yield found, number_of_version(version)
+                return
+        version = current
+    raise PolicyMoved
+
+
+def number_of_version(version: int | None) -> int | None:
+    return None if version is None else PolicyVersion.objects.values_list("number", flat=True).get(pk=version)
+
+
+def explained(found: Scene, question: Question) -> tuple[Explained, ...]:
+    """Each call of a question without open variables."""
+    values = {name: Value(asked.type, asked.ids[0]) for name, asked in question.variables.items()}
+    goals = (Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls)
+    return tuple([explained_goal(found, goal) for goal in goals])
+
+
+def explained_goal(found: Scene, goal: Goal) -> Explained:
+    text = shown_atom(goal.predicate, goal.args)
+    unknown = next((arg.type for arg in goal.args if arg.type not in found.program.subtypes.get(arg.type, ())), None)
+    if unknown is not None:
+        return Explained(text, False, note=f"the policy has no type `{unknown}`")
+    check_predicate(found.program, goal.predicate)
+    if found.holds(question_of(goal)):
+        steps = proof_of(found, [goal])
+        return Explained(text, True, tree_of(found.program, steps, goal, found.now))
+    obstacles = obstacles_to(found, goal)
+    return Explained(text, False, None, obstacles, "" if obstacles else _silence(found.program, goal))
+
+
+def question_of(goal: Goal) -> Question:
+    names = tuple([f"argument{index}" for index in range(len(goal.args))])
+    variables = {name: Asked(arg.type, (arg.id,)) for name, arg in zip(names, goal.args)}
+    return Question(((goal.predicate, names),), variables)
+
+
+def _silence(program: Program, goal: Goal) -> str:
+    if program.accepts(goal.predicate, tuple([arg.type for arg in goal.args])):
+        return "no rule grants this, and there is no such fact"
+    return "no rule is about this"

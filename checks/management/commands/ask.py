@@ -1,0 +1,71 @@
+"""A question from the command line."""
+
+from django.core.management.base import CommandParser
+
+from checks import ask
+from checks.engine.question import Compiled
+from checks.prepared import Asked, Page, Question, by_ids
+from facts.notation import fact_from_text, pattern_from_text
+from facts.wire import Argument
+from policy.errors import MalformedRequest
+from policy.management.command import PolicyCommand
+from policy.models import Environment
+from policy.values import STRING
+
+PAGE = 10_000
+
+
+class Command(PolicyCommand):
+    help = "Ask what the interface answers: authorize, actions or list. Values are written as `User:alice`."
+
+    def add_arguments(self, parser: CommandParser):
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="authorize|actions|list")
+        for kind, values in (
+            ("authorize", ("actor", "action", "resource")),
+            ("actions", ("actor", "resource")),
+            ("list", ("actor", "action", "resource_type")),
+        ):
+            asked = kinds.add_parser(kind)
+            super().add_arguments(asked)
+            for name in values:
+                asked.add_argument(name, metavar=name.upper())
+            asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
+            asked.add_argument("--plan", action="store_true", help="print the plan and the SQL, and ask nothing")
+
+    def act(self, environment: Environment, *, plan: bool, **options) -> None:
+        question = question_of(**options)
+        asker = ask.Trusted(environment.pk)
+        if plan:
+            self.stdout.write(shown(ask.plan(asker, question, Page(PAGE) if options["kind"] == "list" else None)))
+        elif options["kind"] == "authorize":
+            self.stdout.write("allowed" if ask.holds(asker, question) else "denied")
+        else:
+            for (name,) in sorted(ask.answers(asker, question), key=by_ids):
+                self.stdout.write("*" if name is None else name)
+
+
+def question_of(*, kind: str, actor: str, context: list[str], **options) -> Question:
+    facts = tuple(fact_from_text(text) for text in context)
+    action = Asked(STRING, (options["action"],)) if kind != "actions" else Asked(STRING)
+    resource = Asked(options["resource_type"]) if kind == "list" else value(options["resource"])
+    outs = {"authorize": (), "actions": ("action",), "list": ("resource",)}[kind]
+    return ask.allow(value(actor), action, resource, outs, facts)
+
+
+def value(text: str) -> Asked:
+    match pattern_from_text(f"value({text})").args:
+        case (Argument(str() as type_name, str() as written),) if type_name != STRING:
+            return Asked(type_name, (written,))
+    raise MalformedRequest("", f"`{text}` is not a value; write it as `User:alice`")
+
+
+def shown(compiled: Compiled) -> str:
+    """The plans, then each statement with what its parameters are."""
+    lines = [str(plan) for plan in compiled.plans]
+    if compiled.statement is None:
+        return "\n".join([*lines, "", "no statement: nothing can be true, whatever the facts"])
+    for rounds in compiled.rounds:
+        each = [rounds.seed, *rounds.steps, *(exits for _, exits in rounds.exits)]
+        lines += ["", f"rounds {rounds.name}", *(statement.sql for statement in each if statement)]
+    parameters = [f"  {number}: {parameter}" for number, parameter in enumerate(compiled.statement.parameters, 1)]
+    return "\n".join([*lines, "", compiled.statement.sql, "", *parameters])

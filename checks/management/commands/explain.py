@@ -1,0 +1,34 @@
+"""Why a question is answered as it is, as a tree."""
+
+from django.core.management.base import CommandParser
+
+from checks import ask
+from checks.explain import explain
+from checks.management.commands.ask import value
+from checks.prepared import Asked
+from checks.rendering import explanation_to_text
+from facts.notation import fact_from_text
+from policy.management.command import PolicyCommand
+from policy.models import Environment, PolicyVersion
+from policy.values import STRING
+
+
+class Command(PolicyCommand):
+    help = "Show why an actor may do an action on a resource, or what stands in the way. Values are like `User:alice`."
+
+    def add_arguments(self, parser: CommandParser):
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="authorize")
+        asked = kinds.add_parser("authorize")
+        super().add_arguments(asked)
+        for name in ("actor", "action", "resource"):
+            asked.add_argument(name, metavar=name.upper())
+        asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
+
+    def act(self, environment: Environment, *, actor, action, resource, context, **options) -> None:
+        facts = tuple(fact_from_text(text) for text in context)
+        question = ask.allow(value(actor), Asked(STRING, (action,)), value(resource), (), facts)
+        explanation = explain(ask.Trusted(environment.pk), question)
+        version = PolicyVersion.objects.filter(environment=environment, number=explanation.version).first()
+        is_coloured = self.stdout.isatty() and not options["no_color"]
+        for line in explanation_to_text(explanation, (version and version.filename) or "", is_coloured):
+            self.stdout.write(line)

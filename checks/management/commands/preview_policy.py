@@ -1,0 +1,75 @@
+"""What policy files would change, before they are loaded."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.core.management.base import CommandError
+
+from checks.explain import Explanation
+from checks.preview import MAX_QUESTIONS, Flip, Preview, goals_of_text, preview
+from checks.rendering import explanation_to_text
+from policy.bundle import bundle_of_files
+from policy.errors import PolicyRejected
+from policy.management.command import FILES, PolicyCommand, failures, rejection, warnings
+from policy.models import Environment
+from policy.publishing import active_version, results_of
+
+
+class Command(PolicyCommand):
+    help = "Show what policy files would change: their tests, stored facts without use, and decisions. Nothing changes."
+
+    def add_arguments(self, parser):
+        super().add_arguments(parser)
+        parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
+        parser.add_argument(
+            "--questions", metavar="FILE", help='one a line, as `allow(User:ann, "read", Repo:acme)`; otherwise drawn'
+        )
+        parser.add_argument("--explain", action="store_true", dest="explains", help="say why each decision differs")
+        parser.add_argument("--strict", action="store_true", help="exit with code 1 if tests fail or decisions differ")
+
+    def act(self, environment: Environment, *, files, questions, explains, strict, **options) -> None:
+        bundle = bundle_of_files(files, sys.stdin)
+        goals = goals_of_text(_read(questions)) if questions else None
+        try:
+            found = preview(environment.pk, bundle.text, bundle.filename, goals)
+        except PolicyRejected as reason:
+            raise rejection(reason, bundle, self.stderr) from None
+        for line in warnings(found.draft.program, bundle) + failures(found.draft.report, bundle):
+            self.stderr.write(line)
+        active = active_version(environment.pk)
+        names = ((active and active.filename) or "", bundle.filename)
+        for line in told(found, names, explains, self.stdout.isatty() and not options["no_color"]):
+            self.stdout.write(line)
+        if strict and (found.flips or not found.draft.report.success):
+            sys.exit(1)
+
+
+def _read(name: str) -> str:
+    try:
+        return Path(name).read_text()
+    except (OSError, UnicodeDecodeError):
+        raise CommandError(f"cannot read `{name}`") from None
+
+
+def told(found: Preview, names: tuple[str, str], explains: bool, is_coloured: bool) -> Iterator[str]:
+    yield f"tests: {results_of(found.draft.report) if found.draft.report.tests else 'there are none'}"
+    if found.draft.untested:
+        yield f"  {found.draft.untested}"
+    yield f"stored facts without use: {'none' if not found.unused else ''}".rstrip()
+    yield from (f"  {unused.facts!s:>12}  {unused.signature}" for unused in found.unused)
+    more = f", the limit of {MAX_QUESTIONS:,}" if found.is_cut else ""
+    yield f"decisions: {len(found.flips)} of {found.asked} asked would be different{more}"
+    for flip in found.flips:
+        yield f"  {'+ allowed' if flip.is_allowed else '- denied '}  {flip.text}"
+        if explains:
+            yield from (f"      {line}" for line in _explained(flip, names, is_coloured))
+    yield from (f"  not answered: {reason}" for reason in found.refused)
+
+
+def _explained(flip: Flip, names: tuple[str, str], is_coloured: bool) -> Iterator[str]:
+    for title, goal, name in (("now", flip.before, names[0]), ("then", flip.after, names[1])):
+        if goal is not None:
+            first, *lines = explanation_to_text(Explanation(None, (goal,)), name, is_coloured)
+            yield f"{title}: {first.partition('  ')[0]}"
+            yield from lines

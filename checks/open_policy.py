@@ -1,0 +1,37 @@
+"""What holds while an environment has no policy: a permission that is a fact is allowed, whatever its types."""
+
+from functools import lru_cache
+
+from policy.language.source import Source
+from policy.rules.program import Atom, Program, Rule, Types, Var
+
+
+class OpenProgram(Program):
+    """Accepts every fact and knows every predicate."""
+
+    def accepts(self, predicate: str, types: tuple[str, ...]) -> bool:
+        return True
+
+
+@lru_cache(maxsize=256)
+def open_program(types: Types) -> OpenProgram:
+    """The program for questions that mention these types."""
+    return OpenProgram(
+        source=Source(""),
+        types={},
+        subtypes={name: frozenset((name,)) for name in types},
+        global_roles=(),
+        global_permissions=(),
+        has_global=False,
+        rules=(_default(types, 3), _default(types, 2)),
+        helpers=frozenset(),
+        accepted={("has_permission", arity): ((types,) * arity,) for arity in (2, 3)},
+        tests=(),
+        warnings=(),
+        digest="",
+    )
+
+
+def _default(types: Types, arity: int) -> Rule:
+    variables = tuple(Var(name) for name in ("actor", "action", "resource")[:arity])
+    return Rule(Atom("allow", variables), (Atom("has_permission", variables),), dict.fromkeys(variables, types))

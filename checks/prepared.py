@@ -1,0 +1,240 @@
+"""Questions, ready to run: checked, taken apart into shape and values, and their rows read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+import orjson
+
+from checks import run
+from checks.engine.answering import Row, answers_of
+from checks.engine.clauses import Call, Const, Given, Operand, Other, Slot, Term, Var
+from checks.engine.question import Compiled, Root, Shape
+from checks.errors import UnknownPredicate
+from checks.framing import IS_ANSWER, Numbering, Ready, Setting, compiled_here, ready_of
+from checks.open_policy import open_program
+from facts.accept import check_fact
+from facts.rows import row_of_fact
+from facts.wire import Fact
+from policy.active import program_of_version
+from policy.rules.program import Program, Signature
+from policy.values import STRING
+
+BUILT_IN = ("allow", "has_permission", "has_role", "has_relation")
+
+# ---- questions -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a variable may be: a type, and the ids that are asked about (None: every id)."""
+
+    type: str
+    ids: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Calls that must hold together, by the names of their variables. Answers have the columns `outs`."""
+
+    calls: tuple[tuple[str, tuple[str, ...]], ...]
+    variables: Mapping[str, Asked]
+    outs: tuple[str, ...] = ()
+    context: tuple[Fact, ...] = ()
+
+    @property
+    def types(self) -> set[str]:
+        return {asked.type for asked in self.variables.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The part of a one-column answer to read: after an id, at most so many."""
+
+    limit: int
+    after: str | None = None
+
+
+# ---- one statement with its values ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One statement for some questions about the same facts; `indexes` are their places among all that are asked."""
+
+    ready: Ready
+    slots: dict[str, object]
+    indexes: tuple[int, ...]
+    page: Page | None
+
+    def read(self, rows: list[tuple]) -> tuple[int | None, list[tuple[int, Row]]]:
+        """The policy version that the frame's rows tell, and the answers, each with the index of its question."""
+        if not self.ready.width:
+            version, truth = rows[0]
+            return version, [(self.indexes[0], ())] if truth else []
+        version = next(row[0] for row in rows if row[0] != IS_ANSWER)
+        found = [row[1:] for row in rows if row[0] == IS_ANSWER]
+        if self.ready.is_guarded:
+            found = answers_of(found)
+        if len(self.indexes) > 1:
+            return version, [(self.indexes[int(row[0])], row[1:]) for row in found]
+        return version, [(self.indexes[0], row) for row in (self._page(found) if self.page else found)]
+
+    def _page(self, rows: list[Row]) -> list[Row]:
+        """In order, whatever became of it in the frame; and cut here where only here rows are known to be answers."""
+        after = self.page.after
+        wild = [row for row in rows if row[0] is None and after is None]
+        others = sorted([row for row in rows if row[0] is not None and (after is None or row[0] > after)])
+        return [*wild, *others][: self.page.limit]
+
+
+def by_ids(row: Row) -> tuple:
+    """The order of answers: every value first, then by id."""
+    return tuple((text is not None, text or "") for text in row)
+
+
+def prepared(
+    setting: Setting,
+    questions: Sequence[Question],
+    context: tuple[Fact, ...] = (),
+    page: Page | None = None,
+    at_once: int = 1,
+) -> list[Prepared]:
+    """The statements for the questions, `at_once` at most in each. Questions of unknown types need none."""
+    program = program_of_version(setting.version) or open_program(_types_of(questions, context))
+    _check(setting, program, questions, context)
+    kept = [index for index, question in enumerate(questions) if _knows(program, question.types)]
+    groups = [kept[start : start + at_once] for start in range(0, len(kept), at_once)]
+    values: dict[str, object] = {"now": int(time.time())}
+    made = (_prepared(setting, program, questions, group, context, page, dict(values)) for group in groups)
+    return [each for each in made if each.ready.statement is not None]
+
+
+def _prepared(
+    setting: Setting,
+    program: Program,
+    questions: Sequence[Question],
+    group: list[int],
+    context: tuple[Fact, ...],
+    page: Page | None,
+    slots: dict[str, object],
+) -> Prepared:
+    shape = shape_of(program, [questions[index] for index in group], context, page, slots)
+    ready = ready_of(setting, _own_types(setting, program), shape, run.dialect())
+    if context:
+        slots["facts"] = inline_rows(context, ready.numbers.__getitem__)
+    return Prepared(ready, slots, tuple(group), page)
+
+
+def shape_of(
+    program: Program,
+    questions: Sequence[Question],
+    context: tuple[Fact, ...],
+    page: Page | None,
+    slots: dict[str, object],
+) -> Shape:
+    """The questions without their values, which go into the slots."""
+    values = Values(program, slots)
+    roots = tuple([root_of(question, values) for question in questions])
+    inline = frozenset([fact.signature for fact in context])
+    if page is not None:
+        slots |= {"limit": page.limit, "after": page.after}
+    is_paged = page is not None
+    return Shape(roots, len(questions[0].outs), inline, True, is_paged, is_paged and page.after is not None)
+
+
+def _own_types(setting: Setting, program: Program) -> frozenset[str]:
+    """What tells programs without a policy apart."""
+    return frozenset() if setting.version is not None else frozenset(program.subtypes)
+
+
+def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) -> str:
+    """Facts as the JSON that statements read: [signature number, a0 … a4] each."""
+    return orjson.dumps([row_of_fact(number_of(fact.signature), fact) for fact in facts]).decode()
+
+
+def compiled_question(setting: Setting, question: Question, page: Page | None = None) -> Compiled:
+    """What a question is compiled to, for people to read."""
+    program = setting.program(_types_of((question,), question.context))
+    _check(setting, program, (question,), question.context)
+    shape = shape_of(program, (question,), question.context, page, {})
+    return compiled_here(setting, _own_types(setting, program), shape, run.dialect(), Numbering(setting.environment_id))
+
+
+# ---- what is wrong with a question, and what is known without asking ---------------------------------------------
+
+
+def _check(setting: Setting, program: Program, questions: Sequence[Question], context: tuple[Fact, ...]) -> None:
+    for index, fact in enumerate(context):
+        check_fact(None if setting.version is None else program, fact, f"context_facts[{index}]")
+    if setting.version is not None:
+        for predicate in {predicate for question in questions for predicate, _ in question.calls}:
+            check_predicate(program, predicate)
+
+
+def check_predicate(program: Program, predicate: str) -> None:
+    if predicate not in BUILT_IN and predicate not in program.predicates:
+        near = get_close_matches(predicate, sorted({*program.predicates, *BUILT_IN}), 1)
+        raise UnknownPredicate(predicate, near[0] if near else "")
+
+
+def _knows(program: Program, types: set[str]) -> bool:
+    return all(name in program.subtypes.get(name, ()) for name in types)
+
+
+def _types_of(questions: Sequence[Question], context: tuple[Fact, ...]) -> frozenset[str]:
+    types = {name for question in questions for name in question.types}
+    return frozenset(types | {value.type for fact in context for value in fact.args})
+
+
+# ---- shapes ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Values:
+    """Takes values into slots, equal ones into the same."""
+
+    program: Program
+    slots: dict[str, object]
+    taken: dict[tuple[str, str], Operand] = field(default_factory=dict)
+
+    def one(self, type_name: str, text: str) -> Operand:
+        """A name of the policy is part of the shape; any other value goes into a slot."""
+        if type_name == STRING and text in self.program.names:
+            return Const(text)
+        known = self.taken.get((type_name, text))
+        if known is None:
+            kind = Other if type_name == STRING else Slot
+            known = self.taken[type_name, text] = kind(self._slot("v", text))
+        return known
+
+    def several(self, texts: tuple[str, ...]) -> str:
+        return self._slot("ids", orjson.dumps(texts).decode())
+
+    def _slot(self, prefix: str, value: object) -> str:
+        slot = f"{prefix}{len(self.slots)}"
+        self.slots[slot] = value
+        return slot
+
+
+def root_of(question: Question, values: Values) -> Root:
+    """The question without its values, which go into slots."""
+    terms: dict[str, Term] = {name: Var(index, name) for index, name in enumerate(question.outs)}
+    givens = []
+    for name, asked in question.variables.items():
+        if asked.ids is not None and len(asked.ids) == 1 and name not in question.outs:
+            terms[name] = values.one(asked.type, asked.ids[0])
+            continue
+        term = terms.setdefault(name, Var(len(terms) + 50, name))
+        if asked.ids is not None:
+            givens.append(Given(term, values.several(asked.ids)))
+    calls = tuple([_call(question, predicate, names, terms) for predicate, names in question.calls])
+    return Root(calls, tuple(givens))
+
+
+def _call(question: Question, predicate: str, names: tuple[str, ...], terms: dict[str, Term]) -> Call:
+    types = tuple([question.variables[name].type for name in names])
+    return Call(predicate, types, tuple([terms[name] for name in names]))

@@ -1,0 +1,221 @@
+"""Why something holds: for each goal a fact, or a rule with what its variables are, found one level at a time.
+
+A goal that takes part in a recursion may hold by way of itself, which proves nothing. So such goals are searched
+breadth first, all the ways at once, until facts or rules outside of the recursion carry the first one; what is found
+is as short as it can be, and never leads back to itself. All other goals take the first rule that holds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from checks.book import Case, Env
+from checks.engine.clauses import Call
+from checks.scene import TIME_LIMIT, Scene
+from checks.witness import ANY, witnesses
+from facts.wire import Fact
+from policy.rules.program import Atom
+from policy.values import Value
+
+MAX_GOALS = 2_000  # that one explanation looks into
+_AT_FIRST, _MORE = 20, (1_000, 50_000)  # witnesses of one rule that are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Something that holds; an argument with the empty id may be any value of its type."""
+
+    predicate: str
+    args: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A fact says so: one that is stored, or comes with the question."""
+
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A rule says so, where its variables have these values."""
+
+    case: Case
+    env: Env = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Unexplained:
+    """It holds, and why is not told."""
+
+    reason: str
+
+
+Step = Given | Applied | Unexplained
+Steps = dict[Goal, Step]
+
+
+def proof_of(scene: Scene, goals: list[Goal]) -> Steps:
+    """A step for each of the goals, which hold, and for all that these steps rest upon; no goal rests upon itself."""
+    search = _Search(scene)
+    waiting = list(reversed(goals))
+    while waiting:
+        goal = waiting.pop()
+        if goal not in search.steps:
+            search.find(goal)
+            waiting += search.unmet(goal)
+    return search.steps
+
+
+def premises(case: Case, env: Env) -> list[Goal]:
+    """What a rule's conditions rest upon: facts and what follows from others, not tests."""
+    return [
+        Goal(condition.literal.predicate, values_of(condition.literal, condition.asked[0], env))
+        for condition in case.conditions
+        if isinstance(condition.literal, Atom)
+    ]
+
+
+def values_of(atom: Atom, call: Call, env: Env) -> tuple[Value, ...]:
+    """The atom's arguments; the empty id for variables without a value."""
+    terms = zip(atom.args, call.types)
+    return tuple([arg if isinstance(arg, Value) else env.get(arg, Value(kind, ANY)) for arg, kind in terms])
+
+
+@dataclass
+class _Way:
+    """A rule that carries a goal as soon as what it rests upon in the same recursion is carried."""
+
+    goal: Goal
+    step: Applied
+    open: set[Goal]
+
+
+@dataclass
+class _Search:
+    scene: Scene
+    steps: Steps = field(default_factory=dict)
+    looked_into: int = 0
+
+    def find(self, goal: Goal) -> None:
+        component = self._component(goal)
+        if component is None:
+            self.steps[goal] = self._first_step(goal)
+        else:
+            _Recursion(self, component).find(goal)
+
+    def unmet(self, goal: Goal) -> list[Goal]:
+        """What the goal rests upon that has no step yet, through all that was found with it."""
+        found: dict[Goal, None] = {}
+        waiting, seen = [goal], {goal}
+        while waiting:
+            step = self.steps[waiting.pop()]
+            for premise in premises(step.case, step.env) if isinstance(step, Applied) else ():
+                if premise not in self.steps:
+                    found[premise] = None
+                elif premise not in seen:
+                    seen.add(premise)
+                    waiting.append(premise)
+        return list(reversed(found))
+
+    def _first_step(self, goal: Goal) -> Step:
+        if over := self.over():
+            return over
+        if given := self.given(goal):
+            return given
+        for case, env in self.heads(goal):
+            for found in witnesses(self.scene, case, env, case.conditions, 1):
+                return Applied(case, found)
+        return Unexplained("the rule behind it leaves open what its variables are")
+
+    def given(self, goal: Goal) -> Given | None:
+        self.looked_into += 1
+        fact = Fact(goal.predicate, goal.args)
+        if not self.scene.book.cases(self.scene.book.kind(goal.predicate, goal.args)):
+            # It holds, and nothing but a fact says so: there is no need to ask.
+            return Given("context" if fact in self.scene.context else "stored")
+        place = self.scene.place_of(fact)
+        return Given(place) if place else None
+
+    def heads(self, goal: Goal) -> Iterator[tuple[Case, Env]]:
+        for case in self.scene.book.cases(self.scene.book.kind(goal.predicate, goal.args)):
+            env = case.bound(goal.args)
+            if env is not None:
+                yield case, env
+
+    def over(self) -> Unexplained | None:
+        """Why no more is looked into, once a limit is met."""
+        if self.looked_into >= MAX_GOALS:
+            return Unexplained(f"more than {MAX_GOALS:,} goals would have to be looked into")
+        return Unexplained(f"it takes longer than {TIME_LIMIT:g} seconds") if self.scene.is_late else None
+
+    def _component(self, goal: Goal) -> int | None:
+        return self.scene.book.component(self.scene.book.kind(goal.predicate, goal.args))
+
+    def is_in(self, goal: Goal, component: int) -> bool:
+        return self._component(goal) == component
+
+
+@dataclass
+class _Recursion:
+    """The search within one recursion. A goal is carried only by goals that were carried before it."""
+
+    search: _Search
+    component: int
+    waiting: dict[Goal, list[_Way]] = field(default_factory=dict)
+    cut: dict[tuple[Goal, int], int] = field(default_factory=dict)  # cases with more witnesses than were looked at
+
+    def find(self, start: Goal) -> None:
+        steps = self.search.steps
+        for most in (_AT_FIRST, *_MORE):
+            queue = deque([start] if most == _AT_FIRST else list(dict.fromkeys(goal for goal, _ in self.cut)))
+            self.cut.clear()
+            seen = set(queue) | set(self.waiting)
+            while queue and start not in steps:
+                if over := self.search.over():
+                    steps[start] = over
+                    return
+                for goal in self._look_into(queue.popleft(), most):
+                    if goal not in seen:
+                        seen.add(goal)
+                        queue.append(goal)
+            if start in steps:
+                return
+        steps[start] = Unexplained("the rules behind it leave open what their variables are")
+
+    def _look_into(self, goal: Goal, most: int) -> Iterator[Goal]:
+        """Carry the goal, or note the ways that would; the goals that these wait for."""
+        steps = self.search.steps
+        if goal in steps:
+            return
+        if given := self.search.given(goal):
+            self._carry(goal, given)
+            return
+        for index, (case, env) in enumerate(self.search.heads(goal)):
+            found = witnesses(self.search.scene, case, env, case.conditions, most)
+            if len(found) >= most:
+                self.cut[goal, index] = most
+            for each in found:
+                within = {p for p in premises(case, each) if self.search.is_in(p, self.component)}
+                way = _Way(goal, Applied(case, each), within - steps.keys())
+                if not way.open:
+                    self._carry(goal, way.step)
+                    return
+                for premise in way.open:
+                    self.waiting.setdefault(premise, []).append(way)
+                yield from sorted(way.open, key=lambda each: each.args)
+
+    def _carry(self, goal: Goal, step: Step) -> None:
+        """The goal has its step, and with it all that waited for nothing else."""
+        carried = [(goal, step)]
+        while carried:
+            goal, step = carried.pop()
+            if goal in self.search.steps:
+                continue
+            self.search.steps[goal] = step
+            for way in self.waiting.get(goal, ()):
+                way.open.discard(goal)
+                if not way.open:
+                    carried.append((way.goal, way.step))

@@ -1,0 +1,121 @@
+"""Runs finished statements on the default database, each by its driver's shortest way, within a time limit."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from math import inf
+
+import psycopg
+from django.conf import settings
+from django.db import connection
+
+from checks.engine.dialects import Dialect, PostgreSQL, SQLite
+from checks.engine.rounds import Rounds, worked_out
+from checks.engine.text import Statement
+from checks.errors import QueryTooSlow, StatementTooLarge
+
+_SQLITE, _POSTGRESQL = SQLite(), PostgreSQL()
+_STEPS = 20_000  # of SQLite's machine between two looks at the clock: about a millisecond
+_PREPARED = 1000  # statements that a PostgreSQL connection keeps prepared: a policy has many shapes of questions
+_TOO_LARGE = re.compile(r"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded")
+
+
+def dialect() -> Dialect:
+    return _POSTGRESQL if connection.vendor == "postgresql" else _SQLITE
+
+
+def execute(statement: Statement, slots: dict[str, object]) -> list[tuple]:
+    values = statement.values(slots)
+    if connection.connection is None:
+        connection.ensure_connection()
+    with connection.wrap_database_errors:
+        if connection.vendor == "postgresql":
+            return _on_postgresql(connection.connection, statement.sql, values)
+        return _on_sqlite(connection.connection, statement.sql, values)
+
+
+def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, object]) -> list[tuple]:
+    """The rows of a statement, after what it reads has been worked out in rounds. All of it sees one moment."""
+    if not rounds:
+        return execute(statement, slots)
+    deadline = time.monotonic() + (settings.STATEMENT_TIMEOUT or inf)
+
+    def step(statement: Statement, slots: dict[str, object]) -> list[tuple]:
+        if time.monotonic() > deadline:
+            raise QueryTooSlow(settings.STATEMENT_TIMEOUT)
+        return execute(statement, slots)
+
+    with snapshot():
+        for each in rounds:
+            slots = slots | worked_out(each, step, slots)
+        return execute(statement, slots)
+
+
+@contextmanager
+def snapshot() -> Iterator[None]:
+    """What is executed inside sees the facts of one moment. A transaction that is open already is taken as it is."""
+    if connection.connection is None:
+        connection.ensure_connection()
+    raw = connection.connection
+    if _in_transaction(raw):
+        yield
+        return
+    with connection.wrap_database_errors:
+        raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if connection.vendor == "postgresql" else "BEGIN")
+    try:
+        yield
+    finally:
+        with suppress(psycopg.Error, sqlite3.Error):  # a connection that is lost has no transaction to end
+            raw.execute("ROLLBACK")
+
+
+def _in_transaction(raw: sqlite3.Connection | psycopg.Connection) -> bool:
+    if isinstance(raw, sqlite3.Connection):
+        return raw.in_transaction
+    return raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+
+
+# ---- PostgreSQL: the limit is the connection's `statement_timeout` ---------------------------------------------
+
+
+def _on_postgresql(raw: psycopg.Connection, sql: str, values: list[object]) -> list[tuple]:
+    if raw.prepared_max != _PREPARED:
+        raw.prepared_max = _PREPARED
+    try:
+        # Django's cursors would translate the placeholders again on every call.
+        with psycopg.RawCursor(raw) as cursor:
+            return cursor.execute(_encoded(sql), values).fetchall()
+    except psycopg.errors.QueryCanceled:
+        raise QueryTooSlow(settings.STATEMENT_TIMEOUT) from None
+    except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.StatementTooComplex, psycopg.errors.TooManyColumns):
+        raise StatementTooLarge from None
+
+
+@lru_cache(maxsize=4096)
+def _encoded(sql: str) -> bytes:
+    return sql.encode()
+
+
+# ---- SQLite: a look at the clock now and then -------------------------------------------------------------------
+
+
+def _on_sqlite(raw: sqlite3.Connection, sql: str, values: list[object]) -> list[tuple]:
+    if settings.STATEMENT_TIMEOUT <= 0:
+        return raw.execute(sql, values).fetchall()
+    deadline = time.monotonic() + settings.STATEMENT_TIMEOUT
+    raw.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+    try:
+        return raw.execute(sql, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            raise QueryTooSlow(settings.STATEMENT_TIMEOUT) from None
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR and _TOO_LARGE.search(str(error)):
+            raise StatementTooLarge from None
+        raise
+    finally:
+        raw.set_progress_handler(None, 0)

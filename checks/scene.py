@@ -1,0 +1,166 @@
+"""A program and the facts of one moment: where many small questions about one answer are asked.
+
+Everything is read in one snapshot, so that what an explanation says holds together. Statements that are compiled for
+a version are remembered; nothing is ever written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from checks import run
+from checks.book import Book
+from checks.engine.answering import Row, answers_of
+from checks.engine.clauses import Scan
+from checks.engine.question import Compiled, Root, Shape, compiled
+from checks.engine.rulebook import Rulebook
+from checks.framing import rulebook_of
+from checks.open_policy import open_program
+from checks.prepared import Question, Values, by_ids, check_predicate, inline_rows, root_of
+from facts.accept import check_fact
+from facts.signatures import signature_numbers
+from facts.wire import Fact
+from policy.active import program_of_version
+from policy.rules.program import Program, Signature
+
+TIME_LIMIT = 10.0  # seconds, after which nothing more is looked into
+
+
+@contextmanager
+def scene(
+    environment_id: int, version: int | None, context: tuple[Fact, ...], types: frozenset[str]
+) -> Iterator[Scene]:
+    """Over what a version (None: no policy) makes of an environment's facts and the context, as of now."""
+    found = Scene(environment_id, book_of(environment_id, version, types), context, {})
+    with _opened(found, None if version is None else found.program):
+        yield found
+
+
+@contextmanager
+def trial(environment_id: int, program: Program, context: tuple[Fact, ...]) -> Iterator[Scene]:
+    """Over what a program that is not published makes of the same facts."""
+    found = Scene(environment_id, Book(program, Rulebook(program)), context, {})
+    with _opened(found, program):
+        yield found
+
+
+@contextmanager
+def _opened(found: Scene, program: Program | None) -> Iterator[None]:
+    for index, fact in enumerate(found.context):
+        check_fact(program, fact, f"context_facts[{index}]")
+    with run.snapshot():
+        found.numbers = signature_numbers(found.environment_id)
+        yield
+
+
+@lru_cache(maxsize=64)
+def book_of(environment_id: int, version: int | None, types: frozenset[str]) -> Book:
+    """One for each environment: numbers of signatures are in its statements."""
+    return Book(program_of_version(version) or open_program(types), rulebook_of(version, types))
+
+
+@dataclass
+class Scene:
+    """`numbers` are those that the environment's signatures have."""
+
+    environment_id: int
+    book: Book
+    context: tuple[Fact, ...]
+    numbers: dict[Signature, int]
+    now: int = field(default_factory=lambda: int(time.time()))
+    deadline: float = field(default_factory=lambda: time.monotonic() + TIME_LIMIT)
+
+    @property
+    def program(self) -> Program:
+        return self.book.program
+
+    @property
+    def is_late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def number_of(self, signature: Signature) -> int:
+        """Nothing is stored under a signature that has no number yet; one of the book's own stands in for it."""
+        return self.numbers.get(signature) or self.book.stand_in(signature)
+
+    @cached_property
+    def inline(self) -> frozenset[Signature]:
+        return frozenset(fact.signature for fact in self.context)
+
+    def slots(self) -> dict[str, object]:
+        """What every statement may read, to which its own values are added."""
+        return {"now": self.now} | ({"facts": self._facts} if self.context else {})
+
+    @cached_property
+    def _facts(self) -> str:
+        return inline_rows(self.context, self.number_of)
+
+    # ---- asking ------------------------------------------------------------------------------------------
+
+    def rows(self, root: Root, width: int, slots: Mapping[str, object], most: int = 0) -> list[Row]:
+        """What makes the root true; None or the empty id stands for any value. At most so many rows."""
+        made = self._compiled(Shape((root,), width, self.inline, True, most=most))
+        found = self._run(made, slots)
+        if made.statement is None:
+            return []
+        if not width:
+            return [()] if found[0][0] else []
+        if made.is_guarded:
+            return [row[2:] for row in found if row[1]][: most or None]
+        return found
+
+    def holds(self, question: Question) -> bool:
+        return bool(self.answers(question))
+
+    def answers(self, question: Question) -> Sequence[Row]:
+        """The rows of a question, in order. None stands for every value."""
+        for predicate, _ in question.calls:
+            check_predicate(self.program, predicate)
+        if not all(name in self.program.subtypes.get(name, ()) for name in question.types):
+            return []
+        slots = self.slots()
+        root = root_of(question, Values(self.program, slots))
+        made = self._compiled(Shape((root,), len(question.outs), self.inline, True))
+        if made.statement is None:
+            return []
+        found = self._run(made, slots)
+        if not question.outs:
+            return [()] if found[0][0] else []
+        return sorted(answers_of(found) if made.is_guarded else found, key=by_ids)
+
+    def place_of(self, fact: Fact) -> str | None:
+        """Where a fact is found: in the context, stored, or nowhere."""
+        if fact in self.context:
+            return "context"
+        if not self.program.accepts(fact.predicate, fact.signature.types):
+            return None
+        slots = self.slots()
+        values = Values(self.program, slots)
+        scan = Scan(fact.signature, tuple([values.one(arg.type, arg.id) for arg in fact.args]))
+        return "stored" if self.rows(Root((), (), (scan,)), 0, slots) else None
+
+    # ---- statements ----------------------------------------------------------------------------------------
+
+    def _run(self, made: Compiled, slots: Mapping[str, object]) -> list[tuple]:
+        if made.statement is None:
+            return []
+        return run.answer(made.statement, made.rounds, dict(slots))
+
+    def _compiled(self, shape: Shape) -> Compiled:
+        key = (run.dialect(), shape)
+        remembered = self.book.statements.get(key)
+        # A statement that knows a signature as one without facts is good as long as it is.
+        if remembered is None or not remembered[1].isdisjoint(self.numbers):
+            used: set[Signature] = set()
+
+            def number_of(signature: Signature) -> int:
+                used.add(signature)
+                return self.number_of(signature)
+
+            made = compiled(self.book.rulebook, shape, run.dialect(), number_of)
+            remembered = (made, frozenset(used - self.numbers.keys()))
+            self.book.remember(key, remembered)
+        return remembered[0]

@@ -1,0 +1,160 @@
+"""The asking half of the interface."""
+
+from dataclasses import replace
+
+from django.db import DatabaseError
+from rest_framework.exceptions import APIException
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from checks import ask, explain, fact_patterns, paging
+from checks.engine.answering import Row
+from checks.prepared import Asked, Question, by_ids
+from checks.query import Query
+from checks.rendering import explanation_to_json
+from checks.serializers import (
+    ActionsQuery,
+    AuthorizeQuery,
+    AuthorizeResourcesQuery,
+    EvaluateQuery,
+    Expectation,
+    ExplainQuery,
+    FactQuery,
+    ListQuery,
+    any_value,
+    decoded,
+)
+from policy.endpoint import Endpoint, caller, changed, unconfirmed_caller
+from policy.errors import AuthzError, KeyRefused, MalformedRequest
+from policy.offsets import current_offset
+from policy.values import STRING
+
+ANY_ACTION = Asked(STRING)
+
+
+class Asking(Endpoint):
+    """Statements confirm the caller's key; where none ran, because something is wrong before, it is confirmed here."""
+
+    def handle_exception(self, error: Exception) -> Response:
+        if isinstance(error, AuthzError | APIException) and not isinstance(error, KeyRefused):
+            try:
+                caller(self.request)
+            except (KeyRefused, DatabaseError) as worse:
+                error = worse
+        return super().handle_exception(error)
+
+
+class Authorize(Asking):
+    def post(self, request: Request) -> Response:
+        body = decoded(AuthorizeQuery, request.data)
+        question = ask.allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
+        return Response({"allowed": ask.holds(unconfirmed_caller(request), question)})
+
+
+class Actions(Asking):
+    def post(self, request: Request) -> Response:
+        question = actions_question(decoded(ActionsQuery, request.data))
+        rows = ask.answers(unconfirmed_caller(request), question)
+        return Response({"results": names(rows)})
+
+
+class List(Asking):
+    def post(self, request: Request) -> Response:
+        body, who = decoded(ListQuery, request.data), unconfirmed_caller(request)
+        resource = Asked(body["resource_type"])
+        question = ask.allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
+        asked = (body["page_size"], body["page_token"], who.environment_id, question)
+        cut = paging.cut_from_json(*asked, is_published_client(request))
+        ids = [row[0] for row in ask.answers(who, question, cut.page)]
+        return Response(paging.listing(cut, ids, who.environment_id, question))
+
+
+class AuthorizeResources(Asking):
+    def post(self, request: Request) -> Response:
+        body = decoded(AuthorizeResourcesQuery, request.data)
+        asked = (body["actor"], body["action"], body["resources"], body["context_facts"])
+        allowed = ask.allowed_among(unconfirmed_caller(request), *asked)
+        return Response({"results": [{"type": value.type, "id": value.id} for value in allowed]})
+
+
+class Evaluate(Asking):
+    def post(self, request: Request) -> Response:
+        body = decoded(EvaluateQuery, request.data)
+        query = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"])
+        return Response({"results": query.results(ask.answers(unconfirmed_caller(request), query.question))})
+
+
+class Facts(Asking):
+    """The first version of the query."""
+
+    def post(self, request: Request) -> Response:
+        body = decoded(FactQuery, request.data)
+        found = fact_patterns.find(unconfirmed_caller(request), body["fact"], body["context_facts"])
+        return Response({"results": found})
+
+
+class Explain(Asking):
+    """Why one answer is as it is: the body of /authorize, or of /evaluate_query with one value for each variable."""
+
+    def post(self, request: Request) -> Response:
+        is_query = isinstance(request.data, dict) and "predicate" in request.data
+        question = solution(decoded(EvaluateQuery, request.data)) if is_query else explained(request.data)
+        explanation = explain.explain(unconfirmed_caller(request), question)
+        return Response(explanation_to_json(explanation, is_query))
+
+
+class BulkActions(Asking):
+    """Context facts come with the first element, and count for all."""
+
+    def post(self, request: Request) -> Response:
+        bodies = [decoded(ActionsQuery, body, f"[{index}]") for index, body in enumerate(array(request.data))]
+        context = bodies[0]["context_facts"] if bodies else ()
+        questions = [actions_question(body) for body in bodies]
+        found = ask.answered(unconfirmed_caller(request), lambda setting: questions, context, at_once=1)
+        return Response([{"results": names(rows)} for rows in found.of_each])
+
+
+class Expect(Asking):
+    """What a caller expected of an answer. Nothing is kept, and an unknown answer is fine."""
+
+    def post(self, request: Request) -> Response:
+        decoded(Expectation, request.data)
+        return changed("noted", current_offset(caller(request).environment_id))
+
+
+# ---- small parts ---------------------------------------------------------------------------------------------
+
+
+def actions_question(body: dict) -> Question:
+    return ask.allow(body["actor"], ANY_ACTION, body["resource"], ("action",), body["context_facts"])
+
+
+def is_published_client(request: Request) -> bool:
+    """They say so in a header; the oldest only in their name."""
+    return "HTTP_X_OSOAPIVERSION" in request.META or request.META.get("HTTP_USER_AGENT", "").startswith("Oso Cloud")
+
+
+def explained(raw: object) -> Question:
+    body = decoded(ExplainQuery, raw)
+    return ask.allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
+
+
+def solution(body: dict) -> Question:
+    """The question with one value for each variable, where null stands for any."""
+    question = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"]).question
+    variables = {}
+    for name, asked in question.variables.items():
+        if asked.ids is not None and len(asked.ids) != 1:
+            raise MalformedRequest(f"constraints.{name}.ids", "must be one id, or null for any")
+        variables[name] = asked if asked.ids else any_value(asked.type, f"constraints.{name}")
+    return replace(question, variables=variables, outs=())
+
+
+def names(rows: list[Row]) -> list[str]:
+    return ["*" if name is None else name for (name,) in sorted(rows, key=by_ids)]
+
+
+def array(raw: object) -> list:
+    if not isinstance(raw, list):
+        raise MalformedRequest("", "the body must be an array of questions")
+    return raw

@@ -1,0 +1,133 @@
+"""What makes some conditions of a rule true together: values of their variables, found by one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from checks.book import Case, Condition, Env, variables_of
+from checks.engine.clauses import Call, Const, Operand, Term, substituted
+from checks.engine.clauses import Var as EngineVar
+from checks.engine.concrete import numbers_of
+from checks.engine.errors import CannotEnumerate, UnboundVariable
+from checks.engine.question import Root
+from checks.prepared import Values
+from checks.scene import Scene
+from policy.rules.program import Atom, Compare, Member, Var
+from policy.values import INTEGER, Value
+
+ANY = ""  # the id of a value that nothing mentions: what holds for it holds for every such value
+_FREE = 500  # numbers of variables that are not asked for
+_FEW = 8
+Listed = Callable[[Env, Sequence[Condition]], list[Env]]
+
+
+def witnesses(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], most: int) -> list[Env]:
+    """At most so many ways to give the conditions' variables values, `env` included.
+
+    Where the engine cannot list the values of what a rule leaves open, a value that nothing mentions is tried.
+    """
+
+    def listed(env: Env, conditions: Sequence[Condition]) -> list[Env]:
+        wanted = _open_variables(conditions, env)
+        try:
+            return _found(scene, case, env, conditions, wanted, most)
+        except (CannotEnumerate, UnboundVariable):
+            return _stood_in_for(scene, case, env, conditions, wanted)
+
+    return _in_two_steps(scene, case, env, conditions, listed)[:most]
+
+
+def met_by(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]) -> Env | None:
+    """Values for which the conditions hold, without those that cannot be told; None where they do not hold."""
+
+    def listed(env: Env, conditions: Sequence[Condition]) -> list[Env]:
+        try:
+            return _found(scene, case, env, conditions, _open_variables(conditions, env), 1)
+        except CannotEnumerate:
+            return _found(scene, case, env, conditions, [], 1)
+
+    found = _in_two_steps(scene, case, env, conditions, listed)
+    return found[0] if found else None
+
+
+def _in_two_steps(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], listed: Listed) -> list[Env]:
+    """Facts that are few lead on, one by one, to what is derived from them: that asks about given values alone.
+
+    Where they are many, all is asked at once.
+    """
+    facts = [each for each in conditions if _is_fact(scene, each, env)]
+    others = [each for each in conditions if each not in facts]
+    if facts and any(isinstance(each.literal, Atom) for each in others):
+        starts = _found(scene, case, env, facts, _open_variables(facts, env), _FEW + 1)
+        if len(starts) <= _FEW:
+            return [found for start in starts for found in listed(start, others)]
+    return listed(env, conditions)
+
+
+def _is_fact(scene: Scene, condition: Condition, env: Env) -> bool:
+    """Whether only facts can make the condition true."""
+    match condition.literal:
+        case Atom() as atom:
+            return not scene.book.cases(scene.book.kind_of_call(atom, condition.asked[0], env))
+    return False
+
+
+def _stood_in_for(
+    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], wanted: Sequence[Var]
+) -> list[Env]:
+    stand_in = env | {variable: Value(case.types[variable], ANY) for variable in wanted}
+    try:
+        return _found(scene, case, stand_in, conditions, [], 1)
+    except (CannotEnumerate, UnboundVariable):
+        return []
+
+
+def _open_variables(conditions: Sequence[Condition], env: Env) -> list[Var]:
+    binding = (each.literal for each in conditions if isinstance(each.literal, Atom | Member))
+    return [v for v in dict.fromkeys(v for literal in binding for v in variables_of(literal)) if v not in env]
+
+
+def _found(
+    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], wanted: list[Var], most: int
+) -> list[Env]:
+    if not conditions:
+        return [env]
+    if any(_is_ordered(condition, env) for condition in conditions):
+        return []
+    slots = scene.slots()
+    terms = _terms(scene, case, env, wanted, slots)
+    literals = [substituted(each, terms) for condition in conditions for each in condition.asked]
+    if not literals:
+        return [env]
+    calls = tuple([each for each in literals if isinstance(each, Call)])
+    root = Root(calls, (), tuple([each for each in literals if not isinstance(each, Call)]))
+    rows = scene.rows(root, len(wanted), slots, most)
+    return [
+        env | {variable: Value(case.types[variable], text or ANY) for variable, text in zip(wanted, row)}
+        for row in dict.fromkeys(rows)
+    ]
+
+
+def _is_ordered(condition: Condition, env: Env) -> bool:
+    """Whether an Integer that may be any is compared by size: nothing can be said of it."""
+    match condition.literal:
+        case Compare(operator, left, right) if operator not in ("=", "!="):
+            return any(env.get(term) == Value(INTEGER, ANY) for term in (left, right))
+    return False
+
+
+def _terms(scene: Scene, case: Case, env: Env, wanted: list[Var], slots: dict) -> dict[EngineVar, Term]:
+    values = Values(scene.program, slots)
+    terms: dict[EngineVar, Term] = {}
+    for variable, engine_variable in numbers_of(case.rule).items():
+        if variable in env:
+            terms[engine_variable] = _operand(values, env[variable])
+        elif variable in wanted:
+            terms[engine_variable] = EngineVar(wanted.index(variable), variable.name)
+        else:
+            terms[engine_variable] = EngineVar(_FREE + engine_variable.number, variable.name)
+    return terms
+
+
+def _operand(values: Values, value: Value) -> Operand:
+    return Const(ANY) if value.id == ANY else values.one(value.type, value.id)
