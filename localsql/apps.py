@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class LocalSqlConfig(AppConfig):
+    name = "localsql"
+    verbose_name = "Local SQL"

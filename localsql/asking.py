@@ -1,0 +1,245 @@
+"""Questions -> SQL for the caller's database: the use cases of the endpoints and the command.
+
+What stored facts decide is worked out here, in one snapshot with the policy that the SQL is made for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from checks import run
+from checks.engine.plan import Net
+from checks.engine.question import MOST_WEIGHT, Root
+from checks.engine.rulebook import Rulebook
+from checks.errors import PolicyMoved
+from checks.open_policy import open_program
+from checks.prepared import Question, Setting, Values, check_predicate, inline_rows, root_of
+from facts.accept import check_fact, check_signature
+from facts.errors import FactRejected
+from localsql.bindings import Bindings, bindings_from_text
+from localsql.columns import check_column, output_name
+from localsql.columntypes import ColumnTypes
+from localsql.errors import BindingRejected, CannotSay
+from localsql.layouts import Layouts
+from localsql.parts import Sitting
+from localsql.planning import LocalPlan, planned
+from localsql.relations import CallerTables
+from localsql.render import Renderer
+from localsql.residual import Residual, pruned
+from localsql.split import Splitter
+from localsql.statements import EVERY, Folded, FoldedWay, condition, rows, verdict
+from policy.active import Caller, confirm, program_of_version
+from policy.models import Environment
+from policy.rules.program import Atom, Program
+
+_TRIES = 10
+
+Form = Callable[[Renderer, Folded], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """Who asks from inside, and needs no key."""
+
+    environment_id: int
+    policy_version_id: int | None = None
+
+
+Asker = Caller | Trusted
+
+
+# ---- the forms -------------------------------------------------------------------------------------------------
+
+
+def authorize(asker: Asker, question: Question, bindings: str | None) -> str:
+    return answered(asker, question, bindings, lambda renderer, folded: verdict(renderer, folded, "allowed"))
+
+
+def actions(asker: Asker, question: Question, bindings: str | None) -> str:
+    """An action that the policy lets be any is `*`, as in the answers of the service itself."""
+    return answered(asker, question, bindings, lambda renderer, folded: rows(renderer, folded, ("actions",), EVERY))
+
+
+def filtered(asker: Asker, question: Question, bindings: str | None, column: object, path: str = "column") -> str:
+    """A condition on the column: it is the one variable that the question asks for."""
+    checked = check_column(column, bindings_from_text(bindings).dialect, path)
+    return answered(asker, question, bindings, lambda renderer, folded: condition(renderer, folded, checked))
+
+
+def selected(asker: Asker, question: Question, bindings: str | None, columns: dict[str, object]) -> str:
+    """The question's answers, by variable under the name of a column; without any, whether there is an answer."""
+    if not columns:
+        return answered(asker, question, bindings, lambda renderer, folded: verdict(renderer, folded, "result"))
+    names = [output_name(columns[name], f"mode.query_vars_to_output_column_names.{name}") for name in question.outs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise CannotSay(f"two variables are selected into the column `{twice}`; give each a name of its own")
+    return answered(asker, question, bindings, lambda renderer, folded: rows(renderer, folded, names))
+
+
+# ---- the way there ------------------------------------------------------------------------------------------------
+
+
+def answered(asker: Asker, question: Question, text: str | None, form: Form) -> str:
+    bindings = bindings_from_text(text)
+    for _ in range(_TRIES):
+        asker = _confirmed(asker)
+        setting = Setting(asker.environment_id, asker.policy_version_id)
+        shaped = _shaped(setting, bindings, question)
+        # What plans need to be told of is told before: inside of the snapshot nothing is written.
+        with run.snapshot():
+            if _confirmed(asker).policy_version_id == asker.policy_version_id:
+                return _said(shaped, form)
+    raise PolicyMoved
+
+
+def _confirmed(asker: Asker) -> Asker:
+    if isinstance(asker, Caller):
+        return confirm(asker)
+    environment = Environment.objects.only("policy_version_id").get(pk=asker.environment_id)
+    return Trusted(environment.pk, environment.policy_version_id)
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """A question's plan, and the values that go into it."""
+
+    prepared: Prepared
+    slots: dict[str, object]
+
+
+def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
+    program = setting.program(_types_of(bindings, question))
+    _check(setting, program, bindings, question)
+    slots: dict[str, object] = {"now": str(int(time.time()))}
+    root = root_of(question, Values(program, slots))
+    slot_types = {given.slot: _type_of(root, given.variable) for given in root.givens}
+    if question.context:
+        slots["facts"] = inline_rows(question.context, setting.number_of)
+    types = tuple(question.variables[name].type for name in question.outs)
+    inline = frozenset(fact.signature for fact in question.context)
+    own = frozenset() if setting.version is not None else frozenset(program.subtypes)
+    knows = all(name in program.subtypes.get(name, ()) for name in question.types)
+    tables = CallerTables(bindings, inline)
+    prepared = _prepared(setting, own, tables, root, types, question.outs, tuple(slot_types.items()), knows)
+    return Shaped(prepared, slots)
+
+
+def _types_of(bindings: Bindings, question: Question) -> frozenset[str]:
+    context = {value.type for fact in question.context for value in fact.args}
+    return frozenset(question.types | context | bindings.types)
+
+
+def _type_of(root: Root, variable: object) -> str:
+    return next(name for call in root.calls for name, arg in zip(call.types, call.args) if arg == variable)
+
+
+def _check(setting: Setting, program: Program, bindings: Bindings, question: Question) -> None:
+    known = None if setting.version is None else program
+    for index, fact in enumerate(question.context):
+        check_fact(known, fact, f"query.context_facts[{index}]")
+    if known is not None:
+        for predicate in {predicate for predicate, _ in question.calls}:
+            check_predicate(program, predicate)
+        check_bindings(program, bindings)
+
+
+def check_bindings(program: Program, bindings: Bindings) -> None:
+    """Refuse bindings of facts that the policy has no use for: most likely a name is misspelt."""
+    for binding in bindings.facts:
+        signature = binding.signature
+        try:
+            check_signature(program, signature, "")
+        except FactRejected as refused:
+            raise BindingRejected(str(binding.key), refused.message) from None
+    for name in bindings.domains:
+        if name not in program.subtypes.get(name, ()):
+            raise BindingRejected(f"domains.{name}", f"the policy has no type `{name}`")
+
+
+# ---- once for each shape --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Prepared:
+    plan: LocalPlan
+    splitter: Splitter
+    types: ColumnTypes
+    program: Program
+
+
+@lru_cache(maxsize=1024)
+def _prepared(
+    setting: Setting,
+    types_known: frozenset[str],
+    tables: CallerTables,
+    root: Root,
+    types: tuple[str, ...],
+    names: tuple[str, ...],
+    slot_types: tuple[tuple[str, str], ...],
+    knows: bool,
+) -> Prepared:
+    rulebook = _rulebook(setting.version, types_known)
+    splitter = Splitter(tables, run.dialect(), setting.number_of)
+    column_types = ColumnTypes(dict(slot_types))
+    if not knows:
+        return Prepared(LocalPlan(Net("nothing", 0, ()), (), types, names), splitter, column_types, rulebook.program)
+    plan = planned(rulebook, tables, root, types, names)
+    for net in plan.nets():
+        column_types.add(net)
+        splitter.prepare(net)
+    for way in plan.ways:
+        column_types.add_branch(plan.net, way.exit.branch)
+        splitter.prepare_branch(plan.net, way.exit.branch, way.exit.outs)
+    return Prepared(plan, splitter, column_types, rulebook.program)
+
+
+@lru_cache(maxsize=64)
+def _rulebook(version: int | None, types: frozenset[str]) -> Rulebook:
+    return Rulebook(program_of_version(version) or open_program(types), may_sprawl=True)
+
+
+# ---- once for each question ------------------------------------------------------------------------------------------
+
+
+def _said(shaped: Shaped, form: Form) -> str:
+    prepared = shaped.prepared
+    tables = prepared.splitter.tables
+    types = replace(prepared.types, known={})  # which constants join while this question is answered
+    sitting = Sitting(run.execute, shaped.slots)
+    residual = Residual(
+        prepared.splitter, types, shaped.slots, sitting.rows, lambda net: _rule_of(prepared.program, net)
+    )
+    folded = _folded(prepared.plan, residual)
+    if any(net.weight > MOST_WEIGHT for net in folded.nets()):
+        raise CannotSay(
+            "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
+        )
+    layouts = Layouts(tables.bindings, types, residual.origins)
+    return form(Renderer(tables.bindings.dialect, tables, layouts), folded)
+
+
+def _folded(plan: LocalPlan, residual: Residual) -> Folded:
+    """The plan with what stored facts decide worked out. All ways are of one net, whose recursion they share."""
+    net = residual.net(plan.net, (), {})
+    ways = []
+    for way in plan.ways:
+        end = residual.exit(plan.net, way.exit, {})
+        if end is not None and pruned(replace(net, exits=(end,))).exits:
+            withheld = way.withheld and tuple(residual.net(each, each.exits, {}) for each in way.withheld)
+            ways.append(FoldedWay(end, withheld))
+    return Folded(plan, net, tuple(ways))
+
+
+def _rule_of(program: Program, net: Net) -> str:
+    """The rule that takes two answers of its own recursion, as far as it can be told."""
+    names = {state.call.predicate.split(" ")[0] for state in net.states}
+    for rule in program.rules:
+        calls = [each for each in rule.body if isinstance(each, Atom) and each.predicate in names]
+        if rule.head.predicate in names and len(calls) > 1:
+            line, _ = program.source.position(rule.origin.start)
+            return f"the rule `{rule}` (line {line})"
+    return f"the recursion of `{min(names, default=net.name)}`"

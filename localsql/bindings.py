@@ -1,0 +1,226 @@
+"""Data bindings: which of the caller's queries give which facts. YAML text -> `Bindings`, once for each text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cached_property, lru_cache
+from hashlib import sha256
+
+import yaml
+
+from localsql.dialects import DIALECTS, Dialect
+from localsql.errors import BindingRejected
+from localsql.families import Family, default_family, is_sql_type
+from localsql.inspect import problem_of
+from localsql.signatures import Key, key_from_text
+from policy.rules.program import Signature
+
+LARGEST = 1024 * 1024  # characters of the document
+MOST = 2000  # facts
+
+_KNOWN = ("facts", "sql_types", "domains", "dialect", "version", "source", "dbs")  # the last three are for others
+_OF_A_FACT = ("query", "sql_types", "not_null", "db", "collection", "fields", "find", "aggregate")
+_OF_A_DOMAIN = ("query",)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Facts of one signature out of the caller's tables; `families` of all arguments, those of constants None."""
+
+    key: Key
+    query: str
+    families: tuple[Family | None, ...]
+    is_not_null: bool = False
+
+    @property
+    def signature(self) -> Signature:
+        return self.key.signature
+
+
+@dataclass(frozen=True)
+class Bindings:
+    """Equal where their text is."""
+
+    dialect: Dialect = field(compare=False)
+    facts: tuple[Binding, ...] = field(default=(), compare=False)
+    sql_types: Mapping[str, str] = field(default_factory=dict, compare=False)
+    domains: Mapping[str, str] = field(default_factory=dict, compare=False)  # by type, the query of all its ids
+    digest: str = ""
+
+    @cached_property
+    def by_signature(self) -> Mapping[Signature, tuple[int, ...]]:
+        found: dict[Signature, tuple[int, ...]] = {}
+        for index, binding in enumerate(self.facts):
+            found[binding.signature] = (*found.get(binding.signature, ()), index)
+        return found
+
+    def family(self, type_name: str) -> Family:
+        """Of the caller's columns that hold ids of the type."""
+        sql_type = self.sql_types.get(type_name)
+        return default_family(type_name) if sql_type is None else self.dialect.family(sql_type)
+
+    def carried_family(self, type_name: str) -> Family:
+        """Of the type's ids in tables that a statement makes itself: as text, where columns of it differ."""
+        found = self._families.get(type_name, frozenset()) | {self.family(type_name)}
+        return next(iter(found)) if len(found) == 1 else Family.TEXT
+
+    @cached_property
+    def _families(self) -> Mapping[str, frozenset[Family]]:
+        found: dict[str, frozenset[Family]] = {}
+        for binding in self.facts:
+            for name, family in zip(binding.signature.types, binding.families):
+                if family is not None:
+                    found[name] = found.get(name, frozenset()) | {family}
+        return found
+
+    @property
+    def types(self) -> set[str]:
+        named = {name for binding in self.facts for name in binding.signature.types}
+        return named | set(self.sql_types) | set(self.domains)
+
+
+@lru_cache(maxsize=64)
+def bindings_from_text(text: str | None) -> Bindings:
+    """The bindings that the text says; none at all where it says nothing."""
+    document = _document(text or "")
+    if document is None:
+        return Bindings(DIALECTS["postgres"])
+    if not isinstance(document, dict):
+        raise BindingRejected("", "must be a map with the key `facts`")
+    _check_keys("", document, _KNOWN)
+    if "facts" not in document:
+        raise BindingRejected("facts", "is missing")
+    dialect = _dialect(document.get("dialect"))
+    sql_types = _sql_types("sql_types", document.get("sql_types"))
+    made = Bindings(dialect, (), sql_types, _domains(document.get("domains"), dialect))
+    facts = tuple(_binding(made, text, entry) for text, entry in _entries("facts", document["facts"]))
+    _check_distinct(facts)
+    return replace(made, facts=facts, digest=sha256(text.encode()).hexdigest())
+
+
+# ---- YAML -------------------------------------------------------------------------------------------------
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain data; a key that stands twice is a mistake, not the last of both."""
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise BindingRejected(key.value, "stands twice")
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+        return super().construct_mapping(node, deep)
+
+
+def _document(text: str) -> object:
+    if len(text) > LARGEST:
+        raise BindingRejected("", f"must have at most {LARGEST} characters")
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506  a safe loader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise BindingRejected("", f"is not YAML: {error.problem or error.context}{place}") from None
+    except yaml.YAMLError as error:
+        raise BindingRejected("", f"is not YAML: {str(error).splitlines()[0]}") from None
+    except (RecursionError, ValueError):
+        raise BindingRejected("", "is not YAML: it is nested too deeply, or has a value that no YAML has") from None
+
+
+def _check_keys(place: str, found: Mapping, known: tuple[str, ...]) -> None:
+    for key, value in found.items():
+        if key in known:
+            continue
+        near = get_close_matches(str(key), known, 1)
+        hint = f" (did you mean `{near[0]}`?)" if near else ""
+        if value is None and "query" in found:
+            hint = " (a query with a comma needs quotes between braces)"
+        raise BindingRejected(place or str(key), f"unknown key `{key}`{hint}")
+
+
+def _entries(place: str, raw: object) -> list[tuple[str, object]]:
+    if raw is None:
+        return []
+    if not isinstance(raw, dict):
+        raise BindingRejected(place, "must be a map")
+    if len(raw) > MOST:
+        raise BindingRejected(place, f"must have at most {MOST} entries")
+    for key in raw:
+        if not isinstance(key, str):
+            raise BindingRejected(place, f"the key `{key}` must be text")
+    return list(raw.items())
+
+
+# ---- parts ------------------------------------------------------------------------------------------------
+
+
+def _dialect(raw: object) -> Dialect:
+    if raw is None:
+        return DIALECTS["postgres"]
+    if not isinstance(raw, str) or raw.lower() not in DIALECTS:
+        raise BindingRejected("dialect", "must be one of `postgres`, `mysql`, `mariadb` and `sqlite`")
+    return DIALECTS[raw.lower()]
+
+
+def _sql_types(place: str, raw: object) -> dict[str, str]:
+    return {name: _sql_type(place, name, sql_type) for name, sql_type in _entries(place, raw)}
+
+
+def _sql_type(place: str, name: str, raw: object) -> str:
+    if not isinstance(raw, str) or not is_sql_type(raw):
+        raise BindingRejected(place, f"`{name}` must be the name of an SQL type, as `bigint` or `varchar(20)`")
+    return raw
+
+
+def _domains(raw: object, dialect: Dialect) -> dict[str, str]:
+    found = {}
+    for name, entry in _entries("domains", raw):
+        place = f"domains.{name}"
+        if not isinstance(entry, dict):
+            raise BindingRejected(place, "must be a map with the key `query`")
+        _check_keys(place, entry, _OF_A_DOMAIN)
+        found[name] = _query(place, entry, dialect, 1)
+    return found
+
+
+def _query(place: str, entry: Mapping, dialect: Dialect, columns: int) -> str:
+    query = entry.get("query")
+    if not isinstance(query, str) or not query.strip():
+        raise BindingRejected(place, "needs a `query`, the text of a SELECT")
+    problem = problem_of(query, dialect, columns)
+    if problem:
+        raise BindingRejected(place, problem)
+    return query.strip()
+
+
+def _binding(made: Bindings, text: str, entry: object) -> Binding:
+    key = key_from_text(text)
+    if not isinstance(entry, dict):
+        raise BindingRejected(text, "must be a map with the key `query`")
+    _check_keys(text, entry, _OF_A_FACT)
+    query = _query(text, entry, made.dialect, max(len(key.columns), 1))
+    not_null = entry.get("not_null", False)
+    if not isinstance(not_null, bool):
+        raise BindingRejected(text, "`not_null` must be true or false")
+    return Binding(key, query, _families(made, text, key, entry.get("sql_types")), not_null)
+
+
+def _families(made: Bindings, text: str, key: Key, raw: object) -> tuple[Family | None, ...]:
+    types, columns = key.signature.types, key.columns
+    if raw is None:
+        return tuple(made.family(name) if index in columns else None for index, name in enumerate(types))
+    if not isinstance(raw, list) or len(raw) != len(columns):
+        raise BindingRejected(text, f"`sql_types` must be a list of {len(columns)} SQL types, one for each column")
+    own = {index: made.dialect.family(_sql_type(text, f"sql_types[{at}]", raw[at])) for at, index in enumerate(columns)}
+    return tuple(own.get(index) for index in range(len(types)))
+
+
+def _check_distinct(facts: tuple[Binding, ...]) -> None:
+    seen: set[Key] = set()
+    for binding in facts:
+        if binding.key in seen:
+            raise BindingRejected(str(binding.key), "stands twice")
+        seen.add(binding.key)

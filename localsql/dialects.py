@@ -1,0 +1,278 @@
+"""What differs between the callers' databases. Whoever renders asks a dialect for words, never for its name.
+
+Texts are compared byte by byte, whatever collation a column has. A text that a statement carries along in a table of
+its own (goals, answers, constants) is in the dialect's normal form, which is compared without further ado.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from localsql.families import Family, family_of, is_possible
+from localsql.literals import hexadecimal, literal, text_literal, unicode_escapes
+
+NATIVE = (Family.INTEGER, Family.NUMERIC, Family.BOOLEAN, Family.UUID)  # compared as what they are
+MANY = 500  # constants, from which on an array is faster than a list
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """An expression, and how it is compared; `is_normal` if it is in the dialect's normal form."""
+
+    sql: str
+    family: Family
+    is_normal: bool = False
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What the databases have in common."""
+
+    parser = ""  # what the parser of binding queries calls it
+    quotes = '"'  # around names; the first of them where we write one
+    recursive_arms_join = False  # one recursive arm for each rule
+    can_correlate = True  # whether a table in FROM or WITH may mention the select around it
+    unmaterialized = " NOT MATERIALIZED"
+    text_type = "text"
+    plans_unions = True  # whether `IN (… UNION ALL …)` lets the outer table's index be used
+    dual = ""  # what a select with a condition but without a table reads
+    native_types = {
+        Family.INTEGER: "bigint", Family.NUMERIC: "numeric", Family.BOOLEAN: "boolean", Family.UUID: "uuid",
+    }  # fmt: skip
+
+    def family(self, sql_type: str) -> Family:
+        """Of a type that this database does not have, nothing is known."""
+        found = family_of(sql_type)
+        return found if found not in NATIVE or found in self.native_types else Family.UNKNOWN
+
+    def quoted(self, name: str) -> str:
+        mark = self.quotes[0]
+        return f"{mark}{name.replace(mark, mark * 2)}{mark}"
+
+    # ---- values ------------------------------------------------------------------------------------------------
+
+    def escaped(self, value: str) -> str:
+        raise NotImplementedError
+
+    def constant(self, value: str, family: Family) -> str | None:
+        """The value in normal form; None where nothing of the family equals it."""
+        return literal(value, family, self.escaped)
+
+    def null(self, family: Family) -> str:
+        return f"CAST(NULL AS {self.native_types.get(family, self.text_type)})"
+
+    # ---- comparisons ---------------------------------------------------------------------------------------------
+
+    def text(self, side: Typed) -> str:
+        """The expression as text in normal form."""
+        raise NotImplementedError
+
+    def equal(self, left: Typed, right: Typed) -> str:
+        return f"{self._side(left, right)} = {self._side(right, left)}"
+
+    def unequal(self, left: Typed, right: Typed) -> str:
+        return f"{self._side(left, right)} <> {self._side(right, left)}"
+
+    def _side(self, side: Typed, other: Typed) -> str:
+        is_native = side.family == other.family and side.family in NATIVE
+        return side.sql if is_native else self.text(side)
+
+    def among(self, side: Typed, values: Sequence[str]) -> str | None:
+        """The expression is one of the values; None where it cannot be."""
+        if side.family not in NATIVE:
+            constants = [self.constant(each, Family.TEXT) for each in values if is_possible(each, Family.TEXT)]
+            return _one_of(self.text(side), constants)
+        possible = [each for each in values if is_possible(each, side.family)]
+        return self._many(side, possible) or _one_of(side.sql, [self.constant(each, side.family) for each in possible])
+
+    def _many(self, side: Typed, values: list[str]) -> str | None:
+        return None
+
+    def number(self, side: Typed) -> str:
+        """The expression as a number; NULL where it is none."""
+        if side.family in (Family.INTEGER, Family.NUMERIC):
+            return side.sql
+        return self._parsed_number(self.text(side))
+
+    def _parsed_number(self, text: str) -> str:
+        raise NotImplementedError
+
+    # ---- tables of a statement -------------------------------------------------------------------------------------
+
+    def carried(self, side: Typed, family: Family) -> str:
+        """The expression as a column of a table of the statement's own, whose family is `family`."""
+        return side.sql if family in NATIVE else self.text(side)
+
+    def typed(self, sql: str, family: Family) -> str:
+        """The carried expression, as a column of a recursion must have it in every row."""
+        return sql
+
+    def shown(self, sql: str, family: Family) -> str:
+        """A carried column, as the caller wants to see it."""
+        return sql
+
+    def list_side(self, column: Typed) -> str:
+        """The caller's column, beside carried values of its family."""
+        return column.sql if column.family in NATIVE else self.text(column)
+
+    def listed(self, column: Typed, values: Sequence[str]) -> str | None:
+        """The caller's column is one of the values; None where it cannot be."""
+        return self.among(column, values)
+
+    def rows(self, rows: Sequence[Sequence[str]]) -> str:
+        return "VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
+
+    def recursive(self, name: str, row: str, columns: list[str], seeds: list[str], arms: list[str]) -> str:
+        """A table out of its first rows, and of steps from any of its rows, which they call `row`."""
+        return f"{name}({', '.join(columns)}) AS ({' UNION '.join([*seeds, *arms])})"
+
+
+def _one_of(side: str, constants: Sequence[str]) -> str | None:
+    if len(constants) < 2:
+        return f"{side} = {constants[0]}" if constants else None
+    return f"{side} IN ({', '.join(constants)})"
+
+
+@dataclass(frozen=True)
+class PostgreSQL(Dialect):
+    parser = "postgres"
+    recursive_arms_join = True  # one self reference only: the arms go into a lateral union
+
+    def escaped(self, value: str) -> str:
+        return unicode_escapes(value)
+
+    def text(self, side: Typed) -> str:
+        # No more than a label for text and varchar, whose indexes still serve; exact for all other types.
+        return side.sql if side.is_normal else f"CAST({side.sql} AS text)"
+
+    def _many(self, side: Typed, values: list[str]) -> str | None:
+        if len(values) <= MANY or side.family != Family.INTEGER or any(len(each) > 18 for each in values):
+            return None
+        return f"{side.sql} = ANY(CAST('{{{','.join(values)}}}' AS bigint[]))"
+
+    def _parsed_number(self, text: str) -> str:
+        whole = text_literal("^(0|-?[1-9][0-9]{0,18})$", self.escaped)
+        return f"(CASE WHEN {text} ~ {whole} THEN CAST({text} AS numeric) END)"
+
+    def carried(self, side: Typed, family: Family) -> str:
+        # Whatever collations the columns have, those of one table of the statement's own must agree.
+        return side.sql if family in NATIVE else f'{self.text(side)} COLLATE "default"'
+
+    def list_side(self, column: Typed) -> str:
+        return column.sql if column.family in (*NATIVE, Family.TEXT) else self.text(column)
+
+    def listed(self, column: Typed, values: Sequence[str]) -> str | None:
+        is_text = column.family == Family.TEXT
+        return self.among(Typed(column.sql, column.family, is_normal=True) if is_text else column, values)
+
+    def typed(self, sql: str, family: Family) -> str:
+        is_number = family in (Family.INTEGER, Family.NUMERIC)
+        return f"CAST({sql} AS {self.native_types[family]})" if is_number else sql
+
+    def recursive(self, name: str, row: str, columns: list[str], seeds: list[str], arms: list[str]) -> str:
+        if not arms:
+            return super().recursive(name, row, columns, seeds, arms)
+        fields = ", ".join(f"__x.{column}" for column in columns)
+        every = " UNION ALL ".join(arms)
+        step = f"SELECT {fields} FROM {name} {row} CROSS JOIN LATERAL ({every}) __x({', '.join(columns)})"
+        return f"{name}({', '.join(columns)}) AS ({' UNION '.join([*seeds, step])})"
+
+
+@dataclass(frozen=True)
+class SQLite(Dialect):
+    parser = "sqlite"
+    quotes = '"`'
+    text_type = "TEXT"
+    native_types = {Family.INTEGER: "INTEGER", Family.NUMERIC: "NUMERIC", Family.BOOLEAN: "INTEGER"}
+
+    def escaped(self, value: str) -> str:
+        """By code points: the same in databases of any encoding, in calls of as many arguments as are allowed."""
+        points = [str(ord(char)) for char in value]
+        calls = [f"char({','.join(points[start : start + 100])})" for start in range(0, len(points), 100)]
+        return calls[0] if len(calls) == 1 else f"({' || '.join(calls)})"
+
+    def text(self, side: Typed) -> str:
+        if side.is_normal:
+            return side.sql
+        match side.family:
+            case Family.TEXT:
+                return f"{side.sql} COLLATE BINARY"
+            case Family.BOOLEAN:
+                return f"(CASE {side.sql} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)"
+        return f"CAST({side.sql} AS TEXT) COLLATE BINARY"
+
+    def _parsed_number(self, text: str) -> str:
+        number = f"CAST({text} AS INTEGER)"
+        return f"(CASE WHEN CAST({number} AS TEXT) = {text} THEN {number} END)"
+
+
+@dataclass(frozen=True)
+class MySQL(Dialect):
+    """MySQL and MariaDB. Their normal form of a text is its bytes in UTF-8: collations see no case and no spaces."""
+
+    parser = "mysql"
+    quotes = "`"
+    can_correlate = False
+    unmaterialized = ""
+    plans_unions = False
+    dual = " FROM DUAL"
+    native_types = {Family.INTEGER: "SIGNED", Family.BOOLEAN: "SIGNED"}
+
+    def escaped(self, value: str) -> str:
+        return hexadecimal(value)
+
+    def constant(self, value: str, family: Family) -> str | None:
+        if family in NATIVE or not is_possible(value, family):
+            return super().constant(value, family)
+        return hexadecimal(value)
+
+    def null(self, family: Family) -> str:
+        return super().null(family) if family in NATIVE else "CAST(CAST(NULL AS CHAR(513)) AS BINARY)"
+
+    def text(self, side: Typed) -> str:
+        return side.sql if side.is_normal else f"CAST({_characters(side)} AS BINARY)"
+
+    def among(self, side: Typed, values: Sequence[str]) -> str | None:
+        """Compared as the column compares, for its indexes, and again by bytes, for the truth."""
+        exact = super().among(side, values)
+        if exact is None or side.family in NATIVE or side.is_normal or not all(each.isascii() for each in values):
+            return exact
+        shown = [text_literal(each, lambda text: f"_utf8mb4 {hexadecimal(text)}") for each in values if each]
+        return f"({_one_of(side.sql, shown)} AND {exact})"
+
+    def _parsed_number(self, text: str) -> str:
+        digits = f"CONVERT({text} USING utf8mb4)"
+        number = f"CAST({digits} AS SIGNED)"
+        return f"(CASE WHEN CAST({number} AS BINARY) = {text} THEN {number} END)"
+
+    def typed(self, sql: str, family: Family) -> str:
+        return f"CAST({sql} AS SIGNED)" if family in NATIVE else self._wide(sql)
+
+    def _wide(self, sql: str) -> str:
+        # A recursion's columns are as wide as its first row: as wide as no id can be. What is cut off was none.
+        return f"CAST(CAST(CONVERT({sql} USING utf8mb4) AS CHAR(513) CHARACTER SET utf8mb4) AS BINARY)"
+
+    def shown(self, sql: str, family: Family) -> str:
+        return sql if family in NATIVE else f"CONVERT({sql} USING utf8mb4)"
+
+    def rows(self, rows: Sequence[Sequence[str]]) -> str:
+        # The two have different words for rows of values, and both have this.
+        return " UNION ALL ".join(f"SELECT {', '.join(row)}" for row in rows)
+
+
+def _characters(side: Typed) -> str:
+    is_boolean = side.family == Family.BOOLEAN
+    shown = f"(CASE {side.sql} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)" if is_boolean else side.sql
+    return f"CONVERT({shown} USING utf8mb4)"
+
+
+DIALECTS: dict[str, Dialect] = {
+    "postgres": PostgreSQL(),
+    "postgresql": PostgreSQL(),
+    "pg": PostgreSQL(),
+    "mysql": MySQL(),
+    "mysql8": MySQL(),
+    "mariadb": MySQL(),
+    "sqlite": SQLite(),
+}

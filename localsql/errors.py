@@ -1,0 +1,40 @@
+"""What local SQL can be refused for."""
+
+from policy.errors import AuthzError
+
+
+class BindingRejected(AuthzError):
+    """The data bindings are not what they should be; `place` is a fact's signature, or a key of the document."""
+
+    def __init__(self, place: str, reason: str):
+        self.place = place
+        super().__init__(f"data_bindings: `{place}`: {reason}" if place else f"data_bindings: {reason}")
+
+
+class ColumnRejected(AuthzError):
+    """The caller's column is no plain name of a column."""
+
+    def __init__(self, column: str, reason: str):
+        super().__init__(f"the column `{column}` {reason}")
+
+
+class CannotSay(AuthzError):
+    """One statement over the caller's tables cannot say the answer exactly, so it is not said at all."""
+
+
+class TooManyConstants(CannotSay):
+    def __init__(self, limit: int, what: str):
+        super().__init__(
+            f"the SQL would hold more than {limit} values out of stored facts of `{what}`;"
+            " bind these facts to a table, or ask about fewer values"
+        )
+
+
+class UnboundedVariable(CannotSay):
+    """A selected variable stands for every value of its type."""
+
+    def __init__(self, name: str, type_name: str):
+        super().__init__(
+            f"the unbounded variable `{name}` can be any {type_name}; give its `ids`, or the query of all ids of"
+            f" {type_name} under `domains` in the data bindings"
+        )

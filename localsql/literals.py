@@ -1,0 +1,49 @@
+"""Values -> SQL text. `literal` is the only place where a value becomes part of a statement.
+
+The text survives what client libraries do to SQL: a `:x`, `%s`, `?`, `$1` or `@x` inside quotes is taken for a
+placeholder by one or the other, and a backslash means different things by setting. So values of any but plain
+characters are written without those characters.
+"""
+
+from __future__ import annotations
+
+import re
+
+from localsql.families import Family, is_possible
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.,/+=~ ()\[\]|<>-]*", re.ASCII)
+
+
+def literal(value: str, family: Family, escape) -> str | None:
+    """The value as a constant of the family; None where no column of the family can equal it.
+
+    `escape` is the dialect's way to write a text that is not plain.
+    """
+    if not is_possible(value, family):
+        return None
+    match family:
+        case Family.INTEGER | Family.NUMERIC:
+            return value
+        case Family.BOOLEAN:
+            return value.upper()
+        case Family.UUID:
+            return f"CAST('{value.lower()}' AS uuid)"
+    return text_literal(value, escape)
+
+
+def text_literal(value: str, escape) -> str:
+    # Two hyphens would be a comment to whoever looks at the text without its quotes.
+    return f"'{value}'" if _PLAIN.fullmatch(value) and "--" not in value else escape(value)
+
+
+def unicode_escapes(value: str) -> str:
+    """PostgreSQL's E'' string, whose meaning no setting changes."""
+    return "E'" + "".join(char if _PLAIN.fullmatch(char) and char != "-" else _escape(char) for char in value) + "'"
+
+
+def _escape(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+
+
+def hexadecimal(value: str) -> str:
+    return f"X'{value.encode().hex()}'"

@@ -1,0 +1,72 @@
+"""The SQL that the endpoints hand out, formatted for reading."""
+
+import sqlglot
+from django.core.management.base import CommandParser
+from sqlglot.errors import SqlglotError
+
+from checks.prepared import Asked, Question
+from facts.notation import fact_from_text, pattern_from_text
+from facts.wire import Argument
+from localsql import asking
+from localsql.bindings import bindings_from_text
+from localsql.management.commands.check_bindings import text_of_file
+from policy.errors import MalformedRequest
+from policy.management.command import PolicyCommand
+from policy.models import Environment
+from policy.values import STRING
+
+ALLOW = (("allow", ("actor", "action", "resource")),)
+
+
+class Command(PolicyCommand):
+    help = "Print the SQL of authorize, actions or list over the caller's tables. Values are written as `User:alice`."
+
+    def add_arguments(self, parser: CommandParser):
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="authorize|actions|list")
+        for kind, values in (
+            ("authorize", ("actor", "action", "resource")),
+            ("actions", ("actor", "resource")),
+            ("list", ("actor", "action", "resource_type", "column")),
+        ):
+            asked = kinds.add_parser(kind)
+            super().add_arguments(asked)
+            for name in values:
+                asked.add_argument(name, metavar=name.upper())
+            asked.add_argument("--bindings", metavar="FILE", help="data bindings; without, stored facts decide alone")
+            asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
+            asked.add_argument("--raw", action="store_true", help="print the SQL as it is handed out")
+
+    def act(self, environment: Environment, *, kind: str, bindings: str | None, raw: bool, **options) -> None:
+        text = text_of_file(bindings) if bindings else None
+        asker = asking.Trusted(environment.pk)
+        question = _question(kind, **options)
+        if kind == "authorize":
+            sql = asking.authorize(asker, question, text)
+        elif kind == "actions":
+            sql = asking.actions(asker, question, text)
+        else:
+            sql = asking.filtered(asker, question, text, options["column"])
+        self.stdout.write(sql if raw else formatted(sql, bindings_from_text(text).dialect.parser))
+
+
+def _question(kind: str, *, actor: str, context: list[str], **options) -> Question:
+    action = Asked(STRING) if kind == "actions" else Asked(STRING, (options["action"],))
+    resource = Asked(options["resource_type"]) if kind == "list" else _value(options["resource"])
+    outs = {"authorize": (), "actions": ("action",), "list": ("resource",)}[kind]
+    variables = {"actor": _value(actor), "action": action, "resource": resource}
+    return Question(ALLOW, variables, outs, tuple(fact_from_text(text) for text in context))
+
+
+def _value(text: str) -> Asked:
+    match pattern_from_text(f"value({text})").args:
+        case (Argument(str() as type_name, str() as written),) if type_name != STRING:
+            return Asked(type_name, (written,))
+    raise MalformedRequest("", f"`{text}` is not a value; write it as `User:alice`")
+
+
+def formatted(sql: str, dialect: str) -> str:
+    """For reading only: what is handed out is never reformatted."""
+    try:
+        return sqlglot.parse_one(sql, dialect=dialect).sql(dialect=dialect, pretty=True)
+    except SqlglotError:
+        return sql

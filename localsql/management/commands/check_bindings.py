@@ -1,0 +1,48 @@
+"""What is wrong with a file of data bindings, and what an environment's policy has no use for in it."""
+
+import sys
+from pathlib import Path
+
+from localsql.asking import check_bindings
+from localsql.bindings import Bindings, bindings_from_text
+from policy.active import active_program
+from policy.errors import AuthzError
+from policy.management.command import PolicyCommand
+from policy.models import Environment
+
+
+class Command(PolicyCommand):
+    help = "Check a file of data bindings against the active policy."
+
+    def add_arguments(self, parser):
+        super().add_arguments(parser)
+        parser.add_argument("file", metavar="FILE", help="a YAML document; - is the standard input")
+
+    def act(self, environment: Environment, *, file: str, **options) -> None:
+        bindings = bindings_of_file(file)
+        program = active_program(environment.pk)
+        if program is not None:
+            check_bindings(program, bindings)
+        for advice in _advice(bindings):
+            self.stderr.write(f"advice: {advice}")
+        facts = len(bindings.facts)
+        self.stdout.write(f"no problems: {facts} {'binding' if facts == 1 else 'bindings'}")
+
+
+def bindings_of_file(name: str) -> Bindings:
+    return bindings_from_text(text_of_file(name))
+
+
+def text_of_file(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as reason:
+        raise AuthzError(f"`{name}` cannot be read: {reason}") from None
+
+
+def _advice(bindings: Bindings) -> list[str]:
+    named = {n for each in bindings.facts for n, f in zip(each.signature.types, each.families) if f is not None}
+    missing = sorted(named - set(bindings.sql_types) - {"String", "Integer", "Boolean"})
+    return [
+        f"`sql_types` say nothing of {name}: its ids are compared as text, which may cost an index" for name in missing
+    ]

@@ -1,0 +1,124 @@
+"""Statements over stored facts: the parts of branches that they decide, and the recursions that parts read.
+
+A recursion that stored facts decide alone is worked out once, and travels as JSON into the statements of all parts
+that read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from checks.engine.clauses import Col, Slot
+from checks.engine.plan import Answers, Branch, Fact, Goals, Net, Tagged
+from checks.engine.render import Renderer
+from checks.engine.rounds import Rounds, worked_out
+from checks.engine.scope import Scope
+from checks.engine.text import Statement, Text, finished
+
+Rows = list[tuple]
+Run = Callable[[Statement, dict[str, object]], Rows]
+MOST_VALUES = 100_000  # out of stored facts, in one statement
+
+
+@dataclass(frozen=True)
+class Table:
+    """All goals of a net, or all answers; `slot` is where statements read them from."""
+
+    slot: str
+    columns: tuple[str, ...]
+    statement: Statement
+    rounds: tuple[Rounds, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A statement, and the columns of the branch that its columns are; `tags` are those that it reads of tables."""
+
+    statement: Statement
+    rounds: tuple[Rounds, ...]
+    tables: tuple[tuple[Table, int], ...]
+    columns: tuple[Col, ...]
+    place: int  # among the sources of the branch
+    what: str  # it reads, for messages
+
+
+@dataclass
+class PartMaker:
+    renderer: Callable[[], Renderer]
+    tables: dict[tuple[int, type], Table] = field(default_factory=dict)
+
+    def part(self, net: Net, branch: Branch, columns: tuple[Col, ...], place: int) -> Part:
+        renderer = self.renderer()
+        read = [
+            (source, self._table(net, type(source)), _tag(source, branch))
+            for source in branch.sources
+            if isinstance(source, Goals | Answers)
+        ]
+        scope = Scope(tables={source.number: table.slot for source, table, _ in read})
+        shown = [(renderer.dialect.text_value, column) for column in columns] or [("1",)]
+        rows = renderer.select(branch, shown, scope)
+        distinct: Text = (f"SELECT DISTINCT{rows[0].removeprefix('SELECT')}", *rows[1:])
+        named = {table.slot: table for _, table, _ in read}
+        tables = [
+            (f"{slot} AS MATERIALIZED (", *renderer.dialect.table((Slot(slot),), list(table.columns)), ")")
+            for slot, table in named.items()
+        ]
+        text = (*renderer.head(tables), *distinct, f" LIMIT {MOST_VALUES + 1 if columns else 1}")
+        statement = finished(text, renderer.dialect.placeholder)
+        tagged = tuple((table, tag) for _, table, tag in read)
+        return Part(statement, tuple(renderer.rounds.values()), tagged, columns, place, _what(branch, net))
+
+    def _table(self, net: Net, kind: type) -> Table:
+        key = (id(net), kind)
+        if key not in self.tables:
+            renderer, scope = self.renderer(), Scope().inside()
+            tables = renderer.tables(net, scope)
+            keys = tuple(f"c{index}" for index in range(net.key_count if net.seeds else 0))
+            outs = tuple(f"o{index}" for index in range(net.answer_width))
+            columns = ("tag", *keys) if kind is Goals else ("tag", *keys, *outs)
+            rows = f"SELECT {', '.join(columns)} FROM {scope.goals if kind is Goals else scope.answers}"
+            statement = finished((*renderer.head(tables), rows), renderer.dialect.placeholder)
+            slot = f"known_rows{len(self.tables)}"
+            self.tables[key] = Table(slot, columns, statement, tuple(renderer.rounds.values()))
+        return self.tables[key]
+
+
+def _tag(source: Goals | Answers, branch: Branch) -> int:
+    return next(each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
+
+
+def _what(branch: Branch, net: Net) -> str:
+    found = [str(source.signature) for source in branch.sources if isinstance(source, Fact)]
+    return found[0] if found else net.name
+
+
+@dataclass
+class Sitting:
+    """The statements of one question, run with its values in one snapshot."""
+
+    run: Run
+    slots: Mapping[str, object]
+    tables: dict[str, tuple[str, set[int]]] = field(default_factory=dict)  # by slot: the JSON, and its tags
+
+    def rows(self, part: Part) -> Rows:
+        known = dict(self.slots)
+        for table, tag in part.tables:
+            known[table.slot], tags = self._table(table)
+            if tag not in tags:
+                return []
+        return self.run(part.statement, known | self._rounds(part.rounds))
+
+    def _table(self, table: Table) -> tuple[str, set[int]]:
+        if table.slot not in self.tables:
+            rows = self.run(table.statement, {**self.slots, **self._rounds(table.rounds)})
+            self.tables[table.slot] = (orjson.dumps(rows).decode(), {row[0] for row in rows})
+        return self.tables[table.slot]
+
+    def _rounds(self, rounds: tuple[Rounds, ...]) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for each in rounds:
+            found |= worked_out(each, self.run, {**self.slots, **found})
+        return found

@@ -1,0 +1,352 @@
+"""Plan -> plan, with all that stored facts and given values decide worked out.
+
+What a branch reads of stored facts becomes constants: one value is put where the column was, values of one column
+become a list that another column is among, everything else is a relation of constants (`Known`). Branches that
+cannot hold are gone, conditions that hold are too; what is left reads the caller's tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from checks.engine.clauses import FRESH, Col, Const, Operand, Other, Slot, Term
+from checks.engine.plan import (
+    Among,
+    AnswerArm,
+    Answers,
+    Branch,
+    Candidates,
+    Condition,
+    Exit,
+    Fact,
+    Goals,
+    Holds,
+    Jump,
+    Net,
+    Order,
+    Relation,
+    Same,
+    Source,
+    Tagged,
+)
+from checks.engine.variants import variant_of
+from localsql.columntypes import ColumnTypes
+from localsql.errors import CannotSay, TooManyConstants
+from localsql.parts import MOST_VALUES, Part
+from localsql.relations import is_local
+from localsql.split import Splitter, numbers_in
+
+Rows = list[tuple[str, ...]]
+Environment = dict[Col, Operand]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A relation of constants; columns k0 …, of these types."""
+
+    number: int
+    rows: tuple[tuple[str, ...], ...]
+    types: tuple[str | None, ...]
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- {len(self.rows)} known rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Mentioned:
+    """The ids at some places of the caller's tables, the known ones, and NULL for all others; column `v`."""
+
+    number: int
+    ids: tuple[str, ...]
+    places: tuple[tuple[str, int], ...]  # of a binding, an argument
+    type: str | None
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- ids"
+
+
+@dataclass
+class Residual:
+    splitter: Splitter
+    types: ColumnTypes
+    slots: Mapping[str, object]
+    run: Callable[[Part], Rows]
+    rule_of: Callable[[Net], str]  # the rule that makes a net take two answers at once
+    numbers: Iterable[int] = field(default_factory=lambda: count(-1, -1))
+    ran: dict[int, Rows] = field(default_factory=dict)
+    made: dict[tuple, Net] = field(default_factory=dict)
+    origins: dict[int, Net] = field(default_factory=dict)  # by identity of what was made of them
+    held: int = 0  # values so far
+
+    # ---- nets --------------------------------------------------------------------------------------------------
+
+    def net(self, net: Net, exits: tuple[Exit, ...], environment: Environment) -> Net:
+        outside = tuple((c, environment.get(c, c)) for c in sorted(net.fixed, key=str) if isinstance(c, Col))
+        key = (id(net), tuple(map(id, exits)), outside)
+        if key not in self.made:
+            self.made[key] = self._net(net, exits, dict(outside))
+        return self.made[key]
+
+    def _net(self, net: Net, exits: tuple[Exit, ...], environment: Environment) -> Net:
+        if net.is_rounds:
+            raise CannotSay(
+                f"{self.rule_of(net)} takes two answers of its own recursion at once, which no statement can say of"
+                " facts in the database; store the facts that it recurses over, or rewrite the rule"
+            )
+        kept = list(filter(None, (self.exit(net, end, environment) for end in exits)))
+        seeds: list[Jump] = []
+        moves: list[Jump] = []
+        if not self.splitter.has_central_goals(net):
+            seeds = list(filter(None, (self._jump(net, jump, environment) for jump in net.seeds)))
+            moves = list(filter(None, (self._jump(net, jump, environment) for jump in net.moves)))
+        answers: list[AnswerArm] = []
+        if not self.splitter.has_central_answers(net):
+            answers = list(filter(None, (self._answer(net, arm, environment) for arm in net.answers)))
+        rows = {"exits": tuple(kept), "seeds": tuple(seeds), "moves": tuple(moves), "answers": tuple(answers)}
+        made = pruned(replace(net, **rows, fixed=frozenset(environment.values())))
+        self.origins[id(made)] = net
+        return made
+
+    def exit(self, net: Net, end: Exit, environment: Environment) -> Exit | None:
+        made = self.row(net, end.branch, end.outs, environment)
+        return made and replace(end, branch=made[0], outs=made[1])
+
+    def _jump(self, net: Net, jump: Jump, environment: Environment) -> Jump | None:
+        made = self.row(net, jump.branch, jump.keys, environment)
+        return made and replace(jump, branch=made[0], keys=made[1])
+
+    def _answer(self, net: Net, arm: AnswerArm, environment: Environment) -> AnswerArm | None:
+        made = self.row(net, arm.exit.branch, (*arm.keys, *arm.exit.outs), environment)
+        if made is None:
+            return None
+        branch, terms = made
+        keys, outs = terms[: len(arm.keys)], terms[len(arm.keys) :]
+        return replace(arm, keys=keys, exit=replace(arm.exit, branch=branch, outs=outs))
+
+    # ---- one branch ----------------------------------------------------------------------------------------------
+
+    def row(
+        self, net: Net, branch: Branch, terms: tuple[Term, ...], environment: Environment
+    ) -> tuple[Branch, tuple[Term, ...]] | None:
+        """The branch and what is asked of its rows; None where it has none."""
+        split = self.splitter.split(net, branch, terms)
+        inner = dict(environment)
+        for source in split.left.sources:
+            inner.update(self._constants(source))
+        known: list[tuple[int, Known]] = []
+        lists: list[Condition] = []
+        for part in split.parts:
+            rows = self._rows(part)
+            if not rows or not self._narrowed(part, rows, split.left, inner, lists):
+                return None
+            source = self._known(part, rows, inner)
+            if source is not None:
+                known.append((part.place, source))
+        sources = self._sources(branch, split.left, known, inner)
+        conditions = None if sources is None else self._conditions(split.left, inner, lists)
+        if conditions is None:
+            return None
+        return Branch(tuple(sources), tuple(conditions)), tuple(self._value(term, inner) for term in terms)
+
+    def _rows(self, part: Part) -> Rows:
+        if id(part) not in self.ran:
+            rows = self.ran[id(part)] = self.run(part)
+            self.held += len(rows) * len(part.columns)
+            if len(rows) > MOST_VALUES or self.held > MOST_VALUES:
+                raise TooManyConstants(MOST_VALUES, part.what)
+        return self.ran[id(part)]
+
+    def _narrowed(self, part: Part, rows: Rows, left: Branch, inner: Environment, lists: list[Condition]) -> bool:
+        """Where one column is all that is wanted of a part, and another must equal it: that one is among its values.
+
+        False where it cannot be.
+        """
+        if len(part.columns) != 1:
+            return True
+        (column,) = part.columns
+        other = next((found for each in left.conditions if (found := _equal_to(each, column)) is not None), None)
+        if other is None:
+            return True
+        value, ids = self._value(other, inner), tuple(sorted(row[0] for row in rows))
+        inner[column] = value
+        if isinstance(value, Const):
+            return value.id in ids
+        lists.append(Among(value, ids))
+        return True
+
+    def _known(self, part: Part, rows: Rows, inner: Environment) -> Known | None:
+        """The part's rows as a source; columns of only one value are put in place instead."""
+        if any(column in inner for column in part.columns):
+            return None  # a list already
+        varied = []
+        for index, column in enumerate(part.columns):
+            if len({row[index] for row in rows}) == 1:
+                inner[column] = Const(rows[0][index])
+            else:
+                varied.append(index)
+        if not varied:
+            return None
+        number = next(self.numbers)
+        for place, index in enumerate(varied):
+            inner[part.columns[index]] = Col(number, f"k{place}")
+        kept = sorted({tuple(row[index] for index in varied) for row in rows})
+        return Known(number, tuple(kept), tuple(self.types.of(part.columns[index]) for index in varied))
+
+    def _constants(self, source: Source) -> Environment:
+        """What the binding says of the columns that its query does not select."""
+        if not isinstance(source, Fact) or not is_local(source.place):
+            return {}
+        constants = self.splitter.tables.binding(source.place).key.constants
+        return {Col(source.number, f"a{i}"): Const(text) for i, text in enumerate(constants) if text is not None}
+
+    def _sources(
+        self, whole: Branch, left: Branch, known: list[tuple[int, Known]], inner: Environment
+    ) -> list[Source | Known | Mentioned] | None:
+        """What is read, in the order of the plan."""
+        placed: list[tuple[int, Source | Known | Mentioned]] = list(known)
+        for source in left.sources:
+            made = self._source(source, inner)
+            if made is None:
+                return None
+            placed.append((whole.sources.index(source), made))
+        return [source for _, source in sorted(placed, key=lambda each: each[0])]
+
+    def _source(self, source: Source, inner: Environment) -> Source | Mentioned | None:
+        match source:
+            case Relation(number, net, variant):
+                ends = tuple(end for end in net.exits if variant_of(end, net.fixed) == variant)
+                made = self.net(net, ends, inner)
+                return Relation(number, made, variant) if made.exits else None
+            case Candidates(number):
+                return self._mentioned(source)
+        return source
+
+    def _mentioned(self, source: Candidates) -> Mentioned:
+        tables = self.splitter.tables
+        column = Col(source.number, "v")
+        part = self.splitter.candidates(source)
+        ids = {row[0] for row in self._rows(part)} - {FRESH.id}
+        places = [(where, place.index) for place in source.places for where in tables.local_places(place.signature)]
+        for where, index in places:
+            constant = tables.binding(where).key.constants[index]
+            ids |= {constant} if constant is not None else set()
+        selected = tuple(each for each in places if tables.binding(each[0]).key.constants[each[1]] is None)
+        return Mentioned(source.number, tuple(sorted(ids)), selected, self.types.of(column))
+
+    # ---- conditions -------------------------------------------------------------------------------------------------
+
+    def _conditions(self, left: Branch, inner: Environment, lists: list[Condition]) -> list[Condition] | None:
+        """The conditions that are still open; None where one is false."""
+        found: dict[Condition, None] = dict.fromkeys(lists)
+        for condition in left.conditions:
+            verdict = self.condition(condition, inner)
+            if verdict is False:
+                return None
+            if verdict is not True:
+                found[verdict] = None
+        return list(found)
+
+    def condition(self, condition: Condition, inner: Environment) -> Condition | bool:
+        match condition:
+            case Same(left, right):
+                return same(self._value(left, inner), self._value(right, inner))
+            case Among(operand, ids):
+                value = self._value(operand, inner)
+                return value.id in ids if isinstance(value, Const) else Among(value, ids)
+            case Order(operator, left, right):
+                return ordered(operator, self._value(left, inner), self._value(right, inner))
+            case Holds(net, negated):
+                verdict = self._held(net, inner)
+                if isinstance(verdict, bool):
+                    return verdict != negated
+                return Holds(verdict, negated)
+        return condition
+
+    def _held(self, net: Net, inner: Environment) -> Net | bool:
+        made = self.net(net, net.exits, inner)
+        if any(not end.branch.sources and not end.branch.conditions for end in made.exits):
+            return True
+        return made if made.exits else False
+
+    def _value(self, term: Term, inner: Environment) -> Term:
+        match term:
+            case Slot(name) | Other(name):
+                return Const(str(self.slots[name]))
+            case Col():
+                return inner.get(term, term)
+        return term
+
+
+# ---- conditions over constants ------------------------------------------------------------------------------------
+
+
+def same(left: Term, right: Term) -> Condition | bool:
+    if left == right:
+        return True
+    if isinstance(left, Const):
+        return False if isinstance(right, Const) else Same(right, left)
+    return Same(left, right)
+
+
+def ordered(operator: str, left: Term, right: Term) -> Condition | bool:
+    if not (isinstance(left, Const) and isinstance(right, Const)):
+        return Order(operator, left, right)
+    if operator == "!=":
+        return left != right
+    first, second = int(left.id), int(right.id)
+    return {"<": first < second, "<=": first <= second, ">": first > second, ">=": first >= second}[operator]
+
+
+def _equal_to(condition: Condition, column: Col) -> Operand | None:
+    match condition:
+        case Same(left, right) if right == column and left != column:
+            return left
+        case Same(left, right) if left == column and right != column:
+            return right
+    return None
+
+
+# ---- recursion without what it cannot reach ------------------------------------------------------------
+
+
+def pruned(net: Net) -> Net:
+    """Without what reads goals that nothing leads to, or answers that nothing makes."""
+    goals = _reached(net)
+    moves = tuple(jump for jump in net.moves if _is_fed(jump.branch, Goals, goals))
+    arms = [arm for arm in net.answers if _is_fed(arm.exit.branch, Goals, goals)]
+    made = _answered(arms)
+    answers = tuple(arm for arm in arms if _is_fed(arm.exit.branch, Answers, made))
+    exits = tuple(end for end in net.exits if _is_fed(end.branch, Goals, goals) and _is_fed(end.branch, Answers, made))
+    return replace(net, exits=exits, moves=moves, answers=answers)
+
+
+def _reached(net: Net) -> set[int]:
+    found: set[int] = set()
+    queue = [net.states.index(jump.state) for jump in net.seeds]
+    while queue:
+        tag = queue.pop()
+        if tag not in found:
+            found.add(tag)
+            following = (jump for jump in net.moves if tag in _tags(jump.branch, Goals))
+            queue += [net.states.index(jump.state) for jump in following]
+    return found
+
+
+def _answered(arms: list[AnswerArm]) -> set[int]:
+    found: set[int] = set()
+    while True:
+        more = {arm.tag for arm in arms if _is_fed(arm.exit.branch, Answers, found)} - found
+        if not more:
+            return found
+        found |= more
+
+
+def _is_fed(branch: Branch, kind: type[Goals] | type[Answers], tags: set[int]) -> bool:
+    return _tags(branch, kind) <= tags
+
+
+def _tags(branch: Branch, kind: type[Goals] | type[Answers]) -> set[int]:
+    numbers = {source.number for source in branch.sources if isinstance(source, kind)}
+    return {each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and numbers_in(each) & numbers}

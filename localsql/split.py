@@ -1,0 +1,222 @@
+"""A branch -> what of it the stored facts decide, each part a statement, and what is left for the caller's database.
+
+    local repo_org(r, o); stored has_role(:actor, n, o); n in [...]
+        ->   1: SELECT DISTINCT o FROM stored …         left: local repo_org(r, o) with o out of 1
+
+Parts are the stored sources that conditions join with each other: sources that only the caller's rows would join are
+parts of their own, so nothing is multiplied out. Splitting knows no values: it is done once for each shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from checks.engine.clauses import Col, Operand, Term
+from checks.engine.dialects import Dialect
+from checks.engine.plan import (
+    Among,
+    Answers,
+    Branch,
+    Candidates,
+    Condition,
+    Fact,
+    Goals,
+    Holds,
+    Net,
+    Order,
+    Relation,
+    Same,
+    Source,
+    Tagged,
+)
+from checks.engine.render import Renderer
+from localsql.parts import Part, PartMaker
+from localsql.relations import CallerTables, Domain, is_local
+from policy.rules.program import Signature
+
+
+@dataclass(frozen=True)
+class Split:
+    parts: tuple[Part, ...]
+    left: Branch
+
+
+@dataclass
+class Splitter:
+    tables: CallerTables
+    dialect: Dialect  # of the database that stores facts
+    number_of: Callable[[Signature], int]
+    splits: dict[tuple[int, Branch, tuple[Term, ...]], Split] = field(default_factory=dict)
+    central: dict[int, bool] = field(default_factory=dict)
+    mentions: dict[Candidates, Part] = field(default_factory=dict)
+    prepared: set[int] = field(default_factory=set)
+    nets: dict[int, Net] = field(default_factory=dict)  # kept, so that no other net gets their identity
+    maker: PartMaker = field(init=False)
+
+    def __post_init__(self):
+        self.maker = PartMaker(self._renderer)
+
+    def split(self, net: Net, branch: Branch, terms: tuple[Term, ...]) -> Split:
+        """`terms` are what is asked of the branch's rows; `net` is the net that the branch is of."""
+        self.nets[id(net)] = net
+        key = (id(net), branch, terms)
+        if key not in self.splits:
+            self.splits[key] = self._split(net, branch, terms)
+        return self.splits[key]
+
+    def prepare(self, net: Net) -> None:
+        """Split all that will be asked for, so that nothing is left to prepare when questions are answered."""
+        if net.is_rounds or id(net) in self.prepared:
+            return
+        self.prepared.add(id(net))
+        for end in net.exits:
+            self.prepare_branch(net, end.branch, end.outs)
+        for jump in (*net.seeds, *net.moves):
+            self.prepare_branch(net, jump.branch, jump.keys)
+        for arm in net.answers:
+            self.prepare_branch(net, arm.exit.branch, (*arm.keys, *arm.exit.outs))
+
+    def prepare_branch(self, net: Net, branch: Branch, terms: tuple[Term, ...]) -> None:
+        left = self.split(net, branch, terms).left
+        for each in (*left.sources, *left.conditions):
+            if isinstance(each, Relation | Holds):
+                self.prepare(each.net)
+            elif isinstance(each, Candidates):
+                self.candidates(each)
+
+    def candidates(self, source: Candidates) -> Part:
+        """The stored ids among those of the source."""
+        if source not in self.mentions:
+            net = Net("candidates", 1, ())
+            self.mentions[source] = self._part(net, Branch((source,)), {Col(source.number, "v")}, Branch((source,)))
+        return self.mentions[source]
+
+    # ---- what stored facts decide alone ----------------------------------------------------------------------
+
+    def is_central(self, net: Net) -> bool:
+        """Whether the net reads stored facts only."""
+        self.nets[id(net)] = net
+        if id(net) not in self.central:
+            self.central[id(net)] = all(self._is_central_branch(branch) for branch in net.branches())
+        return self.central[id(net)]
+
+    def _is_central_branch(self, branch: Branch) -> bool:
+        nets = (each.net for each in branch.conditions if isinstance(each, Holds))
+        return all(map(self._reads_stored, branch.sources)) and all(map(self.is_central, nets))
+
+    def _reads_stored(self, source: Source) -> bool:
+        match source:
+            case Fact(place=place):
+                return not is_local(place)
+            case Relation(net=net):
+                return self.is_central(net)
+            case Candidates(places=places):
+                return not any(self.tables.local_places(place.signature) for place in places)
+            case Domain():
+                return False
+        return True
+
+    def has_central_goals(self, net: Net) -> bool:
+        rows = [(row.branch, row.keys) for row in (*net.seeds, *net.moves)]
+        return self._are_central(net, rows)
+
+    def has_central_answers(self, net: Net) -> bool:
+        rows = [(arm.exit.branch, (*arm.keys, *arm.exit.outs)) for arm in net.answers]
+        return self.has_central_goals(net) and self._are_central(net, rows)
+
+    def _are_central(self, net: Net, rows: list[tuple[Branch, tuple[Term, ...]]]) -> bool:
+        """Whether stored facts alone make the rows, whatever row of the caller's is at hand around the net."""
+        if net.is_rounds or not all(self._is_central_branch(branch) for branch, _ in rows):
+            return False
+        outside = {operand for operand in net.fixed if isinstance(operand, Col)}
+        return not any(outside & {*_columns_of(branch), *terms} for branch, terms in rows)
+
+    # ---- one branch --------------------------------------------------------------------------------------------
+
+    def _split(self, net: Net, branch: Branch, terms: tuple[Term, ...]) -> Split:
+        stored = [source for source in branch.sources if self._is_stored_source(net, source)]
+        numbers = {source.number for source in stored}
+        decided = [each for each in branch.conditions if self._is_decided(each, numbers)]
+        left = Branch(
+            tuple(source for source in branch.sources if source not in stored),
+            tuple(each for each in branch.conditions if each not in decided),
+        )
+        wanted = {*_columns_of(left), *(term for term in terms if isinstance(term, Col))}
+        parts = [
+            self._part(net, Branch(tuple(sources), tuple(conditions)), wanted, branch)
+            for sources, conditions in _components(stored, decided)
+        ]
+        return Split(tuple(parts), left)
+
+    def _is_stored_source(self, net: Net, source: Source) -> bool:
+        match source:
+            case Goals():
+                return self.has_central_goals(net)
+            case Answers():
+                return self.has_central_answers(net)
+            case Relation(net=other):
+                outside = any(isinstance(operand, Col) for operand in other.fixed)
+                return self.is_central(other) and not outside
+        return self._reads_stored(source)
+
+    def _is_decided(self, condition: Condition, numbers: set[int]) -> bool:
+        found = numbers_in(condition)
+        if isinstance(condition, Holds):
+            return found <= numbers and self.is_central(condition.net)
+        return bool(found) and found <= numbers
+
+    def _part(self, net: Net, branch: Branch, wanted: set[Operand], whole: Branch) -> Part:
+        numbers = {source.number for source in branch.sources}
+        columns = tuple(sorted((c for c in wanted if isinstance(c, Col) and c.source in numbers), key=_order))
+        place = min((whole.sources.index(source) for source in branch.sources), default=0)
+        return self.maker.part(net, branch, columns, place)
+
+    def _renderer(self) -> Renderer:
+        return Renderer(self.dialect, self.number_of, self.tables.central_places, bool(self.tables.inline))
+
+
+def _order(column: Col) -> tuple[int, str]:
+    return column.source, column.name
+
+
+def _components(sources: list[Source], conditions: list[Condition]) -> Iterator[tuple[list[Source], list[Condition]]]:
+    """Sources that conditions join, and their conditions; conditions about no source at all stand alone."""
+    groups: list[set[int]] = [{source.number} for source in sources]
+    for condition in conditions:
+        numbers = numbers_in(condition)
+        joined = [group for group in groups if group & numbers]
+        if len(joined) > 1:
+            groups = [group for group in groups if not group & numbers] + [set().union(*joined)]
+    for group in groups:
+        inside = [each for each in conditions if numbers_in(each) & group]
+        yield [source for source in sources if source.number in group], inside
+    for condition in conditions:
+        if not numbers_in(condition):
+            yield [], [condition]
+
+
+def numbers_in(condition: Condition) -> set[int]:
+    found = {column.source for column in columns_in(condition)}
+    return found | {condition.source} if isinstance(condition, Tagged) else found
+
+
+def columns_in(condition: Condition) -> set[Col]:
+    match condition:
+        case Same(left, right) | Order(_, left, right):
+            operands: Iterable[Operand] = (left, right)
+        case Among(operand, _):
+            operands = (operand,)
+        case Holds(net):
+            operands = net.fixed
+        case Tagged():
+            operands = ()
+    return {operand for operand in operands if isinstance(operand, Col)}
+
+
+def _columns_of(branch: Branch) -> set[Col]:
+    found = set().union(*map(columns_in, branch.conditions))
+    for source in branch.sources:
+        if isinstance(source, Relation):
+            found |= {operand for operand in source.net.fixed if isinstance(operand, Col)}
+    return found

@@ -1,0 +1,66 @@
+"""The endpoints that answer with SQL for the caller's own database."""
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from checks.prepared import Asked, Question
+from checks.query import Query
+from checks.serializers import decoded
+from localsql import asking
+from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
+from policy.endpoint import Endpoint, caller
+from policy.errors import MalformedRequest
+from policy.values import STRING
+
+ALLOW = (("allow", ("actor", "action", "resource")),)
+
+
+def allow(query: dict, action: Asked, resource: Asked, outs: tuple[str, ...] = ()) -> Question:
+    variables = {"actor": query["actor"], "action": action, "resource": resource}
+    return Question(ALLOW, variables, outs, query["context_facts"])
+
+
+class Authorize(Endpoint):
+    def post(self, request: Request) -> Response:
+        who, body = caller(request), decoded(AuthorizeSql, request.data)
+        question = allow(body["query"], body["query"]["action"], body["query"]["resource"])
+        return Response({"sql": asking.authorize(who, question, body["data_bindings"])})
+
+
+class Actions(Endpoint):
+    def post(self, request: Request) -> Response:
+        who, body = caller(request), decoded(ActionsSql, request.data)
+        question = allow(body["query"], Asked(STRING), body["query"]["resource"], ("action",))
+        return Response({"sql": asking.actions(who, question, body["data_bindings"])})
+
+
+class List(Endpoint):
+    """Pages mean nothing here: the caller's own statement has its own LIMIT."""
+
+    def post(self, request: Request) -> Response:
+        who, body = caller(request), decoded(ListSql, request.data)
+        resource = Asked(body["query"]["resource_type"])
+        question = allow(body["query"], body["query"]["action"], resource, ("resource",))
+        return Response({"sql": asking.filtered(who, question, body["data_bindings"], body["column"])})
+
+
+class Evaluate(Endpoint):
+    def post(self, request: Request) -> Response:
+        who, body = caller(request), decoded(EvaluateSql, request.data)
+        asked, mode = body["query"], body["mode"]
+        query = Query.of((asked["predicate"], *asked["calls"]), asked["constraints"], asked["context_facts"])
+        if mode["mode"] == "select":
+            columns = mode["query_vars_to_output_column_names"]
+            question = asking_for(query.question, tuple(columns))
+            return Response({"sql": asking.selected(who, question, body["data_bindings"], columns)})
+        question = asking_for(query.question, (mode["query_var"],))
+        path = "mode.output_column_name"
+        found = asking.filtered(who, question, body["data_bindings"], mode.get("output_column_name"), path)
+        return Response({"sql": found})
+
+
+def asking_for(question: Question, outs: tuple[str, ...]) -> Question:
+    for name in outs:
+        if name not in question.variables:
+            raise MalformedRequest("mode", f"the query has no variable `{name}`")
+    return Question(question.calls, question.variables, outs, question.context)
