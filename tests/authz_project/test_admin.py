@@ -1,0 +1,85 @@
+"""Keys and environments in the admin."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from authz_project.models import ApiKey
+from facts import read, store
+from facts.models import Fact
+from facts.store import Inserts
+from facts.wire import Fact as WireFact
+from policy.models import Environment
+from policy.values import Value
+from tests.conftest import Api
+from tests.factories import PolicyVersionFactory
+
+
+@pytest.fixture
+def staff(db) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("admin", password="not used"))
+    return client
+
+
+def test_a_new_key_is_shown_once_and_works(staff, environment):
+    page = staff.post("/admin/authz_project/apikey/add/", {"environment": environment.id, "label": "shop"})
+    token = re.search(r'id="token"[^>]*>(e_\w+)<', page.content.decode())[1]
+    assert Api(environment, token).get("/facts").status_code == 200
+    key = ApiKey.objects.get(label="shop")
+    for path in ("/admin/authz_project/apikey/", f"/admin/authz_project/apikey/{key.id}/change/"):
+        shown = staff.get(path)
+        assert shown.status_code == 200
+        assert token not in shown.content.decode()
+
+
+def test_keys_are_revoked_and_never_deleted(staff, api):
+    key = ApiKey.objects.get(environment=api.environment)
+    staff.post("/admin/authz_project/apikey/", {"action": "revoke", "_selected_action": [key.id]})
+    assert api.get("/facts").status_code == 401
+    assert staff.get(f"/admin/authz_project/apikey/{key.id}/delete/").status_code == 403
+
+
+def test_the_end_of_a_key_can_be_moved_but_not_what_it_opens(staff, new_api):
+    api, other = new_api("one"), new_api("other").environment
+    key = ApiKey.objects.get(environment=api.environment)
+    changed = {"environment": other.id, "label": "x", "expires_at_0": "2001-01-01", "expires_at_1": "00:00"}
+    staff.post(f"/admin/authz_project/apikey/{key.id}/change/", changed)
+    key.refresh_from_db()
+    assert (key.environment, key.label) == (api.environment, "x")
+    assert api.get("/facts").status_code == 401
+
+
+def test_an_environment_ends_with_its_facts_keys_and_policies(staff, new_api):
+    environment = new_api("gone").environment
+    store.apply(environment.id, [Inserts([WireFact("p", (Value("T", "x"),))])])
+    PolicyVersionFactory(environment=environment)
+    page = f"/admin/policy/environment/{environment.id}/delete/"
+    assert staff.get(page).status_code == 200
+    assert staff.post(page, {"post": "yes"}).status_code == 302
+    assert not Environment.objects.filter(slug="gone").exists()
+    assert not Fact.objects.exists() and not ApiKey.objects.exists()
+
+
+def test_the_default_environment_stays(staff, environment):
+    assert staff.get(f"/admin/policy/environment/{environment.id}/delete/").status_code == 403
+
+
+@pytest.mark.parametrize("slug", ["", "with space", "with_underscore", "x" * 41, "é"])
+def test_short_names_fit_into_keys(staff, slug):
+    staff.post("/admin/policy/environment/add/", {"slug": slug, "name": "x"})
+    assert not Environment.objects.exists()
+
+
+def test_environments_are_added(staff):
+    assert staff.get("/admin/policy/environment/add/").status_code == 200
+    staff.post("/admin/policy/environment/add/", {"slug": "staging", "name": "Staging"})
+    assert read.stats(Environment.objects.get(slug="staging").id).facts == 0
+
+
+@pytest.mark.parametrize("path", ["", "authz_project/apikey/", "policy/environment/", "facts/signature/", "auth/user/"])
+def test_strangers_are_asked_to_log_in(db, path):
+    assert Client().get(f"/admin/{path}").status_code == 302
+    assert Client().get("/admin").status_code == 302

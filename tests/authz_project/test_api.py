@@ -1,0 +1,120 @@
+"""What every answer has, right or wrong."""
+
+import json
+import uuid
+from unittest import mock
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+
+from authz_project.keys import DEV_KEY
+
+
+@pytest.mark.parametrize("path", ["/healthcheck", "/api/healthcheck"])
+def test_health_needs_neither_key_nor_database(path):
+    assert Client().get(path).status_code == 200
+
+
+def test_the_greeting(api):
+    assert set(api.get("/").json()) == {"hello", "api_version"}
+
+
+@pytest.mark.parametrize("given", ["a", "x" * 128, "!~", str(uuid.uuid4())])
+def test_a_request_id_is_sent_back(api, given):
+    assert api.get("/facts", **{"X-Request-ID": given})["X-Request-ID"] == given
+
+
+@pytest.mark.parametrize("given", ["", " ", "a b", "x" * 129, "é", "a\tb"])
+def test_another_request_id_is_replaced(api, given):
+    assert uuid.UUID(api.get("/facts", **{"X-Request-ID": given})["X-Request-ID"])
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/nope", "/api/nope", "/api/facts/", "/apix", "/api/batch/x", "/static/nope.css"]
+)
+@pytest.mark.parametrize("method", ["get", "post", "delete", "put", "options"])
+def test_unknown_paths_are_told_in_json(path, method):
+    answer = getattr(Client(), method)(path)
+    assert (answer.status_code, set(answer.json())) == (404, {"message"})
+    assert answer["X-Request-ID"]
+
+
+def test_a_wrong_method_names_the_right_ones(api):
+    answer = api.request("PUT", "/batch", [])
+    assert (answer.status_code, set(answer.json())) == (405, {"message"})
+    assert "POST" in answer["Allow"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"[1,]", b"NaN", b"\xff", b'"\\ud800"', b"[" * 100_000, b"{} x"])
+def test_a_body_that_is_not_json_is_refused(api, body):
+    answer = api.post("/batch", body)
+    assert answer.status_code == 400
+    assert "JSON" in answer.json()["message"]
+
+
+def test_a_body_over_the_limit_is_refused_by_name(api, settings):
+    settings.MAX_BODY_BYTES = 100
+    assert api.post("/batch", b"[" + b" " * 98 + b"]").status_code == 200
+    answer = api.post("/batch", b"[" + b" " * 99 + b"]")
+    assert (answer.status_code, "MAX_BODY_BYTES" in answer.json()["message"]) == (413, True)
+
+
+@pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_the_content_type_does_not_matter(api, content_type):
+    answer = Client().generic("POST", "/api/batch", b"[]", content_type, headers={"Authorization": f"Bearer {api.key}"})
+    assert answer.status_code == 200
+
+
+def test_what_nobody_foresaw_is_told_without_detail(api, caplog):
+    with mock.patch("facts.read.stats", side_effect=RuntimeError("SELECT secret FROM stack")):
+        answer = api.get("/stats", **{"X-Request-ID": "my-request"})
+    assert answer.status_code == 500
+    assert "secret" not in answer.content.decode() and "my-request" in answer.json()["message"]
+    assert "my-request" in caplog.text
+
+
+def test_a_database_that_is_down_is_told_as_such(api):
+    with mock.patch("facts.read.stats", side_effect=OperationalError("connection refused")):
+        answer = api.get("/stats")
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert "refused" not in answer.content.decode()
+
+
+def test_a_statement_that_runs_out_of_time_is_the_callers_to_change(api, db):
+    if db != "postgresql":
+        pytest.skip("this is how PostgreSQL says it")
+
+    from django.db import connection
+
+    def slow(environment_id: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET statement_timeout = 50")
+            try:
+                cursor.execute("SELECT pg_sleep(5)")
+            finally:
+                cursor.execute("SET statement_timeout = 5000")
+
+    with mock.patch("facts.read.stats", slow):
+        answer = api.get("/stats")
+    assert (answer.status_code, "longer than" in answer.json()["message"]) == (400, True)
+
+
+def test_test_environments_exist_in_development_only(db, settings):
+    assert Client().post("/test_environment").status_code == 404
+    settings.DEV_SERVER = True
+    token = Client().post("/test_environment").json()["token"]
+    assert token.startswith("e_testenv") and token != DEV_KEY
+
+
+def test_a_test_environment_can_copy_the_default_one(api, settings):
+    settings.DEV_SERVER = True
+    fact = {"predicate": "p", "args": [{"type": "T", "id": "x"}]}
+    api.post("/facts", fact)
+
+    def facts_of(path: str) -> list:
+        token = Client().post(path).json()["token"]
+        return json.loads(Client().get("/api/facts", headers={"Authorization": f"Bearer {token}"}).content)
+
+    assert facts_of("/test_environment?copy=true") == [fact]
+    assert facts_of("/test_environment") == []

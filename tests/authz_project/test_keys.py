@@ -1,0 +1,123 @@
+"""Who gets in."""
+
+import io
+import time
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from authz_project import keys
+from authz_project.models import ApiKey
+from policy.models import Environment
+from tests.conftest import Api
+
+
+def key_of(api) -> ApiKey:
+    return ApiKey.objects.get(environment=api.environment)
+
+
+def run(*arguments: str, **options: object) -> str:
+    out = io.StringIO()
+    call_command(*arguments, stdout=out, **options)
+    return out.getvalue().strip()
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Basic", "basic", "Bearer  "])
+def test_the_schemes_of_old_and_new_clients_are_taken(api, scheme):
+    assert api.get("/facts", Authorization=f"{scheme} {api.key}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer nonsense",
+        "Digest {key}",
+        "{key}",
+        "Bearer {key}x",
+        "Bearer {prefix}",
+        "Bearer é",
+        "Basic ZTpm",
+    ],
+)
+def test_anything_else_is_refused(api, header):
+    filled = header.format(key=api.key, prefix=api.key.rpartition("_")[0])
+    answer = api.get("/facts", Authorization=filled)
+    assert (answer.status_code, set(answer.json())) == (401, {"message"})
+    assert answer["X-Request-ID"]
+
+
+def test_a_key_opens_its_own_environment_only(new_api):
+    one, other = new_api("one"), new_api("other")
+    one.post("/facts", {"predicate": "p", "args": [{"type": "T", "id": "x"}]})
+    assert other.get("/facts").json() == []
+    assert other.post("/clear_data").status_code == 200
+    assert len(one.get("/facts").json()) == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_revoked_key_is_refused_at_once_even_where_it_is_remembered(api, method):
+    path = "/facts" if method == "GET" else "/batch"
+    assert api.request(method, path, []).status_code == 200
+    run("revoke_api_key", key_of(api).prefix)
+    assert api.request(method, path, []).status_code == 401
+
+
+def test_an_expired_key_is_refused(api):
+    assert api.get("/facts").status_code == 200
+    ApiKey.objects.update(expires_at=timezone.now() - timedelta(seconds=2))
+    assert api.get("/facts").status_code == 401
+    ApiKey.objects.update(expires_at=timezone.now() + timedelta(minutes=2))
+    assert api.get("/facts").status_code == 200
+
+
+def test_a_known_key_costs_one_query(api, django_assert_num_queries):
+    api.get("/stats")
+    with django_assert_num_queries(2):  # the key, and the environment's signatures
+        api.get("/stats")
+
+
+def test_only_the_hash_of_a_key_is_kept(api):
+    row = ApiKey.objects.values().get()
+    assert all(api.key.rpartition("_")[2] not in str(column) for column in row.values())
+    assert len(row["hash"]) == 64
+
+
+def test_the_last_use_is_written_down(api):
+    api.get("/facts")
+    deadline = time.monotonic() + 10
+    while key_of(api).last_used_at is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert key_of(api).last_used_at is not None
+
+
+def test_the_well_known_key_opens_nothing_outside_development(db, settings):
+    from policy.models import default_environment
+
+    keys.keep_dev_key(default_environment())
+    api = Api(default_environment(), keys.DEV_KEY)
+    assert api.get("/facts").status_code == 401
+    settings.DEV_SERVER = True
+    assert api.get("/facts").status_code == 200
+
+
+def test_keys_are_made_listed_and_revoked_by_commands(db):
+    token = run("create_api_key", "--environment", "staging", "--create-environment", "--label", "shop", "--days", "3")
+    assert token.startswith("e_staging_") and len(token.split("_")) == 4
+    assert Api(Environment.objects.get(slug="staging"), token).get("/facts").status_code == 200
+    prefix = token.rpartition("_")[0]
+    assert prefix in run("list_api_keys") and "active until" in run("list_api_keys") and "shop" in run("list_api_keys")
+    run("revoke_api_key", token)
+    assert "revoked" in run("list_api_keys")
+    assert token.rpartition("_")[2] not in run("list_api_keys")
+
+
+def test_commands_refuse_what_is_not_there(db):
+    with pytest.raises(CommandError, match="no environment"):
+        run("create_api_key", "--environment", "nope")
+    with pytest.raises(CommandError, match="no such key"):
+        run("revoke_api_key", "e_default_nope")

@@ -1,0 +1,158 @@
+"""`manage.py serve`, as its own process."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import requests
+
+from tests.service import DEV_KEY, ROOT, start_service
+
+SECRET = "9f2c1b7a4e8d6035f1a2b3c4d5e6f708"
+
+
+@pytest.fixture
+def sqlite_url(tmp_path):
+    return f"sqlite:///{tmp_path / 'authz.sqlite3'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_url(request, database_urls):
+    return database_urls(request.param, f"serve_{request.node.name.split('[')[0][-40:]}")
+
+
+def refusal(tmp_path, *options: str, **variables: str) -> str:
+    """What `serve` says when it refuses to start."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "manage.py", "serve", *options], cwd=tmp_path, capture_output=True, text=True,
+        env=os.environ | {"DATABASE_URL": "", **variables}, timeout=60,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_it_starts_from_nothing_and_shows_the_first_key_once(tmp_path):
+    service = start_service(tmp_path, "", "--workers", "1")
+    try:
+        key = re.search(r"e_default_\w+", service.log.read_text())[0]
+        assert service.client(key).get("/facts").json() == []
+        assert (tmp_path / "authz.sqlite3.secret").stat().st_mode & 0o777 == 0o600
+        assert requests.get(f"{service.origin}/static/admin/css/base.css", timeout=10).status_code == 200
+        assert requests.get(f"{service.origin}/admin/", timeout=10).status_code == 200
+    finally:
+        assert service.stop() == 0
+    again = start_service(tmp_path, "", "--workers", "1")
+    try:
+        assert "e_default_" not in again.log.read_text()
+        assert again.client(key).get("/facts").status_code == 200
+    finally:
+        again.stop()
+
+
+def test_nothing_of_development_is_left_without_the_flag(tmp_path, sqlite_url):
+    start_service(tmp_path, sqlite_url, "--dev", "--workers", "1").stop()
+    service = start_service(tmp_path, sqlite_url, "--workers", "1", AUTHZ_DEV_SERVER=str(os.getpid()))
+    try:
+        assert service.client(DEV_KEY).get("/facts").status_code == 401
+        assert requests.post(f"{service.origin}/test_environment", timeout=10).status_code == 404
+    finally:
+        service.stop()
+
+
+@pytest.mark.parametrize(
+    "secret", ["changeme", "x" * 50, "short but random 8f3a", "django-insecure-8f3a9c1b7e5d2046a1b2c3d4e5f6"]
+)
+def test_a_secret_that_can_be_guessed_is_refused(tmp_path, secret):
+    assert "SECRET_KEY can be guessed" in refusal(tmp_path, SECRET_KEY=secret)
+
+
+def test_postgresql_needs_a_secret_of_its_own(tmp_path):
+    told = refusal(tmp_path, DATABASE_URL="postgres://nobody@127.0.0.1:1/none", SECRET_KEY="")
+    assert "SECRET_KEY is not set" in told
+
+
+def test_an_unknown_kind_of_database_is_refused(tmp_path):
+    assert "DATABASE_URL must begin with" in refusal(tmp_path, DATABASE_URL="mysql://root@localhost/x")
+
+
+def test_a_port_that_is_taken_is_refused(tmp_path, service):
+    assert "cannot listen on" in refusal(tmp_path, "--dev", "--port", service.origin.rpartition(":")[2])
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_requests_in_flight_are_finished(tmp_path, sqlite_url, stop):
+    service = start_service(tmp_path, sqlite_url, "--dev", "--workers", "1", SECRET_KEY=SECRET)
+    facts = [{"predicate": "p", "args": [{"type": "T", "id": f"{n}"}]} for n in range(60_000)]
+    answers = []
+    sender = threading.Thread(target=lambda: answers.append(service.client().post("/batch", [{"inserts": facts}])))
+    sender.start()
+    time.sleep(0.6)
+    service.process.send_signal(stop)
+    sender.join(30)
+    assert service.process.wait(30) == 0
+    assert [answer.status_code for answer in answers] == [200]
+
+
+def test_chunked_bodies_are_read_and_limited(service):
+    client = service.fresh_client()
+    fact = b'[{"inserts":[{"predicate":"p","args":[{"type":"T","id":"x"}]}]}]'
+    assert client.request("POST", "/batch", data=iter([fact[:20], fact[20:]])).status_code == 200
+    assert len(client.get("/facts").json()) == 1
+    answer = client.request("POST", "/batch", data=(b" " * 1024 for _ in range(11 * 1024)))
+    assert (answer.status_code, set(answer.json())) == (413, {"message"})
+
+
+def test_leading_slashes_do_not_matter(service):
+    client = service.fresh_client()
+    answer = requests.get(f"{service.origin}//api/facts", headers={"Authorization": f"Bearer {client.key}"}, timeout=10)
+    assert answer.status_code == 200
+
+
+def test_the_body_of_a_refused_request_does_not_hide_the_refusal(service):
+    answer = requests.post(f"{service.origin}/api/batch", data=b" " * (20 * 1024 * 1024), timeout=60)
+    assert answer.status_code == 413
+
+
+def test_a_revoked_key_is_refused_by_every_process(tmp_path, new_url):
+    service = start_service(tmp_path, new_url, "--dev", "--workers", "2", SECRET_KEY=SECRET)
+    try:
+        client = service.fresh_client()
+        assert {client.get("/facts").status_code for _ in range(20)} == {200}
+        subprocess.run(
+            [sys.executable, ROOT / "manage.py", "revoke_api_key", client.key], cwd=tmp_path, check=True,
+            env=os.environ | {"DATABASE_URL": new_url, "SECRET_KEY": SECRET}, capture_output=True,
+        )  # fmt: skip
+        assert {client.get("/facts").status_code for _ in range(20)} == {401}
+    finally:
+        service.stop()
+
+
+def test_one_connection_is_enough(tmp_path, new_url):
+    service = start_service(tmp_path, new_url, "--dev", "--workers", "1", "--threads", "1", SECRET_KEY=SECRET)
+    try:
+        client = service.fresh_client()
+        codes: list[int] = []
+        body = [{"inserts": [{"predicate": "p", "args": [{"type": "T", "id": "x"}]}]}]
+        senders = [
+            threading.Thread(target=lambda: codes.append(client.post("/batch", body).status_code)) for _ in range(8)
+        ]
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+        assert codes == [200] * 8
+    finally:
+        service.stop()
+
+
+def test_a_half_sent_request_holds_nobody_up(service):
+    with socket.create_connection(("127.0.0.1", int(service.origin.rpartition(":")[2]))) as half:
+        half.sendall(b"POST /api/batch HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n[")
+        assert service.fresh_client().get("/facts").status_code == 200

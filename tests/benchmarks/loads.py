@@ -1,0 +1,126 @@
+"""How fast facts go in, beside the floor: the same rows given to the driver with nothing around it.
+
+    python -m tests.benchmarks.loads [FACTS]
+
+prints, for SQLite and PostgreSQL, facts per second of `load_facts`, of one /batch of 10,000, and of the floor.
+"""
+
+import gc
+import io
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import django
+import orjson
+
+BATCH = 10_000
+FLOOR = 999_999  # the signature of the rows that the floor is measured with
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 500_000
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("SECRET_KEY", "for a benchmark only: 0123456789")
+        os.environ["DATABASE_URL"] = f"sqlite:///{folder}/loads.sqlite3"
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authz_project.settings")
+        django.setup()
+        lines = Path(folder) / "facts.jsonl"
+        lines.write_bytes(b"\n".join(map(orjson.dumps, made_up_facts(count))))
+        measure("SQLite", count, lines)
+        measure_on_postgresql(count, lines)
+
+
+def made_up_facts(count: int) -> list[dict]:
+    """Roles of users on repositories, in no order: 24 bytes of ids each, as most are."""
+
+    def fact(n: int) -> dict:
+        mixed = n * 2654435761 % 2**32
+        user, repo = {"type": "User", "id": f"user-{mixed % 100_003}"}, {"type": "Repo", "id": f"repo-{mixed:08x}"}
+        return {"predicate": "has_role", "args": [user, {"type": "String", "id": ("reader", "writer")[n % 2]}, repo]}
+
+    return [fact(n) for n in range(count)]
+
+
+def measure_on_postgresql(count: int, lines: Path) -> None:
+    from django.db import connections
+
+    from authz_project.settings import database_from_url
+    from tests import postgresql
+
+    server = postgresql.start()
+    if server is None:
+        print("PostgreSQL: none can be started here")
+        return
+    try:
+        config = database_from_url(server.create("loads"))
+        connections.settings["default"] = connections.configure_settings({"default": config})["default"]
+        connections["default"] = connections.create_connection("default")
+        measure("PostgreSQL", count, lines)
+        connections.close_all()
+    finally:
+        server.stop()
+
+
+def measure(name: str, count: int, lines: Path) -> None:
+    from django.core.management import call_command
+    from django.db import connection, transaction
+
+    from facts import store
+    from facts.views import changes_from_json
+    from policy.models import default_environment
+
+    call_command("migrate", verbosity=0)
+    environment = default_environment()
+    facts = made_up_facts(BATCH)
+
+    def load_file() -> None:
+        call_command("load_facts", str(lines), stdout=io.StringIO())
+
+    def batch() -> None:
+        store.apply(environment.id, changes_from_json(orjson.loads(orjson.dumps([{"inserts": facts}]))))
+
+    for title, amount, act in (
+        ("floor", count, floor_of(name, count)), ("load_facts", count, load_file), ("one /batch", BATCH, batch),
+    ):  # fmt: skip
+        store.clear(environment.id)
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("DELETE FROM fact WHERE sig = %s", (FLOOR,))
+        gc.collect()
+        seconds = timed(act)
+        print(
+            f"{name:<11}{title:<11}{amount:>9,} facts {seconds:>7.2f} s {amount / seconds:>10,.0f} facts/s", flush=True
+        )
+
+
+def floor_of(name: str, count: int) -> Callable[[], None]:
+    """The raw driver: executemany on SQLite, COPY on PostgreSQL, into the same table."""
+    from django.db import connection, transaction
+
+    rows = [(FLOOR, *[arg["id"] for arg in fact["args"]], "", "") for fact in made_up_facts(count)]
+
+    def sqlite() -> None:
+        with transaction.atomic():
+            connection.connection.executemany("INSERT INTO fact VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def copy() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL statement_timeout = 0")
+            with cursor.copy("COPY fact FROM STDIN") as target:
+                for row in rows:
+                    target.write_row(row)
+
+    return sqlite if name == "SQLite" else copy
+
+
+def timed(act: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    act()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()

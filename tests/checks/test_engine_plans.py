@@ -1,0 +1,222 @@
+"""What plans and statements look like: what they may read through, how large they get, how deep they follow."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.engine.clauses import Call, Col, Const, Other, Slot, Var
+from checks.engine.dialects import PostgreSQL, SQLite
+from checks.engine.plan import Branch, Fact, Net, Same
+from checks.engine.question import Compiled, Root, Shape, compiled
+from checks.engine.rounds import worked_out
+from checks.engine.rulebook import Rulebook
+from policy.rules import compile_text
+from policy.rules.program import Signature
+from policy.values import STRING
+
+CASES = json.loads((Path(__file__).parent.parent / "cases" / "decisions.json").read_text())
+POLICIES = sorted((Path(__file__).parent.parent / "policies").glob("*.polar"))
+MOST_TEXT = 256_000
+TABLE = """
+CREATE TABLE fact (sig INTEGER, a0 TEXT, a1 TEXT, a2 TEXT, a3 TEXT, a4 TEXT,
+                   PRIMARY KEY (sig, a0, a1, a2, a3, a4)) WITHOUT ROWID;
+CREATE INDEX by_a1 ON fact (sig, a1, a2, a0);
+CREATE INDEX by_a2 ON fact (sig, a2, a1, a0);
+"""
+
+
+class Engine:
+    """The engine over facts in memory, without anything else of the service."""
+
+    def __init__(self, policy: str, dialect=None):
+        self.book = Rulebook(compile_text(policy))
+        self.dialect = dialect or SQLite()
+        self.numbers: dict[Signature, int] = {}
+        self.database = sqlite3.connect(":memory:")
+        self.database.executescript(TABLE)
+
+    def number(self, signature: Signature) -> int:
+        return self.numbers.setdefault(signature, len(self.numbers) + 1)
+
+    def store(self, predicate: str, *args: str) -> None:
+        values = [arg.partition(":")[::2] if ":" in arg else (STRING, arg) for arg in args]
+        number = self.number(Signature(predicate, tuple(kind for kind, _ in values)))
+        ids = [text for _, text in values]
+        row = (number, *ids, *[""] * (5 - len(ids)))
+        self.database.execute("INSERT OR IGNORE INTO fact VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def compiled(self, kind: str, action: str, actor: str = "User", resource: str = "Doc") -> Compiled:
+        name = Const(action) if action in self.book.program.names else Other("action")
+        args, width = {
+            "authorize": ((Slot("actor"), name, Slot("resource")), 0),
+            "list": ((Slot("actor"), name, Var(0)), 1),
+            "actions": ((Slot("actor"), Var(0), Slot("resource")), 1),
+            "actors": ((Var(0), name, Slot("resource")), 1),
+        }[kind]
+        shape = Shape((Root((Call("allow", (actor, STRING, resource), args),)),), width)
+        return compiled(self.book, shape, self.dialect, self.number)
+
+    def ask(self, kind: str, action: str, resource_type: str = "Doc", **slots: object) -> object:
+        question = self.compiled(kind, action, resource=resource_type)
+        slots = {"action": action, "now": 0, **slots}
+        for rounds in question.rounds:
+            slots |= worked_out(rounds, self._run, slots)
+        if question.statement is None:
+            return False if kind == "authorize" else []
+        rows = self._run(question.statement, slots)
+        return bool(rows[0][0]) if kind == "authorize" else sorted(row[0] for row in rows)
+
+    def _run(self, statement, slots):
+        return self.database.execute(statement.sql, statement.values(slots)).fetchall()
+
+
+# ---- what is read ---------------------------------------------------------------------------------------------
+
+
+def nets(net: Net) -> Iterator[Net]:
+    yield net
+    for each in net.nested():
+        yield from nets(each)
+
+
+def read_through(branch: Branch) -> Iterator[Fact]:
+    """Facts that are read with no entity that is given or known from what was read before."""
+    order = [source.number for source in branch.sources]
+    for place, source in enumerate(branch.sources):
+        if isinstance(source, Fact) and not any(_leads_to(each, source, order[place:]) for each in branch.conditions):
+            yield source
+
+
+def _leads_to(condition: object, source: Fact, unread: list[int]) -> bool:
+    if not isinstance(condition, Same):
+        return False
+    for column, known in ((condition.left, condition.right), (condition.right, condition.left)):
+        if isinstance(column, Col) and column.source == source.number:
+            is_name = source.signature.types[int(column.name[1])] == STRING and isinstance(known, (Const, Other))
+            if not is_name and not (isinstance(known, Col) and known.source in unread):
+                return True
+    return False
+
+
+def unguided(question: Compiled) -> list[str]:
+    branches = (branch for plan in question.plans for net in nets(plan.net) for branch in net.branches())
+    return [f"{source} in {branch}" for branch in branches for source in read_through(branch)]
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
+def test_deciding_reads_no_facts_that_nothing_leads_to(path):
+    engine = Engine(path.read_text())
+    program = engine.book.program
+    for name, known in program.types.items():
+        for action in known.permissions[:4]:
+            for actor in (each for each, kind in program.types.items() if kind.kind == "actor"):
+                assert unguided(engine.compiled("authorize", action, actor, name)) == []
+
+
+def test_deciding_generated_policies_reads_hardly_any_facts_that_nothing_leads_to():
+    """An untyped relation between what is asked and what is stored may leave no way in; all else must have one."""
+    found = [bool(unguided(_engine_of(case).compiled("authorize", "p0"))) for case in CASES]
+    assert sum(found) <= len(found) // 50
+
+
+def test_no_decision_scans_the_facts_or_indexes_them_by_itself():
+    for case in CASES[::3]:
+        engine = _engine_of(case)
+        for action in ("p0", "p1"):
+            statement = engine.compiled("authorize", action).statement
+            if statement is None:
+                continue
+            values = [each.id if isinstance(each, Const) else "[]" for each in statement.parameters]
+            plan = engine.database.execute("EXPLAIN QUERY PLAN " + statement.sql, values).fetchall()
+            steps = [row[3] for row in plan]
+            assert not [step for step in steps if re.search(r"SCAN f\d|SEARCH f\d+ USING AUTOMATIC", step)]
+
+
+def _engine_of(case: dict) -> Engine:
+    engine = Engine(case["policy"])
+    for fact in case["facts"]:
+        engine.store(fact["predicate"], *(f"{value['type']}:{value['id']}" for value in fact["args"]))
+    return engine
+
+
+# ---- how large ---------------------------------------------------------------------------------------------------
+
+
+def diamond(levels: int, connective: str) -> str:
+    blocks = ["actor User {}"]
+    for level in range(levels):
+        below = f"T{level + 1}"
+        rule = f'"r" if "r" on "left" {connective} "r" on "right";'
+        body = f"relations = {{ left: {below}, right: {below} }}; {rule}" if level < levels - 1 else ""
+        blocks.append(f'resource T{level} {{ roles = ["r"]; permissions = ["read"]; {body} "read" if "r"; }}')
+    return "\n".join(blocks)
+
+
+@pytest.mark.parametrize("dialect", [SQLite(), PostgreSQL()], ids=["sqlite", "postgresql"])
+@pytest.mark.parametrize("connective", ["and", "or"])
+@pytest.mark.parametrize("kind", ["authorize", "list", "actions", "actors"])
+def test_a_diamond_of_twelve_levels_stays_small(kind, connective, dialect):
+    question = Engine(diamond(12, connective), dialect).compiled(kind, "read", resource="T0")
+    statements = [question.statement, *(step for rounds in question.rounds for step in rounds.steps)]
+    assert all(len(statement.sql) < MOST_TEXT for statement in statements)
+
+
+@pytest.mark.parametrize("connective", ["and", "or"])
+def test_a_diamond_of_twelve_levels_is_decided(connective):
+    engine = Engine(diamond(12, connective))
+    for level in range(11):
+        for side in ("left", "right"):
+            engine.store("has_relation", f"T{level}:x", side, f"T{level + 1}:{'x' if side == 'left' else 'y'}")
+            engine.store("has_relation", f"T{level}:y", side, f"T{level + 1}:y")
+    engine.store("has_role", "User:one", "r", "T11:x")
+    engine.store("has_role", "User:both", "r", "T11:x")
+    engine.store("has_role", "User:both", "r", "T11:y")
+    assert engine.ask("authorize", "read", "T0", actor="both", resource="x")
+    assert engine.ask("authorize", "read", "T0", actor="one", resource="x") == (connective == "or")
+    assert engine.ask("list", "read", "T0", actor="both") == ["x", "y"]
+    assert engine.ask("list", "read", "T0", actor="one") == (["x"] if connective == "or" else [])
+
+
+def test_two_hundred_types_with_ten_roles_make_no_large_statement():
+    blocks = ["actor User {}", "actor Team {}"]
+    for number in range(200):
+        roles = ", ".join(f'"r{role}"' for role in range(10))
+        parent = f'relations = {{ parent: T{number - 1} }}; role if role on "parent";' if number % 10 else ""
+        steps = " ".join(f'"r{role}" if "r{role + 1}";' for role in range(9))
+        grants = " ".join(f'"p{role}" if "r{role}";' for role in range(10))
+        permissions = roles.replace("r", "p")
+        names = f"roles = [{roles}]; permissions = [{permissions}];"
+        blocks.append(f"resource T{number} {{ {names} {parent} {steps} {grants} }}")
+    blocks.append(
+        "has_role(u: User, role: String, r: Resource) if t matches Team and has_group(u, t) and has_role(t, role, r);"
+    )
+    engine = Engine("\n".join(blocks))
+    for kind in ("authorize", "list", "actions", "actors"):
+        assert len(engine.compiled(kind, "p3", resource="T199").statement.sql) < MOST_TEXT
+
+
+# ---- how deep -----------------------------------------------------------------------------------------------------
+
+FOLDERS = """
+actor User {}
+resource Folder {
+  roles = ["viewer"]; permissions = ["read"]; relations = { parent: Folder };
+  role if role on "parent"; "read" if "viewer";
+}
+"""
+
+
+@pytest.mark.parametrize("depth", [1, 99, 100, 101, 10_000])
+def test_a_chain_of_folders_answers_however_long_and_though_it_is_a_circle(depth):
+    engine = Engine(FOLDERS)
+    for number in range(depth):
+        engine.store("has_relation", f"Folder:{number + 1}", "parent", f"Folder:{number}")
+    engine.store("has_relation", "Folder:0", "parent", f"Folder:{depth}")
+    engine.store("has_role", "User:ann", "viewer", "Folder:0")
+    assert engine.ask("authorize", "read", "Folder", actor="ann", resource=str(depth))
+    assert not engine.ask("authorize", "read", "Folder", actor="bob", resource=str(depth))
+    assert len(engine.ask("list", "read", "Folder", actor="ann")) == depth + 1

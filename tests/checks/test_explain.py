@@ -1,0 +1,350 @@
+"""Why: proofs and obstacles over HTTP, of single decisions, items of lists and solutions of queries."""
+
+from copy import deepcopy
+
+import pytest
+
+from checks import obstacles, proof, proof_tree
+from facts.models import Signature
+from policy.values import Value
+from tests.checks.conftest import POLICY, about, fact, publish, store
+from tests.checks.proofs import faults_of_proof, truth
+from tests.conftest import Api
+
+FOLDERS = """
+actor User {}
+resource Folder {
+  roles = ["reader"];
+  permissions = ["read"];
+  relations = { parent: Folder };
+  "reader" if "reader" on "parent";
+  "read" if "reader";
+}
+has_role(user: User, "reader", up: Folder) if
+  down matches Folder and has_relation(down, "parent", up) and has_role(user, "reader", down);
+"""
+
+
+def explain(api: Api, actor: str, action: str, resource: str, *context: dict) -> dict:
+    answer = api.post("/explain", about(actor, resource, action=action, context_facts=list(context)))
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def walk(node: dict, depth: int = 0):
+    yield depth, node
+    for child in node.get("because", ()):
+        yield from walk(child, depth + 1)
+
+
+def texts(root: dict) -> list[str]:
+    return [node["text"] for _, node in walk(root)]
+
+
+def leaves(root: dict) -> list[dict]:
+    return [node for _, node in walk(root) if not node.get("because")]
+
+
+# ---- proofs ------------------------------------------------------------------------------------------------------
+
+
+def test_a_proof_names_rules_with_their_lines_and_facts_with_their_source(repos):
+    said = explain(repos, "User:ann", "read", "Repo:b")
+    assert said["allowed"] is True
+    assert said["policy_version"] == 1
+    assert said["obstacles"] == []
+    assert texts(said["proof"]) == [
+        'allow(User:ann, "read", Repo:b)',
+        'has_permission(User:ann, "read", Repo:b)',
+        'has_role(User:ann, "reader", Repo:b)',
+        'has_relation(Repo:b, "organization", Org:o)',
+        'has_role(User:ann, "member", Org:o)',
+        'has_role(User:ann, "admin", Org:o)',
+    ]
+    step = reader(said["proof"])
+    assert step["rule"] == {"text": '"reader" if "member" on "organization";', "line": 14}
+    assert step["bindings"]["organization"] == {"type": "Org", "id": "o"}
+    assert {leaf["source"] for leaf in leaves(said["proof"])} == {"stored"}
+
+
+def test_a_context_fact_is_told_from_a_stored_one(repos):
+    context = fact("has_relation", "Repo:new", "organization", "Org:o")
+    said = explain(repos, "User:ann", "read", "Repo:new", context)
+    sources = {leaf["text"]: leaf["source"] for leaf in leaves(said["proof"])}
+    assert sources['has_relation(Repo:new, "organization", Org:o)'] == "context"
+    assert sources['has_role(User:ann, "admin", Org:o)'] == "stored"
+
+
+def test_a_fact_that_the_policy_states_is_one_of_the_policy(api):
+    publish(api, 'actor User {} resource Repo { permissions = ["read"]; }\nallow(_: User, "read", Repo{"p"});')
+    said = explain(api, "User:anyone", "read", "Repo:p")
+    assert said["proof"]["kind"] == "rule"
+    assert said["proof"]["source"] == "policy"
+    assert said["proof"]["rule"]["line"] == 2
+
+
+def test_comparisons_and_negations_are_told_with_their_values(api):
+    publish(
+        api,
+        "actor User {} resource Tool {} resource Flag {}\ndeclare flag(Tool, Flag);\n"
+        'allow(u: User, "use", t: Tool) if level(u, n) and n >= 3\n'
+        "  and not is_banned(u) and not (flag(t, f) and off(f));",
+    )
+    level = {"predicate": "level", "args": [{"type": "User", "id": "u"}, {"type": "Integer", "id": "5"}]}
+    store(api, level)
+    said = explain(api, "User:u", "use", "Tool:t")
+    kinds = {node["text"]: node["kind"] for _, node in walk(said["proof"])}
+    assert kinds["5 >= 3"] == "comparison"
+    assert kinds["not is_banned(User:u)"] == "absence"
+    assert kinds["not (flag(t, f) and off(f))"] == "absence"
+
+
+def test_the_side_of_an_or_that_holds_is_shown_as_it_is_written(api):
+    publish(
+        api,
+        "actor User {} resource Doc {}\n"
+        'allow(u: User, "see", d: Doc) if (owns(u, d) and is_open(d)) or\n  is_public(d);'
+        'allow(u: User, "edit", d: Doc) if owns(u, d) and (is_open(d) or is_public(d));',
+    )
+    store(api, fact("owns", "User:u", "Doc:d"), fact("is_public", "Doc:d"))
+    see, edit = explain(api, "User:u", "see", "Doc:d"), explain(api, "User:u", "edit", "Doc:d")
+    assert texts(see["proof"])[1:] == ["is_public(Doc:d)"]
+    part = next(node for _, node in walk(edit["proof"]) if node["kind"] == "part")
+    assert part["text"] == "is_open(d) or is_public(d)"
+    assert part["rule"]["text"] == "is_public(d)"
+
+
+def test_what_holds_for_every_value_is_told_as_such(api):
+    publish(
+        api,
+        'actor User {} resource Org { roles = ["guest"]; }\nresource Repo { permissions = ["read"]; }\n'
+        'has_role(_: User, "guest", _: Org);\n'
+        'allow(u: User, "read", _: Repo) if o matches Org and has_role(u, "guest", o);',
+    )
+    said = explain(api, "User:u", "read", "Repo:r")
+    assert texts(said["proof"])[1] == 'has_role(User:u, "guest", Org:_)'
+    assert said["proof"]["bindings"]["o"] == {"type": "Org", "id": None}
+
+
+def test_every_value_of_an_answer_can_be_explained(repos):
+    store(repos, fact("is_root", "User:root"))
+    said = explain(repos, "User:root", "read", "Repo:*")
+    assert said["allowed"] is True
+    assert said["goal"] == 'allow(User:root, "read", Repo:_)'
+    assert explain(repos, "User:ann", "read", "Repo:*")["allowed"] is False
+
+
+# ---- circular and large data ---------------------------------------------------------------------------------
+
+
+def test_circular_data_have_a_short_proof_that_does_not_lead_back_to_itself(api):
+    publish(api, FOLDERS)
+    links = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "e"), ("e", "b"), ("a", "a")]
+    stored = [fact("has_relation", f"Folder:{one}", "parent", f"Folder:{other}") for one, other in links]
+    stored.append(fact("has_role", "User:u", "reader", "Folder:d"))
+    store(api, *stored)
+    rows = [(each["predicate"], tuple(map(_value, each["args"]))) for each in stored]
+    for folder in "abcde":
+        said = explain(api, "User:u", "read", f"Folder:{folder}")
+        goal = ("allow", tuple(map(_value, about_goal(folder))))
+        assert faults_of_proof(said["proof"], goal, truth(FOLDERS, rows, [], list(goal[1]))) == []
+    assert max(depth for depth, _ in walk(explain(api, "User:u", "read", "Folder:c")["proof"])) == 3
+
+
+def about_goal(folder: str) -> list[dict]:
+    return [{"type": "User", "id": "u"}, {"type": "String", "id": "read"}, {"type": "Folder", "id": folder}]
+
+
+def _value(raw: dict) -> Value:
+    return Value(raw["type"], raw["id"])
+
+
+def chain(api: Api, length: int) -> None:
+    publish(api, FOLDERS)
+    links = [fact("has_relation", f"Folder:{i}", "parent", f"Folder:{i + 1}") for i in range(length)]
+    store(api, *links, fact("has_role", "User:u", "reader", f"Folder:{length}"))
+
+
+@pytest.mark.parametrize("length", [97, 98, 99, 300])
+def test_a_long_chain_is_cut_at_a_limit_that_is_named(api, length):
+    chain(api, length)
+    said = explain(api, "User:u", "read", "Folder:0")
+    assert said["allowed"] is True
+    deepest = max(walk(said["proof"]), key=lambda each: each[0])
+    assert deepest[0] == min(length + 2, proof_tree.MAX_DEPTH)
+    cut = [node for _, node in walk(said["proof"]) if node["kind"] == "unexplained"]
+    assert [node["note"] for node in cut] == (["more than 100 levels of reasons"] if length + 2 > 100 else [])
+
+
+def test_a_search_that_is_too_long_says_so(api, monkeypatch):
+    monkeypatch.setattr(proof, "MAX_GOALS", 20)
+    chain(api, 60)
+    said = explain(api, "User:u", "read", "Folder:0")
+    assert said["allowed"] is True
+    assert any(node["kind"] == "unexplained" for _, node in walk(said["proof"]))
+
+
+def test_time_is_a_limit_as_well(api, monkeypatch):
+    chain(api, 5)
+    monkeypatch.setattr("checks.scene.TIME_LIMIT", -1.0)
+    said = explain(api, "User:u", "read", "Folder:0")
+    assert (said["allowed"], said["proof"]["kind"]) == (True, "unexplained")
+    denied = explain(api, "User:nobody", "read", "Folder:0")
+    assert [each["kind"] for each in denied["obstacles"]] == ["unexplained"]
+
+
+# ---- obstacles -----------------------------------------------------------------------------------------------
+
+
+def test_obstacles_tell_how_far_each_rule_gets_and_what_is_missing(repos):
+    said = explain(repos, "User:bob", "read", "Repo:b")
+    assert said["allowed"] is False
+    assert said["proof"] is None
+    (permission,) = said["obstacles"][0]["because"]
+    rules = {each["rule"]["text"]: each for each in permission["because"]}
+    assert list(rules) == [
+        '"read" if "reader";',
+        '"read" if is_public(resource);',
+        'has_permission(user: User, "read", repo: Repo) if is_root(user) and repo matches Repo;',
+    ]
+    organization = rules['"read" if "reader";']["because"][0]["because"][1]
+    assert organization["met"] == ['has_relation(Repo:b, "organization", Org:o)']
+    assert organization["because"][0]["text"] == 'has_role(User:bob, "member", Org:o)'
+    assert organization["because"][0]["kind"] == "missing"
+
+
+def test_a_negation_that_fails_comes_with_why_the_negated_holds(api):
+    publish(api, 'actor User {} resource Doc {}\nallow(u: User, "see", _: Doc) if is_in(u) and not is_banned(u);')
+    store(api, fact("is_in", "User:u"), fact("is_banned", "User:u"))
+    (obstacle,) = explain(api, "User:u", "see", "Doc:d")["obstacles"]
+    assert obstacle["met"] == ["is_in(User:u)"]
+    (present,) = obstacle["because"]
+    assert (present["kind"], present["text"]) == ("present", "not is_banned(User:u)")
+    assert present["because"][0]["text"] == "is_banned(User:u)"
+
+
+def test_a_comparison_that_fails_is_told_with_its_values(api):
+    publish(api, 'actor User {} resource Doc {}\nallow(u: User, "see", _: Doc) if level(u, n) and n >= 3;')
+    store(api, {"predicate": "level", "args": [{"type": "User", "id": "u"}, {"type": "Integer", "id": "2"}]})
+    (obstacle,) = explain(api, "User:u", "see", "Doc:d")["obstacles"]
+    assert (obstacle["because"][0]["kind"], obstacle["because"][0]["text"]) == ("false", "2 >= 3")
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "note"),
+    [("read", "Nothing:x", "the policy has no type `Nothing`"), ("fly", "Repo:a", "")],
+)
+def test_what_no_rule_is_about_is_told(repos, action, resource, note):
+    said = explain(repos, "User:ann", action, resource)
+    assert said["allowed"] is False
+    assert said["note"] == note
+    if not note:
+        missing = said["obstacles"][0]["because"][0]
+        assert missing["note"] == "no such fact, and no rule grants it"
+
+
+def test_obstacles_are_cut_at_a_limit_that_is_named(api, monkeypatch):
+    monkeypatch.setattr(obstacles, "MAX_OBSTACLES", 5)
+    rules = "".join(f'allow(u: User, "see", _: Doc) if is_{number}(u);\n' for number in range(9))
+    publish(api, f"actor User {{}} resource Doc {{}}\n{rules}")
+    said = explain(api, "User:u", "see", "Doc:d")
+    assert [each["kind"] for each in said["obstacles"]] == ["obstacle"] * 5 + ["unexplained"]
+
+
+def test_without_a_policy_a_permission_that_is_stored_is_the_reason(api):
+    assert explain(api, "User:u", "see", "Doc:d")["allowed"] is False
+    said = explain(api, "User:u", "see", "Doc:d", fact("has_permission", "User:u", "see", "Doc:d"))
+    assert said["policy_version"] is None
+    assert texts(said["proof"])[1] == 'has_permission(User:u, "see", Doc:d)'
+
+
+# ---- solutions of queries, and what is refused -------------------------------------------------------------------
+
+
+def query(ids: list | None) -> dict:
+    return {
+        "predicate": ["allow", ["who", "action", "repo"]],
+        "calls": [["has_relation", ["repo", "relation", "org"]]],
+        "constraints": {
+            "who": {"type": "User", "ids": ["ann"]},
+            "action": {"type": "String", "ids": ["read"]},
+            "repo": {"type": "Repo", "ids": ids},
+            "relation": {"type": "String", "ids": ["organization"]},
+            "org": {"type": "Org", "ids": ["o"]},
+        },
+    }
+
+
+def test_a_solution_of_a_query_has_a_proof_for_each_call(repos):
+    said = repos.post("/explain", query(["b"])).json()
+    assert said["allowed"] is True
+    assert [call["goal"] for call in said["calls"]] == [
+        'allow(User:ann, "read", Repo:b)',
+        'has_relation(Repo:b, "organization", Org:o)',
+    ]
+    assert all(call["proof"] for call in said["calls"])
+    other = repos.post("/explain", query(["a"])).json()
+    assert (other["allowed"], [call["allowed"] for call in other["calls"]]) == (False, [True, False])
+    anything = repos.post("/explain", query(None)).json()
+    assert anything["calls"][0]["goal"] == 'allow(User:ann, "read", Repo:_)'
+
+
+@pytest.mark.parametrize("ids", [[], ["a", "b"]])
+def test_a_query_with_several_values_is_no_solution(repos, ids):
+    answer = repos.post("/explain", query(ids))
+    assert answer.status_code == 400
+    assert answer.json()["message"] == "constraints.repo.ids: must be one id, or null for any"
+
+
+def test_a_key_is_wanted_and_only_its_own_environment_is_told_of(repos, new_api):
+    body = about("User:ann", "Repo:a", action="read", context_facts=[])
+    assert repos.request("POST", "/explain", body, Authorization="Bearer nothing").status_code == 401
+    assert new_api("other").post("/explain", body).json()["allowed"] is False
+
+
+def test_context_facts_are_held_to_the_policy(repos):
+    body = about("User:ann", "Repo:a", action="read", context_facts=[fact("nonsense", "User:ann")])
+    assert repos.post("/explain", body).status_code == 400
+
+
+def test_explaining_writes_nothing(repos):
+    before = Signature.objects.count()
+    explain(repos, "User:ann", "write", "Repo:zzz", fact("has_role", "User:ann", "writer", "Repo:zzz"))
+    assert Signature.objects.count() == before
+
+
+def test_a_fact_of_a_kind_that_had_none_is_seen_from_then_on(repos):
+    assert explain(repos, "User:ann", "read", "Org:z")["allowed"] is False
+    store(repos, fact("has_permission", "User:ann", "read", "Org:z"))
+    said = explain(repos, "User:ann", "read", "Org:z")
+    assert texts(said["proof"])[1] == 'has_permission(User:ann, "read", Org:z)'
+
+
+# ---- the reader of proofs is not to be fooled ------------------------------------------------------------------
+
+
+def test_a_proof_with_something_wrong_in_it_is_found_out(repos):
+    raw = [
+        fact("has_role", "User:ann", "admin", "Org:o"),
+        fact("has_relation", "Repo:b", "organization", "Org:o"),
+    ]
+    rows = [(each["predicate"], tuple(map(_value, each["args"]))) for each in raw]
+    said = explain(repos, "User:ann", "read", "Repo:b")["proof"]
+    goal = ("allow", tuple(_value(arg) for arg in said["fact"]["args"]))
+    known = truth(POLICY, rows, [], list(goal[1]))
+    assert faults_of_proof(said, goal, known) == []
+    for spoil in (
+        lambda proof: reader(proof)["because"].pop(),
+        lambda proof: reader(proof)["because"][0]["fact"]["args"][2].update(id="other"),
+        lambda proof: reader(proof)["rule"].update(line=13, text='"reader" if "writer";'),
+        lambda proof: reader(proof)["because"][0].update(source="context"),
+        lambda proof: proof["fact"]["args"][0].update(id="bob"),
+    ):
+        spoilt = deepcopy(said)
+        spoil(spoilt)
+        assert faults_of_proof(spoilt, goal, known) != []
+
+
+def reader(proof: dict) -> dict:
+    """The step at which the member of an organisation becomes a reader."""
+    return proof["because"][0]["because"][0]

@@ -1,0 +1,129 @@
+"""`explain` and `preview_policy` in the terminal."""
+
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from policy.models import PolicyVersion
+from tests.checks.conftest import POLICY, fact, publish, store
+
+
+def run(name: str, *args: str) -> str:
+    written = StringIO()
+    call_command(name, *args, stdout=written, stderr=written, no_color=True)
+    return written.getvalue()
+
+
+# ---- explain -----------------------------------------------------------------------------------------------------
+
+
+def test_a_proof_is_drawn_as_a_tree(repos):
+    assert run("explain", "authorize", "User:ann", "read", "Repo:b") == (
+        'allowed  allow(User:ann, "read", Repo:b)  (policy version 1)\n'
+        '✓ allow(User:ann, "read", Repo:b)\n'
+        "│ by the rule that is there by default: allow(actor, action, resource)"
+        " if has_permission(actor, action, resource);\n"
+        '└─ ✓ has_permission(User:ann, "read", Repo:b)\n'
+        '   │ by line 15: "read" if "reader";\n'
+        '   └─ ✓ has_role(User:ann, "reader", Repo:b)\n'
+        '      │ by line 14: "reader" if "member" on "organization";\n'
+        '      ├─ ✓ has_relation(Repo:b, "organization", Org:o)  stored fact\n'
+        '      └─ ✓ has_role(User:ann, "member", Org:o)\n'
+        '         │ by line 6: "member" if "admin";\n'
+        '         └─ ✓ has_role(User:ann, "admin", Org:o)  stored fact\n'
+    )
+
+
+def test_obstacles_are_drawn_as_a_tree(repos):
+    said = run("explain", "authorize", "User:bob", "write", "Repo:b")
+    assert said.startswith('denied  allow(User:bob, "write", Repo:b)')
+    assert '✗ has_role(User:bob, "writer", Repo:b)  no such fact' in said
+
+
+def test_context_facts_count(repos):
+    context = 'has_role(User:bob, "writer", Repo:b)'
+    said = run("explain", "authorize", "User:bob", "write", "Repo:b", "--context", context)
+    assert '✓ has_role(User:bob, "writer", Repo:b)  context fact' in said
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("ann", "read", "Repo:b"), "`ann` is not a value; write it as `User:alice`"),
+        (("User:ann", "read", "Repo:b", "--environment", "nope"), "there is no environment `nope`"),
+    ],
+)
+def test_mistakes_are_told(repos, args, message):
+    with pytest.raises(CommandError, match=message):
+        run("explain", "authorize", *args)
+
+
+# ---- preview_policy ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def new_policy(tmp_path):
+    def write(text: str) -> str:
+        path = tmp_path / "new.polar"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_decisions_that_would_differ_are_told_and_explained(repos, new_policy):
+    changed = POLICY.replace('"read" if is_public(resource);', "").replace('"reader" if "writer";', "")
+    said = run("preview_policy", new_policy(changed), "--explain")
+    assert "tests: there are none" in said
+    assert '- denied   allow(User:ann, "read", Repo:p)' in said
+    assert '- denied   allow(User:bob, "read", Repo:a)' in said
+    assert '"read" if is_public(resource);' in said
+    assert "            1  is_public(Repo)" in said
+    assert PolicyVersion.objects.count() == 1
+
+
+def test_a_policy_that_grants_more_says_so(repos, new_policy):
+    said = run("preview_policy", new_policy(POLICY + 'has_permission(_: User, "write", _: Repo) if is_open();'))
+    assert "decisions: 0 of" in said
+    said = run("preview_policy", new_policy(POLICY + 'has_permission(_: User, "write", _: Repo);'))
+    assert '+ allowed  allow(User:ann, "write", Repo:p)' in said
+
+
+def test_questions_may_be_given(repos, new_policy, tmp_path):
+    questions = tmp_path / "questions.txt"
+    questions.write_text('# one a line\n\nallow(User:root, "read", Repo:a)\nhas_role(User:ann, "reader", Repo:a);\n')
+    changed = new_policy(POLICY.replace("is_root(user) and ", "is_root(user) and is_safe(user) and "))
+    said = run("preview_policy", changed, "--questions", str(questions))
+    assert 'decisions: 1 of 2 asked would be different\n  - denied   allow(User:root, "read", Repo:a)' in said
+
+
+def test_failing_tests_and_strictness(repos, new_policy):
+    failing = POLICY + 'test "nobody" { assert allow(User{"x"}, "read", Repo{"y"}); }'
+    assert "1 of 1 test failed" in run("preview_policy", new_policy(failing))
+    with pytest.raises(SystemExit):
+        run("preview_policy", new_policy(failing), "--strict")
+    run("preview_policy", new_policy(POLICY), "--strict")
+
+
+def test_what_is_no_policy_is_refused(repos, new_policy):
+    with pytest.raises(CommandError, match="1 problem; the policy is not accepted"):
+        run("preview_policy", new_policy("actor User"))
+
+
+def test_a_first_policy_can_be_previewed(api, environment, new_policy):
+    said = run("preview_policy", new_policy(POLICY))
+    assert "decisions: 0 of 0 asked would be different" in said
+
+
+def test_a_sample_is_bounded(repos, new_policy, monkeypatch):
+    monkeypatch.setattr("checks.preview.MAX_QUESTIONS", 5)
+    monkeypatch.setattr("checks.management.commands.preview_policy.MAX_QUESTIONS", 5)
+    assert "of 5 asked would be different, the limit of 5" in run("preview_policy", new_policy(POLICY))
+
+
+def test_the_other_environment_is_left_alone(repos, new_api, new_policy):
+    other = new_api("other")
+    publish(other, POLICY)
+    store(other, fact("is_root", "User:other"))
+    assert "User:other" not in run("preview_policy", new_policy(POLICY.replace("is_root", "is_boss")), "--explain")

@@ -1,0 +1,246 @@
+"""In-policy tests: each over its own facts, on the engine that answers questions."""
+
+import time
+
+import pytest
+
+from checks import coverage, policy_tests
+from policy import rules
+from policy.language.source import Source
+from tests.checks.conftest import POLICY, fact, publish, store
+from tests.checks.statements import counted
+
+TEAM = """
+test fixture team {
+  has_role(User{"ann"}, "reader", Repo{"a"});
+  has_role(User{"bob"}, "writer", Repo{"a"});
+}
+"""
+
+
+def program(text: str):
+    return rules.compile_source(Source(text))
+
+
+def outcome(assertion: str, setup: str = "fixture team;", policy: str = POLICY + TEAM) -> str:
+    """What is wrong with one assertion; nothing where it passes."""
+    report = policy_tests.run(program(policy + f'test "t" {{ setup {{ {setup} }} {assertion} }}'))
+    (found,) = report.tests[0].assertions
+    assert found.passed == (not found.message) == report.success
+    return found.message
+
+
+@pytest.mark.parametrize(
+    "assertion",
+    [
+        'assert allow(User{"ann"}, "read", Repo{"a"});',
+        'assert has_permission(User{"ann"}, "read", Repo{"a"});',
+        'assert has_role(User{"bob"}, "reader", Repo{"a"});',
+        'assert_not allow(User{"ann"}, "write", Repo{"a"});',
+        'assert_not allow(User{"ann"}, "frob", Repo{"a"});',
+        'assert_not allow(Repo{"a"}, "read", User{"ann"});',
+        'assert_not family(true, "Morgan");',
+        'assert_not allow(User{"ann"});',
+        'assert allow(User{"ann"}, action: String, Repo{"a"}) iff action in ["read"];',
+        'assert allow(User{"bob"}, action: String, Repo{"a"}) iff action in ["write", "read"];',
+        'assert allow(User{"eve"}, action: String, Repo{"a"}) iff action in [];',
+        'assert allow(User{"bob"}, action: String, Repo{"a"}) iff action not in [];',
+        'assert allow(User{"ann"}, action: String, Repo{"a"}) iff action not in ["write"];',
+        'assert has_role(User{"ann"}, role: String, Repo{"a"}) iff role not in ["writer"];',
+        'assert_not allow(User{"ann"}, action: String, Repo{"a"}) iff action in ["read", "write"];',
+        'assert allow(user: User, "read", Repo{"a"}) iff user in [User{"ann"}, User{"bob"}];',
+        'assert allow(user: Actor, "read", Repo{"a"}) iff user in [User{"bob"}, User{"ann"}];',
+        'assert allow(User{"ann"}, "read", repo: Resource) iff repo in [Repo{"a"}];',
+        'assert allow(User{"ann"}, action: String, Repo{"a"});',
+        'assert_not allow(User{"eve"}, action: String, Repo{"a"});',
+    ],
+)
+def test_assertions_that_hold(db, assertion):
+    assert outcome(assertion) == ""
+
+
+@pytest.mark.parametrize(
+    ("assertion", "message"),
+    [
+        ('assert allow(User{"ann"}, "write", Repo{"a"});', "expected true, got false"),
+        ('assert_not allow(User{"ann"}, "read", Repo{"a"});', "expected false, got true"),
+        ('assert family(true, "Morgan");', "expected true, got false"),
+        (
+            'assert allow(User{"ann"}, a: String, Repo{"a"}) iff a in ["read", "write"];',
+            'expected "read" and "write", got "read"',
+        ),
+        (
+            'assert allow(User{"bob"}, a: String, Repo{"a"}) iff a in ["read"];',
+            'expected "read", got "read" and "write"',
+        ),
+        ('assert allow(User{"ann"}, a: String, Repo{"a"}) iff a in [];', 'expected nothing, got "read"'),
+        ('assert allow(User{"ann"}, a: String, Repo{"a"}) iff a not in ["read"];', 'expected "write", got "read"'),
+        (
+            'assert_not allow(User{"ann"}, a: String, Repo{"a"}) iff a in ["read"];',
+            'expected anything but "read", got "read"',
+        ),
+        ('assert allow(User{"eve"}, a: String, Repo{"a"});', "expected some value, got nothing"),
+        ('assert_not allow(User{"ann"}, a: String, Repo{"a"});', "expected nothing, got some value"),
+        (
+            'assert allow(u: User, "read", Repo{"a"}) iff u in [User{"ann"}];',
+            'expected User{"ann"}, got User{"ann"} and User{"bob"}',
+        ),
+    ],
+)  # fmt: skip
+def test_assertions_that_fail_say_what_was_found(db, assertion, message):
+    assert outcome(assertion) == message
+
+
+def test_every_value_is_a_value_but_no_list(db):
+    setup = 'is_public(Repo{"p"});'
+    assert outcome('assert allow(User{"x"}, "read", Repo{"p"});', setup) == ""
+    assert outcome('assert allow(user: User, "read", Repo{"p"});', setup) == ""
+    found = outcome('assert allow(user: User, "read", Repo{"p"}) iff user in [User{"x"}];', setup)
+    assert found == 'expected User{"x"}, got every User'
+
+
+ALL_BUT_LOCKED = """
+actor User {}
+resource Doc { permissions = ["read"]; }
+has_permission(user: User, "read", doc: Doc) if is_root(user) and not is_locked(doc);
+"""
+
+
+def test_all_but_some_is_no_list_either(db):
+    policy = ALL_BUT_LOCKED
+    setup = 'is_root(User{"r"}); is_locked(Doc{"l"});'
+    assert outcome('assert allow(User{"r"}, "read", d: Doc);', setup, policy) == ""
+    assert outcome('assert_not allow(User{"r"}, "read", d: Doc) iff d in [Doc{"x"}];', setup, policy) == ""
+    found = outcome('assert allow(User{"r"}, "read", d: Doc) iff d in [Doc{"x"}];', setup, policy)
+    assert found == 'expected Doc{"x"}, got every value but some'
+
+
+def test_a_complement_needs_declared_names(db):
+    found = outcome('assert allow(User{"ann"}, "read", r: Repo) iff r not in [Repo{"x"}];')
+    assert found.startswith("`not in` is about the roles, permissions or relations")
+
+
+def test_tests_see_only_their_own_facts(api):
+    publish(api, POLICY)
+    store(api, fact("has_role", "User:eve", "writer", "Repo:a"))
+    text = POLICY + TEAM + '''
+    test "one" { setup { fixture team; } assert_not allow(User{"eve"}, "read", Repo{"a"}); }
+    test "two" { assert_not allow(User{"ann"}, "read", Repo{"a"}); }
+    test "three" { setup { is_public(Repo{"a"}); } assert allow(User{"ann"}, "read", Repo{"a"}); }
+    '''  # fmt: skip
+    assert policy_tests.run(program(text)).success
+
+
+def test_facts_of_the_policy_count_in_tests(db):
+    policy = POLICY + TEAM + 'has_role(User{"god"}, "writer", _: Repo);'
+    assert outcome('assert allow(User{"god"}, "write", Repo{"any"});', "", policy) == ""
+    assert outcome('assert has_role(User{"god"}, "writer", Repo{"any"});', "", policy) == ""
+
+
+def test_recursion_and_rounds_work_in_tests(db):
+    policy = '''
+    actor User {}
+    resource Doc {
+      roles = ["reader"]; permissions = ["read"]; relations = { parent: Doc, left: Doc, right: Doc };
+      "read" if "reader"; "read" if "read" on "parent"; "read" if "read" on "left" and "read" on "right";
+    }
+    '''  # fmt: skip
+    setup = '''
+    has_role(User{"a"}, "reader", Doc{"1"}); has_relation(Doc{"2"}, "parent", Doc{"1"});
+    has_relation(Doc{"3"}, "left", Doc{"1"}); has_relation(Doc{"3"}, "right", Doc{"2"});
+    '''  # fmt: skip
+    assert (
+        outcome('assert allow(User{"a"}, "read", d: Doc) iff d in [Doc{"1"}, Doc{"2"}, Doc{"3"}];', setup, policy) == ""
+    )
+    assert outcome('assert allow(User{"a"}, "read", Doc{"3"});', setup, policy) == ""
+
+
+def test_outcomes_name_the_line_and_the_test(db):
+    report = policy_tests.run(program(POLICY + '\ntest "t" {\n  assert allow(User{"a"}, "read", Repo{"b"});\n}\n'))
+    line = POLICY.count("\n") + 3
+    assert report.errors == (f"test `t`, line {line}: expected true, got false",)
+
+
+TWO_FAIL = """
+test "good" { assert_not allow(User{"a"}, "read", Repo{"a"}); }
+test "bad" {
+  assert_not allow(User{"a"}, "read", Repo{"a"});
+  assert allow(User{"a"}, "read", Repo{"a"});
+  assert allow(User{"b"}, "read", Repo{"a"});
+}
+test "later" { assert allow(User{"a"}, "read", Repo{"a"}); }
+"""
+
+
+def test_all_assertions_are_counted(db):
+    report = policy_tests.run(program(POLICY + TWO_FAIL))
+    assert [(test.name, test.passed, test.total) for test in report.tests] == [
+        ("good", 1, 1),
+        ("bad", 1, 3),
+        ("later", 0, 1),
+    ]
+    assert len(report.errors) == 3
+
+
+def test_a_run_that_fails_fast_ends_at_the_first_failure(db):
+    report = policy_tests.run(program(POLICY + TWO_FAIL), fail_fast=True)
+    assert [(test.name, test.passed, test.total) for test in report.tests] == [("good", 1, 1), ("bad", 1, 3)]
+    assert len(report.errors) == 1
+
+
+def test_a_thousand_assertions_take_few_statements(db):
+    text = POLICY + "".join(
+        f'test "t{number}" {{ setup {{ has_role(User{{"u"}}, "reader", Repo{{"r{number}"}}); }}'
+        + f'assert allow(User{{"u"}}, "read", Repo{{"r{number}"}});' * 10
+        + "".join(f'assert_not allow(User{{"u"}}, "read", Repo{{"x{other}"}});' for other in range(10))
+        + "}"
+        for number in range(50)
+    )
+    compiled = program(text)
+    started = time.monotonic()
+    with counted() as statements:
+        report = policy_tests.run(compiled)
+    assert report.success and sum(test.passed for test in report.tests) == 1000
+    assert len(statements) <= 50
+    assert time.monotonic() - started < 5  # a tenth of a second, on a machine of its own
+
+
+# ---- coverage -------------------------------------------------------------------------------------------------------
+
+
+def uncovered(text: str) -> list[str]:
+    compiled = program(text)
+    missing = coverage.uncovered(compiled, coverage.covered(compiled))
+    return [text[span.start : span.end] for span in missing]
+
+
+def test_rules_that_derive_nothing_in_any_test_are_not_covered(db):
+    text = POLICY + TEAM + 'test "t" { setup { fixture team; } assert allow(User{"ann"}, "read", Repo{"a"}); }'
+    assert uncovered(text) == [
+        '"member" if "admin";',
+        '"read" if "member";',
+        '"reader" if "member" on "organization";',
+        '"read" if is_public(resource);',
+        'has_permission(user: User, "read", repo: Repo) if is_root(user) and repo matches Repo;',
+    ]
+
+
+UNLESS_BANNED = """
+actor User {}
+resource Doc { permissions = ["read"]; }
+has_permission(user: User, "read", doc: Doc) if not is_banned(user) and is_open(doc);
+"""
+
+
+def test_a_rule_with_a_negation_is_covered_where_it_holds(db):
+    policy = UNLESS_BANNED
+    banned = (
+        'test "t" { setup { is_open(Doc{"d"}); is_banned(User{"u"}); } assert_not allow(User{"u"}, "read", Doc{"d"}); }'
+    )
+    assert len(uncovered(policy + banned)) == 1
+    other = 'test "s" { setup { is_open(Doc{"d"}); is_banned(User{"u"}); } assert allow(User{"v"}, "read", Doc{"d"}); }'
+    assert uncovered(policy + banned + other) == []
+
+
+def test_without_tests_nothing_is_covered(db):
+    assert len(uncovered(POLICY)) == 8

@@ -1,0 +1,102 @@
+"""A question is one statement, the check of the caller's key included."""
+
+import pytest
+
+from tests.checks.conftest import about, fact, publish, store, value
+from tests.checks.statements import counted
+
+CONTEXT = [fact("has_role", "User:ann", "reader", "Repo:z"), fact("is_public", "Repo:y")]
+KINDS = ("Repo", "Org", "Zap")
+QUESTIONS = {
+    "authorize": ("/authorize", about("User:ann", "Repo:a", action="read")),
+    "authorize an unknown action": ("/authorize", about("User:ann", "Repo:a", action="frob")),
+    "authorize an unknown type": ("/authorize", about("Robot:ann", "Repo:a", action="read")),
+    "actions": ("/actions", about("User:ann", "Repo:a")),
+    "list": ("/list", about("User:ann", action="read", resource_type="Repo", page_size=10000)),
+    "resources": (
+        "/authorize_resources",
+        about("User:ann", action="read", resources=[value(f"{kind}:{n}") for kind in KINDS for n in range(99)]),
+    ),
+    "no resources": ("/authorize_resources", about("User:ann", action="read", resources=[])),
+    "query": (
+        "/evaluate_query",
+        {
+            "predicate": ["allow", ["u", "a", "r"]],
+            "calls": [["has_relation", ["r", "p", "o"]]],
+            "constraints": {
+                "u": {"type": "User", "ids": ["ann", "bob"]}, "a": {"type": "String"}, "r": {"type": "Repo"},
+                "p": {"type": "String", "ids": ["organization"]}, "o": {"type": "Org"},
+            },
+        },
+    ),
+    "pattern": ("/query", {"fact": {"predicate": "allow", "args": [None, None, None]}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("context", [[], CONTEXT], ids=["plain", "with context facts"])
+def test_a_question_is_one_statement(repos, name, context):
+    path, body = QUESTIONS[name]
+    body = {**body, "context_facts": context}
+    first = repos.post(path, body)
+    with counted() as statements:
+        second = repos.post(path, body)
+    assert second.status_code == 200 and second.json() == first.json()
+    assert len(statements) == 1, statements
+
+
+def test_the_text_of_a_statement_depends_on_no_value_and_no_number(repos):
+    def texts(actor: str, resource: str, action: str, facts: int) -> list[str]:
+        context = [fact("has_role", f"User:{actor}", "reader", f"Repo:{number}") for number in range(facts)]
+        body = about(f"User:{actor}", f"Repo:{resource}", action=action, context_facts=context)
+        repos.post("/authorize", body)
+        with counted() as statements:
+            repos.post("/authorize", body)
+        return [_shape(text) for text in statements]
+
+    assert texts("ann", "a", "frob", 1) == texts("o'hara", "$1", "?1", 7)
+
+
+def _shape(text: str) -> str:
+    """SQLite shows statements with their values in them."""
+    parts = text.split("'")
+    return "".join(parts[::2]) if len(parts) > 1 else text
+
+
+def test_what_needs_rounds_sees_one_moment(api):
+    publish(api, TWO_SIDES)
+    store(
+        api,
+        *(
+            fact("has_relation", f"Doc:{n}", side, f"Doc:{2 * n + k}")
+            for n in range(1, 8)
+            for k, side in enumerate(("left", "right"))
+        ),
+    )
+    store(api, *(fact("has_role", "User:ann", "reader", f"Doc:{n}") for n in range(8, 16)))
+    question = about("User:ann", "Doc:1", action="read")
+    assert api.post("/authorize", question).json() == {"allowed": True}
+    with counted() as statements:
+        assert api.post("/authorize", question).json() == {"allowed": True}
+    assert statements[0].startswith("BEGIN") and statements[-1] == "ROLLBACK"
+    assert sum("api_key" in text for text in statements) == 1
+
+
+TWO_SIDES = """
+actor User {}
+resource Doc {
+  roles = ["reader"];
+  permissions = ["read"];
+  relations = { left: Doc, right: Doc };
+  "read" if "reader";
+  "read" if "read" on "left" and "read" on "right";
+}
+"""
+
+
+def test_bulk_actions_see_one_moment(repos):
+    body = [about("User:ann", "Repo:a"), about("User:bob", "Repo:a"), about("User:bob", "Org:o")]
+    first = repos.post("/bulk_actions", body)
+    with counted() as statements:
+        assert repos.post("/bulk_actions", body).json() == first.json()
+    assert statements[0].startswith("BEGIN") and statements[-1] == "ROLLBACK" and len(statements) == 5

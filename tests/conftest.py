@@ -1,0 +1,177 @@
+"""Every test that takes `db` or `service` runs twice: over SQLite, and over a real PostgreSQL."""
+
+import os
+from dataclasses import dataclass
+
+import orjson
+import pytest
+from django.core.management import call_command
+from django.db import connections, transaction
+from django.test import Client as DjangoClient
+from pytest_django.plugin import blocking_manager_key
+
+from authz_project.keys import create_key
+from authz_project.settings import database_from_url
+from policy.models import Environment
+from tests import postgresql
+from tests.factories import EnvironmentFactory
+from tests.service import Service, start_service
+
+DATABASES = ("sqlite", "postgresql")
+
+
+# ---- servers and databases, once a run -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def postgresql_server():
+    server = postgresql.start()
+    if server is None:
+        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+        refuse("no PostgreSQL can be started here")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def database_urls(request, tmp_path_factory):
+    """Makes the URL of a new, empty database of a kind."""
+
+    def make(kind: str, name: str) -> str:
+        if kind == "sqlite":
+            return f"sqlite:///{tmp_path_factory.mktemp(name) / 'authz.sqlite3'}"
+        return request.getfixturevalue("postgresql_server").create(name)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def _migrated(request, database_urls):
+    """Connects the run to a kind of database, which is migrated when first used."""
+    blocker = request.config.stash[blocking_manager_key]
+    settings: dict[str, dict] = {}
+    wrappers: dict[str, object] = {}
+
+    def connect(kind: str) -> None:
+        if kind not in settings:
+            config = _quick(database_urls(kind, "tests"))
+            settings[kind] = connections.configure_settings({"default": config})["default"]
+        connections.settings["default"] = settings[kind]
+        fresh = kind not in wrappers
+        if fresh:
+            wrappers[kind] = connections.create_connection("default")
+        connections["default"] = wrappers[kind]
+        if fresh:
+            call_command("migrate", verbosity=0)
+            _number_apart(wrappers[kind])
+
+    with blocker.unblock():
+        yield connect
+        for wrapper in wrappers.values():
+            wrapper.close()
+
+
+def _number_apart(connection) -> None:
+    """No row has the same number in both databases: a process serves one, and remembers rows by number."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT schemaname, sequencename FROM pg_sequences")
+            for schema, sequence in cursor.fetchall():
+                cursor.execute(f'ALTER SEQUENCE "{schema}"."{sequence}" RESTART 1000000')
+
+
+def _quick(url: str) -> dict:
+    """The settings that the service has, without waiting for the disk."""
+    config = database_from_url(url)
+    config["OPTIONS"] = dict(config["OPTIONS"])
+    if "init_command" in config["OPTIONS"]:
+        config["OPTIONS"]["init_command"] += "; PRAGMA synchronous = OFF"
+    return config
+
+
+# ---- for each test -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=DATABASES)
+def db(request, _migrated):
+    """An empty database; the test's transactions really commit. The value is the kind of database."""
+    blocker = request.config.stash[blocking_manager_key]
+    _migrated(request.param)
+    with blocker.unblock():
+        yield request.param
+        _empty(connections["default"])
+
+
+def _empty(connection) -> None:
+    """Delete all rows but the framework's own. Numbers are not given again, so what processes remember holds."""
+    connection.close_if_unusable_or_obsolete()
+    tables = set(connection.introspection.table_names()) - {
+        "django_migrations", "django_content_type", "auth_permission",
+    }  # fmt: skip
+    with transaction.atomic(), connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute("PRAGMA defer_foreign_keys = ON")
+        for table in sorted(tables):
+            cursor.execute(f"DELETE FROM {table}")
+
+
+@dataclass(frozen=True)
+class Api:
+    """Requests of one environment's key, in this process."""
+
+    environment: Environment
+    key: str
+
+    def request(self, method: str, path: str, json: object = None, **headers: str):
+        return DjangoClient(raise_request_exception=False).generic(
+            method, f"/api{path}", b"" if json is None else _json(json), "application/json",
+            headers={"Authorization": f"Bearer {self.key}", **headers},
+        )  # fmt: skip
+
+    def get(self, path: str, **headers: str):
+        return self.request("GET", path, **headers)
+
+    def post(self, path: str, json: object = None, **headers: str):
+        return self.request("POST", path, json, **headers)
+
+    def delete(self, path: str, json: object = None, **headers: str):
+        return self.request("DELETE", path, json, **headers)
+
+
+def _json(body: object) -> bytes:
+    return body if isinstance(body, bytes) else orjson.dumps(body)
+
+
+@pytest.fixture
+def new_api(db):
+    """Makes environments, each with a key."""
+
+    def make(slug: str = "default") -> Api:
+        environment = EnvironmentFactory(slug=slug)
+        return Api(environment, create_key(environment)[1])
+
+    return make
+
+
+@pytest.fixture
+def api(new_api) -> Api:
+    return new_api()
+
+
+@pytest.fixture
+def environment(api) -> Environment:
+    return api.environment
+
+
+# ---- the running server --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session", params=DATABASES)
+def service(request, database_urls, tmp_path_factory) -> Service:
+    """`manage.py serve --dev` over each database; take a `fresh_client` from it."""
+    url = database_urls(request.param, "service")
+    running = start_service(
+        tmp_path_factory.mktemp("service"), url, "--dev", "--workers", "1", SECRET_KEY="only for these tests " * 3
+    )
+    yield running
+    running.stop()

@@ -1,0 +1,112 @@
+"""Facts in the admin."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from facts import browse, read, store
+from facts.models import Signature
+from facts.store import Inserts
+from facts.wire import Fact
+from policy.values import Value
+
+PAGE = "/admin/facts/signature/"
+
+
+def fact(predicate: str, *args: str) -> Fact:
+    return Fact(predicate, tuple(Value(*arg.split(":", 1)) for arg in args))
+
+
+@pytest.fixture
+def staff(db) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("admin", password="not used"))
+    return client
+
+
+@pytest.fixture
+def filled(environment):
+    facts = [fact("member", f"User:u{n}", "Team:t") for n in range(250)]
+    facts += [fact("has_role", "User:u7", "String:admin", "Repo:<b>r</b>"), fact("is_public", "Repo:u7")]
+    store.apply(environment.id, [Inserts(facts)])
+    return environment
+
+
+def rows(page) -> int:
+    return page.content.decode().count('name="selected"')
+
+
+def test_pages_follow_each_other_and_show_every_fact_once(staff, filled):
+    seen, query = [], ""
+    while query is not None:
+        text = staff.get(PAGE + query).content.decode()
+        seen += re.findall(r"User{&quot;(u\d+)&quot;}, Team", text)
+        found = re.search(r'href="([^"]*)">next page', text)
+        query = found[1].replace("&amp;", "&") if found else None
+    assert sorted(seen) == sorted(f"u{n}" for n in range(250))
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("?predicate=has_role", 1),
+        ("?type=Repo", 2),
+        ("?id=u7", 3),
+        ("?id=u7&type=User", 2),
+        ("?id=u7&predicate=is_public", 1),
+        ("?id=u", 0),
+        ("?after=tampered&predicate=has_role", 1),
+        ("?predicate=unheard", 0),
+        ("?environment=999999999", 0),
+    ],
+)
+def test_facts_are_narrowed_and_searched(staff, filled, query, found):
+    assert rows(staff.get(PAGE + query)) == found
+
+
+def test_ids_are_shown_as_text(staff, filled):
+    text = staff.get(f"{PAGE}?predicate=has_role").content.decode()
+    assert "<b>r</b>" not in text and "&lt;b&gt;r&lt;/b&gt;" in text
+
+
+def test_a_search_that_is_cut_short_says_so(staff, environment):
+    store.apply(environment.id, [Inserts([fact("member", f"User:{n}", "Team:t") for n in range(101)])])
+    assert "narrow the search" in staff.get(f"{PAGE}?id=t").content.decode()
+
+
+def test_facts_are_added_as_the_api_adds_them(staff, environment):
+    sent = {"environment": environment.id, "fact": 'has_role(User:ann, "admin", Repo:"a b")'}
+    assert staff.post(f"{PAGE}add/", sent).status_code == 302
+    assert [str(each) for each in read.find(environment.id, None, ())] == [
+        'has_role(User{"ann"}, "admin", Repo{"a b"})'
+    ]
+    for wrong in ("has_role(User:ann", "p(_)", "p(T:*)", ""):
+        answer = staff.post(f"{PAGE}add/", sent | {"fact": wrong})
+        assert (answer.status_code, "errorlist" in answer.content.decode()) == (200, True)
+
+
+def test_selected_facts_are_deleted(staff, filled):
+    text = staff.get(f"{PAGE}?id=u7").content.decode()
+    tokens = re.findall(r'name="selected" value="([^"]+)"', text)
+    assert len(tokens) == 3
+    staff.post(f"{PAGE}?id=u7", {"selected": [*tokens[:2], "tampered"]})
+    assert rows(staff.get(f"{PAGE}?id=u7")) == 1
+    assert read.stats(filled.id).facts == 250
+
+
+def test_permissions_are_asked(filled):
+    viewer = User.objects.create_user("viewer", is_staff=True)
+    client = Client()
+    client.force_login(viewer)
+    assert client.get(PAGE).status_code == 403
+    viewer.user_permissions.add(Permission.objects.get(codename="view_signature"))
+    assert client.get(PAGE).status_code == 200
+    assert client.post(PAGE, {"selected": []}).status_code == 403
+    assert client.get(f"{PAGE}add/").status_code == 403
+
+
+def test_counting_stops_where_it_would_take_long(filled, monkeypatch):
+    monkeypatch.setattr(browse, "COUNTED", 100)
+    assert browse.count_up_to_limit(list(Signature.objects.all())) == 101

@@ -1,0 +1,105 @@
+"""Facts from and to files."""
+
+import gc
+import io
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from facts import read, store
+from facts.store import Inserts
+from facts.wire import Fact
+from policy.values import Value
+
+LINES = """{"predicate":"owns","args":[{"type":"User","id":"ann"},{"type":"Repo","id":"r"}]}
+
+{"predicate":"is_public","args":[{"type":"Repo","id":"a, \\"b\\"\\nc"}]}
+{"predicate":"owns","args":[{"type":"User","id":"ann"},{"type":"Repo","id":"r"}]}
+"""
+CSV = 'predicate,type,id,type,id\nowns,User,ann,Repo,r\nis_public,Repo,"a, ""b""\nc",,\n'
+
+
+def run(*arguments: str, **options: object) -> str:
+    out = io.StringIO()
+    call_command(*arguments, stdout=out, stderr=out, **options)
+    return out.getvalue()
+
+
+def stored(environment) -> list[str]:
+    return [str(fact) for fact in read.find(environment.id, None, ())]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("facts.jsonl", LINES), ("facts.csv", CSV), ("facts.csv", "\ufeff" + CSV)]
+)
+def test_files_are_loaded(environment, tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    assert ", 2 of them new, 0 lines skipped" in run("load_facts", str(tmp_path / name))
+    assert stored(environment) == ['is_public(Repo{"a, \\"b\\"\\nc"})', 'owns(User{"ann"}, Repo{"r"})']
+    assert ", 0 of them new" in run("load_facts", str(tmp_path / name))
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_what_is_dumped_can_be_loaded(environment, tmp_path, kind):
+    facts = [Fact("p", (Value("T", text), Value("String", "x"))) for text in ("a", "é\n", '"', "a,b", " ", "null")]
+    store.apply(environment.id, [Inserts(facts)])
+    assert "6 facts written" in run("dump_facts", str(tmp_path / f"facts.{kind}"))
+    before = stored(environment)
+    store.clear(environment.id)
+    run("load_facts", str(tmp_path / f"facts.{kind}"))
+    assert stored(environment) == before
+
+
+def test_one_bad_line_stops_the_load_and_every_bad_line_is_told(environment, tmp_path):
+    file = tmp_path / "facts.jsonl"
+    file.write_text(LINES + "nonsense\n" + '{"predicate":"p","args":[{"type":"T"}]}\n')
+    with pytest.raises(CommandError) as refused:
+        run("load_facts", str(file))
+    assert "line 5: not JSON" in str(refused.value)
+    assert "line 6: args[0].id: must be a string" in str(refused.value)
+    assert stored(environment) == []
+
+
+def test_bad_lines_can_be_skipped(environment, tmp_path):
+    file = tmp_path / "facts.csv"
+    file.write_bytes(CSV.encode() + b"p,T\np,T,\xff\np,T,ok\n")
+    told = run("load_facts", str(file), skip_bad=True)
+    assert "line 5: a type without an id" in told
+    assert "line 6: args[0].id: must be well-formed Unicode" in told
+    assert "3 facts read, 3 of them new, 2 lines skipped" in told
+
+
+def test_a_load_leaves_the_garbage_collector_on(environment, tmp_path):
+    (tmp_path / "facts.jsonl").write_text(LINES, encoding="utf-8")
+    run("load_facts", str(tmp_path / "facts.jsonl"))
+    assert gc.isenabled()
+
+
+def test_an_odd_quote_in_csv_is_a_bad_line(environment, tmp_path):
+    file = tmp_path / "facts.csv"
+    file.write_text('p,T,"a"b\np,T,ok\n')
+    assert "1 facts read" in run("load_facts", str(file), skip_bad=True)
+
+
+def test_a_load_is_larger_than_a_chunk(environment, tmp_path):
+    file = tmp_path / "facts.csv"
+    file.write_text("".join(f"p,T,{n}\n" for n in range(20_001)))
+    assert "20001 facts read, 20001 of them new" in run("load_facts", str(file))
+    file.write_text("".join(f"p,T,{n}\n" for n in range(10_000, 30_002)))
+    assert "20002 facts read, 10001 of them new" in run("load_facts", str(file))
+
+
+def test_facts_are_deleted_by_pattern_and_counted_first(environment):
+    store.apply(environment.id, [Inserts([Fact("p", (Value("T", text), Value("U", "x"))) for text in "abc"])])
+    assert "3 facts match; nothing is deleted" in run("delete_facts", "p(_, U:x)", dry_run=True)
+    assert "1 facts are deleted" in run("delete_facts", "p(T:a, _)")
+    assert "2 facts are deleted" in run("delete_facts", "p(T:_, _)")
+    with pytest.raises(CommandError):
+        run("delete_facts", "p(")
+
+
+def test_unknown_environments_and_files_are_told(environment):
+    with pytest.raises(CommandError, match="no environment `nope`"):
+        run("delete_facts", "p(_)", environment="nope")
+    with pytest.raises(CommandError, match="cannot read"):
+        run("load_facts", "/no/such/file")

@@ -1,0 +1,58 @@
+"""What is stored, and in which order."""
+
+import pytest
+
+from facts import read, store
+from facts.store import Deletes, Inserts
+from facts.wire import Argument, Fact, Pattern
+from policy.values import Value
+
+
+def role(user: str, name: str, repo: str) -> Fact:
+    return Fact("has_role", (Value("User", user), Value("String", name), Value("Repo", repo)))
+
+
+def stored(environment) -> list[str]:
+    return [str(fact) for fact in read.find(environment.id, None, ())]
+
+
+def test_facts_are_stored_once_each(environment):
+    store.apply(environment.id, [Inserts([role("ann", "admin", "r"), role("ann", "admin", "r")])])
+    store.apply(environment.id, [Inserts([role("ann", "admin", "r"), role("bob", "admin", "r")])])
+    assert stored(environment) == [str(role("ann", "admin", "r")), str(role("bob", "admin", "r"))]
+
+
+def test_changes_apply_in_order(environment):
+    fact = role("ann", "admin", "r")
+    exact = Pattern("has_role", tuple(Argument(value.type, value.id) for value in fact.args))
+    store.apply(environment.id, [Inserts([fact]), Deletes([exact])])
+    assert stored(environment) == []
+    store.apply(environment.id, [Deletes([exact]), Inserts([fact])])
+    assert stored(environment) == [str(fact)]
+
+
+def test_offsets_grow_with_each_change(environment):
+    made = [store.apply(environment.id, []), store.apply(environment.id, []), store.clear(environment.id)]
+    offsets = [applied.offset for applied in made]
+    assert offsets == sorted(set(offsets))
+
+
+@pytest.mark.parametrize("arity", range(1, 6))
+def test_a_wildcard_in_any_place_deletes_what_fits(environment, arity):
+    facts = [
+        Fact("p", tuple(Value("T", "x" if position == wanted else "y") for position in range(arity)))
+        for wanted in range(arity)
+    ]
+    for position in range(arity):
+        store.apply(environment.id, [Inserts(facts)])
+        args = tuple(Argument("T", "x") if position == place else Argument() for place in range(arity))
+        store.apply(environment.id, [Deletes([Pattern("p", args)])])
+        assert stored(environment) == sorted(str(fact) for index, fact in enumerate(facts) if index != position)
+
+
+def test_environments_do_not_see_each_other(new_api):
+    one, other = new_api("one").environment, new_api("other").environment
+    store.apply(one.id, [Inserts([role("ann", "admin", "r")])])
+    assert stored(other) == []
+    store.clear(other.id)
+    assert len(stored(one)) == 1

@@ -1,0 +1,142 @@
+"""What data bindings may say, and how a mistake in them is told."""
+
+import pytest
+
+from localsql.bindings import bindings_from_text
+from localsql.columns import check_column
+from localsql.dialects import DIALECTS
+from localsql.errors import BindingRejected, ColumnRejected
+from localsql.families import Family
+
+REPOS = 'facts:\n  "has_relation(Repo:_, String:parent, Org:_)": {query: "SELECT id, org_id FROM repos"}\n'
+
+
+def one(query: str, key: str = "is_public(Repo:_)", dialect: str = "postgres") -> str:
+    indented = query.replace("\n", "\n      ")
+    return f"dialect: {dialect}\nfacts:\n  '{key}':\n    query: |-\n      {indented}\n"
+
+
+def test_keys_are_signatures_with_constants_and_columns():
+    (binding,) = bindings_from_text(REPOS).facts
+    assert str(binding.key) == "has_relation(Repo:_, String:parent, Org:_)"
+    assert binding.key.constants == (None, "parent", None)
+    assert binding.key.columns == (0, 2)
+
+
+@pytest.mark.parametrize("text", [None, "", "# nothing\n", "facts:\n", "facts: {}\n"])
+def test_no_bindings_are_fine(text):
+    found = bindings_from_text(text)
+    assert found.facts == ()
+    assert found.dialect == DIALECTS["postgres"]
+
+
+def test_unquoted_keys_folded_queries_and_the_keys_of_others_are_accepted():
+    text = (
+        "version: 1\nsource: postgres\ndbs: {main: {connection_string: x}}\nfacts:\n"
+        "  has_relation(Doc:_, team, Team:_):\n    db: main\n    query: >\n      SELECT id, team\n      FROM document\n"
+        "sql_types: {Doc: BIGINT, Team: uuid}\n"
+    )
+    found = bindings_from_text(text)
+    assert found.facts[0].families == (Family.INTEGER, None, Family.UUID)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT DISTINCT r.id FROM repos r, orgs o WHERE o.id = r.org_id",
+        'SELECT "orgId" FROM "Schema"."OrgRole"',
+        "SELECT id::TEXT FROM repos WHERE note = 'a; b -- c'",
+        "SELECT id FROM a UNION SELECT id FROM b",
+        "WITH x AS (SELECT id FROM a) SELECT id FROM x",
+        "(SELECT id FROM a)",
+    ],
+)
+def test_queries_that_only_read_are_accepted(query):
+    assert bindings_from_text(one(query)).facts[0].query == query
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELECT id, x FROM a", "the query has 2 columns, but the signature needs 1"),
+        ("SELECT * FROM a", "list its columns"),
+        ("SELECT a.* FROM a", "list its columns"),
+        ("TABLE a", "the query"),
+        ("VALUES (1)", "must be a SELECT"),
+        ("SELECT id FROM a;", "without a semicolon"),
+        ("SELECT id FROM a; DROP TABLE a", "without a semicolon"),
+        ("SELECT id FROM a -- all", "comments"),
+        ("SELECT id /* all */ FROM a", "comments"),
+        ("SELECT id FROM a)", "the query"),
+        ("SELECT id FROM a /*", "the query"),
+        ("SELECT 'id FROM a", "the query"),
+        ("WITH x AS (DELETE FROM a RETURNING id) SELECT id FROM x", "nothing but read"),
+        ("SELECT id INTO b FROM a", "nothing but read"),
+        ("SELECT id FROM a FOR UPDATE", "nothing but read"),
+        ("DELETE FROM a", "the query"),
+        ("DROP TABLE a", "the query"),
+        ("SELECT id FROM a WHERE x = :p", "placeholder"),
+        ("SELECT id FROM a WHERE x = ?", "placeholder"),
+        ("SELECT id FROM a WHERE x = $1", "placeholder"),
+        ("SELECT id FROM __f0", "reserved"),
+        ("SELECT pg_sleep(10)", "not accepted"),
+        ("SELECT id FROM a UNION SELECT id, x FROM b", "2 columns"),
+    ],
+)
+def test_queries_that_do_not_belong_into_a_statement_are_refused(query, reason):
+    with pytest.raises(BindingRejected) as refused:
+        bindings_from_text(one(query))
+    assert "is_public(Repo:_)" in refused.value.message
+    assert reason in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("- a", "must be a map"),
+        ("facts: [", "is not YAML"),
+        ("facts: {}\nsql_type: {}", "did you mean `sql_types`?"),
+        ("dialect: oracle\nfacts: {}", "`dialect`"),
+        ("sql_types: {}", "`facts`: is missing"),
+        ("facts: {}\nfacts: {}", "stands twice"),
+        ("facts:\n  p(Repo:_): {qeury: SELECT 1}", "did you mean `query`?"),
+        ("facts:\n  p(Repo:_): {}", "needs a `query`"),
+        ("facts:\n  p(Repo:_): {query: ''}", "needs a `query`"),
+        ("facts:\n  p Repo: {query: SELECT 1}", "must be a predicate"),
+        ("facts:\n  p(_): {query: SELECT 1}", "needs its type"),
+        ("facts:\n  p(Actor:_): {query: SELECT 1}", "not the type of any value"),
+        ("facts:\n  'p(Integer:007)': {query: SELECT 1}", "must be written as 7"),
+        ("facts:\n  'p(A:_, A:_, A:_, A:_, A:_, A:_)': {query: 'SELECT 1,2,3,4,5,6'}", "at most 5"),
+        ("facts:\n  'p(A:_, x)': {query: SELECT 1}\n  'p(A:_, String:x)': {query: SELECT 1}", "stands twice"),
+        ("facts: {}\nsql_types: {Repo: 'int); DROP TABLE a'}", "must be the name of an SQL type"),
+        ("facts:\n  p(Repo:_): {query: SELECT 1, sql_types: [int, int]}", "must be a list of 1"),
+        ("facts:\n  p(Repo:_): {query: SELECT id, org FROM a}", "needs quotes"),
+    ],
+)
+def test_mistakes_are_told_with_their_place(text, reason):
+    with pytest.raises(BindingRejected) as refused:
+        bindings_from_text(text)
+    assert reason in refused.value.message
+
+
+def test_the_same_text_is_read_once():
+    assert bindings_from_text(REPOS) is bindings_from_text(REPOS)
+
+
+@pytest.mark.parametrize(
+    "column", ["id", "repos.id", "a.b.c.d", '"Repos".id', '"a""b".c', "users.user", "Environment.id"]
+)
+def test_names_of_columns_are_accepted(column):
+    assert check_column(column, DIALECTS["postgres"]) == column
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "", "1", "id; DROP TABLE a", "id = id OR 1", "id::text", "lower(id)", "id--", "a b", "user", "TRUE", "null",
+        "a.", ".a", "a..b", "a.b.c.d.e", '"a', '""', "`id`", "x" * 64, "é", "id\n", None, 5,
+    ],
+)  # fmt: skip
+def test_all_else_is_refused(column):
+    with pytest.raises(ColumnRejected):
+        check_column(column, DIALECTS["postgres"])

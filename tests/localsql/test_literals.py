@@ -1,0 +1,97 @@
+"""Every value comes back from every database as it went in, and no value is more than a value."""
+
+import sqlglot
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlglot import exp
+
+from localsql.dialects import DIALECTS, Typed
+from localsql.families import Family, is_possible
+from localsql.literals import text_literal
+
+quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=60)
+hostile = st.sampled_from(
+    [
+        "'",
+        "''",
+        "\\",
+        "\\'",
+        "' OR '1'='1",
+        "x';--",
+        "--",
+        "/*",
+        ":x",
+        "%s",
+        "%",
+        "?",
+        "$1",
+        "@x",
+        "{d}",
+        "\n",
+        "é",
+        "😀",
+        "a ",
+        " a",
+    ]
+)
+values = st.one_of(texts, hostile, st.lists(hostile, min_size=1, max_size=5).map("".join))
+
+
+@quick
+@given(value=values)
+def test_a_text_round_trips(caller_database, value):
+    dialect = DIALECTS[caller_database.dialect]
+    shown = dialect.shown(dialect.constant(value, Family.TEXT), Family.TEXT)
+    _, rows = caller_database.run(f"SELECT {shown}")
+    assert rows == [(value,)]
+
+
+@quick
+@given(value=values)
+def test_a_column_equals_its_value_and_no_other(caller_database, value):
+    dialect = DIALECTS[caller_database.dialect]
+    caller_database.fresh("CREATE TABLE t (c text)")
+    others = {value + " ", value.swapcase(), value + "x"} - {value}
+    caller_database.fill("t", [(value,), *((other,) for other in sorted(others))])
+    for family in (Family.TEXT, Family.UNKNOWN):
+        test = dialect.among(Typed("t.c", family), (value,))
+        assert caller_database.run(f"SELECT c FROM t WHERE {test}")[1] == [(value,)]
+
+
+@quick
+@given(value=values)
+def test_no_value_is_taken_for_a_placeholder_or_for_more_than_one_literal(value):
+    for name in ("postgres", "mysql", "sqlite"):
+        shown = DIALECTS[name].constant(value, Family.TEXT)
+        assert not set(shown) & set(":?%@${};#\n"), shown
+        assert "--" not in shown
+        assert "/*" not in shown
+        tree = sqlglot.parse_one(f"SELECT {shown} AS v", dialect=DIALECTS[name].parser)
+        assert len(tree.selects) == 1
+        assert not list(tree.find_all(exp.Column, exp.Subquery, exp.Table))
+
+
+def test_what_no_column_can_have_is_no_constant():
+    for value in ("abc", "1abc", "007", "-0", "+5", " 5", "5.0", "9223372036854775808", "", "٣"):
+        assert not is_possible(value, Family.INTEGER), value
+    for value in ("0", "-5", "9223372036854775807", "-9223372036854775808"):
+        assert is_possible(value, Family.INTEGER), value
+    assert not is_possible("TRUE", Family.BOOLEAN)
+    assert not is_possible("not a uuid", Family.UUID)
+    assert not is_possible("a\0b", Family.TEXT)
+
+
+def test_a_plain_text_is_plainly_quoted():
+    assert text_literal("alice", str) == "'alice'"
+    assert DIALECTS["postgres"].constant("o'brien", Family.TEXT) == "E'o\\u0027brien'"
+    assert DIALECTS["postgres"].constant("a--b", Family.TEXT) == "E'a\\u002d\\u002db'"
+
+
+def test_numbers_in_text_columns_are_compared_as_numbers(caller_database):
+    dialect = DIALECTS[caller_database.dialect]
+    caller_database.fresh("CREATE TABLE t (c text)")
+    caller_database.fill("t", [("9",), ("10",), ("-2",), ("abc",), ("010",), ("1abc",)])
+    number = dialect.number(Typed("t.c", Family.UNKNOWN))
+    rows = caller_database.run(f"SELECT c FROM t WHERE {number} <= 9 ORDER BY c")[1]
+    assert [row[0] for row in rows] == ["-2", "9"]

@@ -1,0 +1,80 @@
+"""What stored facts decide is decided here: restricted, within a limit, and refused where it cannot be exact."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from localsql import residual
+from tests.localsql.test_views import LIST
+
+POLICY = """
+actor User {}
+resource Team { roles = ["member"]; relations = { inside: Team }; "member" if "member" on "inside"; }
+resource Repo {
+  permissions = ["read"]; roles = ["reader"]; relations = { team: Team };
+  "read" if "reader"; "reader" if "member" on "team";
+}
+has_permission(u: User, "read", r: Repo) if linked(r, s) and has_role(u, "reader", s);
+linked(a: Repo, b: Repo) if next_to(a, b);
+linked(a: Repo, c: Repo) if linked(a, b) and linked(b, c) and linked(c, a);
+"""
+REPO_TEAM = "facts:\n  has_relation(Repo:_, team, Team:_): {query: 'SELECT id, team_id FROM repos'}\n"
+NEXT_TO = "facts:\n  next_to(Repo:_, Repo:_): {query: 'SELECT a, b FROM neighbours'}\n"
+TYPES = "sql_types: {Repo: bigint, Team: bigint, User: text}\n"
+
+
+def fact(predicate: str, *args: tuple[str, str]) -> dict:
+    return {"predicate": predicate, "args": [{"type": name, "id": text} for name, text in args]}
+
+
+def member(user: str, team: str) -> dict:
+    return fact("has_role", ("User", user), ("String", "member"), ("Team", team))
+
+
+@pytest.fixture
+def listed(api):
+    assert api.post("/policy", {"src": POLICY}).status_code == 200
+    facts = [member("alice", str(number)) for number in range(1, 6)] + [member("bob", "9")]
+    facts += [fact("has_relation", ("Team", "7"), ("String", "inside"), ("Team", "5"))]
+    assert api.post("/batch", [{"inserts": facts}]).status_code == 200
+
+    def ask(bindings: str):
+        return api.post("/list_query", {"query": LIST, "column": "id", "data_bindings": bindings})
+
+    return ask
+
+
+def test_stored_recursion_becomes_constants(listed):
+    sql = listed(REPO_TEAM + TYPES).json()["sql"]
+    assert "IN (1, 2, 3, 4, 5, 7)" in sql
+    assert "RECURSIVE" not in sql
+    assert "9" not in sql
+
+
+def test_ids_that_no_column_can_have_are_left_out(listed, api):
+    api.post("/facts", member("alice", "no number"))
+    assert "IN (1, 2, 3, 4, 5, 7)" in listed(REPO_TEAM + TYPES).json()["sql"]
+
+
+def test_too_many_constants_are_refused_with_advice(listed, monkeypatch):
+    monkeypatch.setattr(residual, "MOST_VALUES", 3)
+    refused = listed(REPO_TEAM + TYPES)
+    assert refused.status_code == 400
+    assert "more than 3 values" in refused.json()["message"]
+    assert "bind these facts" in refused.json()["message"]
+
+
+def test_recursion_that_takes_two_of_its_answers_is_refused_by_name_over_tables_only(listed, api):
+    assert listed(NEXT_TO + TYPES).json() == {"sql": "FALSE"}  # nothing stored that it could lead to
+    api.post("/facts", fact("has_role", ("User", "alice"), ("String", "reader"), ("Repo", "3")))
+    refused = listed(NEXT_TO + TYPES)
+    assert refused.status_code == 400
+    assert "linked(a, b) and linked(b, c)" in refused.json()["message"]
+    assert listed(REPO_TEAM + TYPES).status_code == 200
+
+
+def test_a_known_shape_is_not_planned_again(listed, api):
+    listed(REPO_TEAM + TYPES)
+    with CaptureQueriesContext(connection) as queries:
+        listed(REPO_TEAM + TYPES)
+    assert not [each for each in queries if "policy_version" in each["sql"] and "source" in each["sql"]]

@@ -1,0 +1,190 @@
+"""The endpoints: their forms, their refusals, and that nothing but names and constants changes in the SQL."""
+
+import io
+
+import pytest
+import sqlglot
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connection
+from django.db.models import BooleanField
+from django.db.models.expressions import RawSQL
+from sqlglot import exp
+
+from policy.models import Environment
+
+POLICY = """
+actor User {}
+resource Org { roles = ["member"]; }
+resource Repo {
+  roles = ["reader"]; permissions = ["read"]; relations = { parent: Org };
+  "read" if "reader"; "reader" if "member" on "parent"; "read" if is_public(resource);
+}
+has_permission(u: User, "read", r: Repo) if is_auditor(u) and not is_locked(r);
+"""
+BINDINGS = """
+dialect: postgres
+facts:
+  has_relation(Repo:_, parent, Org:_): {query: "SELECT id, org_id FROM repos"}
+  has_role(User:_, String:_, Org:_): {query: "SELECT user_id, role, org_id FROM org_role"}
+  is_locked(Repo:_): {query: SELECT id FROM repos WHERE locked}
+sql_types: {Repo: bigint, Org: bigint, User: text}
+"""
+LIST = {"actor_type": "User", "actor_id": "alice", "action": "read", "resource_type": "Repo", "context_facts": []}
+AUDITOR = {"predicate": "is_auditor", "args": [{"type": "User", "id": "alice"}]}
+HOSTILE = [
+    "x' OR '1'='1", "\\' OR 1=1 --", "a\\", "'", "/*", "*/", ";", ":x", "%s", "$1", "?", "' UNION SELECT 1 --", "é😀",
+]  # fmt: skip
+
+
+@pytest.fixture
+def asked(api):
+    api.post("/policy", {"src": POLICY})
+
+    def ask(path: str = "/list_query", bindings: str | None = BINDINGS, column: object = "id", **query):
+        body = {"query": {**LIST, **query}, "data_bindings": bindings, "column": column}
+        return api.post(path, body)
+
+    return ask
+
+
+def test_a_list_is_one_condition_without_a_statement_around(asked):
+    sql = asked().json()["sql"]
+    assert sql.startswith("id IN (WITH __f0(")
+    assert ";" not in sql
+    assert "--" not in sql
+
+
+def test_every_value_but_some_is_a_condition_too(asked, api):
+    sql = asked(context_facts=[AUDITOR]).json()["sql"]
+    assert sql.startswith("(NOT (id IN (")
+    assert " OR id IN (" in sql
+
+
+def test_nothing_and_everything_are_said_plainly(asked, api):
+    assert asked(action="frob").json() == {"sql": "FALSE"}
+    assert asked(resource_type="Nothing").json() == {"sql": "FALSE"}
+    assert asked(bindings=None, context_facts=[AUDITOR]).json() == {"sql": "TRUE"}
+    said = asked("/authorize_query", None, resource_id="5").json()
+    assert said == {"sql": "SELECT FALSE AS allowed"}
+    said = asked("/actions_query", None, resource_id="5").json()
+    assert said == {"sql": 'SELECT CAST(NULL AS text) AS "actions" WHERE FALSE'}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("dialect", ["postgres", "mysql", "sqlite"])
+def test_hostile_ids_are_constants_like_any_other(asked, dialect, hostile):
+    # MySQL compares texts beyond ASCII by their bytes alone, since not every column could have them.
+    plain_id = "alice" if hostile.isascii() else "älice"
+    bindings = BINDINGS.replace("dialect: postgres", f"dialect: {dialect}")
+    plain, odd = (asked(bindings=bindings, actor_id=actor).json()["sql"] for actor in (plain_id, hostile))
+    assert shape(odd, dialect) == shape(plain, dialect)
+
+
+def shape(sql: str, dialect: str) -> str:
+    """The statement's tree with every constant the same."""
+    tree = sqlglot.parse_one(f"SELECT 1 WHERE {sql}", dialect=dialect)
+
+    def blank(node: exp.Expression) -> exp.Expression:
+        is_constant = isinstance(node, exp.Literal | exp.HexString | exp.UnicodeString | exp.ByteString | exp.Chr)
+        return exp.Literal.string("x") if is_constant or isinstance(node, exp.Introducer) else node
+
+    return tree.transform(blank).sql(dialect=dialect)
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"column": "id; DROP TABLE repos"}, "must be a column's name"),
+        ({"column": "user"}, "reserved word"),
+        ({"column": None}, "`column`"),
+        ({"bindings": "facts: ["}, "not YAML"),
+        ({"bindings": 5}, "data_bindings"),
+        ({"bindings": "facts:\n  is_publik(Repo:_): {query: SELECT id FROM repos}"}, "is_publik(Repo:_)"),
+        ({"bindings": "facts:\n  is_public(Ripo:_): {query: SELECT id FROM repos}"}, "is_public(Ripo:_)"),
+        ({"actor_id": ""}, "query.actor_id"),
+    ],
+)
+def test_mistakes_are_refused_with_their_place(asked, change, place):
+    answer = asked(**change)
+    assert answer.status_code == 400
+    assert place in answer.json()["message"]
+
+
+def test_modes_and_variables_are_checked(api, asked):
+    constraints = {"u": {"type": "User", "ids": None}, "a": {"type": "String", "ids": ["read"]}}
+    query = {
+        "predicate": ["allow", ["u", "a", "r"]], "calls": [], "context_facts": [],
+        "constraints": {**constraints, "r": {"type": "Repo", "ids": ["5"]}},
+    }  # fmt: skip
+
+    def said(mode: object) -> str:
+        answer = api.post("/evaluate_query_local", {"query": query, "data_bindings": BINDINGS, "mode": mode})
+        assert answer.status_code == 400, answer.content
+        return answer.json()["message"]
+
+    select = {"mode": "select"}
+    assert "mode" in said(None)
+    assert "mode.mode" in said({"mode": "delete"})
+    assert "no variable `x`" in said({**select, "query_vars_to_output_column_names": {"x": "y"}})
+    assert "two variables" in said({**select, "query_vars_to_output_column_names": {"u": "y", "r": "y"}})
+    assert "no variable `x`" in said({"mode": "filter", "query_var": "x", "output_column_name": "id"})
+    assert "mode.output_column_name" in said({"mode": "filter", "query_var": "u"})
+
+
+def test_an_answer_of_every_value_needs_a_domain(api):
+    api.post(
+        "/policy",
+        {
+            "src": "actor User {} resource Repo { permissions = ['read']; }".replace("'", '"')
+            + ' has_permission(_: User, "read", r: Repo) if is_public(r);'
+        },
+    )
+    query = {
+        "predicate": ["allow", ["u", "a", "r"]], "calls": [], "context_facts": [],
+        "constraints": {n: {"type": t, "ids": None} for n, t in (("u", "User"), ("a", "String"), ("r", "Repo"))},
+    }  # fmt: skip
+    mode = {"mode": "select", "query_vars_to_output_column_names": {"u": "user_id", "r": "repo_id"}}
+    bindings = "facts:\n  is_public(Repo:_): {query: SELECT id FROM repos WHERE public}\n"
+    body = {"query": query, "mode": mode, "data_bindings": bindings}
+    refused = api.post("/evaluate_query_local", body)
+    assert refused.status_code == 400
+    assert "unbounded variable `u`" in refused.json()["message"]
+    body["data_bindings"] += "domains:\n  User: {query: SELECT id FROM users}\n"
+    assert 'AS "user_id"' in api.post("/evaluate_query_local", body).json()["sql"]
+
+
+# ---- commands ----------------------------------------------------------------------------------------------
+
+
+def test_the_commands_check_and_print(asked, tmp_path):
+    file = tmp_path / "bindings.yaml"
+    file.write_text(BINDINGS)
+    assert printed("check_bindings", str(file)) == "no problems: 3 bindings\n"
+    found = printed("ask_local", "list", "User:alice", "read", "Repo", "id", "--bindings", str(file))
+    assert found.startswith("id IN (\n")
+    assert "TRUE" in printed(
+        "ask_local", "list", "User:alice", "read", "Repo", "id", "--context", "is_auditor(User:alice)"
+    )
+    file.write_text("facts:\n  nobody(Repo:_): {query: SELECT 1}\n")
+    with pytest.raises(CommandError, match="nobody"):
+        printed("check_bindings", str(file))
+
+
+def printed(*words: str) -> str:
+    out = io.StringIO()
+    call_command(*words, stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+def test_a_condition_filters_a_queryset_as_the_readme_says(api):
+    block = 'resource Repo { permissions = ["read"]; roles = ["reader"]; "read" if "reader"; }'
+    api.post("/policy", {"src": f"actor User {{}} {block}"})
+    shared = [{"type": "User", "id": "alice"}, {"type": "String", "id": "reader"}, {"type": "Repo", "id": "default"}]
+    api.post("/facts", {"predicate": "has_role", "args": shared})
+    dialect = "sqlite" if connection.vendor == "sqlite" else "postgres"
+    bindings = f"dialect: {dialect}\nfacts: {{}}\nsql_types: {{Repo: text}}\n"
+    body = {"query": LIST, "column": '"environment"."slug"', "data_bindings": bindings}
+    condition = RawSQL(api.post("/list_query", body).json()["sql"], (), output_field=BooleanField())
+    assert [each.slug for each in Environment.objects.filter(condition)] == ["default"]
+    assert not Environment.objects.exclude(condition).exists()

@@ -1,0 +1,3 @@
+declare is_public(Repository);
+declare has_relation(Repository, String, Organization);
+declare nothing();

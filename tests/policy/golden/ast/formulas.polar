@@ -1,0 +1,14 @@
+p(x) if a(x) or b(x) and c(x) or not d(x) and e(x);
+p(x) if (a(x) or b(x)) and (c(x) and (d(x) and e(x)));
+p(x) if ((a(x)));
+p(x) if a(x) or (b(x) or (c(x) or d(x)));
+p(x) if not not a(x);
+p(x) if not x = 3 and not (x < 4 or x > 5);
+p(x) if x = y and x != y and x < y and x <= y and x > y and x >= y;
+p(x) if "a" = x and 3 < x and x = true and true = x and User{"a"} != x and @current_unix_time < x;
+p(x) if x in ["a", "b",] and x in [1, true, User{"u"}] and x in [];
+p(x) if x not in ["a"];
+p(x) if x matches User and y matches! Team;
+p(x) if true and false;
+p(x) if not (role matches String and requires(x, role) and not has(x, role));
+p(x) if a();

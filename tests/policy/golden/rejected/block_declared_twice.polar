@@ -1,0 +1,3 @@
+actor User {}
+actor Bot {}
+actor User { roles = ["a"]; }

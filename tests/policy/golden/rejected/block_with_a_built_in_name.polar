@@ -1,0 +1,2 @@
+actor Actor {}
+resource String {}

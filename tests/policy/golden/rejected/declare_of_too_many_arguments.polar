@@ -1,0 +1,3 @@
+actor User {}
+actor Bot {}
+declare p(User, User, User, User, User, User);

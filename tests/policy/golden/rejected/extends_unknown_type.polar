@@ -1,0 +1,5 @@
+actor User {}
+actor Bot {}
+resource Doc extends Fil {}
+resource File {}
+resource X extends Nowhere {}

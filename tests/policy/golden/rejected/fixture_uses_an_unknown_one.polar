@@ -1,0 +1,4 @@
+actor User {}
+actor Bot {}
+declare p(User);
+test fixture a { fixture b; p(User{"x"}); }

@@ -1,0 +1,1 @@
+global { roles = ["admin"]; permissions = ["admin"]; "admin" if "admin"; }

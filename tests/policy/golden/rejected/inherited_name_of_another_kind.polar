@@ -1,0 +1,4 @@
+actor User {}
+actor Bot {}
+resource Base { roles = ["read"]; }
+resource Doc extends Base { permissions = ["read"]; }

@@ -1,0 +1,3 @@
+actor User {}
+actor Bot {}
+p(x: string, y: int) if q(x, y);

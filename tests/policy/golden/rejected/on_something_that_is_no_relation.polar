@@ -1,0 +1,4 @@
+actor User {}
+actor Bot {}
+resource Org { roles = ["member"]; permissions = ["invite"]; relations = { owner: User }; }
+resource Repo { roles = ["reader"]; relations = { org: Org }; "reader" if "member" on "ogr"; "reader" if "member" on "reader"; }

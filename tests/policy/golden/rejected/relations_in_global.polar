@@ -1,0 +1,2 @@
+actor User {}
+global { relations = { a: User }; }

@@ -1,0 +1,4 @@
+actor User {}
+actor Bot {}
+resource Doc extends User {}
+resource X extends Actor {}

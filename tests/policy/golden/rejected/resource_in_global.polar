@@ -1,0 +1,3 @@
+actor User {}
+actor Bot {}
+global { roles = ["admin"]; "admin" if owns(actor, resource); }

@@ -1,0 +1,4 @@
+actor User {}
+actor Bot {}
+resource Org { roles = ["member"]; permissions = ["invite"]; relations = { owner: User }; }
+test "a" { setup { has_rol(User{"x"}, "member", Org{"y"}); } assert_not allow(User{"x"}, "invite", Org{"y"}); }

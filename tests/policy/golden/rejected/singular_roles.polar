@@ -1,0 +1,3 @@
+actor User {}
+actor Bot {}
+resource Doc { role = ["a"]; permission = ["b"]; relation = { c: User }; }

@@ -1,0 +1,2 @@
+global {}
+global { roles = ["a"]; }

@@ -1,0 +1,3 @@
+actor User {}
+actor Bot {}
+p(x: User) if not (x matches Bot and q(x));

@@ -1,0 +1,1 @@
+global { roles = ["admin"]; "adnim" if "admin"; "admin" if "zzz"; }

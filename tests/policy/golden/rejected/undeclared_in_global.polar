@@ -1,0 +1,4 @@
+actor User {}
+actor Bot {}
+global { roles = ["admin"]; }
+resource Repo { roles = ["reader"]; "reader" if global "amdin"; }

@@ -1,0 +1,3 @@
+actor User {}
+actor Bot {}
+resource Doc { attributes = ["a"]; }

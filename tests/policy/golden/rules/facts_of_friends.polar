@@ -1,0 +1,3 @@
+actor User {}
+resource Dog {}
+has_permission(user: User, "pet", dog: Dog) if are_friends(user, dog);

@@ -1,0 +1,2 @@
+actor User {}
+resource Repo { roles = ["reader"]; permissions = ["read"]; "read" if "reader"; }

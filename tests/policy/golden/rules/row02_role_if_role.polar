@@ -1,0 +1,2 @@
+actor User {}
+resource Repo { roles = ["reader", "writer"]; "reader" if "writer"; }

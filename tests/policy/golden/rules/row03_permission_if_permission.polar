@@ -1,0 +1,2 @@
+actor User {}
+resource Repo { permissions = ["read", "write"]; "read" if "write"; }

@@ -1,0 +1,3 @@
+actor User {}
+resource Org { roles = ["member"]; }
+resource Repo { roles = ["reader"]; relations = { org: Org }; "reader" if "member" on "org"; }

@@ -1,0 +1,3 @@
+actor User {}
+resource Org { roles = ["member"]; }
+resource Repo { roles = ["member"]; relations = { org: Org }; role if role on "org"; }

@@ -1,0 +1,3 @@
+actor User {}
+global { permissions = ["read everything"]; }
+resource Repo { permissions = ["read"]; "read" if global "read everything"; }

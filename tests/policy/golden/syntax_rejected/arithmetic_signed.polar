@@ -1,0 +1,1 @@
+p(x) if used(x, u) and u-1 < 3;

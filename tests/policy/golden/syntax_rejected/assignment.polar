@@ -1,0 +1,1 @@
+p(x) if y := 3 and q(x, y);

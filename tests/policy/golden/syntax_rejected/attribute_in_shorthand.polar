@@ -1,0 +1,3 @@
+resource Repo {
+  "read" if resource.is_public = true;
+}

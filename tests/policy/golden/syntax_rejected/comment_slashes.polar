@@ -1,0 +1,3 @@
+// all of it
+p(x); /* or
+a part */ q(x);

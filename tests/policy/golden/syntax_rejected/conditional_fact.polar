@@ -1,0 +1,3 @@
+test fixture f {
+  p(1) if q(2);
+}

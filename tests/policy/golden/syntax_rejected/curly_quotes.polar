@@ -1,0 +1,1 @@
+has_role(User{“alice”}, ‘admin’);

@@ -1,0 +1,1 @@
+p(User{""}) if x in ["", Team{""}];

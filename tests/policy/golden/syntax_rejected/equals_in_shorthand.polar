@@ -1,0 +1,3 @@
+resource Repo {
+  "read" if resource == actor;
+}

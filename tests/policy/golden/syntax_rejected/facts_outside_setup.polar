@@ -1,0 +1,4 @@
+test "x" {
+  p(1);
+  assert p(1);
+}

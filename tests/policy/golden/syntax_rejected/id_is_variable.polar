@@ -1,0 +1,1 @@
+p(x) if q(User{x});

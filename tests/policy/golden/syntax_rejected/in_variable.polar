@@ -1,0 +1,1 @@
+p(x) if x in y;

@@ -1,0 +1,2 @@
+p(x) if cut and forall(x, y) and print("a") and of(x);
+debug(x);

@@ -1,0 +1,4 @@
+resource Repo {
+  "a" if "b";
+
+global { roles = ["c"]; }

@@ -1,0 +1,1 @@
+p(x) if q(x) and (r(x) or not);

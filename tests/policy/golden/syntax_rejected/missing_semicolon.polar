@@ -1,0 +1,5 @@
+actor User {}
+
+has_role(_: User, "member")   # every user
+
+resource Repo {}

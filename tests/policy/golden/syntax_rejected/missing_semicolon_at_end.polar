@@ -1,0 +1,2 @@
+p(x) if q(x)
+# no more

@@ -1,0 +1,4 @@
+resource Repo {
+  roles = ["a", "b"]
+  permissions = ["c"];
+}

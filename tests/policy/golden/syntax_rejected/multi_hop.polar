@@ -1,0 +1,3 @@
+resource Repo {
+  "read" if "reader" on "parent" on "owner";
+}

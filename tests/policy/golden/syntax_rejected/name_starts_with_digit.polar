@@ -1,0 +1,2 @@
+actor User {}
+2fa_enabled(_: User);

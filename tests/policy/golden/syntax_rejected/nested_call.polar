@@ -1,0 +1,1 @@
+p(x) if q(owner(x), 3);

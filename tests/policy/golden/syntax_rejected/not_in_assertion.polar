@@ -1,0 +1,3 @@
+test "x" {
+  assert not p(1);
+}

@@ -1,0 +1,3 @@
+resource Repo {
+  relations = { "parent": Org };
+}

@@ -1,0 +1,3 @@
+resource Repo {
+  relations = { owner: User | Team, parent: [Org, Repo] };
+}

@@ -1,0 +1,1 @@
+p(not, x) if q(x);

@@ -1,0 +1,3 @@
+resource Repo {
+  roles = [admin, 3];
+}

@@ -1,0 +1,4 @@
+@internal p(x) if q(x);
+resource Repo {
+  @fast "a" if "b";
+}

@@ -1,0 +1,3 @@
+resource Repo {
+  has_role(user: User, "a", repo: Repo) if owns(user, repo);
+}

@@ -1,0 +1,1 @@
+type has_role(x: Actor, y: String);

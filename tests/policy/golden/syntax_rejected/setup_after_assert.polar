@@ -1,0 +1,4 @@
+test "x" {
+  assert p(1);
+  setup { p(1); }
+}

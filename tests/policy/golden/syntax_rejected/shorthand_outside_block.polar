@@ -1,0 +1,1 @@
+"read" if "reader";

@@ -1,0 +1,1 @@
+has_permission(user: User, "read", repo: Repo) if "admin" or "member" on "parent" or global "staff";

@@ -1,0 +1,3 @@
+test "" {
+  assert p(1);
+}

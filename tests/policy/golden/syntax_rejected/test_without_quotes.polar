@@ -1,0 +1,3 @@
+test owners {
+  assert p(1);
+}

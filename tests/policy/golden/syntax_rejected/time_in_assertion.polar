@@ -1,0 +1,3 @@
+test "x" {
+  assert p(@current_unix_time);
+}

@@ -1,0 +1,1 @@
+p(@current_unix_time) if q(x);

@@ -1,0 +1,3 @@
+test "x" {
+  assert p(x: User, y: String);
+}

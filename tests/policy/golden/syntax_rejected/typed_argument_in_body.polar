@@ -1,0 +1,1 @@
+p(x) if q(x: User);

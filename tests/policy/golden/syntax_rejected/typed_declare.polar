@@ -1,0 +1,1 @@
+declare p(x: User, "a");

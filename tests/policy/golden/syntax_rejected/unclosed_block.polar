@@ -1,0 +1,3 @@
+actor User {}
+resource Repo {
+  roles = ["a"];

@@ -1,0 +1,2 @@
+resource Repo {
+  roles = ["a", "b"

@@ -1,0 +1,1 @@
+p(x) if "a" matches String and x matches "a";

@@ -1,0 +1,73 @@
+"""Which variables need a value, which may stay open, and which are probably mistakes."""
+
+import pytest
+
+from tests.policy.rules_text import problems_of, warnings_of
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "p(x);",
+        "p(x) if not q(x);",
+        "p(x) if x < 3;",
+        "p(x, y) if x != y;",
+        "p(x, y) if (x < 3 or y < 3) and not q(x, y);",
+        "p(x) if q(x) and not r(x, y);",
+        "p(x) if q(x) and not r(x, y) and not s(x, z);",
+        "p(x) if q(x) and not (r(x, y) and y < 3);",
+        "p(x) if q(x) and not (r(x, y) and not s(y));",
+        "p(x) if q(x, y) and (y < 3 or r(y));",
+        "p(x) if (q(x, y) or r(x, y)) and y < 3;",
+        "p(x) if (q(x, y) or y in [1, 2]) and y < 3;",
+        "p(x) if (q(x, y) or y = 2 and r(x)) and y < 3;",
+        "p(x) if (q(x, y) and (s(y) or t(y)) or r(x, y)) and not u(y);",
+        "p(x) if (q(x) or r(y)) and s(y) and y < 3;",
+        "p(x) if (q(x, y) or r(x)) and (s(y) or t(x));",
+        "p(x) if not not q(x);",
+        "p(x) if q(x) and not (not r(x, y) and s(y));",
+        "p(x) if not is_banned(x) and q(x);",
+    ],
+)
+def test_this_is_safe(rule):
+    assert problems_of(rule) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("p(x) if q(x) and y < 3;", "nothing gives `y` a value to compare"),
+        ("p(x) if q(x) and y != x;", "nothing gives `y` a value to compare"),
+        ("p(x) if q(x) and (r(x) or y < 3);", "nothing gives `y` a value to compare"),
+        ("p(x) if q(x) and not (r(x) and y < 3);", "nothing gives `y` a value to compare"),
+        ("p(x) if q(x) and (y < 3 or r(y)) and y != x;", "an alternative of the `or` gives `y` no value"),
+        ("p(x) if q(x) and not r(y) and not s(y);", "nothing outside of `not` gives `y` a value"),
+        ("p(x) if q(x) and y matches String and not r(y);", "nothing outside of `not` gives `y` a value"),
+        ("p(x) if q(x) and y = z and not r(z);", "nothing outside of `not` gives `y` a value"),
+        ("p(x) if q(x) and not y matches Integer;", "nothing outside of `not` gives `y` a value"),
+        ("p(x) if q(x) and not not r(y) and not s(y);", "nothing outside of `not` gives `y` a value"),
+        ("p(x) if (q(x, y) or r(x)) and not s(y);", "an alternative of the `or` gives `y` no value"),
+        ("p(x) if q(x) and not (not r(x, y) and not s(y));", "nothing outside of `not` gives `y` a value"),
+    ],
+)
+def test_this_is_not(rule, message):
+    assert problems_of(rule) == [message]
+
+
+def test_a_call_of_a_rule_that_grants_to_all_counts_as_a_value():
+    """What stays open then is known only with the question: list refuses it, authorize answers."""
+    assert problems_of("q(_: Integer); p() if q(x) and x < 3;") == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "warnings"),
+    [
+        ("p(x) if q(x, y);", ["`y` is used only once, so it may be anything"]),
+        ("p(x, z) if q(x);", ["`z` is used only once, so it stands for every value"]),
+        ("p(x, _z) if q(x, _) and not r(x, _y);", []),
+        ("p(x) if q(x) and y matches Doc;", ["`y` is used only once, so it may be anything"]),
+        ("p(Doc) if q(Doc);", ["`Doc` is a type, and stands here as a variable"]),
+    ],
+)
+def test_probable_mistakes_are_warned_of(rule, warnings):
+    assert warnings_of("resource Doc {} " + rule) == warnings

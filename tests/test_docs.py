@@ -1,0 +1,125 @@
+"""What the README names exists, what exists is named there, and its tour is one that can be taken."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from django.core.management import get_commands, load_command_class
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from authz_project.openapi.document import document
+from tests.service import ROOT, Service, start_service
+
+README = (ROOT / "README.md").read_text()
+APPS = ("authz_project", "checks", "facts", "localsql", "policy")
+
+
+def section(title: str) -> str:
+    return README.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def first_cells(text: str) -> list[str]:
+    """What stands in backticks in the first column of the tables."""
+    rows = [re.split(r"(?<!\\)\|", line)[1] for line in text.splitlines() if line.startswith("| `")]
+    return [quoted for row in rows for quoted in re.findall(r"`([^`]+)`", row)]
+
+
+def paths(resolver: URLResolver, prefix: str = "/") -> set[str]:
+    found = set()
+    for entry in resolver.url_patterns:
+        path = f"{prefix}{entry.pattern}"
+        found |= {path} if isinstance(entry, URLPattern) else paths(entry, path)
+    return found
+
+
+def test_every_endpoint_is_named():
+    served = {path.removeprefix("/api") for path in paths(get_resolver()) if path.startswith("/api/")}
+    named = {cell.split()[-1] for cell in first_cells(section("The interface")) if "/" in cell}
+    assert named - {"/test_environment"} == served
+
+
+def test_every_setting_is_named():
+    text = (ROOT / "authz_project" / "settings.py").read_text()
+    read = set(re.findall(r'env\.\w+\("([A-Z_]+)"', text))
+    assert set(first_cells(section("Settings"))) == read
+
+
+def test_every_command_is_named():
+    ours = {name for name, app in get_commands().items() if app in APPS}
+    assert {cell.split()[0] for cell in first_cells(section("Commands"))} == ours
+
+
+def test_every_status_is_named():
+    """Besides success of another kind, and what any endpoint may answer: 500 and 503."""
+    for path, methods in document()["paths"].items():
+        for method, operation in methods.items():
+            told = set(operation["responses"]) - {"503"}
+            assert codes_of(method.upper(), path.removeprefix("/api")) == told, (method, path)
+
+
+def codes_of(method: str, path: str) -> set[str]:
+    """What stands in the last column of the row that names the endpoint; a row's first method counts for all in it."""
+    for line in section("The interface").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        names = re.findall(r"`(?:(GET|POST|DELETE) )?(/[^`]*)`", cells[0])
+        methods = [name for name, _ in names if name]
+        if any(each == path and (name or methods[0]) == method for name, each in names):
+            return set(cells[-1].split())
+    raise AssertionError(f"no row names {method} {path}")
+
+
+@pytest.mark.parametrize("cell", first_cells(section("Commands")))
+def test_every_option_exists(cell):
+    name = cell.split()[0]
+    parser = load_command_class(get_commands()[name], name).create_parser("manage.py", name)
+    known = {option for action in every_action(parser) for option in action.option_strings}
+    assert set(re.findall(r"--[a-z-]+", cell)) <= known
+
+
+def every_action(parser):
+    for action in parser._actions:
+        yield action
+        for inner in (action.choices or {}).values() if isinstance(action.choices, dict) else ():
+            yield from every_action(inner)
+
+
+def test_every_file_exists():
+    named = re.findall(r"`((?:\.ci|authz_project|checks|facts|localsql|policy|tests)/[\w./]*)`", README)
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_word_is_explained_once():
+    words = re.findall(r"^\| \*([\w ]+)\* \|", README, re.MULTILINE)
+    assert len(words) == len(set(words)) > 10
+
+
+# ---- the tour -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def visited(tmp_path) -> Service:
+    """A server as the tour starts it, in a folder of its own."""
+    running = start_service(tmp_path, "", "--workers", "1")
+    yield running
+    running.stop()
+
+
+def test_the_tour_can_be_taken(visited, tmp_path):
+    key = re.search(r"e_default_\w+", visited.log.read_text())[0]
+    blocks = re.findall(r"```(sh|python)\n(.*?)```", section("Five minutes"), re.DOTALL)
+    _, _, policy, questions, client = [text.replace("http://127.0.0.1:8080", visited.origin) for _, text in blocks]
+    commands = policy.replace("python manage.py", f"{sys.executable} {ROOT}/manage.py")
+    assert "version 1 is active" in run(tmp_path, key, "bash", "-ec", commands)
+    assert run(tmp_path, key, "bash", "-ec", questions).endswith('{"allowed":true}')
+    promised = re.findall(r"^print\(.*  # (.*)$", client, re.MULTILINE)
+    assert run(tmp_path, key, sys.executable, "-c", client).splitlines() == promised != []
+
+
+def run(folder, key: str, *command: str) -> str:
+    variables = os.environ | {"KEY": key, "DATABASE_URL": "", "SECRET_KEY": ""}
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
