@@ -140,5 +140,3 @@ def _actions(programs: Iterable[Program], value: Value) -> list[str]:
 
 def _types(goals: Iterable[Goal]) -> frozenset[str]:
     return frozenset(arg.type for goal in goals for arg in goal.args)
-
-

@@ -131,5 +131,3 @@ def place_of(rule: Written, filename: str) -> str:
         return "the rule that is there by default"
     # A text of several files has lines of its own.
     return f"{filename}:{rule.line}" if filename and ", " not in filename else f"line {rule.line}"
-
-

@@ -91,11 +91,13 @@ def bindings(case: Case, env: Env) -> tuple[tuple[str, Value], ...]:
     variables = dict.fromkeys(v for literal in (case.rule.head, *case.rule.body) for v in variables_of(literal))
     named = {variable: variable.name.partition("#")[0] for variable in variables if variable in env}
     names = list(named.values())
-    return tuple([
-        (name if names.count(name) == 1 else variable.name.replace("#", " "), env[variable])
-        for variable, name in named.items()
-        if name != "_"
-    ])
+    return tuple(
+        [
+            (name if names.count(name) == 1 else variable.name.replace("#", " "), env[variable])
+            for variable, name in named.items()
+            if name != "_"
+        ]
+    )
 
 
 # ---- one line ----------------------------------------------------------------------------------------------

@@ -187,8 +187,8 @@ def suggestions(environment_id: int, program: Program, start: str = "") -> dict[
 def versions_to_choose(chosen: PolicyVersion) -> list[PolicyVersion]:
     """The latest versions of every environment, and the chosen one."""
     found = list(
-        PolicyVersion.objects.defer("source").select_related("environment").order_by("environment__slug", "-number")[
-            :_MOST_VERSIONS
-        ]
+        PolicyVersion.objects.defer("source")
+        .select_related("environment")
+        .order_by("environment__slug", "-number")[:_MOST_VERSIONS]
     )
     return found if chosen in found else [chosen, *found]

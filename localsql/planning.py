@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from checks.engine.clauses import Col, Inner, Neg, Slot, Var, substituted
 from checks.engine.errors import NonLinear
 from checks.engine.nets import make_net
-from checks.engine.partial import Frame
+from checks.engine.partial import Frame, Partial
 from checks.engine.plan import Branch, Condition, Exit, Net
 from checks.engine.question import Root
 from checks.engine.resolve import Resolver
@@ -65,7 +65,7 @@ def _planned(
     resolver = Resolver(rulebook, tables.places, make_net)
     outs = tuple(Var(k) for k in range(len(types)))
     fixed = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))
-    net = make_net(resolver, (*root.givens, *root.calls), outs, fixed)
+    net = make_net(resolver, Partial((*root.givens, *root.calls), outs), fixed)
     frame = Frame(fixed)
     ways = tuple(_way(resolver, frame, _enumerated(resolver, tables, end, types)) for end in net.exits)
     return LocalPlan(net, tuple(way for way in ways if way is not None), types, names)
@@ -108,4 +108,4 @@ def _withheld(resolver: Resolver, guard: Neg, end: Exit) -> Net | None:
         return None
     outward = tuple(Var(-1 - arg.number) if isinstance(arg, Inner) else arg for arg in args)
     fixed = frozenset(arg for arg in args if isinstance(arg, Slot))
-    return make_net(resolver, (replace(guard.call, args=outward),), (Var(0),), fixed)
+    return make_net(resolver, Partial((replace(guard.call, args=outward),), (Var(0),)), fixed)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from checks.engine.clauses import Call, Clause, Cmp, Const, Literal, Member, Neg, Pattern, Scan, Var, pattern_of
+from checks.engine.clauses import Call, Clause, Cmp, Const, Literal, Member, Neg, Pattern, Scan, Term, Var, pattern_of
 from checks.engine.errors import UnboundVariable
+from checks.engine.factoring import REACH
 from checks.engine.plan import Place
 from checks.engine.rulebook import Rulebook
 
@@ -46,13 +47,20 @@ def candidates_of(rulebook: Rulebook, literals: Iterable[Literal], variable: Var
                 ids.add(param.id)
             elif isinstance(param, Var):
                 is_monotone &= _mentions(clause, param, places, ids, queue)
-                is_complete &= clause.params.count(param) == 1 and not _is_compared(clause, param)
+                is_twin = clause.params.count(param) > 1 and not pattern.predicate.endswith(REACH)
+                is_complete &= not is_twin and not _is_compared(clause, param)
     return Found(tuple(places), tuple(sorted(ids)), is_monotone, is_complete)
 
 
 def _mentions(clause: Clause, variable: Var, places: dict, ids: set[str], queue: list) -> bool:
     """Note where the clause uses the variable; whether it does so without a negation."""
     positive = True
+    for end in _other_ends(clause, variable):
+        if isinstance(end, Const):
+            ids.add(end.id)
+        else:
+            rest = tuple(each for each in clause.body if not _is_way_to(each, end))
+            positive &= _mentions(Clause(clause.params, rest), end, places, ids, queue)
     for literal in clause.body:
         match literal:
             case Scan(signature, args):
@@ -70,6 +78,16 @@ def _mentions(clause: Clause, variable: Var, places: dict, ids: set[str], queue:
             case Cmp(_, left, right) if variable in (left, right):
                 raise UnboundVariable(variable.name)
     return positive
+
+
+def _other_ends(clause: Clause, variable: Var) -> list[Term]:
+    """Where ways from or to the variable end: of no hops at all, it is the same value there."""
+    ways = (each.args for each in clause.body if isinstance(each, Call) and each.predicate.endswith(REACH))
+    return [end for args in ways if variable in args for end in args if end != variable]
+
+
+def _is_way_to(literal: Literal, end: Term) -> bool:
+    return isinstance(literal, Call) and literal.predicate.endswith(REACH) and end in literal.args
 
 
 def _is_compared(clause: Clause, variable: Var) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from checks.engine.clauses import Col, Key, Literal, Term, mapped
+from checks.engine.clauses import Col, Key, Term, mapped
 from checks.engine.partial import Frame, Partial
 from checks.engine.plan import Branch, End, Goals, Jump, State, Step, Tagged
 from checks.engine.resolve import Resolver
@@ -44,8 +44,8 @@ class Explored:
         return found
 
 
-def explore(resolver: Resolver, literals: tuple[Literal, ...], outs: tuple[Term, ...], frame: Frame) -> Explored:
-    explored = Explored(list(dict.fromkeys(resolver.ways(Partial(literals, outs), frame))))
+def explore(resolver: Resolver, start: Partial, frame: Frame) -> Explored:
+    explored = Explored(list(dict.fromkeys(resolver.ways(start, frame))))
     for end in explored.entry:
         if isinstance(end, (Jump, Step)):
             explored.add(resolver, end.state, frame)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checks.engine.answers import answering_net
-from checks.engine.clauses import Literal, Operand, Term
+from checks.engine.clauses import Operand
 from checks.engine.explored import Explored, explore
-from checks.engine.partial import Frame
+from checks.engine.partial import Frame, Partial
 from checks.engine.plan import Exit, Jump, Net, State, Step
 from checks.engine.resolve import Resolver
 from checks.engine.states import FAR
@@ -19,21 +19,20 @@ from checks.engine.states import FAR
 
 def make_net(
     resolver: Resolver,
-    literals: tuple[Literal, ...],
-    outs: tuple[Term, ...],
+    start: Partial,
     fixed: frozenset[Operand],
     rounds: int | None = None,
 ) -> Net:
-    """The net of the literals; in `rounds` of that component, where it takes two answers of its own at once."""
+    """The net of what is to be met; in `rounds` of that component, where it takes two answers of its own at once."""
     name = f"n{len(resolver.nets)}"
     frame = Frame(fixed, rounds=rounds)
-    explored = explore(resolver, literals, outs, frame)
+    explored = explore(resolver, start, frame)
     if rounds is not None or any(isinstance(end, Step) for end in explored.ends()):
-        return answering_net(resolver, name, len(outs), explored, frame)
+        return answering_net(resolver, name, len(start.outs), explored, frame)
     kept = _kept_states(explored)
     if len(kept) < len(explored.arms):
-        explored = explore(resolver, literals, outs, Frame(fixed, kept=kept))
-    return _goal_net(name, len(outs), explored, fixed)
+        explored = explore(resolver, start, Frame(fixed, kept=kept))
+    return _goal_net(name, len(start.outs), explored, fixed)
 
 
 def _kept_states(explored: Explored) -> frozenset[State]:

@@ -96,6 +96,9 @@ def _recursive_cost(
             return 20  # from anywhere to anywhere: only when one end is known
         if not is_own and free and not is_bound(call.args[1]) and is_fixed(call.args[0], frame.fixed):
             return 0.95  # small, and the same for the whole net
+        may_jump = not is_own or len(others) <= entered[component]
+        if may_jump and is_bound(call.args[0]) and not is_bound(call.args[1]):
+            return 0.93  # followed before what is met at its end is looked for: a sum, where there was a product
     if companions_of(call, others, outs, frame.fixed):
         return 0.9
     is_closed = not free & (variables_of(others) | set(outs))

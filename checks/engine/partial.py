@@ -11,10 +11,12 @@ from checks.engine.clauses import (
     Literal,
     Operand,
     Other,
+    Slot,
     Term,
     Var,
     substituted,
     substituted_terms,
+    terms_of,
     variables_of,
 )
 from checks.engine.plan import Among, Branch, Condition, Holds, Order, Same, Source, State
@@ -54,6 +56,14 @@ def read(partial: Partial, source: Source, bound: dict[Var, Term]) -> Partial:
 def bind(partial: Partial, bound: dict[Var, Term]) -> Partial:
     pending = tuple(substituted(literal, bound) for literal in partial.pending)
     return replace(partial, pending=pending, outs=substituted_terms(partial.outs, bound))
+
+
+def fixed_in(partial: Partial) -> frozenset[Operand]:
+    """What the literals are given from outside."""
+    own = {source.number for source in partial.sources}
+    terms = (term for literal in partial.pending for term in terms_of(literal))
+    given = (term for term in terms if isinstance(term, (Slot, Col)))
+    return frozenset(term for term in given if isinstance(term, Slot) or term.source not in own)
 
 
 def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool:

@@ -14,7 +14,7 @@ from checks.engine.clauses import Call, Col, Const, Given, Literal, Neg, Slot, V
 from checks.engine.dialects import Dialect
 from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling
 from checks.engine.nets import make_net
-from checks.engine.partial import Frame
+from checks.engine.partial import Frame, Partial
 from checks.engine.plan import Branch, Condition, Exit, Net, Same
 from checks.engine.render import Renderer
 from checks.engine.resolve import Resolver
@@ -118,7 +118,7 @@ def _plan(resolver: Resolver, root: Root, width: int) -> Plan:
     outs = tuple(Var(k) for k in range(width))
     literals = (*root.givens, *root.calls, *root.others)
     fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, Slot))
-    net = make_net(resolver, literals, outs, fixed)
+    net = make_net(resolver, Partial(literals, outs), fixed)
     if any(same_columns(end) for end in net.exits):
         raise CannotEnumerate("every value with itself")
     plain = tuple(end for end in net.exits if not end.guards)

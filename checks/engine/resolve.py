@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from checks.engine.applying import resolved
 from checks.engine.candidates import candidates_of
 from checks.engine.clauses import (
     FRESH,
@@ -26,11 +27,9 @@ from checks.engine.clauses import (
     Operand,
     Other,
     Scan,
-    Slot,
     Term,
     Var,
     is_bound,
-    mapped,
     pattern_of,
     substituted,
     substituted_terms,
@@ -39,7 +38,17 @@ from checks.engine.clauses import (
 )
 from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling, TooComplex, UnboundVariable
 from checks.engine.ordering import companions_of, next_literal
-from checks.engine.partial import Frame, Partial, bind, comparison, has_idle_end, is_closed, is_tested, read
+from checks.engine.partial import (
+    Frame,
+    Partial,
+    bind,
+    comparison,
+    fixed_in,
+    has_idle_end,
+    is_closed,
+    is_tested,
+    read,
+)
 from checks.engine.plan import (
     Among,
     Candidates,
@@ -55,12 +64,12 @@ from checks.engine.plan import (
     Same,
     Source,
     Step,
-    Variant,
 )
-from checks.engine.rulebook import Rulebook, resolved
+from checks.engine.prefixes import prefix_of
+from checks.engine.relating import led_from, related
+from checks.engine.rulebook import Rulebook
 from checks.engine.states import FAR, before, state_of
-from checks.engine.variants import guards_for, variant_of
-from checks.engine.ways import are_fixed, is_free, is_led_to, is_way, outward, whole_way
+from checks.engine.ways import are_fixed, is_free, is_led_to, is_way, outward
 from policy.rules.program import Signature
 
 FAR_SOURCES = 3
@@ -150,7 +159,7 @@ class Resolver:
         as_set = self._is_better_as_set(literals, among)
         key = (literals, None, as_set)
         if key not in self.nets:
-            self.nets[key] = self._membership(literals, frame) if as_set else self.make(literals, ())
+            self.nets[key] = self._membership(literals, frame) if as_set else self.make(Partial(literals, ()))
         net = self.nets[key]
         if any(not exit.branch.sources and not exit.branch.conditions for exit in net.exits):
             return True
@@ -165,13 +174,16 @@ class Resolver:
         if not columns or not all(column.source in numbers for column in columns):
             return False
         is_deep = any(self.rulebook.is_deep(pattern_of(call)) for call in literals)
-        return is_deep and all(map(is_led_to, literals))
+        return is_deep and all(is_led_to(call) and not self._leans(call, Col) for call in literals)
+
+    def _leans(self, call: Call, kind: type | tuple[type, ...]) -> bool:
+        """Whether an argument of that kind is only compared, so that nothing would bind it apart from here."""
+        return any(isinstance(call.args[index], kind) for index in self.rulebook.leans_on(pattern_of(call)))
 
     def _membership(self, literals: tuple[Call, ...], frame: Frame) -> Net:
         """The net that looks the literals' joined arguments up among all that the given ones answer to."""
-        ends = tuple(self._related(Partial((), ()), literals, replace(frame, fixed=frozenset())))
-        fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, (Slot, Col)))
-        return Net(f"n{len(self.nets)}", 0, ends, fixed=fixed, is_set=True)
+        ends = tuple(related(self, Partial((), ()), literals, replace(frame, fixed=frozenset())))
+        return Net(f"n{len(self.nets)}", 0, ends, fixed=fixed_in(Partial(literals, ())), is_set=True)
 
     # ---- facts ---------------------------------------------------------------------------------------------
 
@@ -202,7 +214,7 @@ class Resolver:
         elif is_closed((call,), rest) and not self._unfolds(rest, call):
             yield from self._checked(rest, (call,), frame)
         elif self._multiplies(rest, call) and (are_fixed((call,), frame.fixed) or is_led_to(call)):
-            yield from self._related(rest, (call,), replace(frame, fixed=frozenset()), resumed=frame)
+            yield from related(self, rest, (call,), replace(frame, fixed=frozenset()), resumed=frame)
         elif frame.may_jump and self._is_far(rest, call):
             yield from self._enter(rest, call, frame, FAR, 0)
         else:
@@ -215,7 +227,7 @@ class Resolver:
     def _multiplies(self, rest: Partial, call: Call) -> bool:
         """Whether unfolding the call would repeat the alternatives of another one for each of its own."""
         others = (each for each in rest.pending if isinstance(each, Call))
-        return self._is_wide(call) and any(map(self._is_wide, others))
+        return self._is_wide(call) and any(map(self._is_wide, others)) and not self._leans(call, (Var, Col))
 
     def _is_wide(self, call: Call) -> bool:
         return len(self.rulebook.alternatives(pattern_of(call))) > 1
@@ -244,7 +256,8 @@ class Resolver:
     def _unfolds(self, rest: Partial, call: Call) -> bool:
         """A check is unfolded in place where that multiplies nothing."""
         is_last = not rest.pending and not rest.outs
-        return is_last or len(self.rulebook.alternatives(pattern_of(call))) <= 1
+        repeats = any(isinstance(condition, Holds) for condition in rest.conditions)
+        return (is_last and not repeats) or len(self.rulebook.alternatives(pattern_of(call))) <= 1
 
     def _recursive_call(self, rest: Partial, call: Call, frame: Frame, component: int) -> Iterator[End]:
         entered = dict(frame.active)
@@ -257,7 +270,11 @@ class Resolver:
                 raise NonLinear(component)
             return
         if component in self.rulebook.nonlinear and component != frame.rounds:
-            yield from self._related(rest, (call,), replace(frame, fixed=frozenset()), component, frame)
+            yield from related(self, rest, (call,), replace(frame, fixed=frozenset()), component, frame)
+            return
+        prefix = prefix_of(call, rest) if is_way(call) else None
+        if prefix is not None:
+            yield from led_from(self, rest, prefix, call, frame)
             return
         companions = companions_of(call, rest.pending, rest.outs, frame.fixed)
         unit = (call, *companions)
@@ -267,7 +284,7 @@ class Resolver:
         elif is_closed(unit, others):
             yield from self._checked(others, unit, frame)
         elif are_fixed(unit, frame.fixed):
-            yield from self._related(others, unit, frame)
+            yield from related(self, others, unit, frame)
         elif frame.may_jump:
             yield from self._enter(rest, call, frame, component, len(rest.pending))
         else:
@@ -294,14 +311,13 @@ class Resolver:
                 )
                 yield from self.ways(joined, frame)
 
-    def make(self, literals: tuple[Literal, ...], outs: tuple[Term, ...], rounds: int | None = None) -> Net:
+    def make(self, start: Partial, rounds: int | None = None) -> Net:
         """A net within this plan, until there are too many of them."""
         self.depth += 1
         self.nested += self.depth > 1
         if self.nested > MOST_NESTED and not self.rulebook.may_sprawl:
             raise Sprawling
-        fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, (Slot, Col)))
-        net = self.make_net(self, literals, outs, fixed, rounds)
+        net = self.make_net(self, start, fixed_in(start), rounds)
         self.depth -= 1
         return net
 
@@ -345,74 +361,6 @@ class Resolver:
         active = (*before(frame.active, component), (component, len(companions)))
         state, keys = state_of(call, companions, results, active, frame.fixed)
         return Step(rest.branch, state, keys, results, pending, rest.outs)
-
-    def _related(
-        self,
-        rest: Partial,
-        unit: tuple[Call, ...],
-        frame: Frame,
-        rounds: int | None = None,
-        resumed: Frame | None = None,
-    ) -> Iterator[End]:
-        """Join with the answers of a net of its own. What only this branch knows is asked there, and joined here."""
-        needed = variables_of(rest.pending) | set(rest.outs)
-        joins: dict[Var, Operand] = {}
-
-        def opened(term: Term) -> Term:
-            if not isinstance(term, Col) or term in frame.fixed:
-                return term
-            known = next((variable for variable, operand in joins.items() if operand == term), None)
-            variable = known or self.fresh()
-            joins[variable] = term
-            return variable
-
-        literals = tuple(mapped(call, opened) for call in unit)
-        free = (arg for call in literals for arg in call.args if isinstance(arg, Var))
-        results = tuple(dict.fromkeys(arg for arg in free if arg in needed or arg in joins))
-        net = self.relation_net(literals, results, rounds)
-        for variant in dict.fromkeys(variant_of(end, net.fixed) for end in net.exits):
-            source = Relation(next(self.numbers), net, variant)
-            yield from self._joined(rest, source, variant, results, joins, resumed or frame)
-
-    def _joined(
-        self,
-        rest: Partial,
-        source: Relation,
-        variant: Variant,
-        results: tuple[Var, ...],
-        joins: dict[Var, Operand],
-        frame: Frame,
-    ) -> Iterator[End]:
-        columns = {
-            variable: Col(source.number, source.net.column(index))
-            for index, variable in enumerate(results)
-            if index not in variant.wild
-        }
-        conditions = [Same(columns[v], operand) for v, operand in joins.items() if v in columns]
-        known: dict[Var, Term] = {**columns, **{v: o for v, o in joins.items() if v not in columns}}
-        for first, second in variant.same:
-            left, right = (known.get(results[index], results[index]) for index in (first, second))
-            if isinstance(right, Var):
-                known[right] = left
-            elif isinstance(left, Var):
-                known[left] = right
-            else:
-                conditions.append(Same(left, right))
-        partial = replace(rest, pending=(*rest.pending, *guards_for(variant, results, known)))
-        found = read(partial, source, known)
-        yield from self.ways(replace(found, conditions=(*found.conditions, *conditions)), frame)
-
-    def relation_net(self, literals: tuple[Call, ...], results: tuple[Var, ...], rounds: int | None = None) -> Net:
-        """The net of the literals' answers; the same one for the same literals, whatever their variables are called."""
-        names = {variable: Var(k) for k, variable in enumerate(results)}
-        for variable in sorted(variables_of(literals) - set(results), key=lambda each: each.number):
-            names[variable] = Var(len(names))
-        asked = tuple(substituted(each, names) for each in literals)
-        outs = tuple(Var(k) for k in range(len(results)))
-        key = (asked, outs, rounds)
-        if key not in self.nets:
-            self.nets[key] = replace(self.make(asked, outs, rounds), reaches=whole_way(asked))
-        return self.nets[key]
 
     # ---- the end of a way --------------------------------------------------------------------------------------
 

@@ -12,11 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from threading import RLock
 
+from checks.engine.applying import applied
 from checks.engine.clauses import (
     Call,
     Clause,
+    Cmp,
     Const,
     Literal,
+    Member,
     Neg,
     Pattern,
     Scan,
@@ -26,18 +29,16 @@ from checks.engine.clauses import (
     is_bound,
     pattern_of,
     substituted,
-    substituted_terms,
-    variables_of,
 )
 from checks.engine.components import Components
 from checks.engine.concrete import concrete_clauses, head_typing
 from checks.engine.factoring import CORE, REACH, factored, factors_of, hop_of, leads, reach_clauses
 from checks.engine.merging import merged
+from checks.engine.transitive import BASE, based, is_transitive
 from policy.rules.program import Program, Rule, Signature
 from policy.values import Value
 
 TABLED = 0  # stands for a component: its members need not recurse
-BASE = " base"  # suffix of a predicate: all its alternatives but the rules that say it is transitive
 
 
 @dataclass
@@ -51,6 +52,7 @@ class Rulebook:
     _reaches: dict[str, dict] = field(default_factory=dict)
     _ways: dict[Pattern, int] = field(default_factory=dict)
     _deep: dict[Pattern, bool] = field(default_factory=dict)
+    _leaning: dict[Pattern, frozenset[int]] = field(default_factory=dict)
     _made: dict[tuple[Pattern, bool], tuple[Clause, ...]] = field(default_factory=dict)
     tabled: set[Pattern] = field(default_factory=set)  # whose answers are tabled, lest their rules be multiplied out
     nonlinear: set[int] = field(default_factory=set)  # components that are known to need rounds
@@ -107,6 +109,30 @@ class Rulebook:
             own = self.component(pattern) is not None
             self._deep[pattern] = own or any(map(self.is_deep, _called(self.alternatives(pattern))))
         return self._deep[pattern]
+
+    def leans_on(self, pattern: Pattern) -> frozenset[int]:
+        """The arguments that some clause only compares: they are bound where the call is made, or nowhere."""
+        if pattern not in self._leaning:
+            self._leaning[pattern] = frozenset()  # until known: a call of itself adds nothing
+            clauses = self.alternatives(pattern)
+            self._leaning[pattern] = frozenset().union(*(self._leaning_in(clause) for clause in clauses))
+        return self._leaning[pattern]
+
+    def _leaning_in(self, clause: Clause) -> set[int]:
+        compared, bound = set(), set()
+        for literal in clause.body:
+            match literal:
+                case Cmp(_, left, right):
+                    compared |= {left, right}
+                case Call(args=args):
+                    leaning = self.leans_on(pattern_of(literal))
+                    compared |= {args[index] for index in leaning}
+                    bound |= {arg for index, arg in enumerate(args) if index not in leaning}
+                case Scan(args=args):
+                    bound |= set(args)
+                case Member(variable, _):
+                    bound.add(variable)
+        return {index for index, param in enumerate(clause.params) if param in compared - bound}
 
     def tabling(self, starts: Iterable[Pattern]) -> Rulebook:
         """A rulebook for questions about these, with answers tabled where several rules call for the same."""
@@ -166,7 +192,7 @@ class Rulebook:
     def _rules_of(self, pattern: Pattern) -> list[Clause]:
         if pattern.predicate.endswith(BASE):
             whole = replace(pattern, predicate=pattern.predicate.removesuffix(BASE))
-            return [clause for clause in self._concrete(whole) if not _is_transitive(clause, whole)]
+            return [clause for clause in self._concrete(whole) if not is_transitive(clause, whole)]
         return self._with_bases(self._concrete(pattern), pattern)
 
     def _concrete(self, pattern: Pattern) -> list[Clause]:
@@ -194,11 +220,11 @@ class Rulebook:
 
     def _with_bases(self, clauses: list[Clause], pattern: Pattern) -> list[Clause]:
         """Transitive rules `p(x, z) if p(x, y) and p(y, z)` as `p(x, y) and base(y, z)`, where that says the same."""
-        transitive = [clause for clause in clauses if _is_transitive(clause, pattern)]
+        transitive = [clause for clause in clauses if is_transitive(clause, pattern)]
         others = [clause for clause in clauses if clause not in transitive]
         if any(call.predicate == pattern.predicate for clause in others for call in _calls(clause)):
             return clauses
-        return others + [_based(clause) for clause in transitive]
+        return others + [based(clause) for clause in transitive]
 
     def _never_true(self, found: dict[Pattern, list[Clause]]) -> set[Pattern]:
         """The patterns that no fact can make true: the least fixpoint of "some clause has only true calls"."""
@@ -313,47 +339,6 @@ def _calls_made(clauses: Iterable[Clause]) -> list[Pattern]:
     return [pattern_of(each) for clause in clauses for each in clause.body if isinstance(each, Call)]
 
 
-# ---- clauses and calls put together --------------------------------------------------------------------------
-
-
-def applied(clause: Clause, args: tuple[Term, ...], params: tuple[Term, ...] | None = None) -> Clause | None:
-    """The clause for a call with these arguments (over `params`); None where a constant differs.
-
-    The clause's own variables are renumbered out of the way of those of the arguments.
-    """
-    params = args if params is None else params
-    taken = variables_of((Call("", (), args), Call("", (), params)))
-    free = max((variable.number for variable in taken), default=-1) + 1
-    own = variables_of((Call("", (), clause.params), *clause.body))
-    moved: dict[Var, Term] = {variable: Var(variable.number + free, variable.name) for variable in own}
-    bindings: dict[Var, Term] = {}
-    for param, arg in zip(substituted_terms(clause.params, moved), args):
-        if not _unify(param, arg, bindings):
-            return None
-    final = {variable: resolved(variable, bindings) for variable in (*bindings, *moved.values())}
-    body = tuple(substituted(substituted(literal, moved), final) for literal in clause.body)
-    return Clause(substituted_terms(params, final), body)
-
-
-def _unify(left: Term, right: Term, bindings: dict[Var, Term]) -> bool:
-    left, right = resolved(left, bindings), resolved(right, bindings)
-    if left == right:
-        return True
-    if isinstance(left, Var):
-        bindings[left] = right
-    elif isinstance(right, Var):
-        bindings[right] = left
-    else:
-        return False
-    return True
-
-
-def resolved(term: Term, bindings: dict[Var, Term]) -> Term:
-    while isinstance(term, Var) and term in bindings:
-        term = bindings[term]
-    return term
-
-
 def _params(pattern: Pattern) -> tuple[Term, ...]:
     return tuple(const or Var(index) for index, const in enumerate(pattern.consts))
 
@@ -367,37 +352,3 @@ def _is_renaming(clause: Clause) -> bool:
     if len(clause.body) != 1 or not isinstance(clause.body[0], Call):
         return False
     return all(is_bound(arg) or arg in clause.params for arg in clause.body[0].args)
-
-
-# ---- transitive rules --------------------------------------------------------------------------------------------
-
-
-def _is_transitive(clause: Clause, pattern: Pattern) -> bool:
-    """`p(x, z) if p(x, y) and p(y, z)`, the other arguments constants and the same throughout."""
-    return _hops(clause, pattern) is not None
-
-
-def _hops(clause: Clause, pattern: Pattern) -> tuple[Call, Call] | None:
-    if len(clause.body) != 2 or not all(isinstance(each, Call) for each in clause.body):
-        return None
-    if any(call.predicate != pattern.predicate or len(call.args) != len(clause.params) for call in clause.body):
-        return None
-    ends = [index for index, param in enumerate(clause.params) if isinstance(param, Var)]
-    if len(ends) != 2 or clause.params[ends[0]] == clause.params[ends[1]]:
-        return None
-    first, last = ends
-    for one, two in (clause.body, clause.body[::-1]):
-        middle = (index for index in range(len(clause.params)) if index not in ends)
-        same = all(one.args[index] == two.args[index] == clause.params[index] for index in middle)
-        joined = one.args[last] == two.args[first] and isinstance(one.args[last], Var)
-        outer = one.args[first] == clause.params[first] and two.args[last] == clause.params[last]
-        if same and joined and outer and one.args[last] not in clause.params and one.types == pattern.types:
-            return one, two
-    return None
-
-
-def _based(clause: Clause) -> Clause:
-    one, two = _hops(clause, Pattern(clause.body[0].predicate, clause.body[0].types, ())) or _hops(
-        clause, Pattern(clause.body[1].predicate, clause.body[1].types, ())
-    )
-    return Clause(clause.params, (one, replace(two, predicate=two.predicate + BASE)))
