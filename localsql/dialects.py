@@ -69,10 +69,14 @@ class Dialect:
         raise NotImplementedError
 
     def equal(self, left: Typed, right: Typed) -> str:
-        return f"{self._side(left, right)} = {self._side(right, left)}"
+        return " = ".join(self.sides(left, right))
 
     def unequal(self, left: Typed, right: Typed) -> str:
-        return f"{self._side(left, right)} <> {self._side(right, left)}"
+        return " <> ".join(self.sides(left, right))
+
+    def sides(self, left: Typed, right: Typed) -> tuple[str, str]:
+        """Both as they are compared with each other."""
+        return self._side(left, right), self._side(right, left)
 
     def _side(self, side: Typed, other: Typed) -> str:
         is_native = side.family == other.family and side.family in NATIVE
@@ -209,7 +213,7 @@ class SQLite(Dialect):
 
 @dataclass(frozen=True)
 class MySQL(Dialect):
-    """MySQL and MariaDB. Their normal form of a text is its bytes in UTF-8: collations see no case and no spaces."""
+    """Its normal form of a text is its bytes in UTF-8: collations see no case and no spaces."""
 
     parser = "mysql"
     quotes = "`"
@@ -261,6 +265,16 @@ class MySQL(Dialect):
         return " UNION ALL ".join(f"SELECT {', '.join(row)}" for row in rows)
 
 
+@dataclass(frozen=True)
+class MariaDB(MySQL):
+    """It looks at each recursive arm as many times as there are ways to choose among the others: three times as long
+    for each more, until it has no memory left. In a derived table it looks at each once."""
+
+    def recursive(self, name: str, row: str, columns: list[str], seeds: list[str], arms: list[str]) -> str:
+        steps = [f"SELECT * FROM ({' UNION ALL '.join(arms)}) __x"] if len(arms) > 1 else arms
+        return super().recursive(name, row, columns, seeds, steps)
+
+
 def _characters(side: Typed) -> str:
     is_boolean = side.family == Family.BOOLEAN
     shown = f"(CASE {side.sql} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)" if is_boolean else side.sql
@@ -273,6 +287,6 @@ DIALECTS: dict[str, Dialect] = {
     "pg": PostgreSQL(),
     "mysql": MySQL(),
     "mysql8": MySQL(),
-    "mariadb": MySQL(),
+    "mariadb": MariaDB(),
     "sqlite": SQLite(),
 }

@@ -37,8 +37,11 @@ class Recursion:
             if carried is None:
                 return None
             shown[column] = renderer.dialect.typed(carried, family)
-        cells = (shown.get(column) or renderer.dialect.null(family) for column, family in self.columns.items())
-        return renderer.select(branch, ", ".join((str(tag), *cells)), inner)
+        cells = (
+            f"{shown.get(column) or renderer.dialect.null(family)} AS {column}"
+            for column, family in self.columns.items()
+        )
+        return renderer.select(branch, ", ".join((f"{tag} AS tag", *cells)), inner)
 
     def table(self, scope: Scope, seeds: Iterable[str | None], arms: Iterable[str | None]) -> str | None:
         """None where nothing starts it."""

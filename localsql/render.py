@@ -34,6 +34,7 @@ from localsql.recursion import answers, goals
 from localsql.relations import CallerTables, Domain
 from localsql.residual import Known, Mentioned
 from localsql.scope import Columns, Scope
+from localsql.semijoins import Member, set_apart
 
 
 @dataclass
@@ -75,6 +76,7 @@ class Renderer:
         return list(dict.fromkeys(each for each in found if each is not None))
 
     def arm(self, branch: Branch, outs: Sequence[Term], families: Sequence[Family], scope: Scope) -> str | None:
+        branch = set_apart(branch, outs)
         inner = self.named(branch, scope)
         columns = [self.carried(out, family, inner) for out, family in zip(outs, families)]
         if any(column is None for column in columns):
@@ -88,10 +90,11 @@ class Renderer:
         return list(dict.fromkeys(each for each in found if each is not None))
 
     def _list_arm(self, end: Exit, side: Typed, scope: Scope) -> str | None:
-        inner = self.named(end.branch, scope)
+        branch = set_apart(end.branch, end.outs)
+        inner = self.named(branch, scope)
         (out,) = end.outs
         shown = self.carried(out, side.family if side.family in NATIVE else Family.TEXT, inner)
-        arm = shown and self.select(end.branch, shown, inner)
+        arm = shown and self.select(branch, shown, inner)
         if arm and side.family in NATIVE and isinstance(out, Col) and self._typed(out, inner).family != side.family:
             # A text that is no number became NULL, and one NULL in the list would make NOT of it NULL.
             arm = (
@@ -294,6 +297,8 @@ class Renderer:
                 return self.dialect.equal(self._typed(left, scope), self._typed(right, scope))
             case Among(operand, ids):
                 return self.dialect.among(self._typed(operand, scope), sorted(ids)) or False
+            case Member():
+                return self._member(condition, scope)
             case Order("!=", left, right):
                 return self._unequal(left, right, scope)
             case Order(operator, left, right):
@@ -302,6 +307,12 @@ class Renderer:
                 return f"{scope.columns[source]('tag').sql} = {tags[0]}"
             case Holds(net, negated):
                 return self._holds(net, negated, scope)
+
+    def _member(self, member: Member, scope: Scope) -> str | bool:
+        inner = self.named(member.branch, scope)
+        left, right = self.dialect.sides(self._typed(member.operand, scope), self._typed(member.column, inner))
+        query = self.select(member.branch, right, inner)
+        return query is not None and f"{left} IN ({query})"
 
     def _unequal(self, left: Term, right: Term, scope: Scope) -> str | bool:
         if isinstance(left, Const):
@@ -378,6 +389,6 @@ def _tested(condition: Condition) -> tuple[Term, ...]:
     match condition:
         case Same(left, right):
             return (left, right)
-        case Among(operand, _):
+        case Among(operand, _) | Member(operand):
             return (operand,)
     return ()

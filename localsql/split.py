@@ -47,11 +47,13 @@ class Splitter:
     tables: CallerTables
     dialect: Dialect  # of the database that stores facts
     number_of: Callable[[Signature], int]
-    splits: dict[tuple[int, Branch, tuple[Term, ...]], Split] = field(default_factory=dict)
+    splits: dict[tuple[int, int, tuple[Term, ...]], Split] = field(default_factory=dict)  # by identity of net, branch
     central: dict[int, bool] = field(default_factory=dict)
+    central_goals: dict[int, bool] = field(default_factory=dict)
+    central_answers: dict[int, bool] = field(default_factory=dict)
     mentions: dict[Candidates, Part] = field(default_factory=dict)
     prepared: set[int] = field(default_factory=set)
-    nets: dict[int, Net] = field(default_factory=dict)  # kept, so that no other net gets their identity
+    kept: dict[int, Net | Branch] = field(default_factory=dict)  # so that nothing else gets their identity
     maker: PartMaker = field(init=False)
 
     def __post_init__(self):
@@ -59,9 +61,9 @@ class Splitter:
 
     def split(self, net: Net, branch: Branch, terms: tuple[Term, ...]) -> Split:
         """`terms` are what is asked of the branch's rows; `net` is the net that the branch is of."""
-        self.nets[id(net)] = net
-        key = (id(net), branch, terms)
+        key = (id(net), id(branch), terms)
         if key not in self.splits:
+            self.kept[id(net)], self.kept[id(branch)] = net, branch
             self.splits[key] = self._split(net, branch, terms)
         return self.splits[key]
 
@@ -96,8 +98,8 @@ class Splitter:
 
     def is_central(self, net: Net) -> bool:
         """Whether the net reads stored facts only."""
-        self.nets[id(net)] = net
         if id(net) not in self.central:
+            self.kept[id(net)] = net
             self.central[id(net)] = all(self._is_central_branch(branch) for branch in net.branches())
         return self.central[id(net)]
 
@@ -118,12 +120,18 @@ class Splitter:
         return True
 
     def has_central_goals(self, net: Net) -> bool:
-        rows = [(row.branch, row.keys) for row in (*net.seeds, *net.moves)]
-        return self._are_central(net, rows)
+        if id(net) not in self.central_goals:
+            self.kept[id(net)] = net
+            rows = [(row.branch, row.keys) for row in (*net.seeds, *net.moves)]
+            self.central_goals[id(net)] = self._are_central(net, rows)
+        return self.central_goals[id(net)]
 
     def has_central_answers(self, net: Net) -> bool:
-        rows = [(arm.exit.branch, (*arm.keys, *arm.exit.outs)) for arm in net.answers]
-        return self.has_central_goals(net) and self._are_central(net, rows)
+        if id(net) not in self.central_answers:
+            self.kept[id(net)] = net
+            rows = [(arm.exit.branch, (*arm.keys, *arm.exit.outs)) for arm in net.answers]
+            self.central_answers[id(net)] = self.has_central_goals(net) and self._are_central(net, rows)
+        return self.central_answers[id(net)]
 
     def _are_central(self, net: Net, rows: list[tuple[Branch, tuple[Term, ...]]]) -> bool:
         """Whether stored facts alone make the rows, whatever row of the caller's is at hand around the net."""

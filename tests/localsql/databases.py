@@ -67,7 +67,7 @@ class PostgreSQL:
 @dataclass
 class MariaDB:
     connection: pymysql.Connection
-    dialect = "mysql"
+    dialect = "mariadb"
     text = "varchar(150)"
 
     def fresh(self, script: str = "") -> None:

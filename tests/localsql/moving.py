@@ -226,7 +226,10 @@ def _difference(
     if request is None:
         return None
     path, body = request
-    said = ask_adapter._post(caller, path, {**body, "data_bindings": bindings})
+    try:
+        said = ask_adapter._post(caller, path, {**body, "data_bindings": bindings})
+    except ask_adapter.PastLimit:
+        said = Refused("too hard to plan")
     rows = _expected_rows(ask, model, world)
     if isinstance(said, Refused):
         tally["refused"] = tally.get("refused", 0) + 1

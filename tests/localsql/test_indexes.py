@@ -35,7 +35,7 @@ FACTS = [
     {"predicate": "has_role", "args": [ALICE, {"type": "String", "id": "member"}, {"type": "Org", "id": "7"}]},
     {"predicate": "has_role", "args": [ALICE, {"type": "String", "id": "viewer"}, {"type": "Folder", "id": "990"}]},
 ]
-ANALYZE = {"sqlite": "ANALYZE", "postgres": "ANALYZE", "mysql": "ANALYZE TABLE folders, docs, shares"}
+ANALYZE = {"sqlite": "ANALYZE", "postgres": "ANALYZE", "mariadb": "ANALYZE TABLE folders, docs, shares"}
 
 
 @pytest.fixture

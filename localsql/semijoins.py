@@ -1,0 +1,80 @@
+"""What only has to be there, not how often, is asked for with IN: rows that occur twice then cost nothing twice.
+
+s0 local has_role(u, n, o), s1 local repo_org(r, o2), o = o2; r is the answer
+    ->   s1 local repo_org(r, o2), o2 in (o of s0 local has_role(u, n, o))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from checks.engine.clauses import Col, Operand, Term
+from checks.engine.plan import Branch, Condition, Fact, Relation, Same, Source
+from localsql.relations import Domain
+from localsql.residual import Known
+from localsql.split import numbers_in
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The operand is among the values of the branch's column."""
+
+    operand: Operand
+    column: Col
+    branch: Branch
+
+
+def set_apart(branch: Branch, outs: Iterable[Term]) -> Branch:
+    """The branch with what hangs on it by one equality asked for apart."""
+    shown = {out.source for out in outs if isinstance(out, Col)}
+    if not shown or len(branch.sources) < 2:
+        return branch
+    for condition in branch.conditions:
+        if isinstance(condition, Same) and isinstance(condition.left, Col) and isinstance(condition.right, Col):
+            for kept, column in ((condition.left, condition.right), (condition.right, condition.left)):
+                group = _reached(branch, column.source, condition)
+                if kept.source not in group and not group & shown and _is_local(branch, group):
+                    return set_apart(_apart(branch, group, condition, Member(kept, column, Branch(()))), outs)
+    return branch
+
+
+def _apart(branch: Branch, group: set[int], link: Condition, member: Member) -> Branch:
+    inside = [each for each in branch.conditions if each != link and _mentioned(each) & group]
+    sources = tuple(source for source in branch.sources if source.number in group)
+    part = set_apart(Branch(sources, tuple(inside)), (member.column,))
+    made = Member(member.operand, member.column, part)
+    left = tuple(source for source in branch.sources if source.number not in group)
+    conditions = (made if each == link else each for each in branch.conditions if each not in inside)
+    return Branch(left, tuple(conditions))
+
+
+def _reached(branch: Branch, start: int, link: Condition) -> set[int]:
+    """The sources that are joined with the first, in other ways than by the link."""
+    joined = [_mentioned(each) for each in branch.conditions if each != link]
+    joined += [_around(source) | {source.number} for source in branch.sources]
+    found = {start}
+    while True:
+        more = set().union(*(each for each in joined if each & found)) - found
+        if not more:
+            return found
+        found |= more
+
+
+def _mentioned(condition: Condition | Member) -> set[int]:
+    if isinstance(condition, Member):
+        return {condition.operand.source} if isinstance(condition.operand, Col) else set()
+    return numbers_in(condition)
+
+
+def _around(source: Source) -> set[int]:
+    """The sources whose rows the source looks at."""
+    fixed = source.net.fixed if isinstance(source, Relation) else ()
+    return {each.source for each in fixed if isinstance(each, Col)}
+
+
+def _is_local(branch: Branch, group: set[int]) -> bool:
+    sources = [source for source in branch.sources if source.number in group]
+    return any(isinstance(each, Fact) for each in sources) and all(
+        isinstance(each, Fact | Known | Domain) for each in sources
+    )
