@@ -31,6 +31,9 @@ class ApiKeyAdmin(admin.ModelAdmin):
     fields = ["environment", "label", "expires_at"]
     actions = ["revoke"]
 
+    def changelist_view(self, request: HttpRequest, extra_context=None):
+        return super().changelist_view(request, {"title": "API keys"} | (extra_context or {}))
+
     def get_readonly_fields(self, request: HttpRequest, key: ApiKey | None = None):
         # What a key opens never changes: processes remember it.
         return ["environment", "prefix", "created_at", "last_used_at", "revoked_at"] if key else []

@@ -6,7 +6,7 @@ PREPARED_STATEMENTS = 2000  # for each connection: one for every shape of questi
 
 class AuthzProjectConfig(AppConfig):
     name = "authz_project"
-    verbose_name = "API keys and environments"
+    verbose_name = "API keys"
 
     def ready(self) -> None:
         connection_created.connect(keep_more_statements, dispatch_uid="keep_more_statements")

@@ -8,19 +8,22 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
 
 from checks import workbench
 from checks.grants import other_rules, sheets_of
 from checks.picture import picture_of
 from checks.preview import goals_of_text, preview
+from checks.tree import shown_value
 from checks.workbench import KINDS, Answered, QuestionForm, lines_of, roots_of
-from facts.wire import Argument
 from policy.active import program_of_version
 from policy.admin import PolicyVersionAdmin
-from policy.errors import AuthzError
+from policy.errors import AuthzError, PolicyRejected
+from policy.excerpts import excerpts_of_problems
 from policy.highlight import highlighted_lines
 from policy.models import PolicyVersion
-from policy.values import quoted
+from policy.values import Value, quoted
 
 _MOST_RULES = 300  # on the page of the picture
 _FIELDS = ("kind", "actor", "action", "resource", "context")
@@ -30,6 +33,14 @@ admin.site.unregister(PolicyVersion)
 
 @admin.register(PolicyVersion)
 class WorkbenchAdmin(PolicyVersionAdmin):
+    list_display = [*PolicyVersionAdmin.list_display, "pages"]
+
+    @admin.display(description="")
+    def pages(self, version: PolicyVersion) -> SafeString:
+        """The shortest way to what is asked most often."""
+        links = [(_url(name, version.pk), title) for name, title in (("ask", "Ask"), ("picture", "Picture"))]
+        return format_html_join(" · ", '<a href="{}">{}</a>', links)
+
     def get_urls(self):
         pages = {"ask": self.ask_view, "ids": self.ids_view, "picture": self.picture_view, "preview": self.preview_view}
         wrap = self.admin_site.admin_view
@@ -65,7 +76,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return self._workbench(request, version, form, sent)
 
     def _workbench(self, request: HttpRequest, version: PolicyVersion, form: QuestionForm, sent: QueryDict):
-        answered, trouble, source = None, "", version.source
+        answered, trouble, source = None, {}, version.source
         if form.is_bound and form.is_valid():
             asked = form.cleaned_data
             version, source = asked["version"], asked["text"] or asked["version"].source
@@ -74,14 +85,14 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             try:
                 answered = workbench.answered(version, asked["text"], asked["question"])
             except AuthzError as reason:
-                trouble = reason.message
+                trouble = _trouble(reason)
         program, suggested = _program(version), {}
         if program is not None:
             suggested = workbench.suggestions(version.environment_id, program)
         return self._page(
             request, "ask", version,
             form=form, sent=sent, kinds=KINDS, kind=sent.get("kind", "authorize"),
-            answered=answered, trouble=trouble, suggested=suggested,
+            answered=answered, suggested=suggested, **trouble,
             versions=workbench.versions_to_choose(version),
             text=sent.get("text", ""), source=source,
             answers=_answers(version, sent, answered), environment=version.environment,
@@ -106,8 +117,8 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         sheets = [(sheet, picture_of(sheet)) for sheet in sheets_of(program)] if program else []
         others = other_rules(program) if program else []
         rules = [(line, highlighted_lines(text)[0]) for line, text in others[:_MOST_RULES]]
-        hidden = len(others[_MOST_RULES:])
-        return self._page(request, "picture", version, sheets=sheets, others=rules, hidden=hidden)
+        shown = {"sheets": sheets, "others": rules, "hidden": len(others[_MOST_RULES:])}
+        return self._page(request, "picture", version, **shown, is_nav_sidebar_enabled=False)
 
     # ---- what would change --------------------------------------------------------------------------------------
 
@@ -118,19 +129,20 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
         text = request.POST.get("text", version.source).replace("\r\n", "\n")
         questions = request.POST.get("questions", "")
-        found, trouble = None, ""
+        found, trouble = None, {}
         if request.method == "POST":
             try:
                 goals = goals_of_text(questions) if questions.strip() else None
                 found = preview(version.environment_id, text, version.filename or "", goals)
             except AuthzError as reason:
-                trouble = reason.message
+                trouble = _trouble(reason)
         flips = [
             (flip, [(side, lines_of(roots_of(side))) for side in (flip.before, flip.after) if side])
             for flip in (found.flips if found else ())
         ]
-        shown = {"found": found, "trouble": trouble, "flips": flips, "text": text, "questions": questions}
-        return self._page(request, "preview", version, **shown)
+        failing = sum(bool(test.failures) for test in found.draft.report.tests) if found else 0
+        shown = {"found": found, "failing": failing, "flips": flips, "text": text, "questions": questions}
+        return self._page(request, "preview", version, **shown, **trouble)
 
     def _page(self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown) -> HttpResponse:
         page = super()._page(request, name, version, **shown)
@@ -147,6 +159,13 @@ def _program(version: PolicyVersion):
         return None
 
 
+def _trouble(reason: AuthzError) -> dict[str, object]:
+    """What went wrong, in a text beside the lines that it is about."""
+    if isinstance(reason, PolicyRejected):
+        return {"excerpts": excerpts_of_problems(reason.source, reason.problems)}
+    return {"trouble": reason.message}
+
+
 def _answers(version: PolicyVersion, sent: QueryDict, answered: Answered | None) -> list[tuple[str, str]]:
     """The answers of a list, each with the address that explains it; where a text was asked, no address can."""
     if answered is None or answered.answers is None:
@@ -161,9 +180,9 @@ def _address(version: PolicyVersion, sent: QueryDict, answer: str) -> str:
     asked.update({name: sent[name] for name in _FIELDS if sent.get(name)})
     if sent["kind"] == "list":
         type_name = sent["resource"].partition(":")[0].strip()
-        asked["resource"] = f"{type_name}:*" if answer == "*" else str(Argument(type_name, answer))
+        asked["resource"] = f"{type_name}:*" if answer == "*" else shown_value(Value(type_name, answer))
     else:
-        asked["action"] = answer if answer == "*" else quoted(answer)
+        asked["action"] = quoted(answer) if answer.startswith('"') else answer
     asked["kind"], asked["version"] = "authorize", str(version.pk)
     return f"{_url('ask', version.pk)}?{asked.urlencode()}"
 

@@ -123,7 +123,7 @@ class _Walk:
         if (kind, args) in self.seen:
             return f"{note}, as above", ()
         if levels == 1:
-            return f"{note}; why is not looked into any more", ()
+            return f"{note}; not looked into further", ()
         return note, self.obstacles(kind, args, levels - 1)
 
     def _shown_atom(self, atom: Atom, args: Args, types: Sequence[str], env: Env) -> str:

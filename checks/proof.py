@@ -125,9 +125,9 @@ class _Search:
             return over
         if given := self.given(goal):
             return given
-        for case, env in self.heads(goal):
-            for found in witnesses(self.scene, case, env, case.conditions, 1):
-                return Applied(case, found)
+        for case, found in self.ways(goal, 1):
+            if found:
+                return Applied(case, found[0])
         return Unexplained("the rule behind it leaves open what its variables are")
 
     def given(self, goal: Goal) -> Given | None:
@@ -139,11 +139,19 @@ class _Search:
         place = self.scene.place_of(fact)
         return Given(place) if place else None
 
-    def heads(self, goal: Goal) -> Iterator[tuple[Case, Env]]:
-        for case in self.scene.book.cases(self.scene.book.kind(goal.predicate, goal.args)):
-            env = case.bound(goal.args)
-            if env is not None:
-                yield case, env
+    def ways(self, goal: Goal, most: int) -> Iterator[tuple[Case, list[Env]]]:
+        """Each case that may carry the goal, with values for which it does.
+
+        The goal holds: if it does by no other case, it does by the last one.
+        """
+        cases = self.scene.book.cases(self.scene.book.kind(goal.predicate, goal.args))
+        heads = [(case, env) for case in cases if (env := case.bound(goal.args)) is not None]
+        is_open = False
+        for index, (case, env) in enumerate(heads, 1):
+            is_certain = index == len(heads) and not is_open
+            found = witnesses(self.scene, case, env, case.conditions, most, is_certain)
+            is_open = is_open or found != []
+            yield case, found or []
 
     def over(self) -> Unexplained | None:
         """Why no more is looked into, once a limit is met."""
@@ -193,8 +201,7 @@ class _Recursion:
         if given := self.search.given(goal):
             self._carry(goal, given)
             return
-        for index, (case, env) in enumerate(self.search.heads(goal)):
-            found = witnesses(self.search.scene, case, env, case.conditions, most)
+        for index, (case, found) in enumerate(self.search.ways(goal, most)):
             if len(found) >= most:
                 self.cut[goal, index] = most
             for each in found:

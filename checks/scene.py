@@ -73,6 +73,7 @@ class Scene:
     numbers: dict[Signature, int]
     now: int = field(default_factory=lambda: int(time.time()))
     deadline: float = field(default_factory=lambda: time.monotonic() + TIME_LIMIT)
+    answered: dict[tuple, list[tuple]] = field(default_factory=dict)
 
     @property
     def program(self) -> Program:
@@ -145,9 +146,15 @@ class Scene:
     # ---- statements ----------------------------------------------------------------------------------------
 
     def _run(self, made: Compiled, slots: Mapping[str, object]) -> list[tuple]:
+        """In one snapshot, what was asked before is answered as before."""
         if made.statement is None:
             return []
-        return run.answer(made.statement, made.rounds, dict(slots))
+        if made.rounds:
+            return run.answer(made.statement, made.rounds, dict(slots))
+        key = (made.statement.sql, *made.statement.values(slots))
+        if key not in self.answered:
+            self.answered[key] = run.execute(made.statement, dict(slots))
+        return self.answered[key]
 
     def _compiled(self, shape: Shape) -> Compiled:
         key = (run.dialect(), shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from checks.book import Case, Condition, Env, variables_of
 from checks.engine.clauses import Call, Const, Operand, Term, substituted
@@ -18,50 +18,63 @@ from policy.values import INTEGER, Value
 ANY = ""  # the id of a value that nothing mentions: what holds for it holds for every such value
 _FREE = 500  # numbers of variables that are not asked for
 _FEW = 8
-Listed = Callable[[Env, Sequence[Condition]], list[Env]]
 
 
-def witnesses(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], most: int) -> list[Env]:
-    """At most so many ways to give the conditions' variables values, `env` included.
+def witnesses(
+    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], most: int, is_certain: bool = False
+) -> list[Env] | None:
+    """At most so many ways to give the conditions' variables values, `env` included; None where that cannot be told.
 
     Where the engine cannot list the values of what a rule leaves open, a value that nothing mentions is tried.
+    `is_certain` says that there is a way: where only one is left, it is not asked again whether it is one.
     """
 
-    def listed(env: Env, conditions: Sequence[Condition]) -> list[Env]:
+    def listed(env: Env, conditions: Sequence[Condition]) -> list[Env] | None:
+        if any(_is_ordered(condition, env) for condition in conditions):
+            return None
         wanted = _open_variables(conditions, env)
+        if is_certain and not wanted and len(starts) == 1:
+            return [env]
         try:
             return _found(scene, case, env, conditions, wanted, most)
         except (CannotEnumerate, UnboundVariable):
             return _stood_in_for(scene, case, env, conditions, wanted)
 
-    return _in_two_steps(scene, case, env, conditions, listed)[:most]
+    starts, others = _starts(scene, case, env, conditions)
+    found = [listed(start, others) for start in starts]
+    told = [each for some in found if some for each in some]
+    return None if not told and None in found else told[:most]
 
 
 def met_by(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]) -> Env | None:
     """Values for which the conditions hold, without those that cannot be told; None where they do not hold."""
 
-    def listed(env: Env, conditions: Sequence[Condition]) -> list[Env]:
+    starts, others = _starts(scene, case, env, conditions)
+    for start in starts:
         try:
-            return _found(scene, case, env, conditions, _open_variables(conditions, env), 1)
+            found = _found(scene, case, start, others, _open_variables(others, start), 1)
         except CannotEnumerate:
-            return _found(scene, case, env, conditions, [], 1)
+            found = _found(scene, case, start, others, [], 1)
+        if found:
+            return found[0]
+    return None
 
-    found = _in_two_steps(scene, case, env, conditions, listed)
-    return found[0] if found else None
 
+def _starts(
+    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]
+) -> tuple[list[Env], Sequence[Condition]]:
+    """Where to start from, and the conditions that are left.
 
-def _in_two_steps(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], listed: Listed) -> list[Env]:
-    """Facts that are few lead on, one by one, to what is derived from them: that asks about given values alone.
-
-    Where they are many, all is asked at once.
+    Facts that are few lead on, one by one, to what is derived from them: that asks about given values alone. Where they
+    are many, all is asked at once.
     """
     facts = [each for each in conditions if _is_fact(scene, each, env)]
     others = [each for each in conditions if each not in facts]
     if facts and any(isinstance(each.literal, Atom) for each in others):
         starts = _found(scene, case, env, facts, _open_variables(facts, env), _FEW + 1)
         if len(starts) <= _FEW:
-            return [found for start in starts for found in listed(start, others)]
-    return listed(env, conditions)
+            return starts, others
+    return [env], conditions
 
 
 def _is_fact(scene: Scene, condition: Condition, env: Env) -> bool:
@@ -74,12 +87,12 @@ def _is_fact(scene: Scene, condition: Condition, env: Env) -> bool:
 
 def _stood_in_for(
     scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], wanted: Sequence[Var]
-) -> list[Env]:
+) -> list[Env] | None:
     stand_in = env | {variable: Value(case.types[variable], ANY) for variable in wanted}
     try:
-        return _found(scene, case, stand_in, conditions, [], 1)
+        return _found(scene, case, stand_in, conditions, [], 1) or None
     except (CannotEnumerate, UnboundVariable):
-        return []
+        return None
 
 
 def _open_variables(conditions: Sequence[Condition], env: Env) -> list[Var]:

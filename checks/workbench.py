@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from checks.engine.answering import Row
 from checks.explain import Explained, explained
 from checks.prepared import Asked, Question
 from checks.scene import Scene, scene, trial
-from checks.tree import Node
+from checks.tree import Node, shown_atom, shown_value
 from checks.witness import ANY
 from facts.known_ids import known_ids
 from facts.notation import fact_from_text, pattern_from_text
@@ -24,15 +25,16 @@ from policy.errors import AuthzError, MalformedRequest
 from policy.highlight import highlighted_lines
 from policy.models import PolicyVersion
 from policy.rules.program import Program
-from policy.values import PRIMITIVES, STRING
+from policy.values import PRIMITIVES, STRING, Value
 
 MOST_ANSWERS = 500  # of a list on the page; the interface has all, in pages
 _MOST_VERSIONS = 200
 KINDS = (
-    ("authorize", "May the actor do the action on the resource?"),
-    ("actions", "What may the actor do on the resource?"),
-    ("list", "On which resources of the type may the actor do the action?"),
+    ("authorize", "May the actor do this?"),
+    ("actions", "What may the actor do?"),
+    ("list", "On which resources?"),
 )
+_WORDS = re.compile(r'"[^"]*"|(\w+)')  # of a rule; what stands in quotes is none
 
 
 class QuestionForm(forms.Form):
@@ -106,6 +108,7 @@ class Line:
     node: Node
     html: SafeString
     rule_html: SafeString
+    bindings: tuple[tuple[str, str], ...]
     closes: range
 
     @property
@@ -118,6 +121,7 @@ class Answered:
     """What the page says: an explanation, or the answers of a list with a way to explain each."""
 
     goals: tuple[tuple[Explained, list[Line]], ...] = ()
+    asked: str = ""
     answers: tuple[str, ...] | None = None
     is_cut: bool = False
 
@@ -130,7 +134,8 @@ def answered(version: PolicyVersion, text: str, question: Question) -> Answered:
     with stage(version, text, question.context) as found:
         if question.outs:
             rows = found.answers(question)
-            return Answered((), tuple(map(_shown, rows[:MOST_ANSWERS])), len(rows) > MOST_ANSWERS)
+            shown = tuple(map(_shown, rows[:MOST_ANSWERS]))
+            return Answered((), _asked(question), shown, len(rows) > MOST_ANSWERS)
         goals = explained(found, question)
     return Answered(tuple((goal, lines_of(roots_of(goal))) for goal in goals))
 
@@ -139,17 +144,41 @@ def _shown(row: Row) -> str:
     return "*" if row[0] is None else row[0]
 
 
+def _asked(question: Question) -> str:
+    """The question, with `_` for what its answers are."""
+    ((predicate, names),) = question.calls
+    asked = (question.variables[name] for name in names)
+    return shown_atom(predicate, tuple([_asked_value(each) for each in asked]))
+
+
+def _asked_value(asked: Asked) -> Value | None:
+    if asked.ids is None:
+        return None if asked.type == STRING else Value(asked.type, ANY)
+    return Value(asked.type, asked.ids[0])
+
+
 def roots_of(goal: Explained) -> tuple[Node, ...]:
-    return (goal.proof,) if goal.proof else goal.obstacles
+    """What the page's heading leaves to say: not that the default rule was used."""
+    roots = (goal.proof,) if goal.proof else goal.obstacles
+    return tuple(node for root in roots for node in (root.because if _is_default(root) else (root,)))
+
+
+def _is_default(node: Node) -> bool:
+    return bool(node.because) and node.rule is not None and node.rule.line is None
 
 
 def lines_of(roots: tuple[Node, ...]) -> list[Line]:
     walked = [each for root in roots for each in root.lines()]
     depths = [depth for depth, _ in walked[1:]] + [0]
-    return [
-        Line(node, _html(node.text), _html(node.rule.text) if node.rule else SafeString(), range(depth - following))
-        for (depth, node), following in zip(walked, depths)
-    ]
+    return [_line(node, range(depth - following)) for (depth, node), following in zip(walked, depths)]
+
+
+def _line(node: Node, closes: range) -> Line:
+    if node.rule is None:
+        return Line(node, _html(node.text), SafeString(), (), closes)
+    words = set(_WORDS.findall(node.rule.text))
+    mentioned = tuple([(name, shown_value(value)) for name, value in node.bindings if name in words])
+    return Line(node, _html(node.text), _html(node.rule.text), mentioned, closes)
 
 
 def _html(text: str) -> SafeString:

@@ -193,6 +193,30 @@ def ask_and_be_told_why(person: Browser) -> None:
     person.click("#question .submit [type=submit]")
     person.shows("What stood in the way")
     assert "Denied" in person.one(".verdict").text
+    ask_for_lists_and_by_another_text(person)
+
+
+def ask_for_lists_and_by_another_text(person: Browser) -> None:
+    person.write("#id_actor", "User:ann")
+    person.click("[name=kind][value=actions]")
+    assert not person.one("#id_action").is_enabled()
+    person.click("#question .submit [type=submit]")
+    person.shows("1 answer")
+    person.click("[name=kind][value=list]")
+    person.write("#id_action", "read")
+    person.write("#id_resource", "Repo")
+    person.click("#question .submit [type=submit]")
+    person.shows("repo-119")
+    person.follow("why?")
+    person.shows("Because")
+    assert "Allowed" in person.one(".verdict").text
+    person.one("#id_text").find_element(By.XPATH, "./ancestor::details/summary").click()
+    person.click("#fill")
+    assert person.one("#id_text").get_attribute("value") == POLICY
+    person.write("#id_text", POLICY.replace('"read" if', '"raed" if'))
+    person.click("#question .submit [type=submit]")
+    person.shows("the text is not a policy")
+    assert "raed" in person.one(".excerpts .line.meant").text
 
 
 def see_what_would_change(person: Browser) -> None:

@@ -45,6 +45,15 @@ def test_a_question_is_one_statement(repos, name, context):
     assert len(statements) == 1, statements
 
 
+def test_an_explanation_asks_only_what_is_not_known_yet(repos):
+    body = about("User:ann", "Repo:b", action="read")
+    repos.post("/explain", body)
+    with counted() as statements:
+        assert repos.post("/explain", body).json()["allowed"]
+    # The decision; then, down to two facts, only what leaves a choice between rules.
+    assert len([text for text in statements if "FROM fact" in text]) <= 8, statements
+
+
 def test_the_text_of_a_statement_depends_on_no_value_and_no_number(repos):
     def texts(actor: str, resource: str, action: str, facts: int) -> list[str]:
         context = [fact("has_role", f"User:{actor}", "reader", f"Repo:{number}") for number in range(facts)]

@@ -51,7 +51,8 @@ class Command(BaseCommand):
         os.environ.pop(settings.DEV_SERVER_VARIABLE, None)
         if dev:
             os.environ[settings.DEV_SERVER_VARIABLE] = str(os.getpid())
-        self.say(f"Serving http://{host}:{port}/api with {workers} processes. Stop with SIGTERM or Ctrl-C.")
+        processes = "1 process" if workers == 1 else f"{workers} processes"
+        self.say(f"Serving http://{host}:{port}/api with {processes}. Stop with SIGTERM or Ctrl-C.")
         self.say("The admin is at /admin/; `python manage.py createsuperuser` makes a login for it.")
         run_server(host, port, workers, threads)
 

@@ -31,4 +31,8 @@
   fill.hidden = false;
   fill.addEventListener("click", () => (text.value = text.dataset.source));
   suit();
+
+  // Below a long text, the answer would be out of sight.
+  const answer = document.querySelector(".answer");
+  if (answer.querySelector("h2, .note") && answer.getBoundingClientRect().top > innerHeight * 0.7) answer.scrollIntoView();
 })();
