@@ -6,13 +6,14 @@ import subprocess
 import sys
 
 import pytest
-from django.core.management import get_commands, load_command_class
+from django.core.management import BaseCommand, get_commands, load_command_class
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from authz_project.openapi.document import document
 from tests.service import ROOT, Service, start_service
 
 README = (ROOT / "README.md").read_text()
+OF_EVERY_COMMAND = {option for each in BaseCommand().create_parser("", "")._actions for option in each.option_strings}
 APPS = ("authz_project", "checks", "facts", "localsql", "policy")
 
 
@@ -46,9 +47,9 @@ def test_every_setting_is_named():
     assert set(first_cells(section("Settings"))) == read
 
 
-def test_every_command_is_named():
-    ours = {name for name, app in get_commands().items() if app in APPS}
-    assert {cell.split()[0] for cell in first_cells(section("Commands"))} == ours
+def test_every_command_is_named_once():
+    ours = sorted(name for name, app in get_commands().items() if app in APPS)
+    assert sorted(cell.split()[0] for cell in first_cells(section("Commands"))) == ours
 
 
 def test_every_status_is_named():
@@ -71,11 +72,13 @@ def codes_of(method: str, path: str) -> set[str]:
 
 
 @pytest.mark.parametrize("cell", first_cells(section("Commands")))
-def test_every_option_exists(cell):
-    name = cell.split()[0]
+def test_every_option_is_named_and_exists(cell):
+    name, *usage = cell.split()
     parser = load_command_class(get_commands()[name], name).create_parser("manage.py", name)
-    known = {option for action in every_action(parser) for option in action.option_strings}
-    assert set(re.findall(r"--[a-z-]+", cell)) <= known
+    options = {option for action in every_action(parser) for option in action.option_strings if option[:2] == "--"}
+    assert {*re.findall(r"--[a-z-]+", cell), "--environment"} == (options - OF_EVERY_COMMAND) | {"--environment"}
+    kinds = {kind for action in parser._actions if isinstance(action.choices, dict) for kind in action.choices}
+    assert kinds == (set(re.findall("[a-z]+", usage[0])) if kinds else set())
 
 
 def every_action(parser):

@@ -1,5 +1,6 @@
 """Published clients, each loaded beside the others, and a world for them to ask about."""
 
+import ast
 import importlib
 import os
 import subprocess
@@ -91,6 +92,19 @@ def _imported_from(folder: Path):
 def _taken_out() -> dict[str, ModuleType]:
     names = [name for name in sys.modules if name.partition(".")[0] == "oso_cloud"]
     return {name: sys.modules.pop(name) for name in names}
+
+
+def public_methods(module: ModuleType) -> set[str]:
+    """Of the client, and of the queries that it builds; without what these do for themselves."""
+    classes = (value for part in vars(module).values() if isinstance(part, ModuleType) for value in vars(part).values())
+    found = {each for each in classes if isinstance(each, type) and each.__name__ in ("Oso", "QueryBuilder")}
+    methods = {name for each in (module.Oso, *found) for name in vars(each) if not name.startswith("_")}
+    return methods - {"init", "clone"}
+
+
+def called_in(file: str) -> set[str]:
+    nodes = ast.walk(ast.parse(Path(file).read_text()))
+    return {node.func.attr for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)}
 
 
 # ---- a caller's own database ----------------------------------------------------------------------------------

@@ -90,6 +90,11 @@ told.sql = {
   filter: await asked.evaluateLocalFilter("id", repository),
 };
 
+// ---- what there is to ask
+
+const methods = (made) => Object.getOwnPropertyNames(Object.getPrototypeOf(made)).filter((name) => name !== "constructor");
+told.methods = [...methods(oso), ...methods(query)].filter((name) => !name.startsWith("_") && typeof (oso[name] ?? query[name]) === "function");
+
 // ---- mistakes
 
 told.refusals = {

@@ -62,6 +62,8 @@ def test_everything_is_answered(told, tables):
         "narrowed": ["anvil", "hammer"],
         "context": ["read", "write"],
     }
+    assert told["methods"]
+    assert set(told["methods"]) - set(re.findall(r"\.(\w+)\(", SCRIPT.read_text())) == set()
     _check_sql(told["sql"], tables)
     assert {name: refusal["status"] for name, refusal in told["refusals"].items()} == {
         "fact": 400,

@@ -5,7 +5,7 @@ Those before 0.3 speak of roles and relations at paths of their own, and the ver
 
 import pytest
 
-from tests.clients.conftest import POLICY
+from tests.clients.conftest import POLICY, called_in, public_methods
 
 OLDEST, LAST = "0.3.0", "0.9.0"
 PREDICATE = "has_role"
@@ -105,3 +105,8 @@ def test_what_else_the_last_asks(last):
     assert last.api.get_policy().policy["src"] == POLICY
     last.api.clear_data()
     assert last.get() == []
+
+
+@pytest.mark.parametrize("version", [OLDEST, LAST])
+def test_every_public_method_is_called_here(oso_cloud, version):
+    assert public_methods(oso_cloud(version)) - called_in(__file__) == set()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.clients.conftest import POLICY
+from tests.clients.conftest import POLICY, called_in, public_methods
 
 FIRST, LAST = "1.0.0", "1.5.1"
 ANN, BOB, CAT = ({"type": "User", "id": name} for name in ("ann", "bob", "cat"))
@@ -128,3 +128,8 @@ def test_sql_for_ones_own_tables(world):
     assert world.oso.authorize_local(ANN, "read", ANVIL) == "SELECT TRUE AS allowed"
     assert "anvil" in world.oso.list_local(ANN, "read", "Repository", "id")
     assert "read" in world.oso.actions_local(ANN, ANVIL)
+
+
+@pytest.mark.parametrize("version", [FIRST, LAST])
+def test_every_public_method_is_called_here(oso_cloud, version):
+    assert public_methods(oso_cloud(version)) - called_in(__file__) == set()

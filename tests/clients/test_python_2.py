@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.clients.conftest import BINDINGS, POLICY, rows
+from tests.clients.conftest import BINDINGS, POLICY, called_in, public_methods, rows
 
 FIRST, NEWEST = "2.0.0", "2.6.0"
 
@@ -368,3 +368,8 @@ def test_bindings_with_a_mistake_are_told(world, tmp_path):
     path.write_text("facts: {is_public(Repository:_): {query: DROP TABLE repository}}")
     with pytest.raises(world.refusal, match="400"):
         world.another(data_bindings=str(path)).authorize_local(world.ann, "read", world.anvil)
+
+
+@pytest.mark.parametrize("version", [FIRST, NEWEST])
+def test_every_public_method_is_called_here(oso_cloud, version):
+    assert public_methods(oso_cloud(version)) - called_in(__file__) == set()
