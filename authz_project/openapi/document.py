@@ -4,7 +4,8 @@ from functools import cache
 
 from authz_project.openapi.operation import Operation, Parameter
 from authz_project.openapi.operations import GROUPS
-from authz_project.openapi.shapes import SHAPES, Schema, ref
+from authz_project.openapi.schemas import Schema, ref
+from authz_project.openapi.shapes import SHAPES
 
 Part = dict[str, object]
 

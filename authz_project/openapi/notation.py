@@ -2,7 +2,7 @@
 
 import json
 
-from authz_project.openapi.shapes import Schema
+from authz_project.openapi.schemas import Schema
 
 _INDENT = "  "
 _SHORT = 80

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from authz_project.openapi.shapes import Schema
+from authz_project.openapi.schemas import Schema
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from authz_project.openapi.document import document, statuses
 from authz_project.openapi.notation import shape_text
 from authz_project.openapi.operation import Operation
 from authz_project.openapi.operations import GROUPS
-from authz_project.openapi.shapes import SHAPES, Schema
+from authz_project.openapi.schemas import Schema
+from authz_project.openapi.shapes import SHAPES
 from policy.endpoint import Endpoint
 
 _NAME, _LINK = re.compile(rf"\b({'|'.join(SHAPES)})\b"), r'<a href="#shape-\1">\1</a>'

@@ -1,7 +1,7 @@
 """Operations that store, delete and read facts."""
 
 from authz_project.openapi.operation import Example, Group, Operation, Parameter
-from authz_project.openapi.shapes import many, ref
+from authz_project.openapi.schemas import many, ref
 
 ANN = {"type": "User", "id": "ann"}
 ACME = {"type": "Organization", "id": "acme"}

@@ -3,7 +3,7 @@
 from authz_project.openapi.operation import Example, Group, Operation
 from authz_project.openapi.operations.changes import ANN, belongs, role
 from authz_project.openapi.operations.questions import ACTOR, RESOURCE
-from authz_project.openapi.shapes import many, ref
+from authz_project.openapi.schemas import many, ref
 
 _DELETED = {"message": "matching facts are deleted"}
 _ROLE_OF_CAT = {"predicate": "has_role", "args": [{"type": "User", "id": "cat"}, None, None]}

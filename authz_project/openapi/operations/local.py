@@ -2,7 +2,7 @@
 
 from authz_project.openapi.operation import Example, Group, Operation
 from authz_project.openapi.operations.questions import ACTOR, AUTHORIZE
-from authz_project.openapi.shapes import ref
+from authz_project.openapi.schemas import ref
 
 BINDINGS = """facts:
   has_relation(Repository:_, organization, Organization:_):

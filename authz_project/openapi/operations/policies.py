@@ -1,7 +1,7 @@
 """The policy's operations."""
 
 from authz_project.openapi.operation import Example, Group, Operation, Parameter
-from authz_project.openapi.shapes import ref
+from authz_project.openapi.schemas import ref
 
 SOURCE = """actor User {}
 

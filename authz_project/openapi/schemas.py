@@ -1,0 +1,30 @@
+"""Short ways to write JSON schemas."""
+
+Schema = dict[str, object]
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def text(description: str = "") -> Schema:
+    return {"type": "string", **({"description": description} if description else {})}
+
+
+def many(items: Schema, description: str = "", **limits: int) -> Schema:
+    return {"type": "array", "items": items, **limits, **({"description": description} if description else {})}
+
+
+def nullable(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def taken(description: str, required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    """An object in a request."""
+    members = {"properties": required | (optional or {}), "required": list(required)}
+    return {"type": "object", "description": description, **members}
+
+
+def answered(description: str, required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    """An object in an answer, with no keys but these."""
+    return taken(description, required, optional) | {"additionalProperties": False}
