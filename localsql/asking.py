@@ -26,9 +26,10 @@ from localsql.errors import BindingRejected, CannotSay
 from localsql.layouts import Layouts
 from localsql.parts import Sitting
 from localsql.planning import LocalPlan, planned
+from localsql.pruning import pruned
 from localsql.relations import CallerTables
 from localsql.render import Renderer
-from localsql.residual import Residual, pruned
+from localsql.residual import Residual
 from localsql.split import Splitter
 from localsql.statements import EVERY, Folded, FoldedWay, condition, rows, verdict
 from policy.active import Caller, confirm, program_of_version

@@ -102,6 +102,7 @@ class Sitting:
     run: Run
     slots: Mapping[str, object]
     tables: dict[str, tuple[str, set[int]]] = field(default_factory=dict)  # by slot: the JSON, and its tags
+    ran: dict[Statement, Rows] = field(default_factory=dict)  # branches often ask the same
 
     def rows(self, part: Part) -> Rows:
         known = dict(self.slots)
@@ -109,7 +110,11 @@ class Sitting:
             known[table.slot], tags = self._table(table)
             if tag not in tags:
                 return []
-        return self.run(part.statement, known | self._rounds(part.rounds))
+        if part.rounds:
+            return self.run(part.statement, known | self._rounds(part.rounds))
+        if part.statement not in self.ran:
+            self.ran[part.statement] = self.run(part.statement, known)
+        return self.ran[part.statement]
 
     def _table(self, table: Table) -> tuple[str, set[int]]:
         if table.slot not in self.tables:

@@ -11,20 +11,15 @@ from dataclasses import dataclass, field, replace
 
 from checks.engine.clauses import Col, Const, Term, Var
 from checks.engine.plan import (
-    Among,
     Answers,
     Branch,
-    Condition,
     Exit,
     Fact,
     Goals,
-    Holds,
     Net,
-    Order,
     Relation,
-    Same,
-    Tagged,
 )
+from localsql.conditions import rendered, tested
 from localsql.constants import known_families, known_table, mentioned_table
 from localsql.dialects import NATIVE, Dialect, Typed
 from localsql.errors import CannotSay
@@ -34,7 +29,7 @@ from localsql.recursion import answers, goals
 from localsql.relations import CallerTables, Domain
 from localsql.residual import Known, Mentioned
 from localsql.scope import Columns, Scope
-from localsql.semijoins import Member, set_apart
+from localsql.semijoins import set_apart
 
 
 @dataclass
@@ -95,7 +90,7 @@ class Renderer:
         (out,) = end.outs
         shown = self.carried(out, side.family if side.family in NATIVE else Family.TEXT, inner)
         arm = shown and self.select(branch, shown, inner)
-        if arm and side.family in NATIVE and isinstance(out, Col) and self._typed(out, inner).family != side.family:
+        if arm and side.family in NATIVE and isinstance(out, Col) and self.typed(out, inner).family != side.family:
             # A text that is no number became NULL, and one NULL in the list would make NOT of it NULL.
             arm = (
                 f"SELECT * FROM ({arm.replace('SELECT ' + shown, f'SELECT {shown} AS o0', 1)}) __x WHERE o0 IS NOT NULL"
@@ -189,7 +184,7 @@ class Renderer:
                 tables.append(f"{table} {scope.names[source.number]}")
             tests += self._not_null(source, branch, scope)
         for condition in branch.conditions:
-            verdict = self.condition(condition, scope)
+            verdict = rendered(self, condition, scope)
             if verdict is False:
                 return None
             tests += [] if verdict is True else [verdict]
@@ -207,9 +202,9 @@ class Renderer:
         binding = self.tables.binding(source.place)
         if binding.is_not_null:
             return []
-        tested = {operand for each in branch.conditions for operand in _tested(each)}
+        operands = {operand for each in branch.conditions for operand in tested(each)}
         columns = [Col(source.number, f"a{index}") for index in binding.key.columns]
-        return [f"{self._typed(each, scope).sql} IS NOT NULL" for each in columns if each not in tested]
+        return [f"{self.typed(each, scope).sql} IS NOT NULL" for each in columns if each not in operands]
 
     # ---- sources ---------------------------------------------------------------------------------
 
@@ -287,71 +282,9 @@ class Renderer:
         query = self.query(net, Scope(), families, distinct=True)
         return query and self.table_named((query, columns), "r", lambda: f"({columns}) AS ({query})")
 
-    # ---- conditions ------------------------------------------------------------------------------
-
-    def condition(self, condition: Condition, scope: Scope) -> str | bool:
-        match condition:
-            case Same(left, Const(text)):
-                return self.dialect.among(self._typed(left, scope), (text,)) or False
-            case Same(left, right):
-                return self.dialect.equal(self._typed(left, scope), self._typed(right, scope))
-            case Among(operand, ids):
-                return self.dialect.among(self._typed(operand, scope), sorted(ids)) or False
-            case Member():
-                return self._member(condition, scope)
-            case Order("!=", left, right):
-                return self._unequal(left, right, scope)
-            case Order(operator, left, right):
-                return f"{self._number(left, scope)} {operator} {self._number(right, scope)}"
-            case Tagged(source, tags):
-                return f"{scope.columns[source]('tag').sql} = {tags[0]}"
-            case Holds(net, negated):
-                return self._holds(net, negated, scope)
-
-    def _member(self, member: Member, scope: Scope) -> str | bool:
-        inner = self.named(member.branch, scope)
-        left, right = self.dialect.sides(self._typed(member.operand, scope), self._typed(member.column, inner))
-        query = self.select(member.branch, right, inner)
-        return query is not None and f"{left} IN ({query})"
-
-    def _unequal(self, left: Term, right: Term, scope: Scope) -> str | bool:
-        if isinstance(left, Const):
-            left, right = right, left
-        typed = self._typed(left, scope)
-        if not isinstance(right, Const):
-            return self.dialect.unequal(typed, self._typed(right, scope))
-        family = typed.family if typed.family in NATIVE else Family.TEXT
-        shown = self.dialect.constant(right.id, family)
-        return True if shown is None else self.dialect.unequal(typed, Typed(shown, family, is_normal=True))
-
-    def _number(self, operand: Term, scope: Scope) -> str:
-        return operand.id if isinstance(operand, Const) else self.dialect.number(self._typed(operand, scope))
-
-    def _holds(self, net: Net, negated: bool, scope: Scope) -> str | bool:
-        if not net.seeds and not net.answers and not any(end.branch.sources for end in net.exits):
-            return self._tests(net, negated, scope)
-        query = self.query(net, scope)
-        if query is None:
-            return negated
-        return f"{'NOT ' if negated else ''}EXISTS ({query})"
-
-    def _tests(self, net: Net, negated: bool, scope: Scope) -> str | bool:
-        """A net that reads nothing is an expression."""
-        ways = []
-        for end in net.exits:
-            found = [self.condition(each, scope) for each in end.branch.conditions]
-            if all(each is True for each in found):
-                return not negated
-            if False not in found:
-                ways.append(" AND ".join(each for each in found if each is not True))
-        if not ways:
-            return negated
-        whole = " OR ".join(dict.fromkeys(ways))
-        return f"({whole}) IS NOT TRUE" if negated else f"({whole})"
-
     # ---- operands --------------------------------------------------------------------------------
 
-    def _typed(self, operand: Term, scope: Scope) -> Typed:
+    def typed(self, operand: Term, scope: Scope) -> Typed:
         assert isinstance(operand, Col), "constants are told apart before"
         return scope.columns[operand.source](operand.name)
 
@@ -362,7 +295,7 @@ class Renderer:
                 return self.dialect.constant(text, family)
             case Var():
                 return self.dialect.null(family)
-        return self.converted(self._typed(term, scope), family)
+        return self.converted(self.typed(term, scope), family)
 
     def converted(self, typed: Typed, family: Family) -> str:
         if family in (Family.INTEGER, Family.NUMERIC) and typed.family != family:
@@ -382,13 +315,3 @@ def union(arms: list[str], distinct: bool) -> str:
     if distinct and len(arms) == 1 and arms[0].startswith("SELECT "):
         return f"SELECT DISTINCT {arms[0].removeprefix('SELECT ')}"
     return (" UNION " if distinct else " UNION ALL ").join(arms)
-
-
-def _tested(condition: Condition) -> tuple[Term, ...]:
-    """The operands that NULL would fail."""
-    match condition:
-        case Same(left, right):
-            return (left, right)
-        case Among(operand, _) | Member(operand):
-            return (operand,)
-    return ()

@@ -15,13 +15,11 @@ from checks.engine.clauses import FRESH, Col, Const, Operand, Other, Slot, Term
 from checks.engine.plan import (
     Among,
     AnswerArm,
-    Answers,
     Branch,
     Candidates,
     Condition,
     Exit,
     Fact,
-    Goals,
     Holds,
     Jump,
     Net,
@@ -29,14 +27,14 @@ from checks.engine.plan import (
     Relation,
     Same,
     Source,
-    Tagged,
 )
 from checks.engine.variants import variant_of
 from localsql.columntypes import ColumnTypes
 from localsql.errors import CannotSay, TooManyConstants
 from localsql.parts import MOST_VALUES, Part
+from localsql.pruning import pruned
 from localsql.relations import is_local
-from localsql.split import Splitter, numbers_in
+from localsql.split import Splitter
 
 Rows = list[tuple[str, ...]]
 Environment = dict[Col, Operand]
@@ -306,47 +304,3 @@ def _equal_to(condition: Condition, column: Col) -> Operand | None:
         case Same(left, right) if left == column and right != column:
             return right
     return None
-
-
-# ---- recursion without what it cannot reach ------------------------------------------------------------
-
-
-def pruned(net: Net) -> Net:
-    """Without what reads goals that nothing leads to, or answers that nothing makes."""
-    goals = _reached(net)
-    moves = tuple(jump for jump in net.moves if _is_fed(jump.branch, Goals, goals))
-    arms = [arm for arm in net.answers if _is_fed(arm.exit.branch, Goals, goals)]
-    made = _answered(arms)
-    answers = tuple(arm for arm in arms if _is_fed(arm.exit.branch, Answers, made))
-    exits = tuple(end for end in net.exits if _is_fed(end.branch, Goals, goals) and _is_fed(end.branch, Answers, made))
-    return replace(net, exits=exits, moves=moves, answers=answers)
-
-
-def _reached(net: Net) -> set[int]:
-    found: set[int] = set()
-    queue = [net.states.index(jump.state) for jump in net.seeds]
-    while queue:
-        tag = queue.pop()
-        if tag not in found:
-            found.add(tag)
-            following = (jump for jump in net.moves if tag in _tags(jump.branch, Goals))
-            queue += [net.states.index(jump.state) for jump in following]
-    return found
-
-
-def _answered(arms: list[AnswerArm]) -> set[int]:
-    found: set[int] = set()
-    while True:
-        more = {arm.tag for arm in arms if _is_fed(arm.exit.branch, Answers, found)} - found
-        if not more:
-            return found
-        found |= more
-
-
-def _is_fed(branch: Branch, kind: type[Goals] | type[Answers], tags: set[int]) -> bool:
-    return _tags(branch, kind) <= tags
-
-
-def _tags(branch: Branch, kind: type[Goals] | type[Answers]) -> set[int]:
-    numbers = {source.number for source in branch.sources if isinstance(source, kind)}
-    return {each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and numbers_in(each) & numbers}

@@ -1,0 +1,48 @@
+"""Recursion without what it cannot reach: moves from goals that nothing leads to, and what nobody answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from checks.engine.plan import AnswerArm, Answers, Branch, Goals, Net, Tagged
+from localsql.split import numbers_in
+
+
+def pruned(net: Net) -> Net:
+    goals = _reached(net)
+    moves = tuple(jump for jump in net.moves if _is_fed(jump.branch, Goals, goals))
+    arms = [arm for arm in net.answers if _is_fed(arm.exit.branch, Goals, goals)]
+    made = _answered(arms)
+    answers = tuple(arm for arm in arms if _is_fed(arm.exit.branch, Answers, made))
+    exits = tuple(end for end in net.exits if _is_fed(end.branch, Goals, goals) and _is_fed(end.branch, Answers, made))
+    return replace(net, exits=exits, moves=moves, answers=answers)
+
+
+def _reached(net: Net) -> set[int]:
+    found: set[int] = set()
+    queue = [net.states.index(jump.state) for jump in net.seeds]
+    while queue:
+        tag = queue.pop()
+        if tag not in found:
+            found.add(tag)
+            following = (jump for jump in net.moves if tag in _tags(jump.branch, Goals))
+            queue += [net.states.index(jump.state) for jump in following]
+    return found
+
+
+def _answered(arms: list[AnswerArm]) -> set[int]:
+    found: set[int] = set()
+    while True:
+        more = {arm.tag for arm in arms if _is_fed(arm.exit.branch, Answers, found)} - found
+        if not more:
+            return found
+        found |= more
+
+
+def _is_fed(branch: Branch, kind: type[Goals] | type[Answers], tags: set[int]) -> bool:
+    return _tags(branch, kind) <= tags
+
+
+def _tags(branch: Branch, kind: type[Goals] | type[Answers]) -> set[int]:
+    numbers = {source.number for source in branch.sources if isinstance(source, kind)}
+    return {each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and numbers_in(each) & numbers}
