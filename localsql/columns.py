@@ -23,9 +23,9 @@ _WORDS = (
     "except exists false fetch for foreign from full grant group having if ilike in index initially inner "
     "insert intersect interval into is isnull join key lateral leading left like limit localtime "
     "localtimestamp mod natural not notnull null offset on only or order outer overlaps placing primary "
-    "references regexp returning right rlike row rowid select session_user similar some sounds symmetric table "
-    "tablesample then to trailing true union unique update user using utc_date utc_time utc_timestamp values "
-    "variadic when where window with xor"
+    "references regexp returning right rlike row rowid rownum select session_user similar some sounds symmetric "
+    "system_user table tablesample then to trailing true union unique update user using utc_date utc_time "
+    "utc_timestamp values variadic when where window with xor"
 )
 _RESERVED = frozenset(_WORDS.split())
 

@@ -6,6 +6,7 @@ its own (goals, answers, constants) is in the dialect's normal form, which is co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -142,6 +143,11 @@ def _one_of(side: str, constants: Sequence[str]) -> str | None:
 class PostgreSQL(Dialect):
     parser = "postgres"
     recursive_arms_join = True  # one self reference only: the arms go into a lateral union
+
+    def family(self, sql_type: str) -> Family:
+        # Columns of these equal texts that are not the same.
+        is_loose = re.match(r"(n|national )?char(acter)?(?! varying)\b|citext\b|bpchar\b", sql_type.lower())
+        return Family.UNKNOWN if is_loose else super().family(sql_type)
 
     def escaped(self, value: str) -> str:
         return unicode_escapes(value)

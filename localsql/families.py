@@ -22,7 +22,7 @@ _SQL_TYPE = re.compile(
 )
 _INTEGERS = re.compile(r"(tiny|small|medium|big)?int(eger)?|int[248]|(small|big)?serial[248]?", re.ASCII)
 _TEXTS = re.compile(
-    r"(tiny|medium|long)?text|(var|n|nvar)?char(acter)?2?|character varying|national char\w*|string|citext|clob|name",
+    r"(tiny|medium|long)?text|(var|n|nvar)?char(acter)?2?|character varying|national char\w*|string|clob|name",
     re.ASCII,
 )
 _NUMERICS = ("numeric", "decimal", "dec", "number")

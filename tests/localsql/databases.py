@@ -16,6 +16,7 @@ MANY = 500
 
 class Database(Protocol):
     dialect: str
+    dialects: tuple[str, ...]  # all that it understands
     text: str  # a type for texts
 
     def fresh(self, script: str = "") -> None: ...
@@ -27,6 +28,7 @@ class Database(Protocol):
 class Sqlite:
     connection: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect(":memory:"))
     dialect = "sqlite"
+    dialects = ("sqlite",)
     text = "text"
 
     def fresh(self, script: str = "") -> None:
@@ -47,6 +49,7 @@ class Sqlite:
 class PostgreSQL:
     connection: psycopg.Connection
     dialect = "postgres"
+    dialects = ("postgres",)
     text = "text"
 
     def fresh(self, script: str = "") -> None:
@@ -68,6 +71,7 @@ class PostgreSQL:
 class MariaDB:
     connection: pymysql.Connection
     dialect = "mariadb"
+    dialects = ("mariadb", "mysql")
     text = "varchar(150)"
 
     def fresh(self, script: str = "") -> None:

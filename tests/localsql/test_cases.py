@@ -11,20 +11,26 @@ CASES = json.loads((Path(__file__).parent.parent / "cases" / "local.json").read_
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_the_sql_selects_what_it_should(api, caller_database, case):
+def test_the_sql_selects_what_it_should(api, caller_databases, case):
     assert api.post("/policy", {"src": case["policy"]}).status_code in (200, 202)
     if case["central_facts"]:
         assert api.post("/batch", [{"inserts": case["central_facts"]}]).status_code == 200
+    for database in caller_databases:
+        for dialect in database.dialects:
+            check(api, database, dialect, case)
+
+
+def check(api, database, dialect: str, case: dict) -> None:
     bindings = case["data_bindings"]
     if "dialect:" not in bindings:
-        bindings += f"\ndialect: {caller_database.dialect}\n"
+        bindings += f"\ndialect: {dialect}\n"
     answer = api.post(f"/{case['endpoint']}", {**case["request"], "data_bindings": bindings})
     if "expected_error" in case:
         assert answer.status_code == case["expected_error"]
         assert answer.json()["message"]
         return
     assert answer.status_code == 200, answer.content
-    caller_database.fresh(case["ddl"])
-    columns, rows = caller_database.run(case["run"].replace("<sql>", answer.json()["sql"]))
-    assert plain(rows) == plain(case["expected"])
+    database.fresh(case["ddl"])
+    columns, rows = database.run(case["run"].replace("<sql>", answer.json()["sql"]))
+    assert plain(rows) == plain(case["expected"]), dialect
     assert columns == case.get("columns", columns)

@@ -38,10 +38,8 @@ FACTS = [
 ANALYZE = {"sqlite": "ANALYZE", "postgres": "ANALYZE", "mariadb": "ANALYZE TABLE folders, docs, shares"}
 
 
-@pytest.fixture
-def filled(api, caller_database):
-    assert api.post("/policy", {"src": POLICY}).status_code == 200
-    assert api.post("/batch", [{"inserts": FACTS}]).status_code == 200
+@pytest.fixture(scope="module")
+def tables(caller_database):
     caller_database.fresh(TABLES)
     caller_database.fill("folders", [(number, number // 10 or None) for number in range(1, 2000)])
     caller_database.fill("docs", [(number, number % 1000, number % 1999 + 1) for number in range(DOCS)])
@@ -49,6 +47,13 @@ def filled(api, caller_database):
     if caller_database.dialect != "sqlite":
         caller_database.connection.cursor().execute(ANALYZE[caller_database.dialect])
     return caller_database
+
+
+@pytest.fixture
+def filled(api, tables):
+    assert api.post("/policy", {"src": POLICY}).status_code == 200
+    assert api.post("/batch", [{"inserts": FACTS}]).status_code == 200
+    return tables
 
 
 def test_a_list_finds_its_rows_by_indexes(api, filled):

@@ -1,5 +1,8 @@
 """Every value comes back from every database as it went in, and no value is more than a value."""
 
+import itertools
+
+import pytest
 import sqlglot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -47,22 +50,28 @@ def test_a_text_round_trips(caller_database, value):
     assert rows == [(value,)]
 
 
+@pytest.fixture
+def column(caller_database):
+    caller_database.fresh("CREATE TABLE t (example integer, c text)")
+    return caller_database, itertools.count()
+
+
 @quick
 @given(value=values)
-def test_a_column_equals_its_value_and_no_other(caller_database, value):
-    dialect = DIALECTS[caller_database.dialect]
-    caller_database.fresh("CREATE TABLE t (c text)")
+def test_a_column_equals_its_value_and_no_other(column, value):
+    database, numbers = column
+    dialect, number = DIALECTS[database.dialect], next(numbers)
     others = {value + " ", value.swapcase(), value + "x"} - {value}
-    caller_database.fill("t", [(value,), *((other,) for other in sorted(others))])
+    database.fill("t", [(number, value), *((number, other) for other in sorted(others))])
     for family in (Family.TEXT, Family.UNKNOWN):
         test = dialect.among(Typed("t.c", family), (value,))
-        assert caller_database.run(f"SELECT c FROM t WHERE {test}")[1] == [(value,)]
+        assert database.run(f"SELECT c FROM t WHERE example = {number} AND {test}")[1] == [(value,)]
 
 
 @quick
 @given(value=values)
 def test_no_value_is_taken_for_a_placeholder_or_for_more_than_one_literal(value):
-    for name in ("postgres", "mysql", "sqlite"):
+    for name in ("postgres", "mysql", "mariadb", "sqlite"):
         shown = DIALECTS[name].constant(value, Family.TEXT)
         assert not set(shown) & set(":?%@${};#\n"), shown
         assert "--" not in shown
@@ -95,3 +104,20 @@ def test_numbers_in_text_columns_are_compared_as_numbers(caller_database):
     number = dialect.number(Typed("t.c", Family.UNKNOWN))
     rows = caller_database.run(f"SELECT c FROM t WHERE {number} <= 9 ORDER BY c")[1]
     assert [row[0] for row in rows] == ["-2", "9"]
+
+
+def test_a_column_that_takes_different_texts_for_equal_selects_none_but_its_own(caller_database):
+    dialect = DIALECTS[caller_database.dialect]
+    caller_database.fresh("CREATE TABLE t (c char(5))")
+    caller_database.fill("t", [("a",)])
+    for sql_type in ("char(5)", "character(5)", "nchar(5)"):
+        column = Typed("t.c", dialect.family(sql_type))
+        assert caller_database.run(f"SELECT c FROM t WHERE {dialect.listed(column, ('a ',))}")[1] == []
+        assert len(caller_database.run(f"SELECT c FROM t WHERE {dialect.listed(column, ('a',))}")[1]) == 1
+
+
+def test_what_is_known_of_sql_types():
+    found = {name: DIALECTS["postgres"].family(name).value for name in ("citext", "bpchar", "varchar(9)", "char(9)")}
+    assert found == {"citext": "unknown", "bpchar": "unknown", "varchar(9)": "text", "char(9)": "unknown"}
+    assert DIALECTS["postgres"].family("character varying(20)") == Family.TEXT
+    assert DIALECTS["mysql"].family("bigint unsigned") == Family.UNKNOWN  # half of them are no bigint
