@@ -3,6 +3,7 @@
 import io
 
 import pytest
+import sqlalchemy
 import sqlglot
 from django.core.management import call_command
 from django.core.management.base import CommandError
@@ -194,3 +195,32 @@ def test_a_condition_filters_a_queryset_as_the_readme_says(api):
     condition = RawSQL(api.post("/list_query", body).json()["sql"], (), output_field=BooleanField())
     assert [each.slug for each in Environment.objects.filter(condition)] == ["default"]
     assert not Environment.objects.exclude(condition).exists()
+
+
+def test_a_condition_filters_an_sqlalchemy_select_as_the_readme_says(asked):
+    """Its values hold what SQLAlchemy and drivers take for placeholders."""
+    hostile = "a:b %s ? $1 @x"
+    bindings = BINDINGS.replace("postgres", "sqlite")
+    condition = asked(bindings=bindings, actor_id=hostile, column="repos.id").json()["sql"]
+    engine = sqlalchemy.create_engine("sqlite://")
+    repos = sqlalchemy.table("repos", sqlalchemy.column("id"), sqlalchemy.column("org_id"), sqlalchemy.column("locked"))
+    with engine.connect() as connection:
+        for statement in (
+            "CREATE TABLE repos (id bigint, org_id bigint, locked boolean)",
+            "CREATE TABLE org_role (user_id text, role text, org_id bigint)",
+            "INSERT INTO repos VALUES (1, 7, FALSE), (2, 8, FALSE)",
+        ):
+            connection.execute(sqlalchemy.text(statement))
+        connection.exec_driver_sql("INSERT INTO org_role VALUES (?, 'member', 8)", (hostile,))
+        select = sqlalchemy.select(repos.c.id).where(sqlalchemy.text(condition))
+        assert connection.execute(select).scalars().all() == [2]
+
+
+def test_a_condition_goes_through_drivers_that_read_percent_signs(asked, postgresql_caller):
+    condition = asked(actor_id="100%s", column="repos.id").json()["sql"]
+    postgresql_caller.fresh("CREATE TABLE repos (id bigint, org_id bigint, locked boolean)")
+    postgresql_caller.connection.execute("CREATE TABLE org_role (user_id text, role text, org_id bigint)")
+    postgresql_caller.connection.execute("INSERT INTO repos VALUES (1, 7, FALSE), (2, 8, FALSE)")
+    postgresql_caller.connection.execute("INSERT INTO org_role VALUES (%s, 'member', 8)", ("100%s",))
+    select = f"SELECT id FROM repos WHERE id < %s AND {condition}"
+    assert postgresql_caller.connection.execute(select, (5,)).fetchall() == [(2,)]
