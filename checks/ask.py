@@ -40,7 +40,7 @@ QuestionsOf = Callable[[Setting], Sequence[Question]]  # what to ask, where that
 
 
 def allow(
-    actor: Asked, action: Asked, resource: Asked, outs: tuple[str, ...] = (), context: tuple[Fact, ...] = ()
+    actor: Asked, action: Asked, resource: Asked, outs: tuple[str, ...] = (), context: Sequence[Fact] = ()
 ) -> Question:
     """May `actor` do `action` on `resource`? `outs` are those of the three that are asked for."""
     variables = {"actor": actor, "action": action, "resource": resource}
@@ -76,7 +76,7 @@ def answers(asker: Asker, question: Question, page: Page | None = None) -> list[
 
 
 def allowed_among(
-    asker: Asker, actor: Asked, action: Asked, resources: Sequence[Value], context: tuple[Fact, ...] = ()
+    asker: Asker, actor: Asked, action: Asked, resources: Sequence[Value], context: Sequence[Fact] = ()
 ) -> list[Value]:
     """Those of the resources that the actor may act on, as they come."""
     ids: dict[str, dict[str, None]] = {}
@@ -98,7 +98,7 @@ def plan(asker: Asker, question: Question, page: Page | None = None) -> Compiled
 def answered(
     asker: Asker,
     questions_of: QuestionsOf,
-    context: tuple[Fact, ...] = (),
+    context: Sequence[Fact] = (),
     page: Page | None = None,
     at_once: int = AT_ONCE,
 ) -> Answered:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from checks.engine.clauses import Const, Slot
 from checks.engine.dialects import Dialect
@@ -24,8 +25,7 @@ from policy.rules.program import Program, Signature
 IS_ANSWER, NEW_SIGNATURE = -1, -2  # in place of a policy version
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """What a question is compiled for: an environment's policy version, asked with a key or from inside."""
 
     environment_id: int
@@ -85,10 +85,9 @@ def _numbered(environment_id: int, signature: Signature) -> Text:
     return (of_it, Const(signature.predicate), " AND types = ", Const(text_of_types(signature.types)))
 
 
-# ---- compiled once for each shape ------------------------------------------------------------------------------
+# ---- compiled for a shape -------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
 def ready_of(setting: Setting, types: frozenset[str], shape: Shape, dialect: Dialect) -> Ready:
     numbering = Numbering(setting.environment_id)
     made = compiled_here(setting, types, shape, dialect, numbering)

@@ -6,18 +6,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import lru_cache
+from typing import NamedTuple
 
 import orjson
 
 from checks import run
 from checks.engine.answering import Row, answers_of
 from checks.engine.clauses import Call, Const, Given, Operand, Other, Slot, Term, Var
+from checks.engine.dialects import Dialect
 from checks.engine.question import Compiled, Root, Shape
 from checks.errors import UnknownPredicate
 from checks.framing import IS_ANSWER, Numbering, Ready, Setting, compiled_here, ready_of
 from checks.open_policy import open_program
-from facts.accept import check_fact
-from facts.rows import row_of_fact
+from facts.accept import check_signature
+from facts.bundles import by_signature, place_of_first, rows_of
 from facts.wire import Fact
 from policy.active import program_of_version
 from policy.rules.program import Program, Signature
@@ -43,7 +46,7 @@ class Question:
     calls: tuple[tuple[str, tuple[str, ...]], ...]
     variables: Mapping[str, Asked]
     outs: tuple[str, ...] = ()
-    context: tuple[Fact, ...] = ()
+    context: Sequence[Fact] = ()
 
     @property
     def types(self) -> set[str]:
@@ -99,7 +102,7 @@ def by_ids(row: Row) -> tuple:
 def prepared(
     setting: Setting,
     questions: Sequence[Question],
-    context: tuple[Fact, ...] = (),
+    context: Sequence[Fact] = (),
     page: Page | None = None,
     at_once: int = 1,
 ) -> list[Prepared]:
@@ -118,32 +121,53 @@ def _prepared(
     program: Program,
     questions: Sequence[Question],
     group: list[int],
-    context: tuple[Fact, ...],
+    context: Sequence[Fact],
     page: Page | None,
     slots: dict[str, object],
 ) -> Prepared:
-    shape = shape_of(program, [questions[index] for index in group], context, page, slots)
-    ready = ready_of(setting, _own_types(setting, program), shape, run.dialect())
+    form = form_of(program, [questions[index] for index in group], context, page, slots)
+    ready = _ready(setting, _own_types(setting, program), form, run.dialect())
     if context:
         slots["facts"] = inline_rows(context, ready.numbers.__getitem__)
     return Prepared(ready, slots, tuple(group), page)
 
 
-def shape_of(
+class Form(NamedTuple):
+    """What the statement depends on: questions, what facts are brought, and which part of the answer is read."""
+
+    outlines: tuple[Outline, ...]
+    inline: frozenset[Signature]
+    is_paged: bool
+    has_after: bool
+
+    @property
+    def shape(self) -> Shape:
+        roots = tuple([root_of_outline(outline) for outline in self.outlines])
+        return Shape(roots, len(self.outlines[0].outs), self.inline, True, self.is_paged, self.has_after)
+
+
+def form_of(
     program: Program,
     questions: Sequence[Question],
-    context: tuple[Fact, ...],
+    context: Sequence[Fact],
     page: Page | None,
     slots: dict[str, object],
-) -> Shape:
+) -> Form:
     """The questions without their values, which go into the slots."""
     values = Values(program, slots)
-    roots = tuple([root_of(question, values) for question in questions])
-    inline = frozenset([fact.signature for fact in context])
+    outlines = tuple([outline_of(question, values) for question in questions])
+    inline = frozenset(by_signature(context)) if context else _NOTHING
     if page is not None:
         slots |= {"limit": page.limit, "after": page.after}
-    is_paged = page is not None
-    return Shape(roots, len(questions[0].outs), inline, True, is_paged, is_paged and page.after is not None)
+    return Form(outlines, inline, page is not None, page is not None and page.after is not None)
+
+
+_NOTHING: frozenset[Signature] = frozenset()
+
+
+@lru_cache(maxsize=4096)
+def _ready(setting: Setting, types: frozenset[str], form: Form, dialect: Dialect) -> Ready:
+    return ready_of(setting, types, form.shape, dialect)
 
 
 def _own_types(setting: Setting, program: Program) -> frozenset[str]:
@@ -153,26 +177,28 @@ def _own_types(setting: Setting, program: Program) -> frozenset[str]:
 
 def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) -> str:
     """Facts as the JSON that statements read: [signature number, a0 … a4] each."""
-    return orjson.dumps([row_of_fact(number_of(fact.signature), fact) for fact in facts]).decode()
+    return orjson.dumps(rows_of(facts, number_of)).decode()
 
 
 def compiled_question(setting: Setting, question: Question, page: Page | None = None) -> Compiled:
     """What a question is compiled to, for people to read."""
     program = setting.program(_types_of((question,), question.context))
     _check(setting, program, (question,), question.context)
-    shape = shape_of(program, (question,), question.context, page, {})
+    shape = form_of(program, (question,), question.context, page, {}).shape
     return compiled_here(setting, _own_types(setting, program), shape, run.dialect(), Numbering(setting.environment_id))
 
 
 # ---- what is wrong with a question, and what is known without asking ---------------------------------------------
 
 
-def _check(setting: Setting, program: Program, questions: Sequence[Question], context: tuple[Fact, ...]) -> None:
-    for index, fact in enumerate(context):
-        check_fact(None if setting.version is None else program, fact, f"context_facts[{index}]")
-    if setting.version is not None:
-        for predicate in {predicate for question in questions for predicate, _ in question.calls}:
-            check_predicate(program, predicate)
+def _check(setting: Setting, program: Program, questions: Sequence[Question], context: Sequence[Fact]) -> None:
+    if setting.version is None:
+        return
+    for signature in by_signature(context) if context else ():
+        if not program.accepts(signature.predicate, signature.types):
+            check_signature(program, signature, f"context_facts[{place_of_first(context, signature)}]")
+    for predicate in {predicate for question in questions for predicate, _ in question.calls}:
+        check_predicate(program, predicate)
 
 
 def check_predicate(program: Program, predicate: str) -> None:
@@ -185,12 +211,15 @@ def _knows(program: Program, types: set[str]) -> bool:
     return all(name in program.subtypes.get(name, ()) for name in types)
 
 
-def _types_of(questions: Sequence[Question], context: tuple[Fact, ...]) -> frozenset[str]:
-    types = {name for question in questions for name in question.types}
-    return frozenset(types | {value.type for fact in context for value in fact.args})
+def _types_of(questions: Sequence[Question], context: Sequence[Fact]) -> frozenset[str]:
+    types = frozenset(name for question in questions for name in question.types)
+    return types.union(*(signature.types for signature in by_signature(context)))
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
+
+EVERY, NAME, OTHER, VALUE, SEVERAL = "every", "name", "other", "value", "several"
+OPERANDS: dict[str, type[Operand]] = {NAME: Const, OTHER: Other, VALUE: Slot}
 
 
 @dataclass
@@ -199,17 +228,20 @@ class Values:
 
     program: Program
     slots: dict[str, object]
-    taken: dict[tuple[str, str], Operand] = field(default_factory=dict)
+    taken: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def one(self, type_name: str, text: str) -> Operand:
+        kind, place = self.placed(type_name, text)
+        return OPERANDS[kind](place)
+
+    def placed(self, type_name: str, text: str) -> tuple[str, str]:
         """A name of the policy is part of the shape; any other value goes into a slot."""
         if type_name == STRING and text in self.program.names:
-            return Const(text)
-        known = self.taken.get((type_name, text))
-        if known is None:
-            kind = Other if type_name == STRING else Slot
-            known = self.taken[type_name, text] = kind(self._slot("v", text))
-        return known
+            return NAME, text
+        slot = self.taken.get((type_name, text))
+        if slot is None:
+            slot = self.taken[type_name, text] = self._slot("v", text)
+        return OTHER if type_name == STRING else VALUE, slot
 
     def several(self, texts: tuple[str, ...]) -> str:
         return self._slot("ids", orjson.dumps(texts).decode())
@@ -220,21 +252,44 @@ class Values:
         return slot
 
 
+class Outline(NamedTuple):
+    """A question without its values. Every request makes and hashes one, which is why it is of plain tuples."""
+
+    calls: tuple[tuple[str, tuple[str, ...]], ...]
+    variables: tuple[tuple[str, str, str, str], ...]  # name, type, kind, and the name or slot that it is
+    outs: tuple[str, ...]
+
+
+def outline_of(question: Question, values: Values) -> Outline:
+    variables = []
+    for name, asked in question.variables.items():
+        if asked.ids is None:
+            kind, place = EVERY, ""
+        elif len(asked.ids) == 1 and name not in question.outs:
+            kind, place = values.placed(asked.type, asked.ids[0])
+        else:
+            kind, place = SEVERAL, values.several(asked.ids)
+        variables.append((name, asked.type, kind, place))
+    return Outline(question.calls, tuple(variables), question.outs)
+
+
 def root_of(question: Question, values: Values) -> Root:
     """The question without its values, which go into slots."""
-    terms: dict[str, Term] = {name: Var(index, name) for index, name in enumerate(question.outs)}
-    givens = []
-    for name, asked in question.variables.items():
-        if asked.ids is not None and len(asked.ids) == 1 and name not in question.outs:
-            terms[name] = values.one(asked.type, asked.ids[0])
+    return root_of_outline(outline_of(question, values))
+
+
+def root_of_outline(outline: Outline) -> Root:
+    terms: dict[str, Term] = {name: Var(index, name) for index, name in enumerate(outline.outs)}
+    types, givens = {}, []
+    for name, types[name], kind, place in outline.variables:
+        if kind in OPERANDS:
+            terms[name] = OPERANDS[kind](place)
             continue
         term = terms.setdefault(name, Var(len(terms) + 50, name))
-        if asked.ids is not None:
-            givens.append(Given(term, values.several(asked.ids)))
-    calls = tuple([_call(question, predicate, names, terms) for predicate, names in question.calls])
-    return Root(calls, tuple(givens))
-
-
-def _call(question: Question, predicate: str, names: tuple[str, ...], terms: dict[str, Term]) -> Call:
-    types = tuple([question.variables[name].type for name in names])
-    return Call(predicate, types, tuple([terms[name] for name in names]))
+        if kind == SEVERAL:
+            givens.append(Given(term, place))
+    calls = [
+        Call(predicate, tuple([types[name] for name in names]), tuple([terms[name] for name in names]))
+        for predicate, names in outline.calls
+    ]
+    return Root(tuple(calls), tuple(givens))

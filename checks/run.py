@@ -12,7 +12,7 @@ from math import inf
 
 import psycopg
 from django.conf import settings
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 
 from checks.engine.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.rounds import Rounds, worked_out
@@ -31,12 +31,13 @@ def dialect() -> Dialect:
 
 def execute(statement: Statement, slots: dict[str, object]) -> list[tuple]:
     values = statement.values(slots)
-    if connection.connection is None:
-        connection.ensure_connection()
-    with connection.wrap_database_errors:
-        if connection.vendor == "postgresql":
-            return _on_postgresql(connection.connection, statement.sql, values)
-        return _on_sqlite(connection.connection, statement.sql, values)
+    mine = connections[DEFAULT_DB_ALIAS]  # Django's `connection` looks it up again for each attribute
+    if mine.connection is None:
+        mine.ensure_connection()
+    with mine.wrap_database_errors:
+        if mine.vendor == "postgresql":
+            return _on_postgresql(mine.connection, statement.sql, values)
+        return _on_sqlite(mine.connection, statement.sql, values)
 
 
 def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, object]) -> list[tuple]:

@@ -1,5 +1,6 @@
 """Shapes of bodies, flat. What is wrong with a field is told with the field's path."""
 
+from collections.abc import Sequence
 from functools import cache, cached_property
 
 from django.conf import settings
@@ -9,6 +10,7 @@ from checks import query
 from checks.prepared import Asked
 from checks.witness import ANY
 from facts import wire
+from facts.bundles import bundle_from_json
 from facts.serializers import field_path
 from facts.wire import Fact
 from policy.errors import MalformedRequest, TooLarge
@@ -69,11 +71,11 @@ def any_value(type_name: str, path: str) -> Asked:
     return Asked(type_name, (ANY,))
 
 
-def context_from_json(raw: object, path: str) -> tuple[Fact, ...]:
+def context_from_json(raw: object, path: str) -> Sequence[Fact]:
     limit = settings.MAX_CONTEXT_FACTS
     if limit and isinstance(raw, list) and len(raw) > limit:
         raise TooLarge(f"{len(raw)} context facts are more than {limit}, the limit of MAX_CONTEXT_FACTS")
-    return () if raw is None else wire.facts_from_json(raw, path)
+    return () if raw is None else bundle_from_json(raw, path)
 
 
 def expected_from_json(raw: object, path: str) -> bool:

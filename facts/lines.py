@@ -10,7 +10,6 @@ import orjson
 
 from facts import wire
 from facts.wire import Fact
-from policy.errors import AuthzError, MalformedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +21,18 @@ class BadLine:
         return f"line {self.number}: {self.reason}"
 
 
-def read_json(file: BinaryIO) -> Iterator[tuple[int, Fact | BadLine]]:
-    """Each line's number and what it says; empty lines say nothing."""
+def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
+    """Each line's number and the JSON in it, or why it is bad; empty lines say nothing."""
     for number, line in enumerate(file, 1):
         text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if not text.isspace():
-            yield number, _fact_or_reason(number, text)
+            try:
+                yield number, orjson.loads(text)
+            except orjson.JSONDecodeError as error:
+                yield number, BadLine(number, f"not JSON: {error}")
 
 
-def _fact_or_reason(number: int, text: bytes) -> Fact | BadLine:
-    try:
-        return wire.fact_from_json(orjson.loads(text), "")
-    except orjson.JSONDecodeError as error:
-        return BadLine(number, f"not JSON: {error}")
-    except AuthzError as error:
-        return BadLine(number, error.message)
-
-
-def read_csv(file: BinaryIO) -> Iterator[tuple[int, Fact | BadLine]]:
+def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
     """The same of CSV; a first line that begins with `predicate` names the columns."""
     # Bytes that are no text become lone surrogates, which are refused where they stand.
     rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""), strict=True)
@@ -52,20 +45,17 @@ def read_csv(file: BinaryIO) -> Iterator[tuple[int, Fact | BadLine]]:
             yield rows.line_num, BadLine(rows.line_num, f"not CSV: {error}")
             continue
         if cells and not (rows.line_num == 1 and cells[0] == "predicate"):
-            yield rows.line_num, _fact_or_reason_of_cells(rows.line_num, cells)
+            yield rows.line_num, _json_of_cells(rows.line_num, cells)
 
 
-def _fact_or_reason_of_cells(number: int, cells: list[str]) -> Fact | BadLine:
+def _json_of_cells(number: int, cells: list[str]) -> object:
     predicate, pairs = cells[0], cells[1:]
     while len(pairs) > 2 and not pairs[-1] and not pairs[-2]:
         pairs = pairs[:-2]  # columns that shorter facts leave empty
-    try:
-        if len(pairs) % 2:
-            raise MalformedRequest("", "a type without an id")
-        args = [{"type": pairs[at], "id": pairs[at + 1]} for at in range(0, len(pairs), 2)]
-        return wire.fact_from_json({"predicate": predicate, "args": args}, "")
-    except AuthzError as error:
-        return BadLine(number, error.message)
+    if len(pairs) % 2:
+        return BadLine(number, "a type without an id")
+    args = [{"type": pairs[at], "id": pairs[at + 1]} for at in range(0, len(pairs), 2)]
+    return {"predicate": predicate, "args": args}
 
 
 def write_json(file: TextIO, facts: Iterator[Fact]) -> int:

@@ -5,18 +5,11 @@ from typing import Protocol
 
 from django.db import IntegrityError, connection, transaction
 
-from facts.models import COLUMNS, MAX_ARGUMENTS
-from facts.wire import Fact
-
-Row = tuple[int | str, ...]  # sig, a0 … a4
+from facts.bundles import Row
+from facts.models import COLUMNS
 
 _NAMES = ", ".join(("sig", *COLUMNS))
 _EQUAL = " AND ".join(f"fact.{name} = gone.{name}" for name in ("sig", *COLUMNS))
-
-
-def row_of_fact(number: int, fact: Fact) -> Row:
-    ids = [value.id for value in fact.args]
-    return (number, *ids, *[""] * (MAX_ARGUMENTS - len(ids)))
 
 
 class Rows(Protocol):

@@ -3,6 +3,7 @@
 from rest_framework import serializers
 
 from facts import wire
+from facts.bundles import bundle_from_json
 
 
 class _WireField(serializers.Field):
@@ -18,7 +19,7 @@ class _WireField(serializers.Field):
 class FactsField(_WireField):
     """An array of facts; null is the same as absent."""
 
-    decode = staticmethod(wire.facts_from_json)
+    decode = staticmethod(bundle_from_json)
 
     def __init__(self, **options):
         super().__init__(**{"default": (), **options})

@@ -8,8 +8,9 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from facts.accept import check_signature
+from facts.bundles import Row, place_of_first, rows_of
 from facts.models import COLUMNS, INDEX_CONDITIONS
-from facts.rows import Row, row_of_fact, rows_here
+from facts.rows import rows_here
 from facts.signatures import matching, signature_number, signature_numbers
 from facts.wire import Argument, Fact, Pattern
 from policy.active import program_of_version
@@ -85,17 +86,14 @@ def copy_facts(origin_id: int, target_id: int) -> None:
 
 def rows_of_facts(environment_id: int, program: Program | None, facts: Sequence[Fact], path: str | None) -> list[Row]:
     """The facts' rows, once each; `FactRejected` names the first that the policy has no use for."""
-    numbers: dict[Signature, int] = {}
-    rows = {}
-    for index, fact in enumerate(facts):
-        signature = fact.signature
-        number = numbers.get(signature)
-        if number is None:
-            if program is not None:
-                check_signature(program, signature, "" if path is None else f"{path}[{index}]")
-            number = numbers[signature] = signature_number(environment_id, signature)
-        rows[row_of_fact(number, fact)] = None
-    return list(rows)
+
+    def number_of(signature: Signature) -> int:
+        if program is not None and not program.accepts(signature.predicate, signature.types):
+            place = "" if path is None else f"{path}[{place_of_first(facts, signature)}]"
+            check_signature(program, signature, place)
+        return signature_number(environment_id, signature)
+
+    return list(dict.fromkeys(rows_of(facts, number_of)))
 
 
 # ---- deleting -------------------------------------------------------------------------------------------

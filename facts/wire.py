@@ -4,7 +4,7 @@ Whatever is wrong is a `MalformedRequest` with the path of the offending field.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
@@ -76,10 +76,14 @@ def values_from_json(raw: object, path: str) -> tuple[Value, ...]:
     return _each(raw, path, value_from_json)
 
 
-def _each(raw: object, path: str, decode: Callable[[object, str], T]) -> tuple[T, ...]:
+def list_from_json(raw: object, path: str) -> list[object]:
     if not isinstance(raw, list):
         _refuse(path, "must be an array", raw)
-    return tuple([decode(item, f"{path}[{index}]") for index, item in enumerate(raw)])
+    return raw
+
+
+def _each(raw: object, path: str, decode: Callable[[object, str], T]) -> tuple[T, ...]:
+    return tuple([decode(item, f"{path}[{index}]") for index, item in enumerate(list_from_json(raw, path))])
 
 
 # ---- facts --------------------------------------------------------------------------------------------
@@ -87,23 +91,24 @@ def _each(raw: object, path: str, decode: Callable[[object, str], T]) -> tuple[T
 
 def fact_from_json(raw: object, path: str) -> Fact:
     predicate, args, path = _predicate_and_args(raw, path)
-    return Fact(predicate, tuple([_plain_value(arg) or _value(arg, path, index) for index, arg in enumerate(args)]))
+    return Fact(predicate, tuple([value_from_json(arg, f"{path}[{index}]") for index, arg in enumerate(args)]))
 
 
-def _plain_value(raw: object) -> Value | None:
-    """The value, if it is of the plain kind that nearly all are: this is most of the time that a load takes."""
-    if type(raw) is not dict:
+def plain_fact(raw: object, known: Mapping[tuple, T]) -> tuple[T, tuple[str, ...]] | None:
+    """What is `known` by the fact's predicate and types; and its ids. None where any of it needs a closer look.
+
+    Nearly all facts are plain, and this is most of the time that a load takes.
+    """
+    try:
+        args = raw["args"]
+        ids = tuple([arg["id"] for arg in args])
+        text = "".join(ids)
+        found = known[raw["predicate"], tuple([arg["type"] for arg in args])]
+    except (KeyError, TypeError):
         return None
-    type_name, text = raw.get("type"), raw.get("id")
-    if type(text) is not str or type(type_name) is not str or type_name not in _names or type_name in _CANONICAL:
+    if len(text) > _SHORT or not text.isascii() or "\0" in text or "" in ids or "*" in ids:
         return None
-    if 0 < len(text) <= _SHORT and text.isascii() and "\0" not in text and text != "*":
-        return Value(type_name, text)
-    return None
-
-
-def _value(raw: object, path: str, index: int) -> Value:
-    return value_from_json(raw, f"{path}[{index}]")
+    return found, ids
 
 
 def value_from_json(raw: object, path: str) -> Value:

@@ -1,0 +1,88 @@
+"""Many facts by their signatures, as they are checked and stored: what a signature decides is decided once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from facts.models import MAX_ARGUMENTS
+from facts.wire import Fact, fact_from_json, list_from_json, plain_fact
+from policy.rules.program import Signature
+from policy.values import BOOLEAN, INTEGER
+
+Ids = tuple[str, ...]
+Row = tuple[int | str, ...]  # sig, a0 … a4
+Key = tuple[str, tuple[str, ...]]  # a signature's parts: what is quickly hashed
+T = TypeVar("T")
+
+
+@dataclass(eq=False, slots=True)
+class Bundle(Sequence[Fact]):
+    """Facts out of JSON. A `Fact` is made of one when somebody looks at it, which for most of them nobody does."""
+
+    raw: list[object] = field(default_factory=list)
+    ids: dict[Signature, list[Ids]] = field(default_factory=dict)  # by the order of their first facts
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [fact_from_json(each, "") for each in self.raw[index]]
+        return fact_from_json(self.raw[index], "")
+
+    def __iter__(self) -> Iterator[Fact]:
+        return (fact_from_json(each, "") for each in self.raw)
+
+
+def bundle_from_json(raw: object, path: str) -> Bundle:
+    bundle = Bundle(list_from_json(raw, path))
+    known: dict[Key, list[Ids]] = {}
+    for index, item in enumerate(bundle.raw):
+        plain = plain_fact(item, known)
+        if plain is None:
+            _add(bundle, fact_from_json(item, f"{path}[{index}]"), known)
+        else:
+            plain[0].append(plain[1])
+    return bundle
+
+
+def _add(bundle: Bundle, fact: Fact, known: dict[Key, list[Ids]]) -> None:
+    signature = fact.signature
+    same = bundle.ids.setdefault(signature, [])
+    same.append(tuple([value.id for value in fact.args]))
+    remember(known, signature, same)
+
+
+def remember(known: dict[Key, T], signature: Signature, what: T) -> None:
+    """For `plain_fact`, to which facts are not plain where an id may have to change its spelling."""
+    if INTEGER not in signature.types and BOOLEAN not in signature.types:
+        known[signature.predicate, signature.types] = what
+
+
+def by_signature(facts: Iterable[Fact]) -> Mapping[Signature, Sequence[Ids]]:
+    """The facts' ids, in the order in which signatures come first."""
+    if isinstance(facts, Bundle):
+        return facts.ids
+    found: dict[Signature, list[Ids]] = {}
+    for fact in facts:
+        found.setdefault(fact.signature, []).append(tuple([value.id for value in fact.args]))
+    return found
+
+
+def place_of_first(facts: Iterable[Fact], signature: Signature) -> int:
+    return next(index for index, fact in enumerate(facts) if fact.signature == signature)
+
+
+def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int]) -> list[Row]:
+    rows: list[Row] = []
+    for signature, ids in by_signature(facts).items():
+        number, rest = number_of(signature), padding(signature)
+        rows += [(number, *each, *rest) for each in ids]
+    return rows
+
+
+def padding(signature: Signature) -> Ids:
+    """What follows the ids in a row."""
+    return ("",) * (MAX_ARGUMENTS - len(signature.types))
