@@ -33,7 +33,7 @@ admin.site.unregister(PolicyVersion)
 
 @admin.register(PolicyVersion)
 class WorkbenchAdmin(PolicyVersionAdmin):
-    list_display = [*PolicyVersionAdmin.list_display, "pages"]
+    list_display = ["title", "state", "pages", *PolicyVersionAdmin.list_display[2:]]
 
     @admin.display(description="")
     def pages(self, version: PolicyVersion) -> SafeString:

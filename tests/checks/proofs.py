@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from policy.language import ast, parse
 from policy.language.source import Source
@@ -38,7 +39,8 @@ class Truth:
     clauses: dict[int | None, list[tuple[str, Clause]]]
 
 
-def truth(text: str, stored: list, context: list, mentioned: list[Value]) -> Truth:
+@cache  # both databases are held to the same
+def truth(text: str, stored: tuple, context: tuple, mentioned: tuple[Value, ...]) -> Truth:
     policy = parse(Source(text))
     facts = [*stored, *context]
     world = World.of(policy, facts, mentioned)

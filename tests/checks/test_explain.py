@@ -147,7 +147,7 @@ def test_circular_data_have_a_short_proof_that_does_not_lead_back_to_itself(api)
     for folder in "abcde":
         said = explain(api, "User:u", "read", f"Folder:{folder}")
         goal = ("allow", tuple(map(_value, about_goal(folder))))
-        assert faults_of_proof(said["proof"], goal, truth(FOLDERS, rows, [], list(goal[1]))) == []
+        assert faults_of_proof(said["proof"], goal, truth(FOLDERS, tuple(rows), (), goal[1])) == []
     assert max(depth for depth, _ in walk(explain(api, "User:u", "read", "Folder:c")["proof"])) == 3
 
 
@@ -331,7 +331,7 @@ def test_a_proof_with_something_wrong_in_it_is_found_out(repos):
     rows = [(each["predicate"], tuple(map(_value, each["args"]))) for each in raw]
     said = explain(repos, "User:ann", "read", "Repo:b")["proof"]
     goal = ("allow", tuple(_value(arg) for arg in said["fact"]["args"]))
-    known = truth(POLICY, rows, [], list(goal[1]))
+    known = truth(POLICY, tuple(rows), (), goal[1])
     assert faults_of_proof(said, goal, known) == []
     for spoil in (
         lambda proof: reader(proof)["because"].pop(),

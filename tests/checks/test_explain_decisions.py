@@ -23,9 +23,9 @@ def test_every_decision_of_the_case_has_a_proof_or_an_obstacle(api, case):
     stored, context = useful(program, case["facts"]), useful(program, case["context"])
     assert api.post("/batch", [{"inserts": stored}]).status_code == 200
     questions = [each for each in case["questions"] if each["kind"] == "authorize"]
-    mentioned = [value for each in questions for value in _goal(each)[1]]
+    mentioned = tuple(value for each in questions for value in _goal(each)[1])
     known = {
-        brings: truth(case["policy"], rows(stored), rows(context) if brings else [], mentioned)
+        brings: truth(case["policy"], rows(stored), rows(context) if brings else (), mentioned)
         for brings in {each["context"] for each in questions}
     }
     faults = []
@@ -41,8 +41,8 @@ def test_every_decision_of_the_case_has_a_proof_or_an_obstacle(api, case):
     assert not faults, faults[:5]
 
 
-def rows(facts: list[dict]) -> list[tuple[str, tuple[Value, ...]]]:
-    return [(fact["predicate"], tuple(Value(arg["type"], arg["id"]) for arg in fact["args"])) for fact in facts]
+def rows(facts: list[dict]) -> tuple[tuple[str, tuple[Value, ...]], ...]:
+    return tuple((fact["predicate"], tuple(Value(arg["type"], arg["id"]) for arg in fact["args"])) for fact in facts)
 
 
 def _goal(question: dict) -> tuple[str, tuple[Value, ...]]:

@@ -11,6 +11,7 @@
     resource.placeholder = kind === "list" ? "Repo" : "Repo:anvil";
     resource.labels[0].textContent = kind === "list" ? "Resource type" : "Resource";
     action.disabled = kind === "actions";
+    action.placeholder = kind === "actions" ? "any" : "read";
   };
 
   // The page has the first ids; what is being written brings those that go on like it.
