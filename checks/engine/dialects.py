@@ -10,6 +10,7 @@ from checks.engine.text import Text, joined
 @dataclass(frozen=True)
 class SQLite:
     recursive_arms_join = False  # one recursive arm for each rule
+    joins_apart = False  # reads in the order that is written, by as much of a key as is known
 
     def placeholder(self, number: int) -> str:
         return f"?{number}"
@@ -53,6 +54,7 @@ class SQLite:
 @dataclass(frozen=True)
 class PostgreSQL:
     recursive_arms_join = True  # one self reference only: the arms go into a lateral union
+    joins_apart = True  # left to itself, it reads a whole signature where statistics say there is hardly a row
 
     def placeholder(self, number: int) -> str:
         return f"${number}"

@@ -20,7 +20,7 @@ def prefix_of(call: Call, rest: Partial) -> Branch | None:
     asked = [term for literal in rest.pending for term in terms_of(literal)] + list(rest.outs)
     if not taken <= facts or any(isinstance(term, Col) and term.source in taken for term in asked):
         return None
-    conditions = tuple(each for each in rest.conditions if taken & _sources_of(each))
+    conditions = tuple(each for each in rest.conditions if taken & sources_of(each))
     if not all(isinstance(each, (Same, Among, Order)) for each in conditions):
         return None
     return Branch(tuple(each for each in rest.sources if each.number in taken), conditions)
@@ -48,13 +48,13 @@ def _connected(start: int, conditions: tuple[Condition, ...]) -> set[int]:
     while len(found) > size:
         size = len(found)
         for condition in conditions:
-            joined = _sources_of(condition)
+            joined = sources_of(condition)
             if found & joined:
                 found |= joined
     return found
 
 
-def _sources_of(condition: Condition) -> set[int]:
+def sources_of(condition: Condition) -> set[int]:
     """The numbers of the sources that the condition mentions."""
     match condition:
         case Same(left, right) | Order(_, left, right):

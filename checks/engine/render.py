@@ -37,6 +37,7 @@ from checks.engine.plan import (
 )
 from checks.engine.rounds import Rounds, rounds_for
 from checks.engine.scope import Scope
+from checks.engine.steps import idle_in, name_choice, names_of, steps_of
 from checks.engine.text import Choice, Text, joined, merged, union
 from checks.engine.variants import variant_of
 from policy.rules.program import Signature
@@ -157,15 +158,61 @@ class Renderer:
     def _select(self, branch: Branch, columns: list, scope: Scope) -> Text:
         scope = scope.naming(branch.sources)
         shown = [self._column(column, scope) for column in columns]
-        read = scope.read(branch.sources)
-        tables = [(*self._table(source, scope), f" {scope.names[source.number]}") for source in read]
-        facts = (source for source in branch.sources if isinstance(source, Fact))
-        tests = [self._number_test(source, scope) for source in facts]
-        tests += [self.condition(each, scope) for each in branch.conditions]
+        if self.dialect.joins_apart:
+            wanted = {operand for _, *operands in columns for operand in operands if isinstance(operand, Col)}
+            tables, tests = self._read_apart(branch, idle_in(branch, wanted), scope)
+        else:
+            tables, tests = self._read(branch, scope)
         text: Text = ("SELECT ", *joined(", ", shown))
         if tables:
             text = (*text, " FROM ", *joined(" CROSS JOIN ", tables))
         return (*text, " WHERE ", *joined(" AND ", tests)) if tests else text
+
+    def _read(self, branch: Branch, scope: Scope) -> tuple[list[Text], list[Text]]:
+        """The tables to join and the tests of their rows."""
+        tables = [self._named(source, scope) for source in scope.read(branch.sources)]
+        tests = [self._number_test(source, scope) for source in branch.sources if isinstance(source, Fact)]
+        return tables, tests + [self.condition(each, scope) for each in branch.conditions]
+
+    def _read_apart(self, branch: Branch, idle: list[Source], scope: Scope) -> tuple[list[Text], list[Text]]:
+        """The same, each fact that is joined looked up in a SELECT of its own, by all that is known before it.
+
+        Facts that only have to be there are tested first: what takes longer is then often not run at all.
+        """
+        tables: list[Text] = []
+        tests: list[Text] = []
+        for source, conditions in steps_of(branch, scope.read(branch.sources)):
+            names = [] if source in idle else names_of(source, conditions)
+            alias = scope.names.get(getattr(source, "number", None), "")
+            own = [self._test(each, scope, names, alias) for each in conditions]
+            if isinstance(source, Fact):
+                own.insert(0, self._number_test(source, scope))
+            tables += [self._names(each, scope, alias) for each in names]
+            looked_up: Text = (
+                (" FROM ", *self._named(source, scope), " WHERE ", *joined(" AND ", own)) if source else ()
+            )
+            if source in idle:
+                tests.insert(0, ("EXISTS (SELECT 1", *looked_up, ")"))
+            elif isinstance(source, Fact) and (tables or scope.lateral):
+                tables.append(("LATERAL (SELECT *", *looked_up, f" OFFSET 0) {alias}"))
+            else:
+                tests += own
+                tables += [self._named(source, scope)] if source else []
+        return tables, tests
+
+    def _named(self, source: Source, scope: Scope) -> Text:
+        return (*self._table(source, scope), f" {scope.names[source.number]}")
+
+    def _names(self, condition: Same | Among, scope: Scope, alias: str) -> Text:
+        """The names that a column may have, as a table."""
+        column, ids = name_choice(condition)
+        return (Choice(f"{alias}{column.name}", ids, is_table=True),)
+
+    def _test(self, condition: Condition, scope: Scope, names: list[Condition], alias: str) -> Text:
+        if condition not in names:
+            return self.condition(condition, scope)
+        column, _ = name_choice(condition)
+        return (*self.operand(column, scope), f" = {alias}{column.name}.v")
 
     def _column(self, column: tuple, scope: Scope) -> Text:
         """Finished text, or a form and the operand to put in it."""

@@ -7,7 +7,7 @@ constants it may equal; arms of a union that differ in one choice are drawn toge
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checks.engine.clauses import Const, Other, Slot
 
@@ -18,6 +18,7 @@ MOST_ARMS = 400  # of one union: SQLite takes 500
 class Choice:
     column: str
     ids: frozenset[str]
+    is_table: bool = False  # the constants as rows, to join with
 
 
 Part = str | Const | Other | Slot | Choice
@@ -49,10 +50,10 @@ def _merged_once(arms: list[Text]) -> list[Text]:
         for place, part in enumerate(arm):
             if isinstance(part, Choice):
                 groups.setdefault((place, arm[:place], part.column, arm[place + 1 :]), []).append(index)
-    for (place, before, column, after), members in groups.items():
+    for (place, before, _, after), members in groups.items():
         if len(members) > 1:
             ids = frozenset().union(*(arms[index][place].ids for index in members))
-            whole = (*before, Choice(column, ids), *after)
+            whole = (*before, replace(arms[members[0]][place], ids=ids), *after)
             rest = [arm for index, arm in enumerate(arms) if index not in members[1:]]
             return [whole if arm is arms[members[0]] else arm for arm in rest]
     return arms
@@ -99,9 +100,15 @@ def finished(text: Text, placeholder) -> Statement:
         if isinstance(part, str):
             pieces.append(part)
         elif isinstance(part, Choice):
-            marks = [mark(Const(each)) for each in sorted(part.ids)]
-            wanted = f"= {marks[0]}" if len(marks) == 1 else f"IN ({', '.join(marks)})"
-            pieces.append(f"{part.column} {wanted}")
+            pieces.append(_chosen(part, [mark(Const(each)) for each in sorted(part.ids)]))
         else:
             pieces.append(mark(part))
     return Statement("".join(pieces), tuple(numbers))
+
+
+def _chosen(choice: Choice, marks: list[str]) -> str:
+    if choice.is_table:
+        rows = ", ".join(f'(CAST({each} AS text) COLLATE "C")' for each in marks)
+        return f"(VALUES {rows}) {choice.column}(v)"
+    wanted = f"= {marks[0]}" if len(marks) == 1 else f"IN ({', '.join(marks)})"
+    return f"{choice.column} {wanted}"
