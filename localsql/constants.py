@@ -60,8 +60,9 @@ def _possible(rows: Rows, index: int, other: Col, scope: Scope) -> Rows:
 def mentioned_table(renderer: Renderer, source: Mentioned) -> str:
     """The ids at places of the caller's tables, the known ones, and NULL for all others."""
     family = renderer.layouts.family(source.type)
-    constants = (renderer.dialect.constant(each, family) for each in source.ids)
-    arms = [f"SELECT {each} AS v" for each in (renderer.dialect.null(family), *filter(None, constants))]
+    arms = [f"SELECT {renderer.dialect.null(family)} AS v"]
+    constants = list(filter(None, (renderer.dialect.constant(each, family) for each in source.ids)))
+    arms += [renderer.constants(constants)] if constants else []
     for place, index in source.places:
         typed = Typed(f"a{index}", renderer.tables.binding(place).families[index])
         shown = renderer.converted(typed, family)

@@ -59,3 +59,36 @@ def test_rows_that_only_have_to_be_there_are_not_joined(api, caller_database):
     caller_database.fill("members", [("alice", "member", 7)] * 2 + [("alice", "member", None), ("bob", "member", 8)])
     assert caller_database.run(f"SELECT id FROM docs WHERE {condition} ORDER BY id")[1] == [(1,), (4,)]
     assert caller_database.run(f"SELECT id FROM docs WHERE NOT ({condition}) ORDER BY id")[1] == [(2,), (3,)]
+
+
+ANY_OTHER = """
+actor User {}
+resource Repo {}
+resource Doc { permissions = ["read"]; }
+blocked(r: Repo) if is_locked(r) and not is_freed(r);
+spared(u: User, r: Repo) if is_auditor(u) and not blocked(r);
+has_permission(u: User, "read", d: Doc) if spared(u, r) and not is_hidden(r) and is_doc(d);
+"""
+HIDDEN = """
+dialect: {dialect}
+facts:
+  is_hidden(Repo:_): {{query: "SELECT id FROM hidden"}}
+  is_doc(Doc:_): {{query: "SELECT id FROM docs"}}
+sql_types: {{Doc: bigint}}
+"""
+
+
+def test_many_stored_ids_that_a_negation_mentions_are_no_more_than_a_table(api, caller_database):
+    """SQLite takes 500 selects in a union at most."""
+    assert api.post("/policy", {"src": ANY_OTHER}).status_code == 200
+    locked = [{"predicate": "is_locked", "args": [{"type": "Repo", "id": f"r{number}"}]} for number in range(600)]
+    auditor = {"predicate": "is_auditor", "args": [{"type": "User", "id": "alice"}]}
+    assert api.post("/batch", [{"inserts": [*locked, auditor]}]).status_code == 200
+    query = {"actor_type": "User", "actor_id": "alice", "action": "read", "resource_type": "Doc", "context_facts": []}
+    bindings = HIDDEN.format(dialect=caller_database.dialect)
+    answer = api.post("/list_query", {"query": query, "column": "id", "data_bindings": bindings})
+    caller_database.fresh("CREATE TABLE docs (id bigint); CREATE TABLE hidden (id text)")
+    caller_database.fill("docs", [(1,), (2,)])
+    caller_database.fill("hidden", [("r700",)])
+    rows = caller_database.run(f"SELECT id FROM docs WHERE {answer.json()['sql']} ORDER BY id")[1]
+    assert rows == [(1,), (2,)]

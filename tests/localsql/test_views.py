@@ -168,6 +168,12 @@ def test_the_commands_check_and_print(asked, tmp_path):
     file = tmp_path / "bindings.yaml"
     file.write_text(BINDINGS)
     assert printed("check_bindings", str(file)) == "no problems: 3 bindings\n"
+    file.write_text(BINDINGS.replace("Org: bigint", "Ogr: bigint"))
+    advice = io.StringIO()
+    call_command("check_bindings", str(file), stdout=io.StringIO(), stderr=advice)
+    assert "say nothing of Org" in advice.getvalue()
+    assert "name Ogr, which is no type" in advice.getvalue()
+    file.write_text(BINDINGS)
     found = printed("ask_local", "list", "User:alice", "read", "Repo", "id", "--bindings", str(file))
     assert found.startswith("id IN (\n")
     assert "TRUE" in printed(

@@ -9,6 +9,7 @@ from policy.active import active_program
 from policy.errors import AuthzError
 from policy.management.command import PolicyCommand
 from policy.models import Environment
+from policy.rules.program import Program
 
 
 class Command(PolicyCommand):
@@ -23,7 +24,7 @@ class Command(PolicyCommand):
         program = active_program(environment.pk)
         if program is not None:
             check_bindings(program, bindings)
-        for advice in _advice(bindings):
+        for advice in (*_missing(bindings), *_unknown(bindings, program)):
             self.stderr.write(f"advice: {advice}")
         facts = len(bindings.facts)
         self.stdout.write(f"no problems: {facts} {'binding' if facts == 1 else 'bindings'}")
@@ -40,9 +41,16 @@ def text_of_file(name: str) -> str:
         raise AuthzError(f"`{name}` cannot be read: {reason}") from None
 
 
-def _advice(bindings: Bindings) -> list[str]:
+def _missing(bindings: Bindings) -> list[str]:
     named = {n for each in bindings.facts for n, f in zip(each.signature.types, each.families) if f is not None}
     missing = sorted(named - set(bindings.sql_types) - {"String", "Integer", "Boolean"})
     return [
         f"`sql_types` say nothing of {name}: its ids are compared as text, which may cost an index" for name in missing
     ]
+
+
+def _unknown(bindings: Bindings, program: Program | None) -> list[str]:
+    if program is None:
+        return []
+    unknown = (name for name in bindings.sql_types if name not in program.subtypes.get(name, ()))
+    return [f"`sql_types` name {name}, which is no type of the policy's" for name in unknown]
