@@ -8,7 +8,6 @@ row is a refused key, another version means to compile for that one and ask agai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 from django.db import connection
@@ -130,17 +129,23 @@ def _run(asker: Asker, statements: list[Prepared], version: int | None) -> tuple
     """The version that is active, and the answers, which count only if it is the one that was asked."""
     if not statements:
         return confirmed(asker), []
+    if len(statements) == 1:  # which sees one moment as it is
+        return _run_one(asker, statements[0], version)
     found: list[tuple[int, Row]] = []
-    with run.snapshot() if len(statements) > 1 else nullcontext():
+    with run.snapshot():
         for each in statements:
-            rows = run.answer(each.ready.statement, each.ready.rounds, each.slots | _who(asker, version))
-            if not rows:
-                raise _nobody(asker)
-            current, answers = each.read(rows)
+            current, answers = _run_one(asker, each, version)
             if current != version:
                 return current, []
             found += answers
     return version, found
+
+
+def _run_one(asker: Asker, asked: Prepared, version: int | None) -> tuple[int | None, list[tuple[int, Row]]]:
+    rows = run.answer(asked.ready.statement, asked.ready.rounds, asked.slots | _who(asker, version))
+    if not rows:
+        raise _nobody(asker)
+    return asked.read(rows)
 
 
 def _who(asker: Asker, version: int | None) -> dict[str, object]:

@@ -109,10 +109,10 @@ def prepared(
     """The statements for the questions, `at_once` at most in each. Questions of unknown types need none."""
     program = program_of_version(setting.version) or open_program(_types_of(questions, context))
     _check(setting, program, questions, context)
-    kept = [index for index, question in enumerate(questions) if _knows(program, question.types)]
+    kept = [index for index, question in enumerate(questions) if _knows(program, question)]
     groups = [kept[start : start + at_once] for start in range(0, len(kept), at_once)]
-    values: dict[str, object] = {"now": int(time.time())}
-    made = (_prepared(setting, program, questions, group, context, page, dict(values)) for group in groups)
+    now = int(time.time())
+    made = [_prepared(setting, program, questions, group, context, page, {"now": now}) for group in groups]
     return [each for each in made if each.ready.statement is not None]
 
 
@@ -197,8 +197,9 @@ def _check(setting: Setting, program: Program, questions: Sequence[Question], co
     for signature in by_signature(context) if context else ():
         if not program.accepts(signature.predicate, signature.types):
             check_signature(program, signature, f"context_facts[{place_of_first(context, signature)}]")
-    for predicate in {predicate for question in questions for predicate, _ in question.calls}:
-        check_predicate(program, predicate)
+    for question in questions:
+        for predicate, _ in question.calls:
+            check_predicate(program, predicate)
 
 
 def check_predicate(program: Program, predicate: str) -> None:
@@ -207,8 +208,9 @@ def check_predicate(program: Program, predicate: str) -> None:
         raise UnknownPredicate(predicate, near[0] if near else "")
 
 
-def _knows(program: Program, types: set[str]) -> bool:
-    return all(name in program.subtypes.get(name, ()) for name in types)
+def _knows(program: Program, question: Question) -> bool:
+    known = program.subtypes
+    return all(asked.type in known.get(asked.type, ()) for asked in question.variables.values())
 
 
 def _types_of(questions: Sequence[Question], context: Sequence[Fact]) -> frozenset[str]:

@@ -26,7 +26,7 @@ _TOO_LARGE = re.compile(r"too many|too large|at most \d+ tables|parser stack ove
 
 
 def dialect() -> Dialect:
-    return _POSTGRESQL if connection.vendor == "postgresql" else _SQLITE
+    return _POSTGRESQL if connections[DEFAULT_DB_ALIAS].vendor == "postgresql" else _SQLITE
 
 
 def execute(statement: Statement, slots: dict[str, object]) -> list[tuple]:

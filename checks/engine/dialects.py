@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from checks.engine.text import Text, joined
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SQLite:
     recursive_arms_join = False  # one recursive arm for each rule
     joins_apart = False  # reads in the order that is written, by as much of a key as is known
@@ -51,7 +51,7 @@ class SQLite:
         return (f"{name}({', '.join(columns)}) AS (", *joined(" UNION ", [*seeds, *arms]), ")")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PostgreSQL:
     recursive_arms_join = True  # one self reference only: the arms go into a lateral union
     joins_apart = True  # left to itself, it reads a whole signature where statistics say there is hardly a row
