@@ -15,13 +15,8 @@ from pathlib import Path
 import psycopg
 
 START_WITHIN = 30  # seconds
-QUICK = (
-    "fsync=off",
-    "synchronous_commit=off",
-    "full_page_writes=off",
-    "max_connections=200",
-    "listen_addresses=127.0.0.1",
-)
+ANY = ("max_connections=200", "listen_addresses=127.0.0.1")
+FORGETFUL = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")  # quick, and lost with the machine
 
 
 @dataclass
@@ -61,10 +56,10 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def start() -> Server | None:
+def start(durable: bool = False) -> Server | None:
     """A running server, or None where there are no programs to run."""
     for programs in _programs():
-        server = _start(programs)
+        server = _start(programs, ANY if durable else (*ANY, *FORGETFUL))
         if server is not None:
             return server
     return None
@@ -86,7 +81,7 @@ def _programs() -> list[Path]:
     return [folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()]
 
 
-def _start(programs: Path) -> Server | None:
+def _start(programs: Path, wanted: tuple[str, ...]) -> Server | None:
     folder = Path(tempfile.mkdtemp(prefix="authz-postgresql-"))
     identity = _other_user(folder)
     if identity and not _can_run(programs, identity):
@@ -96,7 +91,7 @@ def _start(programs: Path) -> Server | None:
         shutil.rmtree(folder, ignore_errors=True)
         return None
     port = free_port()
-    settings = [part for setting in (*QUICK, f"unix_socket_directories={folder}") for part in ("-c", setting)]
+    settings = [part for setting in (*wanted, f"unix_socket_directories={folder}") for part in ("-c", setting)]
     command = [programs / "postgres", "-D", folder / "cluster", "-p", str(port), *settings]
     server = Server(folder, port, command, identity)
     return server if server.run() else server.stop()

@@ -183,6 +183,8 @@ def repositories(size: Size, rng: Random) -> Iterator[Fact]:
         yield fact("has_role", user_of(size, rng), role, ("Repo", rng.randrange(size.repos)))
     for issue in range(size.issues):
         yield fact("has_relation", ("Issue", issue), "repository", ("Repo", rng.randrange(size.repos)))
+        if issue % 2:
+            yield fact("has_relation", ("Issue", issue), "creator", user_of(size, rng))
 
 
 def documents(size: Size, rng: Random) -> Iterator[Fact]:
@@ -232,13 +234,17 @@ def entity(type_name: str, number: int | str) -> Value:
     return Value(type_name, number if isinstance(number, str) else f"{type_name.lower()}-{number}")
 
 
+def line_of(fact: Fact) -> bytes:
+    """As `load_facts` reads it."""
+    predicate, row = fact
+    return orjson.dumps({"predicate": predicate, "args": [{"type": each.type, "id": each.id} for each in row]}) + b"\n"
+
+
 def main() -> None:
     if "--policy" in sys.argv:
         print(POLICY)
         return
-    for predicate, row in facts_of(Size(int(sys.argv[1]))):
-        args = [{"type": value.type, "id": value.id} for value in row]
-        sys.stdout.buffer.write(orjson.dumps({"predicate": predicate, "args": args}) + b"\n")
+    sys.stdout.buffer.writelines(line_of(each) for each in facts_of(Size(int(sys.argv[1]))))
 
 
 if __name__ == "__main__":

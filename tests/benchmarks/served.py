@@ -1,0 +1,108 @@
+"""The real server over a database full of made-up facts, and a connection of one's own to the same database."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import psycopg
+
+from tests import postgresql
+from tests.benchmarks.database import Database, opened
+from tests.benchmarks.generate import POLICY, Fact, Size, facts_of, line_of
+from tests.service import ROOT, Service, start_service
+
+VARIABLES = {"DJANGO_SETTINGS_MODULE": "tests.benchmarks.settings", "SECRET_KEY": "4 benchmarks: 0123456789 abcdefgh"}
+
+
+@dataclass
+class Served:
+    """`loading` is how many seconds `load_facts` took."""
+
+    folder: Path
+    url: str
+    size: Size
+    service: Service
+    key: str
+    database: Database
+    loading: float
+
+    @property
+    def port(self) -> int:
+        return int(self.service.origin.rpartition(":")[2])
+
+    def restart(self) -> float:
+        """Stop it, and start it again on another port; the seconds from then until it takes requests."""
+        self.service.stop()
+        started = time.perf_counter()
+        self.service = started_service(self.folder, self.url)
+        return time.perf_counter() - started
+
+    def new_key(self, environment: str) -> str:
+        """Of an environment that is made for it."""
+        return manage(self.folder, self.url, "create_api_key", "--create-environment", "--environment", environment)
+
+    @property
+    def workers(self) -> list[psutil.Process]:
+        """Those of its processes that answer: the largest of their size."""
+        children = psutil.Process(self.service.process.pid).children(recursive=True)
+        return [each for each in children if each.memory_info().rss > 40_000_000]
+
+
+@contextmanager
+def served(kind: str, size: Size, facts: Callable[[Size], Iterator[Fact]] = facts_of) -> Iterator[Served]:
+    """A server over so many facts on "sqlite" or "postgres", both as durable as in production."""
+    os.environ |= VARIABLES
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        url = f"sqlite:///{folder / 'facts.sqlite3'}"
+        if kind == "postgres":
+            server = postgresql.start(durable=True)
+            if server is None:
+                raise SystemExit("no PostgreSQL can be started here")
+            stack.callback(server.stop)
+            url = server.create("benchmark")
+        service = started_service(folder, url)
+        key = re.search(r"e_default_\w+", service.log.read_text())[0]
+        loading = filled(folder, url, size, facts)
+        database = stack.enter_context(opened(url))
+        result = Served(folder, url, size, service, key, database, loading)
+        stack.callback(lambda: result.service.stop())
+        yield result
+
+
+def started_service(folder: Path, url: str) -> Service:
+    return start_service(folder, url, **VARIABLES)
+
+
+def manage(folder: Path, url: str, *arguments: str) -> str:
+    """What the command prints."""
+    variables = os.environ | VARIABLES | {"DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, ROOT / "manage.py", *arguments]
+    return subprocess.run(command, cwd=folder, env=variables, check=True, stdout=-1, text=True).stdout.strip()
+
+
+def filled(folder: Path, url: str, size: Size, facts: Callable[[Size], Iterator[Fact]]) -> float:
+    policy, lines = folder / "policy.polar", folder / "facts.jsonl"
+    policy.write_text(POLICY)
+    with lines.open("wb") as file:
+        file.writelines(line_of(each) for each in facts(size))
+    manage(folder, url, "load_policy", str(policy))
+    started = time.perf_counter()
+    manage(folder, url, "load_facts", str(lines))
+    seconds = time.perf_counter() - started
+    lines.unlink()
+    if url.startswith("postgres"):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE fact")
+    return seconds
+
