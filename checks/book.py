@@ -57,10 +57,14 @@ class Case:
 
 @dataclass
 class Book:
-    """A program's cases by what is asked for, and the statements that were compiled to ask them."""
+    """A program's cases by what is asked for, and the statements that were compiled to ask them.
+
+    `number` is the policy version's; a text that is not published has none.
+    """
 
     program: Program
     rulebook: Rulebook
+    number: int | None = None
     statements: dict[tuple, tuple[Compiled, frozenset[Signature]]] = field(default_factory=dict)
     _stand_ins: dict[Signature, int] = field(default_factory=dict)
     _unused: Iterator[int] = field(default_factory=lambda: count(-1, -1))

@@ -19,7 +19,6 @@ from checks.proof import Goal, proof_of
 from checks.proof_tree import tree_of
 from checks.scene import Scene, scene
 from checks.tree import Node, shown_atom
-from policy.models import PolicyVersion
 from policy.rules.program import Program
 from policy.values import Value
 
@@ -49,13 +48,13 @@ class Explanation:
 
 def explain(asker: Asker, question: Question) -> Explanation:
     """By the active policy."""
-    with asking(asker, question) as (found, number):
-        return Explanation(number, explained(found, question))
+    with asking(asker, question) as found:
+        return Explanation(found.book.number, explained(found, question))
 
 
 @contextmanager
-def asking(asker: Asker, question: Question) -> Iterator[tuple[Scene, int | None]]:
-    """The scene of the policy that is active in it, and that version's number."""
+def asking(asker: Asker, question: Question) -> Iterator[Scene]:
+    """The scene of the policy that is active in it."""
     types = frozenset(question.types | {arg.type for fact in question.context for arg in fact.args})
     version = ask.confirmed(asker)
     for _ in range(_TRIES):
@@ -63,14 +62,10 @@ def asking(asker: Asker, question: Question) -> Iterator[tuple[Scene, int | None
         with scene(asker.environment_id, version, question.context, own_types) as found:
             current = ask.confirmed(asker)
             if current == version:
-                yield found, number_of_version(version)
+                yield found
                 return
         version = current
     raise PolicyMoved
-
-
-def number_of_version(version: int | None) -> int | None:
-    return None if version is None else PolicyVersion.objects.values_list("number", flat=True).get(pk=version)
 
 
 def explained(found: Scene, question: Question) -> tuple[Explained, ...]:

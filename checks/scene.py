@@ -25,6 +25,7 @@ from facts.accept import check_fact
 from facts.signatures import signature_numbers
 from facts.wire import Fact
 from policy.active import program_of_version
+from policy.models import PolicyVersion
 from policy.rules.program import Program, Signature
 
 TIME_LIMIT = 10.0  # seconds, after which nothing more is looked into
@@ -60,7 +61,10 @@ def _opened(found: Scene, program: Program | None) -> Iterator[None]:
 @lru_cache(maxsize=64)
 def book_of(environment_id: int, version: int | None, types: frozenset[str]) -> Book:
     """One for each environment: numbers of signatures are in its statements."""
-    return Book(program_of_version(version) or open_program(types), rulebook_of(version, types))
+    if version is None:
+        return Book(open_program(types), rulebook_of(version, types))
+    number = PolicyVersion.objects.values_list("number", flat=True).get(pk=version)
+    return Book(program_of_version(version), rulebook_of(version, types), number)
 
 
 @dataclass

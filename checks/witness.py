@@ -36,6 +36,8 @@ def witnesses(
         if is_certain and not wanted and len(starts) == 1:
             return [env]
         try:
+            if _fails_at_once(scene, case, env, conditions):
+                return []
             return _found(scene, case, env, conditions, wanted, most)
         except (CannotEnumerate, UnboundVariable):
             return _stood_in_for(scene, case, env, conditions, wanted)
@@ -58,6 +60,15 @@ def met_by(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]) 
         if found:
             return found[0]
     return None
+
+
+def _fails_at_once(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]) -> bool:
+    """Whether the first of several things that have to follow does not follow, whatever the others do.
+
+    Asked alone it is cheap, and often the same again for the next goal of a recursion.
+    """
+    atoms = [each for each in conditions if isinstance(each.literal, Atom)]
+    return len(atoms) > 1 and not _found(scene, case, env, atoms[:1], [], 1)
 
 
 def _starts(
