@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from policy.rules.program import Signature
+from policy.values import STRING
 
 # ---- terms ----------------------------------------------------------------------------------------------
 
@@ -220,7 +221,9 @@ class Pattern:
 
 
 def pattern_of(call: Call) -> Pattern:
-    consts = tuple(arg if isinstance(arg, (Const, Other)) else None for arg in call.args)
+    """Of constants, names alone make a pattern of their own: ids come up on the way, and any rule may lead to them."""
+    named = zip(call.types, call.args)
+    consts = tuple(arg if kind == STRING and isinstance(arg, (Const, Other)) else None for kind, arg in named)
     return Pattern(call.predicate, call.types, consts)
 
 

@@ -145,7 +145,7 @@ class Rulebook:
                     seen.add(pattern)
                     queue.append(pattern)
         shared = (each for each, count in times.items() if count > 1 and self.component(each) is None)
-        tabled = {each for each in shared if _calls_made(self.alternatives(each))}
+        tabled = {each for each in shared if _calls_made(self.alternatives(each)) and not self.leans_on(each)}
         return Rulebook(self.program, tabled=tabled, nonlinear={TABLED}, may_sprawl=True)
 
     def _reach_name(self, predicate: str, index: int, hops: dict) -> str:
