@@ -109,6 +109,7 @@ class Shaped:
     """A question's plan, and the values that go into it."""
 
     prepared: Prepared
+    tables: CallerTables
     slots: dict[str, object]
 
 
@@ -126,7 +127,7 @@ def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
     knows = all(name in program.subtypes.get(name, ()) for name in question.types)
     tables = CallerTables(bindings, inline)
     prepared = _prepared(setting, own, tables, root, types, question.outs, tuple(slot_types.items()), knows)
-    return Shaped(prepared, slots)
+    return Shaped(prepared, tables, slots)
 
 
 def _types_of(bindings: Bindings, question: Question) -> frozenset[str]:
@@ -208,7 +209,7 @@ def _rulebook(version: int | None, types: frozenset[str]) -> Rulebook:
 
 def _said(shaped: Shaped, form: Form) -> str:
     prepared = shaped.prepared
-    tables = prepared.splitter.tables
+    tables = shaped.tables  # those that it was prepared with may be of another database
     types = replace(prepared.types, known={})  # which constants join while this question is answered
     sitting = Sitting(run.execute, shaped.slots)
     residual = Residual(

@@ -41,13 +41,13 @@ class Binding:
 
 @dataclass(frozen=True)
 class Bindings:
-    """Equal where their text is."""
+    """Equal where plans over them are: whatever the queries say, and whatever database they are for."""
 
     dialect: Dialect = field(compare=False)
     facts: tuple[Binding, ...] = field(default=(), compare=False)
     sql_types: Mapping[str, str] = field(default_factory=dict, compare=False)
     domains: Mapping[str, str] = field(default_factory=dict, compare=False)  # by type, the query of all its ids
-    digest: str = ""
+    digest: str = ""  # of what plans depend on
 
     @cached_property
     def by_signature(self) -> Mapping[Signature, tuple[int, ...]]:
@@ -97,7 +97,8 @@ def bindings_from_text(text: str | None) -> Bindings:
     made = Bindings(dialect, (), sql_types, _domains(document.get("domains"), dialect))
     facts = tuple(_binding(made, text, entry) for text, entry in _entries("facts", document["facts"]))
     _check_distinct(facts)
-    return replace(made, facts=facts, digest=sha256(text.encode()).hexdigest())
+    planned = repr(([each.key for each in facts], sorted(made.domains)))
+    return replace(made, facts=facts, digest=sha256(planned.encode()).hexdigest())
 
 
 # ---- YAML -------------------------------------------------------------------------------------------------

@@ -140,3 +140,11 @@ def test_names_of_columns_are_accepted(column):
 def test_all_else_is_refused(column):
     with pytest.raises(ColumnRejected):
         check_column(column, DIALECTS["postgres"])
+
+
+def test_bindings_of_the_same_facts_share_their_plans():
+    one_way, other = bindings_from_text(REPOS), bindings_from_text(f"dialect: mysql\n{REPOS}".replace("repos", "r"))
+    assert one_way == other
+    assert one_way.dialect != other.dialect
+    assert one_way != bindings_from_text(REPOS.replace("parent", "owner"))
+    assert one_way != bindings_from_text(REPOS + "domains: {Repo: {query: SELECT id FROM repos}}\n")
