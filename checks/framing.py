@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from checks.engine.clauses import Const, Slot
+from checks.engine.clauses import Slot
 from checks.engine.dialects import Dialect
 from checks.engine.question import Compiled, Shape, compiled
 from checks.engine.rounds import Rounds
 from checks.engine.rulebook import Rulebook
-from checks.engine.text import Statement, Text, joined
+from checks.engine.text import Statement, Text
 from checks.open_policy import open_program
-from facts.signatures import known_number, signature_number, text_of_types
+from facts.signatures import numbers_as_of, signature_number
 from policy.active import GATE, program_of_version
 from policy.rules.program import Program, Signature
 
@@ -49,6 +49,7 @@ class Ready:
     width: int
     is_guarded: bool
     numbers: Mapping[Signature, int]  # of the facts that a request brings
+    mark: int  # of the signatures that it was compiled for
 
 
 # ---- the numbers of signatures ---------------------------------------------------------------------------------
@@ -58,31 +59,30 @@ class Ready:
 class Numbering:
     """The numbers of signatures in one statement. One that has none yet gets one that no fact has.
 
-    A question writes nothing, and so waits for no writer. The statement checks that what had no number has none
-    still: the facts that gave it one may be of the moment that the statement sees.
+    A question writes nothing, and so waits for no writer. What had no number is left out of the statement, which
+    checks that its environment's signatures are the same still: facts that gave it one may be of the moment that
+    the statement sees.
     """
 
     environment_id: int
     missing: dict[Signature, int] = field(default_factory=dict)
 
-    def of(self, signature: Signature) -> int:
-        if signature not in self.missing:
-            known = known_number(self.environment_id, signature)
-            if known is not None:
-                return known
-            self.missing[signature] = -1 - len(self.missing)
-        return self.missing[signature]
+    @cached_property
+    def _as_of(self) -> tuple[int, dict[Signature, int]]:
+        return numbers_as_of(self.environment_id)
 
     @property
-    def are_stale(self) -> Text:
-        """Whether one of the missing is there."""
-        arms = (_numbered(self.environment_id, signature) for signature in self.missing)
-        return ("EXISTS (", *joined(" UNION ALL ", arms), ")")
+    def mark(self) -> int:
+        """What the environment was marked with when its signatures were read."""
+        return self._as_of[0]
 
+    def knows(self, signature: Signature) -> bool:
+        """Whether facts of the signature may be stored."""
+        return self.of(signature) > 0
 
-def _numbered(environment_id: int, signature: Signature) -> Text:
-    of_it = f"SELECT 1 FROM signature WHERE environment_id = {int(environment_id)} AND predicate = "
-    return (of_it, Const(signature.predicate), " AND types = ", Const(text_of_types(signature.types)))
+    def of(self, signature: Signature) -> int:
+        known = self._as_of[1].get(signature)
+        return known or self.missing.setdefault(signature, -1 - len(self.missing))
 
 
 # ---- compiled for a shape -------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def ready_of(setting: Setting, types: frozenset[str], shape: Shape, dialect: Dia
     made = compiled_here(setting, types, shape, dialect, numbering)
     assert shape.width or not made.is_guarded, "a question that nothing is asked of leaves no guard open"
     numbers = {signature: numbering.of(signature) for signature in shape.inline}
-    return Ready(made.statement, made.rounds, shape.width, made.is_guarded, numbers)
+    return Ready(made.statement, made.rounds, shape.width, made.is_guarded, numbers, numbering.mark)
 
 
 def compiled_here(
@@ -102,13 +102,13 @@ def compiled_here(
     rulebook = rulebook_of(setting.version, types)
 
     def frame(rows: Text, columns: int) -> Text:
-        gate, version = _gate(setting), _version(numbering)
+        gate, version = _gate(setting), _version(numbering, dialect)
         mine = dialect.same_number(("e.policy_version_id",), (Slot("version"),))
         if not shape.width:
             return _with_version(gate, version, mine, rows)
         return _beside_version(gate, version, mine, rows, columns)
 
-    return compiled(rulebook, shape, dialect, numbering.of, frame)
+    return compiled(rulebook, shape, dialect, numbering.of, frame, numbering.knows)
 
 
 @lru_cache(maxsize=64)
@@ -120,11 +120,12 @@ def rulebook_of(version: int | None, types: frozenset[str]) -> Rulebook:
 # ---- frames ----------------------------------------------------------------------------------------------------
 
 
-def _version(numbering: Numbering) -> Text:
-    """The active policy version, if the statement's signatures are what they were."""
+def _version(numbering: Numbering, dialect: Dialect) -> Text:
+    """The active policy version, if the environment's signatures are what they were."""
     if not numbering.missing:
         return ("e.policy_version_id",)
-    return ("CASE WHEN ", *numbering.are_stale, f" THEN {NEW_SIGNATURE} ELSE e.policy_version_id END")
+    moved = ("e.signature_mark <> ", *dialect.number((Slot("mark"),)))
+    return ("CASE WHEN ", *moved, f" THEN {NEW_SIGNATURE} ELSE e.policy_version_id END")
 
 
 def _with_version(gate: Text, version: Text, mine: Text, truth: Text) -> Text:

@@ -126,7 +126,10 @@ def _prepared(
     slots: dict[str, object],
 ) -> Prepared:
     form = form_of(program, [questions[index] for index in group], context, page, slots)
-    ready = _ready(setting, _own_types(setting, program), form, run.dialect())
+    # Numbers that this very transaction gave may be taken back, and then mean something else: nothing is remembered.
+    made = _ready.__wrapped__ if run.in_transaction() else _ready
+    ready = made(setting, _own_types(setting, program), form, run.dialect())
+    slots["mark"] = ready.mark
     if context:
         slots["facts"] = inline_rows(context, ready.numbers.__getitem__)
     return Prepared(ready, slots, tuple(group), page)

@@ -75,6 +75,10 @@ def snapshot() -> Iterator[None]:
             raw.execute("ROLLBACK")
 
 
+def in_transaction() -> bool:
+    return connection.connection is not None and _in_transaction(connection.connection)
+
+
 def _in_transaction(raw: sqlite3.Connection | psycopg.Connection) -> bool:
     if isinstance(raw, sqlite3.Connection):
         return raw.in_transaction

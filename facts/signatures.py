@@ -1,5 +1,7 @@
 """Signatures and their numbers. A number, once committed, means the same for ever; so processes remember it."""
 
+import secrets
+
 import orjson
 from django.db import connection, transaction
 
@@ -22,15 +24,13 @@ def signature_number(environment_id: int, signature: Signature) -> int:
     return number
 
 
-def known_number(environment_id: int, signature: Signature) -> int | None:
-    """The signature's number in the environment; None while no fact has needed one."""
-    key = (environment_id, signature)
-    number = _numbers.get(key)
-    if number is None:
-        number = _read(environment_id, signature)
-        if number is not None:
-            transaction.on_commit(lambda: _remember(key, number))
-    return number
+def numbers_as_of(environment_id: int) -> tuple[int, dict[Signature, int]]:
+    """Every signature that has a number in the environment, and what the environment is marked with as long as no
+    other one is given a number."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT signature_mark FROM environment WHERE id = %s", (environment_id,))
+        row = cursor.fetchone()
+    return row[0] if row else 0, signature_numbers(environment_id)
 
 
 def signature_numbers(environment_id: int) -> dict[Signature, int]:
@@ -76,7 +76,9 @@ def _read(environment_id: int, signature: Signature) -> int | None:
 
 
 def _give(environment_id: int, signature: Signature) -> int:
+    mark = secrets.randbits(62)  # never the mark of a change that was taken back
     with connection.cursor() as cursor:
+        cursor.execute("UPDATE environment SET signature_mark = %s WHERE id = %s", (mark, environment_id))
         cursor.execute(
             "INSERT INTO signature (environment_id, predicate, types) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
             (environment_id, signature.predicate, text_of_types(signature.types)),

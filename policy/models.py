@@ -17,6 +17,8 @@ class Environment(models.Model):
         "PolicyVersion", null=True, blank=True, on_delete=models.RESTRICT, related_name="+", editable=False
     )
     offset = models.BigIntegerField(default=0, db_default=0, editable=False)  # grows with every committed change
+    # Another number, drawn by lot, whenever facts of a new signature may be stored from then on.
+    signature_mark = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
         db_table = "environment"

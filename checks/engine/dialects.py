@@ -30,6 +30,10 @@ class SQLite:
         """Equal, or both NULL."""
         return (*left, " IS ", *right)
 
+    def number(self, text: Text) -> Text:
+        """A parameter that is a number of this service's own."""
+        return text
+
     def integer(self, text: Text) -> Text:
         return ("CAST(", *text, " AS INTEGER)")
 
@@ -72,6 +76,9 @@ class PostgreSQL:
 
     def same_number(self, left: Text, right: Text) -> Text:
         return (*left, " IS NOT DISTINCT FROM CAST(", *right, " AS integer)")
+
+    def number(self, text: Text) -> Text:
+        return ("CAST(", *text, " AS bigint)")
 
     def integer(self, text: Text) -> Text:
         # Evaluated before the signature is known to match, perhaps, so on text that is no number too.

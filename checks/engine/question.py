@@ -25,6 +25,8 @@ from checks.engine.text import Statement, Text, finished, union
 from checks.engine.variants import same_columns
 from policy.rules.program import Signature
 
+Knows = Callable[[Signature], bool]  # whether there may be stored facts of a signature
+
 AFTER = Slot("after")
 LIMIT = Slot("limit")
 MOST_WEIGHT = 40_000  # tables read by a statement; SQLite refuses 65,536 references to one
@@ -54,9 +56,14 @@ class Shape:
     has_after: bool = False
     most: int = 0  # so many rows, whichever are found first; 0: all
 
-    def places(self, signature: Signature) -> tuple[str, ...]:
-        stored = ("stored",) if self.stored else ()
-        return (*stored, "inline") if signature in self.inline else stored
+    def places(self, knows: Knows) -> Callable[[Signature], tuple[str, ...]]:
+        """Where facts of a signature are, given of which there may be stored ones."""
+
+        def places_of(signature: Signature) -> tuple[str, ...]:
+            stored = ("stored",) if self.stored and knows(signature) else ()
+            return (*stored, "inline") if signature in self.inline else stored
+
+        return places_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +101,16 @@ class Compiled:
         return 2 * self.is_guarded + (len(self.plans) > 1) + max(self.shape.width, 1)
 
 
-def planned(rulebook: Rulebook, shape: Shape) -> tuple[Plan, ...]:
-    return tuple(_plan(Resolver(rulebook, shape.places, make_net), root, shape.width) for root in shape.roots)
+def planned(rulebook: Rulebook, shape: Shape, knows: Knows) -> tuple[Plan, ...]:
+    places = shape.places(knows)
+    return tuple(_plan(Resolver(rulebook, places, make_net), root, shape.width) for root in shape.roots)
 
 
-def _planned_linear(rulebook: Rulebook, shape: Shape) -> tuple[Plan, ...]:
+def _planned_linear(rulebook: Rulebook, shape: Shape, knows: Knows) -> tuple[Plan, ...]:
     """The plans; a component that turns out to need two of its own answers at once is set apart from then on."""
     while True:
         try:
-            plans = planned(rulebook, shape)
+            plans = planned(rulebook, shape, knows)
             if rulebook.may_sprawl or max(plan.net.weight for plan in plans) <= MOST_WEIGHT:
                 return plans
             raise Sprawling
@@ -161,21 +169,26 @@ def compiled(
     dialect: Dialect,
     number_of: Callable[[Signature], int],
     frame: Callable[[Text, int], Text] = lambda rows, columns: rows,
+    knows: Knows = lambda signature: True,
 ) -> Compiled:
-    """The statement for a shape; `frame` may put the answer's rows, of so many columns, into a larger SELECT."""
+    """The statement for a shape; `frame` may put the answer's rows, of so many columns, into a larger SELECT.
+
+    Facts of signatures that nobody `knows` are left out: there are none.
+    """
+    asked: list[bool] = []
     with rulebook.lock:
-        plans = _planned_linear(rulebook, shape)
+        plans = _planned_linear(rulebook, shape, lambda signature: asked.append(known := knows(signature)) or known)
     nothing = Compiled(shape, plans, None)
-    if not any(plan.net.exits for plan in plans):
+    if all(asked) and not any(plan.net.exits for plan in plans):
         return nothing
-    renderer = Renderer(dialect, number_of, shape.places, bool(shape.inline))
-    tables, rows = _question(renderer, shape, plans)
+    renderer = Renderer(dialect, number_of, shape.places(knows), bool(shape.inline))
+    tables, rows = _question(renderer, shape, plans, nothing.columns)
     text = (*renderer.head(tables), *frame(rows, nothing.columns))
     rounds = tuple(renderer.rounds.values())
     return Compiled(shape, plans, finished(text, dialect.placeholder), rounds)
 
 
-def _question(renderer: Renderer, shape: Shape, plans: tuple[Plan, ...]) -> tuple[list[Text], Text]:
+def _question(renderer: Renderer, shape: Shape, plans: tuple[Plan, ...], columns: int) -> tuple[list[Text], Text]:
     scopes = [Scope(prefix=f"q{index}" if index else "").inside() for index in range(len(plans))]
     tables = [table for plan, scope in zip(plans, scopes) for table in renderer.tables(plan.net, scope)]
     is_guarded = any(plan.guarded for plan in plans)
@@ -189,6 +202,8 @@ def _question(renderer: Renderer, shape: Shape, plans: tuple[Plan, ...]) -> tupl
             exit_count += 1
             verdict = renderer.verdict(each.exit, each.tests, scope)
             arms.append(renderer.row(each.exit, [(str(exit_count),), verdict, *first], scope))
+    if not arms:
+        arms = [("SELECT ", ", ".join(["NULL AS o0"] * columns), " WHERE 1 = 0")]
     rows = union(arms, distinct=shape.width > 0 and not shape.most)
     if shape.width == 0:
         rows = ("SELECT EXISTS (", *rows, ") AS o0")

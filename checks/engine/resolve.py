@@ -163,7 +163,7 @@ class Resolver:
         net = self.nets[key]
         if any(not exit.branch.sources and not exit.branch.conditions for exit in net.exits):
             return True
-        if not net.exits and not net.seeds:
+        if not net.exits:
             return False
         return Holds(net)
 
