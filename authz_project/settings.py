@@ -38,9 +38,10 @@ SQLITE_OPTIONS = {
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
     "cached_statements": 1000,
+    # Pages are read where the system keeps them, once for all threads and processes, and not copied for each.
     "init_command": (
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;"
-        "PRAGMA mmap_size = 1073741824; PRAGMA temp_store = MEMORY"
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -4096;"
+        "PRAGMA mmap_size = 2147418112; PRAGMA temp_store = MEMORY"
     ),
 }
 POSTGRESQL_OPTIONS = {

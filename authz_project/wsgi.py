@@ -10,6 +10,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authz_project.settings")
 django_application = get_wsgi_application()
 
 from django.conf import settings  # noqa: E402  usable once the application is there
+from django.urls import get_resolver  # noqa: E402
+
+_PATHS = get_resolver().url_patterns  # imports every view now, and not while the first request waits
 
 _LEADING_SLASHES = re.compile(r"\A/{2,}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -168,8 +169,18 @@ def form_of(
 _NOTHING: frozenset[Signature] = frozenset()
 
 
+_compiling = tuple(threading.Lock() for _ in range(16))
+
+
 @lru_cache(maxsize=4096)
 def _ready(setting: Setting, types: frozenset[str], form: Form, dialect: Dialect) -> Ready:
+    # After a change of the policy, many ask the same at once: one compiles it, the others wait and find it done.
+    with _compiling[hash((setting, form)) % len(_compiling)]:
+        return _compiled_once(setting, types, form, dialect)
+
+
+@lru_cache(maxsize=64)
+def _compiled_once(setting: Setting, types: frozenset[str], form: Form, dialect: Dialect) -> Ready:
     return ready_of(setting, types, form.shape, dialect)
 
 

@@ -48,7 +48,7 @@ def load(
     A line is a `Fact`, or what JSON says of one, or known to be bad.
     """
     with transaction.atomic(savepoint=False):
-        rows_here().lift_time_limit()
+        rows_here().expect_many()
         program = program_of_version(advance(environment_id).policy_version_id)
         filing = _Filing(environment_id, program, skip_bad)
         inserted = read = 0

@@ -18,6 +18,7 @@ class Rows(Protocol):
     def delete(self, rows: Sequence[Row]) -> int: ...
     def stream(self, statement: str) -> Iterator[Row]: ...
     def lift_time_limit(self) -> None: ...
+    def expect_many(self) -> None: ...
 
 
 class SqliteRows:
@@ -43,6 +44,11 @@ class SqliteRows:
 
     def lift_time_limit(self) -> None:
         """There is none."""
+
+    def expect_many(self) -> None:
+        """Pages that change stay in memory until they are full, instead of being written again and again."""
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA cache_size = -131072")
 
 
 class PostgresqlRows:
@@ -91,6 +97,9 @@ class PostgresqlRows:
         """For the rest of the transaction: a question that takes long is refused, a change that takes long is done."""
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL statement_timeout = 0")
+
+    def expect_many(self) -> None:
+        self.lift_time_limit()
 
     def _with_arrays(self, statement: str, rows: Sequence[Row]) -> int:
         with connection.cursor() as cursor:

@@ -9,7 +9,7 @@ class PolicyConfig(AppConfig):
     verbose_name = "Policy"
 
     def ready(self) -> None:
-        checks.register(check_grammar)
+        checks.register(check_grammar, "policy")
 
 
 def check_grammar(app_configs, **options) -> list[checks.Error]:

@@ -56,8 +56,9 @@ def one_by_one(clients: Clients, requests: list[Request]) -> list[float]:
 
 def loading(server: Served) -> Iterator[Verdict]:
     stored = server.database.prepared("SELECT count(*) FROM fact")({})[0][0]
-    rate = stored / server.loading
-    yield "load_facts >= 100,000 facts/s, with its start", f"{rate:,.0f} facts/s of {stored:,}", rate >= 100_000
+    rate, rate_of_processor = (stored / each for each in server.loading)
+    said = f"{rate:,.0f} facts/s of {stored:,} ({rate_of_processor:,.0f} in a second of its processor)"
+    yield "load_facts >= 100,000 facts/s, with its start", said, rate >= 100_000
 
 
 def batches(server: Served) -> Iterator[Verdict]:

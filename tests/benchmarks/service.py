@@ -31,7 +31,7 @@ def main() -> int:
     asked = parsed()
     with served(asked.database, Size(asked.facts)) as server:
         stored = server.database.prepared("SELECT count(*) FROM fact")({})[0][0]
-        print(f"{stored:,} facts on {asked.database}, loaded at {stored / server.loading:,.0f} facts/s")
+        print(f"{stored:,} facts on {asked.database}, loaded at {stored / server.loading[0]:,.0f} facts/s")
         rows = list(measured(server, asked.only, asked.seconds))
     print()
     return print_verdicts(judged({row.kind.name: row for row in rows}))

@@ -28,6 +28,7 @@ FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to sto
 
 class Command(BaseCommand):
     help = "Prepare the database and run the production server."
+    requires_system_checks = ["policy"]  # the rest is about the code, not about where it runs, and takes its time
 
     def add_arguments(self, parser):
         parser.add_argument("--host", default="127.0.0.1")
