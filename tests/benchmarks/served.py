@@ -62,7 +62,6 @@ class Served:
 @contextmanager
 def served(kind: str, size: Size, facts: Callable[[Size], Iterator[Fact]] = facts_of) -> Iterator[Served]:
     """A server over so many facts on "sqlite" or "postgres", both as durable as in production."""
-    os.environ |= VARIABLES
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         url = f"sqlite:///{folder / 'facts.sqlite3'}"
@@ -72,6 +71,7 @@ def served(kind: str, size: Size, facts: Callable[[Size], Iterator[Fact]] = fact
                 raise SystemExit("no PostgreSQL can be started here")
             stack.callback(server.stop)
             url = server.create("benchmark")
+        os.environ |= VARIABLES | {"DATABASE_URL": url}  # for what of the product is used in this process
         service = started_service(folder, url)
         key = re.search(r"e_default_\w+", service.log.read_text())[0]
         loading = filled(folder, url, size, facts)
