@@ -65,7 +65,7 @@ class Book:
     program: Program
     rulebook: Rulebook
     number: int | None = None
-    statements: dict[tuple, tuple[Compiled, frozenset[Signature]]] = field(default_factory=dict)
+    statements: dict[tuple, Compiled] = field(default_factory=dict)
     _stand_ins: dict[Signature, int] = field(default_factory=dict)
     _unused: Iterator[int] = field(default_factory=lambda: count(-1, -1))
     _cases: dict[Pattern, tuple[Case, ...]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Book:
         """A number that no signature has, below zero, for one that has none; always the same."""
         return self._stand_ins.get(signature) or self._stand_ins.setdefault(signature, next(self._unused))
 
-    def remember(self, key: tuple, made: tuple[Compiled, frozenset[Signature]]) -> None:
+    def remember(self, key: tuple, made: Compiled) -> None:
         if len(self.statements) >= _MOST_STATEMENTS:
             self.statements.clear()
         self.statements[key] = made

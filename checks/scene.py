@@ -22,7 +22,7 @@ from checks.framing import rulebook_of
 from checks.open_policy import open_program
 from checks.prepared import Question, Values, by_ids, check_predicate, inline_rows, root_of
 from facts.accept import check_fact
-from facts.signatures import signature_numbers
+from facts.signatures import numbers_as_of
 from facts.wire import Fact
 from policy.active import program_of_version
 from policy.models import PolicyVersion
@@ -54,7 +54,7 @@ def _opened(found: Scene, program: Program | None) -> Iterator[None]:
     for index, fact in enumerate(found.context):
         check_fact(program, fact, f"context_facts[{index}]")
     with run.snapshot():
-        found.numbers = signature_numbers(found.environment_id)
+        found.mark, found.numbers = numbers_as_of(found.environment_id)
         yield
 
 
@@ -69,12 +69,13 @@ def book_of(environment_id: int, version: int | None, types: frozenset[str]) -> 
 
 @dataclass
 class Scene:
-    """`numbers` are those that the environment's signatures have."""
+    """`numbers` are those that the environment's signatures have, as long as it bears the `mark`."""
 
     environment_id: int
     book: Book
     context: tuple[Fact, ...]
     numbers: dict[Signature, int]
+    mark: int = 0
     now: int = field(default_factory=lambda: int(time.time()))
     deadline: float = field(default_factory=lambda: time.monotonic() + TIME_LIMIT)
     answered: dict[tuple, list[tuple]] = field(default_factory=dict)
@@ -161,17 +162,10 @@ class Scene:
         return self.answered[key]
 
     def _compiled(self, shape: Shape) -> Compiled:
-        key = (run.dialect(), shape)
-        remembered = self.book.statements.get(key)
-        # A statement that knows a signature as one without facts is good as long as it is.
-        if remembered is None or not remembered[1].isdisjoint(self.numbers):
-            used: set[Signature] = set()
-
-            def number_of(signature: Signature) -> int:
-                used.add(signature)
-                return self.number_of(signature)
-
-            made = compiled(self.book.rulebook, shape, run.dialect(), number_of)
-            remembered = (made, frozenset(used - self.numbers.keys()))
-            self.book.remember(key, remembered)
-        return remembered[0]
+        key = (self.mark, run.dialect(), shape)
+        made = self.book.statements.get(key)
+        if made is None:
+            knows = self.numbers.__contains__
+            made = compiled(self.book.rulebook, shape, run.dialect(), self.number_of, knows=knows)
+            self.book.remember(key, made)
+        return made
