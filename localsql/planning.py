@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from checks.engine.clauses import Col, Inner, Neg, Slot, Var, substituted
 from checks.engine.errors import NonLinear
+from checks.engine.holding import tested
 from checks.engine.nets import make_net
 from checks.engine.partial import Frame, Partial
 from checks.engine.plan import Branch, Condition, Exit, Net
@@ -93,7 +94,7 @@ def _way(resolver: Resolver, frame: Frame, end: Exit) -> Way | None:
             net = _withheld(resolver, guard, end)
             withheld = None if withheld is None or net is None else [*withheld, net]
             continue
-        verdict = resolver.tested(guard, frame)
+        verdict = tested(resolver, guard, frame)
         if verdict is False:
             return None
         conditions += [] if verdict is True else [verdict]

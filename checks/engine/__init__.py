@@ -3,6 +3,7 @@
 In the order in which a question goes through it:
 
 clauses     terms, literals and clauses: rules with concrete types
+applying, transitive    clauses and calls put together; rules that say that a relation is transitive
 concrete    rule + argument types -> clauses
 merging     clauses that differ in one constant as one
 components  which calls recurse
@@ -11,11 +12,13 @@ rulebook    program -> the clauses of any call, remembered
 plan        what is read, joined and tested: branches, nets, states
 partial     a way that is being built
 ordering    which literal to meet next
-ways, states, variants, candidates    what resolution asks along the way
+ways, states, variants, candidates, prefixes    what resolution asks along the way
 resolve     literals -> ways: resolution at compile time
+holding     literals that only have to hold -> conditions
+relating    joins with what is worked out apart, once for all that need it
 explored, answers, nets    ways -> a net with its goals and answers
 question    shape -> plan -> finished statement
-scope, text, dialects, render    net -> SQL
+scope, steps, text, dialects, render    net -> SQL
 rounds      recursion that no single statement says, worked out in rounds
 answering   rows -> answers
 errors      what a question is refused for

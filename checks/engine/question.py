@@ -13,6 +13,7 @@ from checks.engine.candidates import candidates_of
 from checks.engine.clauses import Call, Col, Const, Given, Literal, Neg, Slot, Var, pattern_of, substituted, terms_of
 from checks.engine.dialects import Dialect
 from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling
+from checks.engine.holding import tested
 from checks.engine.nets import make_net
 from checks.engine.partial import Frame, Partial
 from checks.engine.plan import Branch, Condition, Exit, Net, Same
@@ -156,7 +157,7 @@ def _guarded(resolver: Resolver, end: Exit, fixed: frozenset) -> Guarded:
 
 def _tests(resolver: Resolver, guards: Iterable[Neg], frame: Frame) -> Iterable[Condition]:
     for guard in guards:
-        verdict = resolver.tested(guard, frame)
+        verdict = tested(resolver, guard, frame)
         if verdict is False:
             verdict = Same(Const("0"), Const("1"))
         if verdict is not True:

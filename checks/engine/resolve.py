@@ -23,9 +23,7 @@ from checks.engine.clauses import (
     Given,
     Literal,
     Member,
-    Neg,
     Operand,
-    Other,
     Scan,
     Term,
     Var,
@@ -37,6 +35,7 @@ from checks.engine.clauses import (
     variables_of,
 )
 from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling, TooComplex, UnboundVariable
+from checks.engine.holding import holds, leans, with_tests
 from checks.engine.ordering import companions_of, next_literal
 from checks.engine.partial import (
     Frame,
@@ -50,7 +49,6 @@ from checks.engine.partial import (
     read,
 )
 from checks.engine.plan import (
-    Among,
     Candidates,
     Condition,
     End,
@@ -62,14 +60,13 @@ from checks.engine.plan import (
     Net,
     Relation,
     Same,
-    Source,
     Step,
 )
 from checks.engine.prefixes import prefix_of
 from checks.engine.relating import led_from, related
 from checks.engine.rulebook import Rulebook
 from checks.engine.states import FAR, before, state_of
-from checks.engine.ways import are_fixed, is_free, is_led_to, is_way, outward
+from checks.engine.ways import are_fixed, is_free, is_led_to, is_way
 from policy.rules.program import Signature
 
 FAR_SOURCES = 3
@@ -92,7 +89,7 @@ class Resolver:
 
     def ways(self, partial: Partial, frame: Frame) -> Iterator[End]:
         self.count()
-        settled = self._settle(partial, frame)
+        settled = with_tests(self, partial, frame)
         if settled is None:
             return
         settled = self._shortened(settled)
@@ -119,71 +116,6 @@ class Resolver:
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise TooComplex(MOST_STEPS)
-
-    # ---- tests, as soon as what they mention is known ------------------------------------------------------
-
-    def _settle(self, partial: Partial, frame: Frame) -> Partial | None:
-        """The tests that are ready, as conditions; None where one is false for certain."""
-        waiting: list[Literal] = []
-        conditions = list(partial.conditions)
-        for literal in partial.pending:
-            if isinstance(literal, (Call, Scan, Given)) or any(isinstance(t, Var) for t in terms_of(literal)):
-                waiting.append(literal)
-                continue
-            verdict = self.tested(literal, frame, partial.sources if partial.outs else ())
-            if verdict is False:
-                return None
-            if verdict is not True and verdict not in conditions:
-                conditions.append(verdict)
-        return replace(partial, pending=tuple(waiting), conditions=tuple(conditions))
-
-    def tested(self, literal: Literal, frame: Frame, among: tuple[Source, ...] = ()) -> Condition | bool:
-        match literal:
-            case Cmp(operator, left, right):
-                return comparison(operator, left, right)
-            case Member(Const(text), ids):
-                return text in ids
-            case Member(Other(), _):
-                return False
-            case Member(operand, ids):
-                return Among(operand, ids)
-            case Neg(call):
-                held = self._holds((outward(call),), frame, among)
-                return not held if isinstance(held, bool) else replace(held, negated=True)
-
-    def _holds(self, literals: tuple[Call, ...], frame: Frame, among: tuple[Source, ...] = ()) -> Holds | bool:
-        """Whether the literals hold, their free variables taken to be anything.
-
-        Asking for many rows, what takes long to find out for each is found out once for all.
-        """
-        as_set = self._is_better_as_set(literals, among)
-        key = (literals, None, as_set)
-        if key not in self.nets:
-            self.nets[key] = self._membership(literals, frame) if as_set else self.make(Partial(literals, ()))
-        net = self.nets[key]
-        if any(not exit.branch.sources and not exit.branch.conditions for exit in net.exits):
-            return True
-        if not net.exits:
-            return False
-        return Holds(net)
-
-    def _is_better_as_set(self, literals: tuple[Call, ...], among: tuple[Source, ...]) -> bool:
-        """A deep call of what is read from facts, many rows perhaps, which something given leads to as well."""
-        numbers = {source.number for source in among if not isinstance(source, Ids)}
-        columns = [arg for call in literals for arg in call.args if isinstance(arg, Col)]
-        if not columns or not all(column.source in numbers for column in columns):
-            return False
-        is_deep = any(self.rulebook.is_deep(pattern_of(call)) for call in literals)
-        return is_deep and all(is_led_to(call) and not self._leans(call, Col) for call in literals)
-
-    def _leans(self, call: Call, kind: type | tuple[type, ...]) -> bool:
-        """Whether an argument of that kind is only compared, so that nothing would bind it apart from here."""
-        return any(isinstance(call.args[index], kind) for index in self.rulebook.leans_on(pattern_of(call)))
-
-    def _membership(self, literals: tuple[Call, ...], frame: Frame) -> Net:
-        """The net that looks the literals' joined arguments up among all that the given ones answer to."""
-        ends = tuple(related(self, Partial((), ()), literals, replace(frame, fixed=frozenset())))
-        return Net(f"n{len(self.nets)}", 0, ends, fixed=fixed_in(Partial(literals, ())), is_set=True)
 
     # ---- facts ---------------------------------------------------------------------------------------------
 
@@ -227,7 +159,7 @@ class Resolver:
     def _multiplies(self, rest: Partial, call: Call) -> bool:
         """Whether unfolding the call would repeat the alternatives of another one for each of its own."""
         others = (each for each in rest.pending if isinstance(each, Call))
-        return self._is_wide(call) and any(map(self._is_wide, others)) and not self._leans(call, (Var, Col))
+        return self._is_wide(call) and any(map(self._is_wide, others)) and not leans(self.rulebook, call, (Var, Col))
 
     def _is_wide(self, call: Call) -> bool:
         return len(self.rulebook.alternatives(pattern_of(call))) > 1
@@ -348,7 +280,7 @@ class Resolver:
         return Var(1000 + next(self.numbers), name)
 
     def _checked(self, rest: Partial, literals: tuple[Literal, ...], frame: Frame) -> Iterator[End]:
-        held = self._holds(literals, frame, rest.sources if rest.outs else ())
+        held = holds(self, literals, frame, rest.sources if rest.outs else ())
         if held is not False:
             conditions = rest.conditions if held is True or held in rest.conditions else (*rest.conditions, held)
             yield from self.ways(replace(rest, conditions=conditions), frame)
