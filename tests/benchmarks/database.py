@@ -42,7 +42,8 @@ class Database:
 
     def _on_postgresql(self, text: str, values: list[object]) -> list[tuple]:
         with psycopg.RawCursor(self.raw) as cursor:
-            return cursor.execute(text, values).fetchall()
+            cursor.execute(text, values)
+            return cursor.fetchall() if cursor.description else []
 
     def _on_sqlite(self, text: str, values: list[object]) -> list[tuple]:
         return self.raw.execute(text, values).fetchall()
