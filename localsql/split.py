@@ -181,7 +181,7 @@ class Splitter:
         return self.maker.part(net, branch, columns, place)
 
     def _renderer(self) -> Renderer:
-        return Renderer(self.dialect, self.number_of, self.tables.central_places, bool(self.tables.inline))
+        return Renderer(self.dialect, self.number_of, self.tables.central_places, self.tables.inline)
 
 
 def _order(column: Col) -> tuple[int, str]:

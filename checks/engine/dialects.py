@@ -46,9 +46,9 @@ class SQLite:
         shown = ", ".join(f"value ->> {index} AS {column}" for index, column in enumerate(columns))
         return (f"SELECT {shown} FROM json_each(", *slot, ")")
 
-    def rows(self, slot: Text) -> Text:
-        """Facts out of a JSON list of [signature number, a0 … a4]."""
-        columns = ", ".join(f"value ->> {index + 1} AS a{index}" for index in range(5))
+    def rows(self, slot: Text, arity: int) -> Text:
+        """Facts out of a JSON list of [signature number, a0 … a4], as far as they go: each column takes its time."""
+        columns = ", ".join(f"value ->> {index + 1} AS a{index}" for index in range(arity))
         return (f"SELECT value ->> 0 AS sig, {columns} FROM json_each(", *slot, ")")
 
     def recursive(self, name: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
@@ -97,8 +97,8 @@ class PostgreSQL:
             return f"CAST(value ->> {index} AS integer) AS tag"
         return f'(value ->> {index}) COLLATE "C" AS {column}'
 
-    def rows(self, slot: Text) -> Text:
-        columns = ", ".join(f'(value ->> {index + 1}) COLLATE "C" AS a{index}' for index in range(5))
+    def rows(self, slot: Text, arity: int) -> Text:
+        columns = ", ".join(f'(value ->> {index + 1}) COLLATE "C" AS a{index}' for index in range(arity))
         head = f"SELECT CAST(value ->> 0 AS integer) AS sig, {columns} FROM jsonb_array_elements(CAST("
         return (head, *slot, " AS jsonb))")
 

@@ -182,7 +182,7 @@ def compiled(
     nothing = Compiled(shape, plans, None)
     if all(asked) and not any(plan.net.exits for plan in plans):
         return nothing
-    renderer = Renderer(dialect, number_of, shape.places(knows), bool(shape.inline))
+    renderer = Renderer(dialect, number_of, shape.places(knows), shape.inline)
     tables, rows = _question(renderer, shape, plans, nothing.columns)
     text = (*renderer.head(tables), *frame(rows, nothing.columns))
     rounds = tuple(renderer.rounds.values())

@@ -51,7 +51,7 @@ class Renderer:
     dialect: Dialect
     number_of: Callable[[Signature], int]
     places: Callable[[Signature], tuple[str, ...]]
-    has_inline: bool = False
+    inline: frozenset[Signature] = frozenset()
     stored_table: str = "fact"
     rounds: dict[Net, Rounds] = field(default_factory=dict)  # nets that are worked out before the statement runs
     shared: dict[tuple, tuple[str, Text]] = field(default_factory=dict)  # nets that branches join with
@@ -144,8 +144,9 @@ class Renderer:
     def head(self, tables: list[Text]) -> Text:
         """WITH all that the statement's selects read by name."""
         inline: list[Text] = []
-        if self.has_inline:
-            inline = [(f"{INLINE} AS MATERIALIZED (", *self.dialect.rows((FACTS,)), ")")]
+        if self.inline:
+            rows = self.dialect.rows((FACTS,), max(len(each.types) for each in self.inline))
+            inline = [(f"{INLINE} AS MATERIALIZED (", *rows, ")")]
         every = [*inline, *(text for _, text in self.shared.values()), *tables]
         return ("WITH RECURSIVE ", *joined(", ", every), " ") if every else ()
 
