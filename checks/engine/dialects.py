@@ -10,6 +10,7 @@ from checks.engine.text import Text, joined
 @dataclass(frozen=True, eq=False)
 class SQLite:
     recursive_arms_join = False  # one recursive arm for each rule
+    expands_tables = True  # each mention of a table in WITH is prepared again, with all that it reads
     joins_apart = False  # reads in the order that is written, by as much of a key as is known
 
     def placeholder(self, number: int) -> str:
@@ -58,6 +59,7 @@ class SQLite:
 @dataclass(frozen=True, eq=False)
 class PostgreSQL:
     recursive_arms_join = True  # one self reference only: the arms go into a lateral union
+    expands_tables = False
     joins_apart = True  # left to itself, it reads a whole signature where statistics say there is hardly a row
 
     def placeholder(self, number: int) -> str:

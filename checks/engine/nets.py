@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checks.engine.answers import answering_net
-from checks.engine.clauses import Operand
+from checks.engine.clauses import Operand, Pattern
 from checks.engine.explored import Explored, explore
 from checks.engine.partial import Frame, Partial
 from checks.engine.plan import Exit, Jump, Net, State, Step
@@ -22,16 +22,17 @@ def make_net(
     start: Partial,
     fixed: frozenset[Operand],
     rounds: int | None = None,
+    table: Pattern | None = None,
 ) -> Net:
     """The net of what is to be met; in `rounds` of that component, where it takes two answers of its own at once."""
     name = f"n{len(resolver.nets)}"
-    frame = Frame(fixed, rounds=rounds)
+    frame = Frame(fixed, rounds=rounds, table=table)
     explored = explore(resolver, start, frame)
     if rounds is not None or any(isinstance(end, Step) for end in explored.ends()):
         return answering_net(resolver, name, len(start.outs), explored, frame)
     kept = _kept_states(explored)
     if len(kept) < len(explored.arms):
-        explored = explore(resolver, start, Frame(fixed, kept=kept))
+        explored = explore(resolver, start, replace(frame, kept=kept))
     return _goal_net(name, len(start.outs), explored, fixed)
 
 

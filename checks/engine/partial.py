@@ -11,6 +11,7 @@ from checks.engine.clauses import (
     Literal,
     Operand,
     Other,
+    Pattern,
     Slot,
     Term,
     Var,
@@ -47,6 +48,7 @@ class Frame:
     kept: frozenset[State] | None = None
     may_jump: bool = True
     rounds: int | None = None  # the component that is worked out in rounds here, if one is
+    table: Pattern | None = None  # the pattern whose answers are tabled here, if those of one are
 
 
 def read(partial: Partial, source: Source, bound: dict[Var, Term]) -> Partial:

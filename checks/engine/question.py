@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from checks.engine.candidates import candidates_of
 from checks.engine.clauses import Call, Col, Const, Given, Literal, Neg, Slot, Var, pattern_of, substituted, terms_of
 from checks.engine.dialects import Dialect
-from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling
+from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling, TooComplex
 from checks.engine.holding import tested
 from checks.engine.nets import make_net
 from checks.engine.partial import Frame, Partial
 from checks.engine.plan import Branch, Condition, Exit, Net, Same
 from checks.engine.render import Renderer
-from checks.engine.resolve import Resolver
+from checks.engine.resolve import MOST_STEPS, Resolver
 from checks.engine.rounds import Rounds
 from checks.engine.rulebook import Rulebook
 from checks.engine.scope import Scope
@@ -107,12 +107,15 @@ def planned(rulebook: Rulebook, shape: Shape, knows: Knows) -> tuple[Plan, ...]:
     return tuple(_plan(Resolver(rulebook, places, make_net), root, shape.width) for root in shape.roots)
 
 
-def _planned_linear(rulebook: Rulebook, shape: Shape, knows: Knows) -> tuple[Plan, ...]:
-    """The plans; a component that turns out to need two of its own answers at once is set apart from then on."""
+def _planned_linear(rulebook: Rulebook, shape: Shape, knows: Knows, dialect: Dialect) -> tuple[Plan, ...]:
+    """The plans; a component that turns out to need two of its own answers at once is set apart from then on.
+
+    What would make too large a statement is planned again with tables of what rules share, and that in rounds.
+    """
     while True:
         try:
             plans = planned(rulebook, shape, knows)
-            if rulebook.may_sprawl or max(plan.net.weight for plan in plans) <= MOST_WEIGHT:
+            if rulebook.may_sprawl or (rulebook.tabled and not dialect.expands_tables) or _is_light(plans):
                 return plans
             raise Sprawling
         except NonLinear as found:
@@ -120,7 +123,13 @@ def _planned_linear(rulebook: Rulebook, shape: Shape, knows: Knows) -> tuple[Pla
             rulebook.nonlinear.add(found.component)
         except Sprawling:
             starts = [pattern_of(call) for root in shape.roots for call in _calls(root)]
-            rulebook = rulebook.tabling(starts)
+            rulebook = rulebook.tabling(starts, in_rounds=bool(rulebook.tabled))
+        except RecursionError:
+            raise TooComplex(MOST_STEPS) from None
+
+
+def _is_light(plans: tuple[Plan, ...]) -> bool:
+    return max(plan.net.weight for plan in plans) <= MOST_WEIGHT
 
 
 def _plan(resolver: Resolver, root: Root, width: int) -> Plan:
@@ -177,8 +186,13 @@ def compiled(
     Facts of signatures that nobody `knows` are left out: there are none.
     """
     asked: list[bool] = []
+
+    def noting(signature: Signature) -> bool:
+        asked.append(knows(signature))
+        return asked[-1]
+
     with rulebook.lock:
-        plans = _planned_linear(rulebook, shape, lambda signature: asked.append(known := knows(signature)) or known)
+        plans = _planned_linear(rulebook, shape, noting, dialect)
     nothing = Compiled(shape, plans, None)
     if all(asked) and not any(plan.net.exits for plan in plans):
         return nothing

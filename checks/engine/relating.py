@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from checks.engine.clauses import Call, Col, Operand, Term, Var, mapped, substituted, variables_of
+from checks.engine.clauses import Call, Col, Operand, Pattern, Term, Var, mapped, substituted, variables_of
 from checks.engine.partial import Frame, Partial, read
 from checks.engine.plan import Branch, End, Net, Relation, Same, Variant
 from checks.engine.prefixes import general, without
@@ -24,6 +24,7 @@ def related(
     frame: Frame,
     rounds: int | None = None,
     resumed: Frame | None = None,
+    table: Pattern | None = None,
 ) -> Iterator[End]:
     """Join with the answers of the unit. What only this branch knows is asked there, and joined here."""
     needed = variables_of(rest.pending) | set(rest.outs)
@@ -40,7 +41,7 @@ def related(
     literals = tuple(mapped(call, opened) for call in unit)
     free = (arg for call in literals for arg in call.args if isinstance(arg, Var))
     results = tuple(dict.fromkeys(arg for arg in free if arg in needed or arg in joins))
-    net = _net_of(resolver, literals, results, rounds)
+    net = _net_of(resolver, literals, results, rounds, table)
     yield from _joined(resolver, rest, net, results, joins, resumed or frame)
 
 
@@ -54,7 +55,13 @@ def led_from(resolver: Resolver, rest: Partial, prefix: Branch, call: Call, fram
     yield from _joined(resolver, without(rest, prefix), resolver.nets[key], (end,), {}, frame)
 
 
-def _net_of(resolver: Resolver, literals: tuple[Call, ...], results: tuple[Var, ...], rounds: int | None) -> Net:
+def _net_of(
+    resolver: Resolver,
+    literals: tuple[Call, ...],
+    results: tuple[Var, ...],
+    rounds: int | None,
+    table: Pattern | None,
+) -> Net:
     """The net of the literals' answers; the same one for the same literals, whatever their variables are called."""
     names = {variable: Var(k) for k, variable in enumerate(results)}
     for variable in sorted(variables_of(literals) - set(results), key=lambda each: each.number):
@@ -63,7 +70,7 @@ def _net_of(resolver: Resolver, literals: tuple[Call, ...], results: tuple[Var, 
     outs = tuple(Var(k) for k in range(len(results)))
     key = (asked, outs, rounds)
     if key not in resolver.nets:
-        resolver.nets[key] = replace(resolver.make(Partial(asked, outs), rounds), reaches=whole_way(asked))
+        resolver.nets[key] = replace(resolver.make(Partial(asked, outs), rounds, table), reaches=whole_way(asked))
     return resolver.nets[key]
 
 

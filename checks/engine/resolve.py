@@ -24,6 +24,7 @@ from checks.engine.clauses import (
     Literal,
     Member,
     Operand,
+    Pattern,
     Scan,
     Term,
     Var,
@@ -64,13 +65,14 @@ from checks.engine.plan import (
 )
 from checks.engine.prefixes import prefix_of
 from checks.engine.relating import led_from, related
-from checks.engine.rulebook import Rulebook
+from checks.engine.rulebook import TABLED, Rulebook
 from checks.engine.states import FAR, before, state_of
 from checks.engine.ways import are_fixed, is_free, is_led_to, is_way
 from policy.rules.program import Signature
 
 FAR_SOURCES = 3
 MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
+MOST_DEEP = 18  # more than so many tables, each worked out from the next
 MOST_NESTED = 12  # checks inside of checks, before what they share is tabled
 
 
@@ -137,7 +139,9 @@ class Resolver:
 
     def _call(self, rest: Partial, call: Call, frame: Frame) -> Iterator[End]:
         component = self.rulebook.component(pattern_of(call))
-        if is_way(call) and is_free(call) and has_idle_end(call, rest):
+        if component == TABLED and TABLED not in self.rulebook.nonlinear:
+            yield from self._tabled(rest, call, frame)
+        elif is_way(call) and is_free(call) and has_idle_end(call, rest):
             yield from self.ways(bind(rest, {call.args[1]: call.args[0]}), frame)
         elif is_way(call) and is_free(call) and component not in dict(frame.active):
             yield from self.unfolded(rest, call, frame)  # no end is known: its first hop shows one
@@ -151,6 +155,13 @@ class Resolver:
             yield from self._enter(rest, call, frame, FAR, 0)
         else:
             yield from self.unfolded(rest, call, frame)
+
+    def _tabled(self, rest: Partial, call: Call, frame: Frame) -> Iterator[End]:
+        """Join with the pattern's answers, or, where those are worked out, go on."""
+        pattern = pattern_of(call)
+        if pattern == frame.table:
+            return self.unfolded(rest, call, frame)
+        return related(self, rest, (call,), replace(frame, fixed=frozenset()), resumed=frame, table=pattern)
 
     def _is_far(self, rest: Partial, call: Call) -> bool:
         """Whether what led here is long enough not to be written again for each alternative."""
@@ -243,13 +254,13 @@ class Resolver:
                 )
                 yield from self.ways(joined, frame)
 
-    def make(self, start: Partial, rounds: int | None = None) -> Net:
+    def make(self, start: Partial, rounds: int | None = None, table: Pattern | None = None) -> Net:
         """A net within this plan, until there are too many of them."""
         self.depth += 1
-        self.nested += self.depth > 1
-        if self.nested > MOST_NESTED and not self.rulebook.may_sprawl:
+        self.nested += self.depth > 1 and table is None
+        if max(self.nested, self.depth - MOST_DEEP) > MOST_NESTED and not self.rulebook.may_sprawl:
             raise Sprawling
-        net = self.make_net(self, start, fixed_in(start), rounds)
+        net = self.make_net(self, start, fixed_in(start), rounds, table)
         self.depth -= 1
         return net
 

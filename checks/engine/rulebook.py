@@ -134,8 +134,11 @@ class Rulebook:
                     bound.add(variable)
         return {index for index, param in enumerate(clause.params) if param in compared - bound}
 
-    def tabling(self, starts: Iterable[Pattern]) -> Rulebook:
-        """A rulebook for questions about these, with answers tabled where several rules call for the same."""
+    def tabling(self, starts: Iterable[Pattern], in_rounds: bool) -> Rulebook:
+        """A rulebook for questions about these, with answers tabled where several rules call for the same.
+
+        Tabled answers are a relation of the statement, read by name; `in_rounds`, where that is too much for it.
+        """
         times: dict[Pattern, int] = {}
         queue, seen = list(starts), set(starts)
         while queue:
@@ -146,7 +149,7 @@ class Rulebook:
                     queue.append(pattern)
         shared = (each for each, count in times.items() if count > 1 and self.component(each) is None)
         tabled = {each for each in shared if _calls_made(self.alternatives(each)) and not self.leans_on(each)}
-        return Rulebook(self.program, tabled=tabled, nonlinear={TABLED}, may_sprawl=True)
+        return Rulebook(self.program, tabled=tabled, nonlinear={TABLED} if in_rounds else set(), may_sprawl=in_rounds)
 
     def _reach_name(self, predicate: str, index: int, hops: dict) -> str:
         """The way's name: the same for the same hops, whatever predicate they are of."""

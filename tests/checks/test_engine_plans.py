@@ -161,8 +161,8 @@ def diamond(levels: int, connective: str) -> str:
 @pytest.mark.parametrize("kind", ["authorize", "list", "actions", "actors"])
 def test_a_diamond_of_twelve_levels_stays_small(kind, connective, dialect):
     question = Engine(diamond(12, connective), dialect).compiled(kind, "read", resource="T0")
-    statements = [question.statement, *(step for rounds in question.rounds for step in rounds.steps)]
-    assert all(len(statement.sql) < MOST_TEXT for statement in statements)
+    assert not question.rounds
+    assert len(question.statement.sql) < MOST_TEXT
 
 
 @pytest.mark.parametrize("connective", ["and", "or"])
