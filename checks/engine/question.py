@@ -115,7 +115,7 @@ def _planned_linear(rulebook: Rulebook, shape: Shape, knows: Knows, dialect: Dia
     while True:
         try:
             plans = planned(rulebook, shape, knows)
-            if rulebook.may_sprawl or (rulebook.tabled and not dialect.expands_tables) or _is_light(plans):
+            if rulebook.may_sprawl or (rulebook.is_tabling and not dialect.expands_tables) or _is_light(plans):
                 return plans
             raise Sprawling
         except NonLinear as found:
@@ -123,7 +123,7 @@ def _planned_linear(rulebook: Rulebook, shape: Shape, knows: Knows, dialect: Dia
             rulebook.nonlinear.add(found.component)
         except Sprawling:
             starts = [pattern_of(call) for root in shape.roots for call in _calls(root)]
-            rulebook = rulebook.tabling(starts, in_rounds=bool(rulebook.tabled))
+            rulebook = rulebook.tabling(starts, in_rounds=rulebook.is_tabling)
         except RecursionError:
             raise TooComplex(MOST_STEPS) from None
 

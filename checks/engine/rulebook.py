@@ -55,6 +55,7 @@ class Rulebook:
     _leaning: dict[Pattern, frozenset[int]] = field(default_factory=dict)
     _made: dict[tuple[Pattern, bool], tuple[Clause, ...]] = field(default_factory=dict)
     tabled: set[Pattern] = field(default_factory=set)  # whose answers are tabled, lest their rules be multiplied out
+    is_tabling: bool = False
     nonlinear: set[int] = field(default_factory=set)  # components that are known to need rounds
     may_sprawl: bool = False  # nothing more can be tabled
     lock: RLock = field(default_factory=RLock)  # for whoever plans: what is remembered must not be half written
@@ -149,7 +150,8 @@ class Rulebook:
                     queue.append(pattern)
         shared = (each for each, count in times.items() if count > 1 and self.component(each) is None)
         tabled = {each for each in shared if _calls_made(self.alternatives(each)) and not self.leans_on(each)}
-        return Rulebook(self.program, tabled=tabled, nonlinear={TABLED} if in_rounds else set(), may_sprawl=in_rounds)
+        nonlinear = {TABLED} if in_rounds else set()
+        return Rulebook(self.program, tabled=tabled, is_tabling=True, nonlinear=nonlinear, may_sprawl=in_rounds)
 
     def _reach_name(self, predicate: str, index: int, hops: dict) -> str:
         """The way's name: the same for the same hops, whatever predicate they are of."""
