@@ -234,7 +234,8 @@ def _types_of(questions: Sequence[Question], context: Sequence[Fact]) -> frozens
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
 
-EVERY, NAME, OTHER, VALUE, SEVERAL = "every", "name", "other", "value", "several"
+EVERY, NAME, OTHER, VALUE, SEVERAL, MANY = "every", "name", "other", "value", "several", "many"
+FEW = 32  # ids that are looked into one by one: for those, all that an actor can reach would be too much to find
 OPERANDS: dict[str, type[Operand]] = {NAME: Const, OTHER: Other, VALUE: Slot}
 
 
@@ -284,7 +285,7 @@ def outline_of(question: Question, values: Values) -> Outline:
         elif len(asked.ids) == 1 and name not in question.outs:
             kind, place = values.placed(asked.type, asked.ids[0])
         else:
-            kind, place = SEVERAL, values.several(asked.ids)
+            kind, place = SEVERAL if len(asked.ids) <= FEW else MANY, values.several(asked.ids)
         variables.append((name, asked.type, kind, place))
     return Outline(question.calls, tuple(variables), question.outs)
 
@@ -302,8 +303,8 @@ def root_of_outline(outline: Outline) -> Root:
             terms[name] = OPERANDS[kind](place)
             continue
         term = terms.setdefault(name, Var(len(terms) + 50, name))
-        if kind == SEVERAL:
-            givens.append(Given(term, place))
+        if kind in (SEVERAL, MANY):
+            givens.append(Given(term, place, kind == MANY))
     calls = [
         Call(predicate, tuple([types[name] for name in names]), tuple([terms[name] for name in names]))
         for predicate, names in outline.calls

@@ -166,12 +166,24 @@ def environment(api) -> Environment:
 # ---- the running server --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session", params=DATABASES)
-def service(request, database_urls, tmp_path_factory) -> Service:
-    """`manage.py serve --dev` over each database; take a `fresh_client` from it."""
-    url = database_urls(request.param, "service")
-    running = start_service(
-        tmp_path_factory.mktemp("service"), url, "--dev", "--workers", "1", SECRET_KEY="only for these tests " * 3
-    )
-    yield running
-    running.stop()
+@pytest.fixture(scope="session")
+def services(database_urls, tmp_path_factory):
+    """Starts `manage.py serve --dev` over a kind of database, once."""
+    running: dict[str, Service] = {}
+
+    def running_on(kind: str) -> Service:
+        if kind not in running:
+            url, folder = database_urls(kind, "service"), tmp_path_factory.mktemp("service")
+            secret = "only for these tests " * 3
+            running[kind] = start_service(folder, url, "--dev", "--workers", "1", SECRET_KEY=secret)
+        return running[kind]
+
+    yield running_on
+    for each in running.values():
+        each.stop()
+
+
+@pytest.fixture(params=DATABASES)
+def service(request, services) -> Service:
+    """The service over each database; take a `fresh_client` from it."""
+    return services(request.param)

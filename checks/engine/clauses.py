@@ -128,9 +128,10 @@ class Given:
 
     variable: Term
     slot: str
+    are_many: bool = False  # so many that what they lead to is followed for all of them at once
 
     def __str__(self) -> str:
-        return f"{self.variable} among :{self.slot}"
+        return f"{self.variable} among {'many ' if self.are_many else ''}:{self.slot}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def terms_of(literal: Literal) -> tuple[Term, ...]:
             return call.args
         case Cmp(_, left, right):
             return (left, right)
-        case Given(variable, _) | Member(variable, _):
+        case Given(variable) | Member(variable):
             return (variable,)
 
 
@@ -186,8 +187,8 @@ def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
             return Neg(mapped(call, change))
         case Cmp(operator, left, right):
             return Cmp(operator, change(left), change(right))
-        case Given(variable, slot):
-            return Given(change(variable), slot)
+        case Given(variable):
+            return replace(literal, variable=change(variable))
         case Member(variable, ids):
             return Member(change(variable), ids)
 

@@ -35,9 +35,10 @@ class Ids:
 
     number: int
     slot: str
+    are_many: bool = False
 
     def __str__(self) -> str:
-        return f"s{self.number} <- :{self.slot}"
+        return f"s{self.number} <- {'many ' if self.are_many else ''}:{self.slot}"
 
 
 @dataclass(frozen=True, slots=True)

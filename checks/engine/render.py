@@ -225,7 +225,7 @@ class Renderer:
                 return (self.stored_table,)
             case Fact():
                 return (INLINE,)
-            case Ids(_, slot):
+            case Ids(slot=slot):
                 return self.dialect.values((Slot(slot),))
             case Goals(number):
                 return (scope.tables.get(number, scope.goals),)

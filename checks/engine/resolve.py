@@ -104,8 +104,8 @@ class Resolver:
         match literal:
             case Scan():
                 yield from self._scan(rest, literal, frame)
-            case Given(variable, slot):
-                source = Ids(next(self.numbers), slot)
+            case Given(variable, slot, are_many):
+                source = Ids(next(self.numbers), slot, are_many)
                 yield from self.ways(read(rest, source, {variable: Col(source.number, "v")}), frame)
             case Member(variable, ids):
                 for text in ids:
@@ -198,7 +198,8 @@ class Resolver:
 
     def _unfolds(self, rest: Partial, call: Call) -> bool:
         """A check is unfolded in place where that multiplies nothing."""
-        is_last = not rest.pending and not rest.outs
+        are_many = [isinstance(each, Ids) and each.are_many for each in rest.sources]
+        is_last = not rest.pending and (not rest.outs or (any(are_many) and all(are_many)))
         repeats = any(isinstance(condition, Holds) for condition in rest.conditions)
         return (is_last and not repeats) or len(self.rulebook.alternatives(pattern_of(call))) <= 1
 
