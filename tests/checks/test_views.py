@@ -214,7 +214,7 @@ def test_whoever_may_act_on_all_may_act_on_those_that_are_asked_about(repos):
     assert repos.post("/authorize_resources", body).json() == {"results": asked}
 
 
-@pytest.mark.parametrize("size", [0, 1, 99, 100, 101, 999, 1000, 1001, 10001])
+@pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 99, 100, 101, 999, 1000, 1001, 10001])
 def test_any_number_of_resources(repos, size):
     context = [fact("is_public", f"Repo:n{number}") for number in range(0, size, 2)]
     asked = [value(f"Repo:n{number}") for number in range(size)]

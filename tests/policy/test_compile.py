@@ -7,6 +7,7 @@ from hashlib import sha256
 import pytest
 
 from policy.errors import PolicyRejected
+from policy.language.collector import without_collections
 from policy.language.notes import MAX_PROBLEMS
 from policy.rules import compile_text
 from tests.policy.rules_text import problems_of, rules_of
@@ -63,6 +64,19 @@ def test_many_types_with_many_relations():
     start = time.process_time()
     assert compile_text(text).types["T0"].relations["r1"] == "T13"
     assert time.process_time() - start < 10
+
+
+def test_readers_at_once_leave_the_collector_as_it_was():
+    first, second, third = without_collections(), without_collections(), without_collections()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    third.__enter__()
+    second.__exit__(None, None, None)
+    assert not gc.isenabled()
+    third.__exit__(None, None, None)
+    assert gc.isenabled()
 
 
 def test_the_collector_is_left_as_it_was():

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis.errors import UnsatisfiedAssumption
 from rest_framework.test import APIClient
 
+from checks.prepared import FEW
 from policy.values import Value
 from tests.properties.questions import Actions, Ask, Authorize, AuthorizeResources, Evaluate, List, QueryFacts, Refused
 from tests.reference import Row
@@ -88,6 +89,15 @@ def list_(caller: Caller, actor: Value, action: str, resource_type: str) -> list
 
 
 def authorize_resources(caller: Caller, actor: Value, action: str, resources: tuple[Value, ...]) -> list | Refused:
+    """As they are, and among many others, which is another way to the same answer."""
+    found = _allowed_of(caller, actor, action, resources)
+    others = {Value(value.type, f"another {n}") for value in resources for n in range(FEW + 1)}
+    among = _allowed_of(caller, actor, action, (*resources, *others))
+    among = among if isinstance(among, Refused) else [value for value in among if value not in others]
+    return found if found == among else among
+
+
+def _allowed_of(caller: Caller, actor: Value, action: str, resources: tuple[Value, ...]) -> list | Refused:
     body = {"action": action, "resources": [_value(value) for value in resources]}
     found = _member(_post(caller, "/authorize_resources", _who(caller, actor) | body), "results")
     return found if isinstance(found, Refused) else [Value(**value) for value in found]
