@@ -16,7 +16,7 @@ from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling, TooCompl
 from checks.engine.holding import tested
 from checks.engine.nets import make_net
 from checks.engine.partial import Frame, Partial
-from checks.engine.plan import Branch, Condition, Exit, Net, Same
+from checks.engine.plan import Branch, Condition, Exit, Net, Same, stored_first
 from checks.engine.render import Renderer
 from checks.engine.resolve import MOST_STEPS, Resolver
 from checks.engine.rounds import Rounds
@@ -211,7 +211,7 @@ def _question(renderer: Renderer, shape: Shape, plans: tuple[Plan, ...], columns
     exit_count = 0
     for index, (plan, scope) in enumerate(zip(plans, scopes)):
         first: list[Text] = [(f"'{index}' AS root",)] if len(plans) > 1 else []
-        for end in plan.plain:
+        for end in stored_first(plan.plain):
             arms.append(renderer.row(end, [*((("0",), ("1",)) if is_guarded else ()), *first], scope))
         for each in plan.guarded:
             exit_count += 1

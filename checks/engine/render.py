@@ -34,6 +34,7 @@ from checks.engine.plan import (
     Same,
     Source,
     Tagged,
+    stored_first,
 )
 from checks.engine.rounds import Rounds, rounds_for
 from checks.engine.scope import Scope
@@ -63,7 +64,7 @@ class Renderer:
         scope = scope.inside()
         tables = self.tables(net, scope)
         recursion: Text = ("WITH RECURSIVE ", *joined(", ", tables), " ") if tables else ()
-        arms = [self.row(end, [], scope) for end in (net.exits if exits is None else exits)]
+        arms = [self.row(end, [], scope) for end in stored_first(net.exits if exits is None else exits)]
         return (*recursion, *union(arms, distinct))
 
     def row(self, end: Exit, first: list[Text], scope: Scope) -> Text:
