@@ -72,6 +72,8 @@ def _number(renderer: Renderer, operand: Term, scope: Scope) -> str:
 def _holds(renderer: Renderer, net: Net, negated: bool, scope: Scope) -> str | bool:
     if not net.seeds and not net.answers and not any(end.branch.sources for end in net.exits):
         return _tests(renderer, net, negated, scope)
+    if negated:
+        renderer.check_whole(net)
     query = renderer.query(net, scope)
     if query is None:
         return negated
@@ -80,6 +82,8 @@ def _holds(renderer: Renderer, net: Net, negated: bool, scope: Scope) -> str | b
 
 def _tests(renderer: Renderer, net: Net, negated: bool, scope: Scope) -> str | bool:
     """A net that reads nothing is an expression."""
+    if negated:
+        renderer.check_whole(net)
     ways = []
     for end in net.exits:
         found = [rendered(renderer, each, scope) for each in end.branch.conditions]

@@ -33,6 +33,7 @@ class Dialect:
     parser = ""  # what the parser of binding queries calls it
     quotes = '"'  # around names; the first of them where we write one
     recursive_arms_join = False  # one recursive arm for each rule
+    is_told_when_cut = True  # recursion that goes too deep ends in an error, and not in fewer rows
     can_correlate = True  # whether a table in FROM or WITH may mention the select around it
     unmaterialized = " NOT MATERIALIZED"
     text_type = "text"
@@ -273,8 +274,13 @@ class MySQL(Dialect):
 
 @dataclass(frozen=True)
 class MariaDB(MySQL):
-    """It looks at each recursive arm as many times as there are ways to choose among the others: three times as long
-    for each more, until it has no memory left. In a derived table it looks at each once."""
+    """After `max_recursive_iterations` steps it goes on with the rows that it has, and warns.
+
+    It looks at each recursive arm as many times as there are ways to choose among the others: three times as long for
+    each more, until it has no memory left. In a derived table it looks at each once.
+    """
+
+    is_told_when_cut = False
 
     def recursive(self, name: str, row: str, columns: list[str], seeds: list[str], arms: list[str]) -> str:
         steps = [f"SELECT * FROM ({' UNION ALL '.join(arms)}) __x"] if len(arms) > 1 else arms

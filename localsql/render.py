@@ -29,7 +29,7 @@ from localsql.recursion import answers, goals
 from localsql.relations import CallerTables, Domain
 from localsql.residual import Known, Mentioned
 from localsql.scope import Columns, Scope
-from localsql.semijoins import set_apart
+from localsql.semijoins import recurses, set_apart
 
 
 @dataclass
@@ -163,6 +163,14 @@ class Renderer:
             raise CannotSay(
                 f"a rule tests `{predicate}`, which is recursive, for each row: this dialect cannot say that;"
                 f" store the facts that `{predicate}` recurses over, or use PostgreSQL or SQLite"
+            )
+
+    def check_whole(self, net: Net) -> None:
+        """What is negated must be known in full: where recursion may be cut short unnoticed, it cannot be."""
+        if not self.dialect.is_told_when_cut and recurses(net):
+            raise CannotSay(
+                "a rule says `not` of what is recursive, and MariaDB stops following recursion after a number of steps"
+                " without an error; store the facts that it recurses over, or use PostgreSQL, MySQL or SQLite"
             )
 
     # ---- branches --------------------------------------------------------------------------------

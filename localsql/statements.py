@@ -176,6 +176,7 @@ def _not_withheld(renderer: Renderer, net: Net, side: Typed) -> str:
         raise CannotSay(
             "the answer is every value but some, which other negations hold back again; ask about given values"
         )
+    renderer.check_whole(net)
     tests = []
     if whole:
         tests.append(f"NOT {_exists(renderer, net, whole)}")

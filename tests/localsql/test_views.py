@@ -99,6 +99,38 @@ def shape(sql: str, dialect: str) -> str:
     return tree.transform(blank).sql(dialect=parser)
 
 
+NESTED = """
+actor User {}
+resource Folder {
+  roles = ["blocked"];
+  permissions = ["read"];
+  relations = { parent: Folder };
+  "blocked" if "blocked" on "parent";
+}
+has_permission(user: User, "read", folder: Folder) if is_member(user) and folder_exists(folder)
+  and not has_role(user, "blocked", folder);
+"""
+NESTED_BINDINGS = """
+facts:
+  has_relation(Folder:_, parent, Folder:_): {query: "SELECT id, parent_id FROM folders"}
+  has_role(User:_, blocked, Folder:_): {query: "SELECT user_id, folder_id FROM blocks"}
+  folder_exists(Folder:_): {query: "SELECT id FROM folders"}
+"""
+
+
+@pytest.mark.parametrize(("dialect", "status"), [("postgres", 200), ("sqlite", 200), ("mariadb", 400)])
+def test_what_may_be_cut_short_unnoticed_is_not_negated(api, dialect, status):
+    assert api.post("/policy", {"src": NESTED}).status_code == 200
+    body = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Folder"}
+    member = {"predicate": "is_member", "args": [{"type": "User", "id": "ann"}]}
+    bindings = f"dialect: {dialect}\n{NESTED_BINDINGS}"
+    body = {"query": {**body, "context_facts": [member]}, "data_bindings": bindings, "column": "id"}
+    answer = api.post("/list_query", body)
+    assert answer.status_code == status, answer.content
+    if status == 400:
+        assert "recursive" in answer.json()["message"]
+
+
 @pytest.mark.parametrize(
     ("change", "place"),
     [
