@@ -85,11 +85,12 @@ class Book:
 
     def cases(self, kind: Pattern) -> tuple[Case, ...]:
         """The cases for goals of this kind, in the order of the text, those first that do not lead back to it."""
-        with self.rulebook.lock:
-            if kind not in self._ordered:
+        known = self._ordered.get(kind)
+        if known is None:
+            with self.rulebook.lock:
                 found = self._unordered(kind)
-                self._ordered[kind] = tuple(sorted(found, key=lambda case: self._leads_back(case, kind)))
-            return self._ordered[kind]
+                known = self._ordered[kind] = tuple(sorted(found, key=lambda case: self._leads_back(case, kind)))
+        return known
 
     def component(self, kind: Pattern) -> int | None:
         """The number of the recursion that goals of this kind take part in, if they do."""

@@ -15,9 +15,11 @@ from functools import cached_property, lru_cache
 from checks import run
 from checks.book import Book
 from checks.engine.answering import Row, answers_of
-from checks.engine.clauses import Scan
+from checks.engine.clauses import Slot
+from checks.engine.dialects import Dialect
 from checks.engine.question import Compiled, Root, Shape, compiled
 from checks.engine.rulebook import Rulebook
+from checks.engine.text import Statement, finished, joined
 from checks.framing import rulebook_of
 from checks.open_policy import open_program
 from checks.prepared import Question, Values, by_ids, check_predicate, inline_rows, root_of
@@ -141,12 +143,14 @@ class Scene:
         """Where a fact is found: in the context, stored, or nowhere."""
         if fact in self.context:
             return "context"
-        if not self.program.accepts(fact.predicate, fact.signature.types):
+        number = self.numbers.get(fact.signature)
+        if number is None or not self.program.accepts(fact.predicate, fact.signature.types):
             return None
-        slots = self.slots()
-        values = Values(self.program, slots)
-        scan = Scan(fact.signature, tuple([values.one(arg.type, arg.id) for arg in fact.args]))
-        return "stored" if self.rows(Root((), (), (scan,)), 0, slots) else None
+        key = (number, *[arg.id for arg in fact.args])
+        if key not in self.answered:
+            slots = {f"a{index}": arg.id for index, arg in enumerate(fact.args)}
+            self.answered[key] = run.execute(_lookup(number, len(fact.args), run.dialect()), slots)
+        return "stored" if self.answered[key] else None
 
     # ---- statements ----------------------------------------------------------------------------------------
 
@@ -169,3 +173,10 @@ class Scene:
             made = compiled(self.book.rulebook, shape, run.dialect(), self.number_of, knows=knows)
             self.book.remember(key, made)
         return made
+
+
+@lru_cache(maxsize=4096)
+def _lookup(number: int, arity: int, dialect: Dialect) -> Statement:
+    """Whether there is a fact of the signature with this number, by all of its ids."""
+    known = joined(" AND ", ((f"a{index} = ", Slot(f"a{index}")) for index in range(arity)))
+    return finished((f"SELECT 1 FROM fact WHERE sig = {int(number)} AND ", *known), dialect.placeholder)
