@@ -5,7 +5,7 @@ import secrets
 import orjson
 from django.db import connection, transaction
 
-from facts.wire import Argument, Pattern
+from facts.wire import Argument
 from policy.rules.program import Signature
 
 _REMEMBERED = 100_000
@@ -53,10 +53,6 @@ def matching(
     }
 
 
-def signatures_of_pattern(environment_id: int, pattern: Pattern) -> dict[Signature, int]:
-    return matching(signature_numbers(environment_id), pattern.predicate, pattern.args)
-
-
 def text_of_types(types: tuple[str, ...]) -> str:
     return orjson.dumps(types).decode()
 
@@ -77,7 +73,8 @@ def _read(environment_id: int, signature: Signature) -> int | None:
 
 def _give(environment_id: int, signature: Signature) -> int:
     mark = secrets.randbits(62)  # never the mark of a change that was taken back
-    with connection.cursor() as cursor:
+    # Both or neither: a statement that was compiled in between would take the mark for one without this signature.
+    with transaction.atomic(savepoint=False), connection.cursor() as cursor:
         cursor.execute("UPDATE environment SET signature_mark = %s WHERE id = %s", (mark, environment_id))
         cursor.execute(
             "INSERT INTO signature (environment_id, predicate, types) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",

@@ -64,10 +64,6 @@ class Pattern:
 # ---- whole bodies -------------------------------------------------------------------------------------
 
 
-def facts_from_json(raw: object, path: str) -> tuple[Fact, ...]:
-    return _each(raw, path, fact_from_json)
-
-
 def patterns_from_json(raw: object, path: str) -> tuple[Pattern, ...]:
     return _each(raw, path, pattern_from_json)
 
