@@ -7,13 +7,13 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from math import inf
 
 import psycopg
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import DEFAULT_DB_ALIAS, connections
 
+from checks import libpq
 from checks.engine.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.rounds import Rounds, worked_out
 from checks.engine.text import Statement
@@ -21,7 +21,6 @@ from checks.errors import QueryTooSlow, StatementTooLarge
 
 _SQLITE, _POSTGRESQL = SQLite(), PostgreSQL()
 _STEPS = 20_000  # of SQLite's machine between two looks at the clock: about a millisecond
-_PREPARED = 1000  # statements that a PostgreSQL connection keeps prepared: a policy has many shapes of questions
 _TOO_LARGE = re.compile(r"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded")
 
 
@@ -60,50 +59,53 @@ def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, obje
 @contextmanager
 def snapshot() -> Iterator[None]:
     """What is executed inside sees the facts of one moment. A transaction that is open already is taken as it is."""
-    if connection.connection is None:
-        connection.ensure_connection()
-    raw = connection.connection
+    mine = connections[DEFAULT_DB_ALIAS]
+    if mine.connection is None:
+        mine.ensure_connection()
+    raw = mine.connection
     if _in_transaction(raw):
         yield
         return
-    with connection.wrap_database_errors:
-        raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if connection.vendor == "postgresql" else "BEGIN")
+    begin, end = _SNAPSHOTS[mine.vendor]
+    with mine.wrap_database_errors:
+        begin(raw)
     try:
         yield
     finally:
         with suppress(psycopg.Error, sqlite3.Error):  # a connection that is lost has no transaction to end
-            raw.execute("ROLLBACK")
+            end(raw)
+
+
+_SNAPSHOTS = {
+    "postgresql": (libpq.begin_snapshot, libpq.end_snapshot),
+    "sqlite": (lambda raw: raw.execute("BEGIN"), lambda raw: raw.execute("ROLLBACK")),
+}
 
 
 def in_transaction() -> bool:
-    return connection.connection is not None and _in_transaction(connection.connection)
+    raw = connections[DEFAULT_DB_ALIAS].connection
+    return raw is not None and _in_transaction(raw)
 
 
 def _in_transaction(raw: sqlite3.Connection | psycopg.Connection) -> bool:
     if isinstance(raw, sqlite3.Connection):
         return raw.in_transaction
-    return raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+    return raw.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
 
 
 # ---- PostgreSQL: the limit is the connection's `statement_timeout` ---------------------------------------------
 
 
 def _on_postgresql(raw: psycopg.Connection, sql: str, values: list[object]) -> list[tuple]:
-    if raw.prepared_max != _PREPARED:
-        raw.prepared_max = _PREPARED
     try:
-        # Django's cursors would translate the placeholders again on every call.
+        if libpq.can_run(raw):
+            return libpq.rows(raw, sql, values)
         with psycopg.RawCursor(raw) as cursor:
-            return cursor.execute(_encoded(sql), values).fetchall()
+            return cursor.execute(sql.encode(), values).fetchall()
     except psycopg.errors.QueryCanceled:
         raise QueryTooSlow(settings.STATEMENT_TIMEOUT) from None
     except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.StatementTooComplex, psycopg.errors.TooManyColumns):
         raise StatementTooLarge from None
-
-
-@lru_cache(maxsize=4096)
-def _encoded(sql: str) -> bytes:
-    return sql.encode()
 
 
 # ---- SQLite: a look at the clock now and then -------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """Counts what is sent to the database, below everything that sends it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
 from django.db import connection
+
+from checks import libpq
 
 
 @contextmanager
@@ -19,14 +21,17 @@ def counted() -> Iterator[list[str]]:
         finally:
             connection.connection.set_trace_callback(None)
         return
-    execute = psycopg.Cursor.execute
+    execute, rows, executed = psycopg.Cursor.execute, libpq.rows, libpq._executed
 
-    def noted(self, query, *args, **options):
-        found.append(query.decode() if isinstance(query, bytes) else str(query))
-        return execute(self, query, *args, **options)
+    def noted(run: Callable) -> Callable:
+        def noting(first, statement, *values, **options):
+            found.append(statement.decode() if isinstance(statement, bytes) else str(statement))
+            return run(first, statement, *values, **options)
 
-    psycopg.Cursor.execute = noted
+        return noting
+
+    psycopg.Cursor.execute, libpq.rows, libpq._executed = noted(execute), noted(rows), noted(executed)
     try:
         yield found
     finally:
-        psycopg.Cursor.execute = execute
+        psycopg.Cursor.execute, libpq.rows, libpq._executed = execute, rows, executed

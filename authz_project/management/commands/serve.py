@@ -36,7 +36,7 @@ class Command(BaseCommand):
         parser.add_argument("--host", default="127.0.0.1")
         parser.add_argument("--port", type=int, default=8080)
         parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
-        parser.add_argument("--threads", type=int, default=8, help="threads, and so connections, of each process")
+        parser.add_argument("--threads", type=int, default=4, help="threads, and so connections, of each process")
         parser.add_argument("--dev", action="store_true", help="turn on the well-known key and POST /test_environment")
 
     def handle(self, *, host, port, workers, threads, dev, **options):

@@ -1,0 +1,121 @@
+"""Statements on PostgreSQL by its driver's lowest layer: the cursors above it cost more than most questions do.
+
+What may be asked again is prepared, by connection, the second time that it is asked.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import count
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PGresult, TransactionStatus
+
+MOST_PREPARED = 1000  # statements of a connection: a policy has many shapes of questions
+_SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_FORGOTTEN = b"26000"  # PostgreSQL's code for the name of a prepared statement that there is not
+
+Names = OrderedDict[str, bytes | None]  # of statements, the least recently used first; None where it was asked once
+
+_names: WeakKeyDictionary[psycopg.Connection, Names] = WeakKeyDictionary()
+_numbers = count(1)
+
+
+def can_run(raw: psycopg.Connection) -> bool:
+    """Whether the connection stands. Transactions of the framework's are left to its cursors, which begin them."""
+    return raw.pgconn.status == ConnStatus.OK and raw.autocommit
+
+
+def rows(raw: psycopg.Connection, sql: str, values: list[object]) -> list[tuple]:
+    written = [_written(value) for value in values]
+    result = _result(raw, sql, written)
+    if _is_forgotten(result) and raw.pgconn.transaction_status == TransactionStatus.IDLE:
+        _names_of(raw).clear()
+        result = _result(raw, sql, written)
+    read = Transformer(raw)
+    read.set_pgresult(_good(raw, result, ExecStatus.TUPLES_OK))
+    return read.load_rows(0, result.ntuples, tuple)
+
+
+def begin_snapshot(raw: psycopg.Connection) -> None:
+    """With a statement that does nothing: within the snapshot, a name that is forgotten would be the end of it.
+
+    The driver forgets all that is prepared, ours too, when a transaction is rolled back.
+    """
+    begun = _executed(raw, _SNAPSHOT + b"; EXECUTE nothing")
+    if _is_forgotten(begun):
+        _names_of(raw).clear()
+        _executed(raw, b"ROLLBACK")
+        _good(raw, _executed(raw, b"PREPARE nothing AS SELECT"), ExecStatus.COMMAND_OK)
+        begun = _executed(raw, _SNAPSHOT + b"; EXECUTE nothing")
+    _good(raw, begun, ExecStatus.TUPLES_OK)
+
+
+def end_snapshot(raw: psycopg.Connection) -> None:
+    _executed(raw, b"COMMIT")
+
+
+def _executed(raw: psycopg.Connection, command: bytes) -> PGresult:
+    if raw.pgconn.status != ConnStatus.OK:
+        raise psycopg.OperationalError("the connection is lost")
+    return raw.pgconn.exec_(command)
+
+
+def _result(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> PGresult:
+    names, connection = _names_of(raw), raw.pgconn
+    if name := names.get(sql):
+        names.move_to_end(sql)
+        return connection.exec_prepared(name, values)
+    if sql not in names:
+        _remember(raw, names, sql)
+        return connection.exec_params(sql.encode(), values)
+    name = b"question_%d" % next(_numbers)
+    prepared = connection.prepare(name, sql.encode())
+    if prepared.status != ExecStatus.COMMAND_OK:
+        return prepared
+    names[sql] = name
+    return connection.exec_prepared(name, values)
+
+
+def _good(raw: psycopg.Connection, result: PGresult, wanted: ExecStatus) -> PGresult:
+    if result.status == wanted:
+        return result
+    if raw.pgconn.status != ConnStatus.OK:  # and the server could not say why
+        raise psycopg.OperationalError(result.get_error_message())
+    raise error_from_result(result)
+
+
+def _is_forgotten(result: PGresult) -> bool:
+    return result.status == ExecStatus.FATAL_ERROR and result.error_field(DiagnosticField.SQLSTATE) == _FORGOTTEN
+
+
+def _names_of(raw: psycopg.Connection) -> Names:
+    names = _names.get(raw)
+    if names is None:
+        names = _names[raw] = OrderedDict()
+    return names
+
+
+def _remember(raw: psycopg.Connection, names: Names, sql: str) -> None:
+    names[sql] = None
+    if len(names) > MOST_PREPARED:
+        _, oldest = names.popitem(last=False)
+        if oldest is not None:
+            raw.pgconn.exec_(b"DEALLOCATE " + oldest)
+
+
+def _written(value: object) -> bytes | None:
+    """As text, whose end the library sees in a NUL."""
+    match value:
+        case str():
+            if "\0" in value:
+                raise psycopg.DataError("PostgreSQL text cannot contain NUL")
+            return value.encode()
+        case int():
+            return b"%d" % value
+        case None:
+            return None
+    raise TypeError(f"{type(value).__name__} is no parameter of a statement")

@@ -1,0 +1,142 @@
+"""The short way to PostgreSQL says what the driver's cursors say, in good times and in bad."""
+
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from checks import libpq
+
+VALUES = "SELECT $1::text, $2::bigint, $3::text, $4::boolean, 7 < $2::bigint"
+
+
+@pytest.fixture(scope="module")
+def url(postgresql_server):
+    return postgresql_server.create("libpq")
+
+
+@pytest.fixture
+def raw(url):
+    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+        yield connection
+
+
+def prepared(raw) -> int:
+    return raw.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0]
+
+
+def test_values_come_back_as_from_a_cursor(raw):
+    values = ["Zoë, 'quoted' \\", -(2**40), None, True]
+    for _ in range(3):
+        assert libpq.rows(raw, VALUES, values) == psycopg.RawCursor(raw).execute(VALUES, values).fetchall()
+
+
+def test_all_rows_come_in_their_order(raw):
+    assert libpq.rows(raw, "SELECT n FROM generate_series(1, $1::bigint) n", [3000])[-1] == (3000,)
+    assert libpq.rows(raw, "SELECT 1 WHERE false", []) == []
+
+
+def test_what_is_asked_again_is_prepared_once(raw):
+    for times, expected in enumerate((0, 1, 1, 1)):
+        assert libpq.rows(raw, "SELECT $1::text", [str(times)]) == [(str(times),)]
+        assert prepared(raw) == expected
+
+
+def test_what_was_not_asked_for_longest_makes_room(raw, monkeypatch):
+    monkeypatch.setattr(libpq, "MOST_PREPARED", 3)
+    for _ in range(2):
+        for number in range(5):
+            for _ in range(2):
+                assert libpq.rows(raw, f"SELECT {number}", []) == [(number,)]
+    assert prepared(raw) == 3
+
+
+def test_a_nul_is_refused_where_it_would_end_the_text(raw):
+    with pytest.raises(psycopg.DataError, match="NUL"):
+        libpq.rows(raw, "SELECT $1::text", ["ann\0"])
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_what_goes_wrong_is_told_by_its_class(raw, times):
+    for _ in range(times):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            libpq.rows(raw, "SELECT 1 / $1::integer", [0])
+        with pytest.raises(psycopg.errors.SyntaxError):
+            libpq.rows(raw, "SELECT FROM WHERE", [])
+
+
+def test_a_statement_that_runs_out_of_time_is_cancelled(raw):
+    raw.execute("SET statement_timeout = 50")
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            libpq.rows(raw, "SELECT pg_sleep($1::float8)::text", ["5"])
+
+
+def test_a_connection_that_is_lost_says_so_and_runs_nothing_more(raw, url):
+    (own,) = libpq.rows(raw, "SELECT pg_backend_pid()", [])
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", own)
+    with pytest.raises(psycopg.OperationalError):
+        libpq.rows(raw, "SELECT 1", [])
+    assert not libpq.can_run(raw)
+
+
+def test_a_transaction_of_the_framework_is_left_to_cursors(raw):
+    assert libpq.can_run(raw)
+    raw.autocommit = False
+    assert not libpq.can_run(raw)
+
+
+# ---- the driver forgets what is prepared ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def forgetful(raw):
+    """A connection that has prepared a question, and whose driver has let go of everything prepared since."""
+    for _ in range(3):
+        libpq.rows(raw, "SELECT 1", [])
+    with libpq_snapshot(raw):
+        libpq.rows(raw, "SELECT 1", [])
+    raw.prepare_threshold = 0
+    raw.execute("SELECT 2")
+    assert prepared(raw) > 1
+    raw.execute("BEGIN")
+    raw.execute("ROLLBACK")
+    raw.prepare_threshold = None
+    assert prepared(raw) == 0
+    return raw
+
+
+@contextmanager
+def libpq_snapshot(raw):
+    libpq.begin_snapshot(raw)
+    yield
+    libpq.end_snapshot(raw)
+
+
+def test_what_is_forgotten_is_prepared_again(forgetful):
+    for _ in range(3):
+        assert libpq.rows(forgetful, "SELECT 1", []) == [(1,)]
+    assert prepared(forgetful) == 1
+
+
+def test_a_snapshot_begins_by_finding_out(forgetful):
+    with libpq_snapshot(forgetful):
+        for _ in range(3):
+            assert libpq.rows(forgetful, "SELECT 1", []) == [(1,)]
+    assert forgetful.info.transaction_status.name == "IDLE"
+
+
+def test_a_snapshot_sees_one_moment(raw, url):
+    raw.execute("CREATE TABLE n (n integer)")
+    with psycopg.connect(url, autocommit=True) as other, libpq_snapshot(raw):
+        other.execute("INSERT INTO n VALUES (1)")
+        assert libpq.rows(raw, "SELECT n FROM n", []) == []
+    assert libpq.rows(raw, "SELECT n FROM n", []) == [(1,)]
+
+
+def test_a_snapshot_keeps_what_is_prepared(raw):
+    for _ in range(3):
+        with libpq_snapshot(raw):
+            libpq.rows(raw, "SELECT 1", [])
+    assert prepared(raw) == 2
