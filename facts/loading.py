@@ -17,7 +17,7 @@ from policy.errors import AuthzError
 from policy.offsets import advance
 from policy.rules.program import Program, Signature
 
-CHUNK = 20_000  # facts
+CHUNK = 5_000  # facts
 ENOUGH = 100  # wrong lines, after which reading on helps nobody
 Filed = tuple[int, Ids]  # a signature's number, and what follows the ids in a row
 
@@ -50,37 +50,44 @@ def load(
     with transaction.atomic(savepoint=False):
         rows_here().expect_many()
         program = program_of_version(advance(environment_id).policy_version_id)
-        filing = _Filing(environment_id, program, skip_bad)
-        inserted = read = 0
-        lines = iter(lines)
-        while chunk := list(islice(lines, CHUNK)):
-            rows = [row for number, line in chunk if (row := filing.row(number, line))]
-            if rows and (skip_bad or not filing.bad):
-                inserted += rows_here().load(rows)
-            read += len(chunk)
-            report(read)
+        with rows_here().loader() as loader:
+            filing = _Filing(environment_id, program, skip_bad, loader.settle)
+            lines = iter(lines)
+            while rows := filing.rows(islice(lines, CHUNK)):
+                right = list(filter(None, rows))
+                if right and (skip_bad or not filing.bad):
+                    loader.take(right)
+                report(filing.read)
         if filing.bad and not skip_bad:
             raise LinesRejected(tuple(filing.bad))
-    return Loaded(read, inserted, tuple(filing.bad))
+    return Loaded(filing.read, loader.inserted, tuple(filing.bad))
 
 
 class _Filing:
-    """Turns lines into rows, and keeps the wrong ones."""
+    """Turns lines into rows, and keeps the wrong ones. `settle` is called before the database is."""
 
-    def __init__(self, environment_id: int, program: Program | None, skip_bad: bool):
+    def __init__(self, environment_id: int, program: Program | None, skip_bad: bool, settle: Callable[[], None]):
         self.environment_id = environment_id
         self.program = program
         self.skip_bad = skip_bad
+        self.settle = settle
+        self.read = 0
         self.bad: list[BadLine] = []
         self.filed: dict[Signature, Filed | str] = {}  # or why the policy has no use for such facts
         self.known: dict[Key, Filed] = {}
 
-    def row(self, number: int, line: object) -> Row | None:
-        plain = plain_fact(line, self.known)
-        if plain is None:
-            return self._with_care(number, line)
-        (sig, rest), ids = plain
-        return (sig, *ids, *rest)
+    def rows(self, lines: Iterable[tuple[int, object]]) -> list[Row | None]:
+        """Each line's, or None where it is wrong. What JSON said of a line is gone before the next one is read."""
+        rows: list[Row | None] = []
+        for number, line in lines:
+            plain = plain_fact(line, self.known)
+            if plain is None:
+                rows.append(self._with_care(number, line))
+            else:
+                (sig, rest), ids = plain
+                rows.append((sig, *ids, *rest))
+        self.read += len(rows)
+        return rows
 
     def _with_care(self, number: int, line: object) -> Row | None:
         try:
@@ -101,6 +108,7 @@ class _Filing:
         except AuthzError as error:
             self.filed[signature] = error.message
         else:
+            self.settle()
             filed = self.filed[signature] = signature_number(self.environment_id, signature), padding(signature)
             remember(self.known, signature, filed)
         return self.filed[signature]

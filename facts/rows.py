@@ -1,11 +1,13 @@
 """Rows of the fact table, in bulk, as each database takes them fastest."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from django.db import IntegrityError, connection, transaction
 
 from facts.bundles import Row
+from facts.loaders import Loader, loader_behind
 from facts.models import COLUMNS
 
 _NAMES = ", ".join(("sig", *COLUMNS))
@@ -14,7 +16,7 @@ _EQUAL = " AND ".join(f"fact.{name} = gone.{name}" for name in ("sig", *COLUMNS)
 
 class Rows(Protocol):
     def insert(self, rows: Sequence[Row]) -> int: ...
-    def load(self, rows: Sequence[Row]) -> int: ...
+    def loader(self) -> AbstractContextManager[Loader]: ...
     def delete(self, rows: Sequence[Row]) -> int: ...
     def stream(self, statement: str) -> Iterator[Row]: ...
     def lift_time_limit(self) -> None: ...
@@ -28,7 +30,8 @@ class SqliteRows:
             cursor.executemany("INSERT INTO fact VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING", sorted(rows))
             return cursor.rowcount
 
-    load = insert
+    def loader(self) -> AbstractContextManager[Loader]:
+        return nullcontext(Loader(self.insert))
 
     def delete(self, rows: Sequence[Row]) -> int:
         condition = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
@@ -57,9 +60,11 @@ class PostgresqlRows:
     def insert(self, rows: Sequence[Row]) -> int:
         return self._with_arrays(f"INSERT INTO fact SELECT * FROM {self._ARRAYS} ON CONFLICT DO NOTHING", rows)
 
-    def load(self, rows: Sequence[Row]) -> int:
+    def loader(self) -> AbstractContextManager[Loader]:
+        return loader_behind(self._load)
+
+    def _load(self, rows: Sequence[Row]) -> int:
         """By COPY, which knows no conflicts: where there is one, by way of a table of this transaction."""
-        rows = sorted(set(rows))
         try:
             with transaction.atomic():
                 self._copy("fact", rows)
