@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 
 from checks.engine.clauses import Call, Const, Other, Pattern
 from checks.engine.clauses import Literal as EngineLiteral
+from checks.engine.clauses import Var as EngineVar
 from checks.engine.components import Components
-from checks.engine.concrete import concrete_literals, typings_of
+from checks.engine.concrete import concrete_literals, numbers_of, typings_of
 from checks.engine.question import Compiled
 from checks.engine.rulebook import Rulebook
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Program, Rule, Signature, Term, Var
@@ -31,6 +33,12 @@ class Condition:
 
     literal: Literal
     asked: tuple[EngineLiteral, ...]
+    kind: Pattern | None = None  # of an atom's goals, where they are all alike
+
+    @cached_property
+    def binds(self) -> tuple[Var, ...]:
+        """The variables that it can find values for."""
+        return tuple(variables_of(self.literal)) if isinstance(self.literal, Atom | Member) else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +48,17 @@ class Case:
     rule: Rule
     types: dict[Var, str]
     conditions: tuple[Condition, ...]  # in an order in which they can be asked
+
+    @cached_property
+    def numbers(self) -> dict[Var, EngineVar]:
+        """What the rule's variables are called in what the engine is asked."""
+        return numbers_of(self.rule)
+
+    @cached_property
+    def names(self) -> dict[Var, str]:
+        """What the text calls the rule's variables, in order of appearance."""
+        literals = (self.rule.head, *self.rule.body)
+        return {variable: variable.name.partition("#")[0] for each in literals for variable in variables_of(each)}
 
     def bound(self, args: Iterable[Value | None]) -> Env | None:
         """What the head's variables are for these arguments, of which None is unknown; None if it does not fit."""
@@ -78,10 +97,9 @@ class Book:
         """What is alike about goals: predicate, types, and the names that rules mention."""
         return Pattern(predicate, tuple([arg.type for arg in args]), tuple(map(self._name, args)))
 
-    def kind_of_call(self, atom: Atom, call: Call, env: Env) -> Pattern:
-        """The same of a condition whose variables need not all have values."""
-        args = (arg if isinstance(arg, Value) else env.get(arg) for arg in atom.args)
-        return Pattern(call.predicate, call.types, tuple([arg and self._name(arg) for arg in args]))
+    def kind_of_condition(self, condition: Condition, env: Env) -> Pattern:
+        """The same of an atom whose variables need not all have values."""
+        return condition.kind or self._kind_of_call(condition.literal, condition.asked[0], env)
 
     def cases(self, kind: Pattern) -> tuple[Case, ...]:
         """The cases for goals of this kind, in the order of the text, those first that do not lead back to it."""
@@ -126,7 +144,18 @@ class Book:
 
     def _condition(self, rule: Rule, literal: Literal, typing: dict[Var, str]) -> Condition | None:
         asked = concrete_literals(self.program, rule, literal, typing)
-        return None if asked is None else Condition(literal, asked)
+        return None if asked is None else Condition(literal, asked, self._only_kind(literal, asked))
+
+    def _only_kind(self, literal: Literal, asked: tuple[EngineLiteral, ...]) -> Pattern | None:
+        if not isinstance(literal, Atom):
+            return None
+        types = zip(literal.args, asked[0].types)
+        differ = any(isinstance(arg, Var) and name == STRING for arg, name in types)
+        return None if differ else self._kind_of_call(literal, asked[0], {})
+
+    def _kind_of_call(self, atom: Atom, call: Call, env: Env) -> Pattern:
+        args = (arg if isinstance(arg, Value) else env.get(arg) for arg in atom.args)
+        return Pattern(call.predicate, call.types, tuple([arg and self._name(arg) for arg in args]))
 
     def _leads_back(self, case: Case, kind: Pattern) -> bool:
         own = self.component(kind)

@@ -68,7 +68,7 @@ class Numbering:
     missing: dict[Signature, int] = field(default_factory=dict)
 
     @cached_property
-    def _as_of(self) -> tuple[int, dict[Signature, int]]:
+    def _as_of(self) -> tuple[int, Mapping[Signature, int]]:
         return numbers_as_of(self.environment_id)
 
     @property

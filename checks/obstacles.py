@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from checks.book import Case, Condition, Env
-from checks.engine.clauses import Call, Neg, Pattern
+from checks.engine.clauses import Neg, Pattern
 from checks.proof import Goal, proof_of
 from checks.proof_tree import tree_of
 from checks.scene import TIME_LIMIT, Scene
@@ -97,15 +97,15 @@ class _Walk:
     def _missing(self, case: Case, failing: Condition, env: Env, levels: int) -> Node:
         match failing.literal:
             case Atom() as atom:
-                return self._missing_atom(atom, failing.asked[0], env, levels)
+                return self._missing_atom(atom, failing, env, levels)
             case Not() as negation:
                 return Node("present", self._shown(failing, env), because=self._presence(negation, failing.asked, env))
         return Node("false", self._shown(failing, env))
 
-    def _missing_atom(self, atom: Atom, call: Call, env: Env, levels: int) -> Node:
+    def _missing_atom(self, atom: Atom, failing: Condition, env: Env, levels: int) -> Node:
         args = tuple([arg if isinstance(arg, Value) else env.get(arg) for arg in atom.args])
-        kind = self.scene.book.kind_of_call(atom, call, env)
-        text = self._shown_atom(atom, args, call.types, env)
+        kind = self.scene.book.kind_of_condition(failing, env)
+        text = self._shown_atom(atom, args, kind.types, env)
         note, below = self._absence(kind, args, levels)
         is_whole = None not in args and atom.predicate not in self.program.helpers
         return Node("missing", text, (atom.predicate, args) if is_whole else None, note=note, because=below)

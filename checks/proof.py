@@ -30,6 +30,10 @@ class Goal:
     predicate: str
     args: tuple[Value, ...]
 
+    def __hash__(self) -> int:
+        args = self.args  # those that differ in between are few
+        return hash((self.predicate, args[0].id, args[-1].id)) if args else hash(self.predicate)
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -81,7 +85,7 @@ def premises(case: Case, env: Env) -> list[Goal]:
 def values_of(atom: Atom, call: Call, env: Env) -> tuple[Value, ...]:
     """The atom's arguments; the empty id for variables without a value."""
     terms = zip(atom.args, call.types)
-    return tuple([arg if isinstance(arg, Value) else env.get(arg, Value(kind, ANY)) for arg, kind in terms])
+    return tuple([arg if isinstance(arg, Value) else env.get(arg) or Value(kind, ANY) for arg, kind in terms])
 
 
 @dataclass
@@ -93,14 +97,23 @@ class _Way:
     open: set[Goal]
 
 
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What may carry a goal, but facts."""
+
+    cases: tuple[Case, ...]
+    component: int | None  # the recursion that the goal takes part in
+
+
 @dataclass
 class _Search:
     scene: Scene
     steps: Steps = field(default_factory=dict)
     looked_into: int = 0
+    rules: dict[Goal, _Rules] = field(default_factory=dict)
 
     def find(self, goal: Goal) -> None:
-        component = self._component(goal)
+        component = self.rules_about(goal).component
         if component is None:
             self.steps[goal] = self._first_step(goal)
         else:
@@ -133,7 +146,7 @@ class _Search:
     def given(self, goal: Goal) -> Given | None:
         self.looked_into += 1
         fact = Fact(goal.predicate, goal.args)
-        if not self.scene.book.cases(self.scene.book.kind(goal.predicate, goal.args)):
+        if not self.rules_about(goal).cases:
             # It holds, and nothing but a fact says so: there is no need to ask.
             return Given("context" if fact in self.scene.context else "stored")
         place = self.scene.place_of(fact)
@@ -144,7 +157,7 @@ class _Search:
 
         The goal holds: if it does by no other case, it does by the last one.
         """
-        cases = self.scene.book.cases(self.scene.book.kind(goal.predicate, goal.args))
+        cases = self.rules_about(goal).cases
         heads = [(case, env) for case in cases if (env := case.bound(goal.args)) is not None]
         is_open = False
         for index, (case, env) in enumerate(heads, 1):
@@ -159,11 +172,13 @@ class _Search:
             return Unexplained(f"more than {MAX_GOALS:,} goals would have to be looked into")
         return Unexplained(f"it takes longer than {TIME_LIMIT:g} seconds") if self.scene.is_late else None
 
-    def _component(self, goal: Goal) -> int | None:
-        return self.scene.book.component(self.scene.book.kind(goal.predicate, goal.args))
-
-    def is_in(self, goal: Goal, component: int) -> bool:
-        return self._component(goal) == component
+    def rules_about(self, goal: Goal) -> _Rules:
+        known = self.rules.get(goal)
+        if known is None:
+            book = self.scene.book
+            kind = book.kind(goal.predicate, goal.args)
+            known = self.rules[goal] = _Rules(book.cases(kind), book.component(kind))
+        return known
 
 
 @dataclass
@@ -205,7 +220,7 @@ class _Recursion:
             if len(found) >= most:
                 self.cut[goal, index] = most
             for each in found:
-                within = {p for p in premises(case, each) if self.search.is_in(p, self.component)}
+                within = {p for p in premises(case, each) if self.search.rules_about(p).component == self.component}
                 way = _Way(goal, Applied(case, each), within - steps.keys())
                 if not way.open:
                     self._carry(goal, way.step)

@@ -76,11 +76,12 @@ class Scene:
     environment_id: int
     book: Book
     context: tuple[Fact, ...]
-    numbers: dict[Signature, int]
+    numbers: Mapping[Signature, int]
     mark: int = 0
     now: int = field(default_factory=lambda: int(time.time()))
     deadline: float = field(default_factory=lambda: time.monotonic() + TIME_LIMIT)
     answered: dict[tuple, list[tuple]] = field(default_factory=dict)
+    dialect: Dialect = field(default_factory=run.dialect)
 
     @property
     def program(self) -> Program:
@@ -149,7 +150,7 @@ class Scene:
         key = (number, *[arg.id for arg in fact.args])
         if key not in self.answered:
             slots = {f"a{index}": arg.id for index, arg in enumerate(fact.args)}
-            self.answered[key] = run.execute(_lookup(number, len(fact.args), run.dialect()), slots)
+            self.answered[key] = run.execute(_lookup(number, len(fact.args), self.dialect), slots)
         return "stored" if self.answered[key] else None
 
     # ---- statements ----------------------------------------------------------------------------------------
@@ -166,11 +167,11 @@ class Scene:
         return self.answered[key]
 
     def _compiled(self, shape: Shape) -> Compiled:
-        key = (self.mark, run.dialect(), shape)
+        key = (self.mark, self.dialect, shape)
         made = self.book.statements.get(key)
         if made is None:
             knows = self.numbers.__contains__
-            made = compiled(self.book.rulebook, shape, run.dialect(), self.number_of, knows=knows)
+            made = compiled(self.book.rulebook, shape, self.dialect, self.number_of, knows=knows)
             self.book.remember(key, made)
         return made
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from checks.book import Case, Env, variables_of
+from checks.book import Case, Env
 from checks.witness import ANY
 from policy.language.source import NOWHERE, Span
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Var
@@ -88,13 +88,12 @@ def _clipped(text: str) -> str:
 
 def bindings(case: Case, env: Env) -> tuple[tuple[str, Value], ...]:
     """What the rule's own variables are, by the names that the text gives them, in order of appearance."""
-    variables = dict.fromkeys(v for literal in (case.rule.head, *case.rule.body) for v in variables_of(literal))
-    named = {variable: variable.name.partition("#")[0] for variable in variables if variable in env}
-    names = list(named.values())
+    named = [(variable, name) for variable, name in case.names.items() if variable in env]
+    names = [name for _, name in named]
     return tuple(
         [
             (name if names.count(name) == 1 else variable.name.replace("#", " "), env[variable])
-            for variable, name in named.items()
+            for variable, name in named
             if name != "_"
         ]
     )

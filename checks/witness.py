@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checks.book import Case, Condition, Env, variables_of
+from checks.book import Case, Condition, Env
 from checks.engine.clauses import Call, Const, Operand, Term, substituted
 from checks.engine.clauses import Var as EngineVar
-from checks.engine.concrete import numbers_of
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.question import Root
 from checks.prepared import Values
 from checks.scene import Scene
-from policy.rules.program import Atom, Compare, Member, Var
+from policy.rules.program import Atom, Compare, Var
 from policy.values import INTEGER, Value
 
 ANY = ""  # the id of a value that nothing mentions: what holds for it holds for every such value
@@ -90,10 +89,8 @@ def _starts(
 
 def _is_fact(scene: Scene, condition: Condition, env: Env) -> bool:
     """Whether only facts can make the condition true."""
-    match condition.literal:
-        case Atom() as atom:
-            return not scene.book.cases(scene.book.kind_of_call(atom, condition.asked[0], env))
-    return False
+    is_atom = isinstance(condition.literal, Atom)
+    return is_atom and not scene.book.cases(scene.book.kind_of_condition(condition, env))
 
 
 def _stood_in_for(
@@ -107,8 +104,7 @@ def _stood_in_for(
 
 
 def _open_variables(conditions: Sequence[Condition], env: Env) -> list[Var]:
-    binding = (each.literal for each in conditions if isinstance(each.literal, Atom | Member))
-    return [v for v in dict.fromkeys(v for literal in binding for v in variables_of(literal)) if v not in env]
+    return list(dict.fromkeys([v for condition in conditions for v in condition.binds if v not in env]))
 
 
 def _found(
@@ -143,7 +139,7 @@ def _is_ordered(condition: Condition, env: Env) -> bool:
 def _terms(scene: Scene, case: Case, env: Env, wanted: list[Var], slots: dict) -> dict[EngineVar, Term]:
     values = Values(scene.program, slots)
     terms: dict[EngineVar, Term] = {}
-    for variable, engine_variable in numbers_of(case.rule).items():
+    for variable, engine_variable in case.numbers.items():
         if variable in env:
             terms[engine_variable] = _operand(values, env[variable])
         elif variable in wanted:

@@ -1,6 +1,8 @@
 """Signatures and their numbers. A number, once committed, means the same for ever; so processes remember it."""
 
 import secrets
+from collections.abc import Mapping
+from functools import lru_cache
 
 import orjson
 from django.db import connection, transaction
@@ -24,13 +26,19 @@ def signature_number(environment_id: int, signature: Signature) -> int:
     return number
 
 
-def numbers_as_of(environment_id: int) -> tuple[int, dict[Signature, int]]:
+def numbers_as_of(environment_id: int) -> tuple[int, Mapping[Signature, int]]:
     """Every signature that has a number in the environment, and what the environment is marked with as long as no
     other one is given a number."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT signature_mark FROM environment WHERE id = %s", (environment_id,))
         row = cursor.fetchone()
-    return row[0] if row else 0, signature_numbers(environment_id)
+    return (row[0], _numbers_under(environment_id, row[0])) if row else (0, {})
+
+
+@lru_cache(maxsize=256)
+def _numbers_under(environment_id: int, mark: int) -> Mapping[Signature, int]:
+    """A mark is drawn by lot with each number that is given: while it is the same, so are the numbers."""
+    return signature_numbers(environment_id)
 
 
 def signature_numbers(environment_id: int) -> dict[Signature, int]:

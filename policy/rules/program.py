@@ -24,6 +24,9 @@ Types = frozenset[str]  # concrete types: declared actors and resources, String,
 class Var:
     name: str
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __str__(self) -> str:
         return self.name
 
