@@ -38,11 +38,7 @@ SQLITE_OPTIONS = {
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
     "cached_statements": 1000,
-    # Pages are read where the system keeps them, once for all threads and processes, and not copied for each.
-    "init_command": (
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -4096;"
-        "PRAGMA mmap_size = 2147418112; PRAGMA temp_store = MEMORY"
-    ),
+    "init_command": "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY",
 }
 POSTGRESQL_OPTIONS = {
     "server_side_binding": True,  # what makes statements preparable

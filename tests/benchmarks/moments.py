@@ -188,10 +188,10 @@ def memory(server: Served) -> Iterator[Verdict]:
         for kind in kinds(server):
             clients.ask(kind.requests, 0.5)
     sizes = [each.memory_full_info() for each in server.workers]
-    largest = max(each.rss - each.shared for each in sizes) / 1e6
-    whole = max(each.rss for each in sizes) / 1e6
-    said = f"{largest:,.0f} MB of its own; {whole:,.0f} MB with pages of files that all share"
-    yield "memory of a worker <= 120 MB", said, largest <= 120
+    own = max(each.rss - each.shared for each in sizes) / 1e6
+    resident = max(each.rss for each in sizes) / 1e6
+    said = f"{resident:,.0f} MB, {own:,.0f} of them its own"
+    yield "resident memory of a worker <= 120 MB", said, resident <= 120
 
 
 if __name__ == "__main__":
