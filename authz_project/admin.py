@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from django.contrib import admin, messages
+from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
@@ -97,6 +98,10 @@ class EnvironmentAdmin(admin.ModelAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, environment: Environment | None = None):
         return ["created_at", "policy_version", "offset"] + (["slug"] if environment else [])
+
+    def save_model(self, request: HttpRequest, environment: Environment, form: ModelForm, change: bool) -> None:
+        """What the form changed: the rest of the row moves on with every write, and is not to be set back."""
+        environment.save(update_fields=form.changed_data if change else None)
 
     def has_delete_permission(self, request: HttpRequest, environment: Environment | None = None) -> bool:
         protected = environment is not None and environment.slug == DEFAULT_SLUG

@@ -15,7 +15,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PGresult, TransactionStatus
 
 MOST_PREPARED = 1000  # statements of a connection: a policy has many shapes of questions
-_SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; EXECUTE nothing"
 _FORGOTTEN = b"26000"  # PostgreSQL's code for the name of a prepared statement that there is not
 
 Names = OrderedDict[str, bytes | None]  # of statements, the least recently used first; None where it was asked once
@@ -33,7 +33,7 @@ def rows(raw: psycopg.Connection, sql: str, values: list[object]) -> list[tuple]
     written = [_written(value) for value in values]
     result = _result(raw, sql, written)
     if _is_forgotten(result) and raw.pgconn.transaction_status == TransactionStatus.IDLE:
-        _names_of(raw).clear()
+        _forget(raw)
         result = _result(raw, sql, written)
     read = Transformer(raw)
     read.set_pgresult(_good(raw, result, ExecStatus.TUPLES_OK))
@@ -45,12 +45,14 @@ def begin_snapshot(raw: psycopg.Connection) -> None:
 
     The driver forgets all that is prepared, ours too, when a transaction is rolled back.
     """
-    begun = _executed(raw, _SNAPSHOT + b"; EXECUTE nothing")
+    _names_of(raw)
+    begun = _executed(raw, _BEGIN)
     if _is_forgotten(begun):
-        _names_of(raw).clear()
         _executed(raw, b"ROLLBACK")
-        _good(raw, _executed(raw, b"PREPARE nothing AS SELECT"), ExecStatus.COMMAND_OK)
-        begun = _executed(raw, _SNAPSHOT + b"; EXECUTE nothing")
+        _forget(raw)
+        begun = _executed(raw, _BEGIN)
+    if begun.status != ExecStatus.TUPLES_OK and raw.pgconn.status == ConnStatus.OK:
+        _executed(raw, b"ROLLBACK")
     _good(raw, begun, ExecStatus.TUPLES_OK)
 
 
@@ -77,6 +79,7 @@ def _result(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> PG
     if prepared.status != ExecStatus.COMMAND_OK:
         return prepared
     names[sql] = name
+    names.move_to_end(sql)
     return connection.exec_prepared(name, values)
 
 
@@ -95,8 +98,14 @@ def _is_forgotten(result: PGresult) -> bool:
 def _names_of(raw: psycopg.Connection) -> Names:
     names = _names.get(raw)
     if names is None:
+        _executed(raw, b"PREPARE nothing AS SELECT")  # before all others: while it is there, so are they
         names = _names[raw] = OrderedDict()
     return names
+
+
+def _forget(raw: psycopg.Connection) -> None:
+    del _names[raw]
+    _names_of(raw)
 
 
 def _remember(raw: psycopg.Connection, names: Names, sql: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db import transaction
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -15,13 +15,14 @@ from policy.active import Caller, confirm
 class Endpoint(APIView):
     """One path of the interface: a method for each verb, each of which decodes, calls one use case and answers."""
 
-    def dispatch(self, request: HttpRequest, *args, **kwargs) -> Response:
+    def dispatch(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         response = super().dispatch(request, *args, **kwargs)
         # Request, view and response know one another. Out of that circle, what was large is gone with its request, and
         # does not wait for a collection.
-        response.render()
         self.request.parser_context.clear()
-        response.renderer_context.clear()
+        if isinstance(response, Response):
+            response.render()
+            response.renderer_context.clear()
         return response
 
 

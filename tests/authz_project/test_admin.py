@@ -6,6 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from authz_project.admin import EnvironmentAdmin
 from authz_project.models import ApiKey
 from facts import read, store
 from facts.models import Fact
@@ -83,3 +84,20 @@ def test_environments_are_added(staff):
 def test_strangers_are_asked_to_log_in(db, path):
     assert Client().get(f"/admin/{path}").status_code == 302
     assert Client().get("/admin").status_code == 302
+
+
+def test_renaming_an_environment_sets_nothing_else_back(staff, environment, monkeypatch):
+    """What was written while the form was open, by others, is theirs."""
+    whole = EnvironmentAdmin.save_model
+
+    def meanwhile(self, request, renamed, form, change):
+        store.apply(environment.id, [Inserts([WireFact("p", (Value("T", "x"),))])])
+        whole(self, request, renamed, form, change)
+
+    monkeypatch.setattr(EnvironmentAdmin, "save_model", meanwhile)
+    before = Environment.objects.get(pk=environment.id)
+    staff.post(f"/admin/policy/environment/{environment.id}/change/", {"name": "Renamed"})
+    after = Environment.objects.get(pk=environment.id)
+    assert after.name == "Renamed"
+    assert after.signature_mark != before.signature_mark
+    assert after.offset == before.offset + 1

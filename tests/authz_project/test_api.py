@@ -1,14 +1,18 @@
 """What every answer has, right or wrong."""
 
+import gc
 import json
+import secrets
 import uuid
 from unittest import mock
 
+import orjson
 import pytest
 from django.db import OperationalError
 from django.test import Client
 
 from authz_project.keys import DEV_KEY
+from tests.checks.conftest import about
 
 
 @pytest.mark.parametrize("path", ["/healthcheck", "/api/healthcheck"])
@@ -18,6 +22,22 @@ def test_health_needs_neither_key_nor_database(path):
 
 def test_the_greeting(api):
     assert set(api.get("/").json()) == {"hello", "api_version"}
+
+
+def test_what_a_request_brought_is_gone_with_it(api):
+    """Without a collection: until one came by, workers would keep many large bodies and answers."""
+    marker = f"likes_{secrets.token_hex(8)}"
+    context = [{"predicate": marker, "args": [{"type": "User", "id": "ann"}]}]
+    body = orjson.dumps(about("User:ann", "Repo:a", action="read", context_facts=context))
+    del context
+    gc.collect()
+    gc.disable()
+    try:
+        assert api.post("/authorize", body).json() == {"allowed": False}
+        kept = [each for each in gc.get_objects() if type(each) is dict and each.get("predicate") == marker]
+    finally:
+        gc.enable()
+    assert kept == []
 
 
 @pytest.mark.parametrize("given", ["a", "x" * 128, "!~", "6f1c2f60-5b0e-4f0e-9a39-2d2f0c9f7c1e"])

@@ -188,6 +188,8 @@ def judged_alone(row: Row) -> Iterator[Verdict]:
         yield f"{name}: throughput >= 0.7 of the empty view", f"{row.share:.2f}", row.share >= 0.7
         most = row.empty.at(0.5) + 1.5 * row.bare.at(0.5)
         yield f"{name}: p50 <= empty + 1.5 x by hand", f"{mine:,.0f} us, wanted {most:,.0f}", mine <= most
+        most += row.confirmed.at(0.5) - row.empty.at(0.5)
+        yield f"{name}: p50 <= confirmed + 1.5 x by hand", f"{mine:,.0f} us, wanted {most:,.0f}", mine <= most
     elif path == "/list":
         most = 3 * row.bare.at(0.5)
         if name.startswith("10,000"):

@@ -22,7 +22,7 @@ def raw(url):
 
 
 def prepared(raw) -> int:
-    return raw.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0]
+    return raw.execute("SELECT count(*) FROM pg_prepared_statements WHERE name <> 'nothing'").fetchone()[0]
 
 
 def test_values_come_back_as_from_a_cursor(raw):
@@ -95,8 +95,6 @@ def forgetful(raw):
     """A connection that has prepared a question, and whose driver has let go of everything prepared since."""
     for _ in range(3):
         libpq.rows(raw, "SELECT 1", [])
-    with libpq_snapshot(raw):
-        libpq.rows(raw, "SELECT 1", [])
     raw.prepare_threshold = 0
     raw.execute("SELECT 2")
     assert prepared(raw) > 1
@@ -139,4 +137,19 @@ def test_a_snapshot_keeps_what_is_prepared(raw):
     for _ in range(3):
         with libpq_snapshot(raw):
             libpq.rows(raw, "SELECT 1", [])
-    assert prepared(raw) == 2
+    assert prepared(raw) == 1
+
+
+def test_a_snapshot_that_cannot_begin_leaves_no_transaction_open(raw, monkeypatch):
+    monkeypatch.setattr(libpq, "_BEGIN", b"BEGIN; SELECT 1 / 0")
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        libpq.begin_snapshot(raw)
+    assert raw.info.transaction_status.name == "IDLE"
+
+
+def test_what_was_prepared_before_the_first_snapshot_stays(raw):
+    for _ in range(2):
+        libpq.rows(raw, "SELECT 1", [])
+    with libpq_snapshot(raw):
+        libpq.rows(raw, "SELECT 1", [])
+    assert prepared(raw) == 1

@@ -5,8 +5,10 @@ import io
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 
-from facts import read, store
+from facts import loading, read, store
+from facts.rows import rows_here
 from facts.store import Inserts
 from facts.wire import Fact
 from policy.values import Value
@@ -87,6 +89,40 @@ def test_a_load_is_larger_than_a_chunk(environment, tmp_path):
     assert "20001 facts read, 20001 of them new" in run("load_facts", str(file))
     file.write_text("".join(f"p,T,{n}\n" for n in range(10_000, 30_002)))
     assert "20002 facts read, 10001 of them new" in run("load_facts", str(file))
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(loading, "CHUNK", 2)
+
+
+def test_chunks_may_repeat_facts_and_bring_new_signatures(environment, tmp_path, small_chunks):
+    store.apply(environment.id, [Inserts([Fact("p", (Value("T", "3"),))])])
+    file = tmp_path / "facts.csv"
+    file.write_text("".join(f"{name},T,{n}\n" for name in ("p", "q") for n in (1, 2, 2, 3, 1, 4)) + "\n\n\nr,T,1\n")
+    assert "13 facts read, 8 of them new" in run("load_facts", str(file))
+    assert stored(environment) == [f'{name}(T{{"{n}"}})' for name in "pq" for n in (1, 2, 3, 4)] + ['r(T{"1"})']
+
+
+def test_chunks_of_bad_lines_alone_do_not_end_a_load(environment, tmp_path, small_chunks):
+    file = tmp_path / "facts.csv"
+    file.write_text("p,T,1\n" + "p,T\n" * 5 + "p,T,2\n")
+    assert "2 facts read, 2 of them new, 5 lines skipped" in run("load_facts", str(file), skip_bad=True)
+
+
+def test_a_load_that_the_database_refuses_stores_nothing(environment, tmp_path, small_chunks, monkeypatch):
+    file = tmp_path / "facts.csv"
+    file.write_text("".join(f"p,T,{n}\n" for n in range(7)))
+    kind = type(rows_here())
+    name = "insert" if connection.vendor == "sqlite" else "_load"
+    whole = getattr(kind, name)
+    monkeypatch.setattr(kind, name, lambda self, rows: whole(self, [row if row[1] != "4" else row[:2] for row in rows]))
+    with pytest.raises(Exception, match=r"(?i)column|binding"):
+        run("load_facts", str(file))
+    monkeypatch.undo()
+    assert stored(environment) == []
+    assert not connection.allow_thread_sharing
+    assert "7 facts read, 7 of them new" in run("load_facts", str(file))
 
 
 def test_facts_are_deleted_by_pattern_and_counted_first(environment):
