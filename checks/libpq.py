@@ -113,7 +113,7 @@ def _remember(raw: psycopg.Connection, names: Names, sql: str) -> None:
     if len(names) > MOST_PREPARED:
         _, oldest = names.popitem(last=False)
         if oldest is not None:
-            raw.pgconn.exec_(b"DEALLOCATE " + oldest)
+            _executed(raw, b"DEALLOCATE " + oldest)
 
 
 def _written(value: object) -> bytes | None:

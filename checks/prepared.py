@@ -128,7 +128,7 @@ def _prepared(
 ) -> Prepared:
     form = form_of(program, [questions[index] for index in group], context, page, slots)
     # Numbers that this very transaction gave may be taken back, and then mean something else: nothing is remembered.
-    made = _ready_once if run.in_transaction() else _ready
+    made = _compiled if run.in_transaction() else _ready
     ready = made(setting, _own_types(setting, program), form, run.dialect())
     slots["mark"] = ready.mark
     if context:
@@ -181,10 +181,10 @@ def _ready(setting: Setting, types: frozenset[str], form: Form, dialect: Dialect
 
 @lru_cache(maxsize=64)
 def _compiled_once(setting: Setting, types: frozenset[str], form: Form, dialect: Dialect) -> Ready:
-    return _ready_once(setting, types, form, dialect)
+    return _compiled(setting, types, form, dialect)
 
 
-def _ready_once(setting: Setting, types: frozenset[str], form: Form, dialect: Dialect) -> Ready:
+def _compiled(setting: Setting, types: frozenset[str], form: Form, dialect: Dialect) -> Ready:
     return ready_of(setting, types, form.shape, dialect)
 
 

@@ -148,7 +148,7 @@ class _Search:
         fact = Fact(goal.predicate, goal.args)
         if not self.rules_about(goal).cases:
             # It holds, and nothing but a fact says so: there is no need to ask.
-            return Given("context" if fact in self.scene.context else "stored")
+            return Given("context" if fact in self.scene.brought else "stored")
         place = self.scene.place_of(fact)
         return Given(place) if place else None
 

@@ -24,6 +24,7 @@ from checks.framing import rulebook_of
 from checks.open_policy import open_program
 from checks.prepared import Question, Values, by_ids, check_predicate, inline_rows, root_of
 from facts.accept import check_fact
+from facts.bundles import by_signature
 from facts.signatures import numbers_as_of
 from facts.wire import Fact
 from policy.active import program_of_version
@@ -35,7 +36,7 @@ TIME_LIMIT = 10.0  # seconds, after which nothing more is looked into
 
 @contextmanager
 def scene(
-    environment_id: int, version: int | None, context: tuple[Fact, ...], types: frozenset[str]
+    environment_id: int, version: int | None, context: Sequence[Fact], types: frozenset[str]
 ) -> Iterator[Scene]:
     """Over what a version (None: no policy) makes of an environment's facts and the context, as of now."""
     found = Scene(environment_id, book_of(environment_id, version, types), context, {})
@@ -44,7 +45,7 @@ def scene(
 
 
 @contextmanager
-def trial(environment_id: int, program: Program, context: tuple[Fact, ...]) -> Iterator[Scene]:
+def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Iterator[Scene]:
     """Over what a program that is not published makes of the same facts."""
     found = Scene(environment_id, Book(program, Rulebook(program)), context, {})
     with _opened(found, program):
@@ -75,7 +76,7 @@ class Scene:
 
     environment_id: int
     book: Book
-    context: tuple[Fact, ...]
+    context: Sequence[Fact]
     numbers: Mapping[Signature, int]
     mark: int = 0
     now: int = field(default_factory=lambda: int(time.time()))
@@ -96,8 +97,13 @@ class Scene:
         return self.numbers.get(signature) or self.book.stand_in(signature)
 
     @cached_property
+    def brought(self) -> frozenset[Fact]:
+        """The facts of the context, made once: one out of JSON is made again each time that it is looked at."""
+        return frozenset(self.context)
+
+    @cached_property
     def inline(self) -> frozenset[Signature]:
-        return frozenset(fact.signature for fact in self.context)
+        return frozenset(by_signature(self.context))
 
     def slots(self) -> dict[str, object]:
         """What every statement may read, to which its own values are added."""
@@ -142,7 +148,7 @@ class Scene:
 
     def place_of(self, fact: Fact) -> str | None:
         """Where a fact is found: in the context, stored, or nowhere."""
-        if fact in self.context:
+        if fact in self.brought:
             return "context"
         number = self.numbers.get(fact.signature)
         if number is None or not self.program.accepts(fact.predicate, fact.signature.types):

@@ -1,4 +1,4 @@
-"""The recursive tables of a net: the goals that it reaches, and the answers to them."""
+"""What is recursive in a net: whether anything is, and its tables of goals that it reaches and of answers to them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from checks.engine.clauses import Term
-from checks.engine.plan import AnswerArm, Answers, Branch, Goals, Jump, Net
+from checks.engine.plan import AnswerArm, Answers, Branch, Goals, Holds, Jump, Net, Relation
 from localsql.families import Family
 from localsql.layouts import Place
 from localsql.scope import Scope
+from localsql.semijoins import Member
 
 if TYPE_CHECKING:
     from localsql.render import Renderer
@@ -79,3 +80,20 @@ def _answers_first(branch: Branch) -> Branch:
     """The new answer drives the recursive step; its goal is only looked up."""
     rank = {Answers: 0, Goals: 2}
     return Branch(tuple(sorted(branch.sources, key=lambda source: rank.get(type(source), 1))), branch.conditions)
+
+
+def recurses(net: Net) -> bool:
+    """Whether any of what the net reads is recursive."""
+    return bool(net.seeds or net.answers) or any(_has_recursion(branch) for branch in net.branches())
+
+
+def _has_recursion(branch: Branch) -> bool:
+    for each in (*branch.sources, *branch.conditions):
+        match each:
+            case Relation(net=net) | Holds(net):
+                if recurses(net):
+                    return True
+            case Member(branch=inner):
+                if _has_recursion(inner):
+                    return True
+    return False

@@ -25,11 +25,11 @@ from localsql.dialects import NATIVE, Dialect, Typed
 from localsql.errors import CannotSay
 from localsql.families import Family
 from localsql.layouts import Layouts, Place
-from localsql.recursion import answers, goals
+from localsql.recursion import answers, goals, recurses
 from localsql.relations import CallerTables, Domain
 from localsql.residual import Known, Mentioned
 from localsql.scope import Columns, Scope
-from localsql.semijoins import recurses, set_apart
+from localsql.semijoins import set_apart
 
 
 @dataclass

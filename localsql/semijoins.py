@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from checks.engine.clauses import Col, Operand, Term
-from checks.engine.plan import Branch, Condition, Fact, Holds, Net, Relation, Same, Source
+from checks.engine.plan import Branch, Condition, Fact, Relation, Same, Source
 from localsql.relations import Domain
 from localsql.residual import Known
 from localsql.split import numbers_in
@@ -78,20 +78,3 @@ def _is_local(branch: Branch, group: set[int]) -> bool:
     return any(isinstance(each, Fact) for each in sources) and all(
         isinstance(each, Fact | Known | Domain) for each in sources
     )
-
-
-def recurses(net: Net) -> bool:
-    """Whether any of what the net reads is recursive."""
-    return bool(net.seeds or net.answers) or any(_has_recursion(branch) for branch in net.branches())
-
-
-def _has_recursion(branch: Branch) -> bool:
-    for each in (*branch.sources, *branch.conditions):
-        match each:
-            case Relation(net=net) | Holds(net):
-                if recurses(net):
-                    return True
-            case Member(branch=inner):
-                if _has_recursion(inner):
-                    return True
-    return False

@@ -12,11 +12,11 @@ import argparse
 import sys
 from contextlib import ExitStack, closing
 
-from tests.benchmarks.clients import Clients, Request, request
+from tests.benchmarks.clients import Clients
 from tests.benchmarks.generate import Size
 from tests.benchmarks.kinds import Kind, kinds
 from tests.benchmarks.served import Served, served
-from tests.benchmarks.service import EMPTY, Side, Verdict, print_verdicts
+from tests.benchmarks.service import Side, Verdict, constant, print_verdicts
 
 ROUNDS = 30
 MOST = 1.3
@@ -49,15 +49,11 @@ def grown(servers: list[Served], same: tuple[Kind, ...]) -> Verdict:
             with closing(Clients(server.port, 1)) as client:
                 client.ask(kind.requests, 0.1)
                 sides[index].add(client.ask(kind.requests, 0.2))
-                empty[index].add(client.ask([nothing(server)], 0.1))
+                empty[index].add(client.ask([constant(server, "/empty")], 0.1))
     middles = [side.at(0.5) for side in sides]
     growth = middles[-1] / middles[0]
     shown = ", ".join(f"{each:,.0f} us beside {other.at(0.5):,.0f}" for each, other in zip(middles, empty))
     return f"{same[0].name}: growth of p50 <= {MOST}", f"{growth:.2f}: {shown} of the empty view", growth <= MOST
-
-
-def nothing(server: Served) -> Request:
-    return request(server.key, "/empty", EMPTY, lambda said: said == {"allowed": True})
 
 
 if __name__ == "__main__":

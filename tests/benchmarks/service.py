@@ -110,9 +110,7 @@ HEAD += f"{'4: p50':>10}{'p99':>9}{'/s':>7}{'empty/s':>9}{'share':>7}{'of conf.'
 
 def measured(server: Served, only: str, seconds: float) -> Iterator[Row]:
     print(HEAD)
-    nothing, confirmed = (
-        [request(server.key, path, EMPTY, lambda said: said == {"allowed": True})] for path in ("/empty", "/confirmed")
-    )
+    nothing, confirmed = ([constant(server, path)] for path in ("/empty", "/confirmed"))
     with closing(Clients(server.port, 1)) as one, closing(Clients(server.port, 4)) as four:
         for kind in kinds(server, only):
             row = Row(kind)
@@ -125,6 +123,11 @@ def measured(server: Served, only: str, seconds: float) -> Iterator[Row]:
                 take_turns(row, nothing, confirmed, one, four, seconds / ROUNDS / 7)
             print(line(row), flush=True)
             yield row
+
+
+def constant(server: Served, path: str) -> Request:
+    """To a view that answers the same whatever it is asked."""
+    return request(server.key, path, EMPTY, lambda said: said == {"allowed": True})
 
 
 def take_turns(
