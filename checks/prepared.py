@@ -20,8 +20,8 @@ from checks.engine.question import Compiled, Root, Shape
 from checks.errors import UnknownPredicate
 from checks.framing import IS_ANSWER, Numbering, Ready, Setting, compiled_here, ready_of
 from checks.open_policy import open_program
-from facts.accept import check_signature
-from facts.bundles import by_signature, place_of_first, rows_of
+from facts.accept import check_facts
+from facts.bundles import by_signature, rows_of
 from facts.wire import Fact
 from policy.active import program_of_version
 from policy.rules.program import Program, Signature
@@ -212,9 +212,7 @@ def compiled_question(setting: Setting, question: Question, page: Page | None = 
 def _check(setting: Setting, program: Program, questions: Sequence[Question], context: Sequence[Fact]) -> None:
     if setting.version is None:
         return
-    for signature in by_signature(context) if context else ():
-        if not program.accepts(signature.predicate, signature.types):
-            check_signature(program, signature, f"context_facts[{place_of_first(context, signature)}]")
+    check_facts(program, context, "context_facts")
     for question in questions:
         for predicate, _ in question.calls:
             check_predicate(program, predicate)

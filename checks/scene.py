@@ -23,7 +23,7 @@ from checks.engine.text import Statement, finished, joined
 from checks.framing import rulebook_of
 from checks.open_policy import open_program
 from checks.prepared import Question, Values, by_ids, check_predicate, inline_rows, root_of
-from facts.accept import check_fact
+from facts.accept import check_facts
 from facts.bundles import by_signature
 from facts.signatures import numbers_as_of
 from facts.wire import Fact
@@ -54,8 +54,7 @@ def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Ite
 
 @contextmanager
 def _opened(found: Scene, program: Program | None) -> Iterator[None]:
-    for index, fact in enumerate(found.context):
-        check_fact(program, fact, f"context_facts[{index}]")
+    check_facts(program, found.context, "context_facts")
     with run.snapshot():
         found.mark, found.numbers = numbers_as_of(found.environment_id)
         yield

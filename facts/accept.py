@@ -1,16 +1,22 @@
 """Whether the active policy can use a fact. What it cannot use is most likely a mistake, and is refused."""
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
+from facts.bundles import by_signature, place_of_first
 from facts.errors import FactRejected
 from facts.wire import Fact
 from policy.rules.program import Program, Signature
 
 
-def check_fact(program: Program | None, fact: Fact, path: str) -> None:
-    """Refuse a fact that the policy cannot use; without a policy every fact may become useful."""
-    if program is not None:
-        check_signature(program, fact.signature, path)
+def check_facts(program: Program | None, facts: Sequence[Fact], path: str | None) -> None:
+    """Refuse facts that the policy cannot use; without a policy every fact may become useful.
+
+    `path` is that of the array in the request, None where a fact is all of the request.
+    """
+    for signature in () if program is None else by_signature(facts):
+        if not program.accepts(signature.predicate, signature.types):
+            check_signature(program, signature, "" if path is None else f"{path}[{place_of_first(facts, signature)}]")
 
 
 def check_signature(program: Program, signature: Signature, path: str) -> None:

@@ -7,8 +7,8 @@ from itertools import groupby
 from django.conf import settings
 from django.db import connection, transaction
 
-from facts.accept import check_signature
-from facts.bundles import Row, place_of_first, rows_of
+from facts.accept import check_facts
+from facts.bundles import Row, rows_of
 from facts.models import COLUMNS, INDEX_CONDITIONS
 from facts.rows import rows_here
 from facts.signatures import matching, signature_number, signature_numbers
@@ -86,14 +86,8 @@ def copy_facts(origin_id: int, target_id: int) -> None:
 
 def rows_of_facts(environment_id: int, program: Program | None, facts: Sequence[Fact], path: str | None) -> list[Row]:
     """The facts' rows, once each; `FactRejected` names the first that the policy has no use for."""
-
-    def number_of(signature: Signature) -> int:
-        if program is not None and not program.accepts(signature.predicate, signature.types):
-            place = "" if path is None else f"{path}[{place_of_first(facts, signature)}]"
-            check_signature(program, signature, place)
-        return signature_number(environment_id, signature)
-
-    return list(dict.fromkeys(rows_of(facts, number_of)))
+    check_facts(program, facts, path)
+    return list(dict.fromkeys(rows_of(facts, lambda signature: signature_number(environment_id, signature))))
 
 
 # ---- deleting -------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from checks.engine.rulebook import Rulebook
 from checks.errors import PolicyMoved
 from checks.open_policy import open_program
 from checks.prepared import Question, Setting, Values, check_predicate, inline_rows, root_of
-from facts.accept import check_fact, check_signature
+from facts.accept import check_facts, check_signature
 from facts.errors import FactRejected
 from localsql.bindings import Bindings, bindings_from_text
 from localsql.columns import check_column, output_name
@@ -141,8 +141,7 @@ def _type_of(root: Root, variable: object) -> str:
 
 def _check(setting: Setting, program: Program, bindings: Bindings, question: Question) -> None:
     known = None if setting.version is None else program
-    for index, fact in enumerate(question.context):
-        check_fact(known, fact, f"query.context_facts[{index}]")
+    check_facts(known, question.context, "query.context_facts")
     if known is not None:
         for predicate in {predicate for predicate, _ in question.calls}:
             check_predicate(program, predicate)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from facts.accept import check_fact
+from facts.accept import check_facts
 from facts.errors import FactRejected
 from facts.wire import Fact
 from policy.language.source import Source
@@ -23,7 +23,7 @@ def fact(predicate: str, *types: str) -> Fact:
 
 @pytest.mark.parametrize("accepted", [fact("has_role", "User", "String", "Repo"), fact("tagged", "Repo", "String")])
 def test_useful_facts_are_accepted(accepted):
-    check_fact(compile_source(Source(POLICY)), accepted, "")
+    check_facts(compile_source(Source(POLICY)), [accepted], "")
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ def test_useful_facts_are_accepted(accepted):
 )
 def test_other_facts_are_refused_with_advice(refused, advice):
     with pytest.raises(FactRejected) as error:
-        check_fact(compile_source(Source(POLICY)), refused, "[0].inserts[0]")
+        check_facts(compile_source(Source(POLICY)), [refused], "[0].inserts")
     assert error.value.message.startswith("[0].inserts[0]: the policy has no use for a fact `")
     assert advice in error.value.message
 
 
 def test_without_a_policy_everything_is_accepted():
-    check_fact(None, fact("anything", "At", "All"), "")
+    check_facts(None, [fact("anything", "At", "All")], "")
 
 
 def test_a_batch_is_checked_against_the_active_policy(api):
