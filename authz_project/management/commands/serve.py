@@ -23,8 +23,6 @@ from policy.models import default_environment
 WELL_KNOWN_SECRETS = ("secret", "changeme", "password", "insecure", "example", "test")
 SHORTEST_SECRET = 32
 START_LOCK = 0x617574687A  # any number that nobody else locks
-# Of the C library, in processes that start from here: threads share what is kept, and large answers are given back.
-MEMORY = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
 
 
@@ -54,8 +52,6 @@ class Command(BaseCommand):
         os.environ.pop(settings.DEV_SERVER_VARIABLE, None)
         if dev:
             os.environ[settings.DEV_SERVER_VARIABLE] = str(os.getpid())
-        for name, value in MEMORY.items():
-            os.environ.setdefault(name, value)
         processes = "1 process" if workers == 1 else f"{workers} processes"
         self.say(f"Serving http://{host}:{port}/api with {processes}. Stop with SIGTERM or Ctrl-C.")
         self.say("The admin is at /admin/; `python manage.py createsuperuser` makes a login for it.")
