@@ -130,26 +130,24 @@ def _run(asker: Asker, statements: list[Prepared], version: int | None) -> tuple
     if not statements:
         return confirmed(asker), []
     if len(statements) == 1:  # which sees one moment as it is
-        return _run_one(asker, statements[0], version)
+        return _run_one(asker, statements[0])
     found: list[tuple[int, Row]] = []
     with run.snapshot():
         for each in statements:
-            current, answers = _run_one(asker, each, version)
+            current, answers = _run_one(asker, each)
             if current != version:
                 return current, []
             found += answers
     return version, found
 
 
-def _run_one(asker: Asker, asked: Prepared, version: int | None) -> tuple[int | None, list[tuple[int, Row]]]:
-    rows = run.answer(asked.ready.statement, asked.ready.rounds, asked.slots | _who(asker, version))
+def _run_one(asker: Asker, asked: Prepared) -> tuple[int | None, list[tuple[int, Row]]]:
+    if isinstance(asker, Caller):
+        asked.slots["key"] = asker.key_hash
+    rows = run.answer(asked.ready.statement, asked.ready.rounds, asked.slots)
     if not rows:
         raise _nobody(asker)
     return asked.read(rows)
-
-
-def _who(asker: Asker, version: int | None) -> dict[str, object]:
-    return {"key": asker.key_hash, "version": version} if isinstance(asker, Caller) else {"version": version}
 
 
 def _nobody(asker: Asker) -> AuthzError:

@@ -41,7 +41,7 @@ class Bench:
 
     def answers(self, question: Question, facts: str) -> Sequence[Row]:
         slots: dict[str, object] = {"facts": facts, "now": int(time.time())}
-        shape = Shape((root_of(question, Values(self.program, slots)),), len(question.outs), self.inline, False)
+        shape = Shape((root_of(question, Values(self.program.names, slots)),), len(question.outs), self.inline, False)
         made = self.statements.get(shape) or self._compiled(shape)
         if made.statement is None:
             return []

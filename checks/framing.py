@@ -40,16 +40,19 @@ class Setting(NamedTuple):
         return signature_number(self.environment_id, signature)
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """A compiled statement and how to read its rows. No statement: nothing can be true, whatever the facts."""
 
     statement: Statement | None
     rounds: tuple[Rounds, ...]
     width: int
     is_guarded: bool
+    places: tuple[int, ...]  # of its questions, among those that it was asked for
     numbers: Mapping[Signature, int]  # of the facts that a request brings
     mark: int  # of the signatures that it was compiled for
+
+
+UNANSWERED = Ready(None, (), 0, False, (), {}, 0)
 
 
 # ---- the numbers of signatures ---------------------------------------------------------------------------------
@@ -88,12 +91,14 @@ class Numbering:
 # ---- compiled for a shape -------------------------------------------------------------------------------------
 
 
-def ready_of(setting: Setting, types: frozenset[str], shape: Shape, dialect: Dialect) -> Ready:
+def ready_of(
+    setting: Setting, types: frozenset[str], shape: Shape, places: tuple[int, ...], dialect: Dialect
+) -> Ready:
     numbering = Numbering(setting.environment_id)
     made = compiled_here(setting, types, shape, dialect, numbering)
     assert shape.width or not made.is_guarded, "a question that nothing is asked of leaves no guard open"
     numbers = {signature: numbering.of(signature) for signature in shape.inline}
-    return Ready(made.statement, made.rounds, shape.width, made.is_guarded, numbers, numbering.mark)
+    return Ready(made.statement, made.rounds, shape.width, made.is_guarded, places, numbers, numbering.mark)
 
 
 def compiled_here(

@@ -7,7 +7,7 @@ question would have said.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from checks.bench import Bench, fact_of_atom
 from checks.engine.errors import CannotEnumerate
@@ -157,7 +157,7 @@ class _Sitting:
         """What the variable can be."""
         found: set[Cell] = set()
         for question in self._questions(assertion):
-            asked = replace(question, outs=("variable",))
+            asked = question._replace(outs=("variable",))
             kind = question.variables["variable"].type
             found.update((kind, row[0]) for row in self.bench.answers(asked, self.facts))
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
@@ -18,8 +18,7 @@ from checks.engine.clauses import Call, Const, Given, Operand, Other, Slot, Term
 from checks.engine.dialects import Dialect
 from checks.engine.question import Compiled, Root, Shape
 from checks.errors import UnknownPredicate
-from checks.framing import IS_ANSWER, Numbering, Ready, Setting, compiled_here, ready_of
-from checks.open_policy import open_program
+from checks.framing import IS_ANSWER, UNANSWERED, Numbering, Ready, Setting, compiled_here, ready_of
 from facts.accept import check_facts
 from facts.bundles import by_signature, rows_of
 from facts.wire import Fact
@@ -32,16 +31,14 @@ BUILT_IN = ("allow", "has_permission", "has_role", "has_relation")
 # ---- questions -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What a variable may be: a type, and the ids that are asked about (None: every id)."""
 
     type: str
     ids: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """Calls that must hold together, by the names of their variables. Answers have the columns `outs`."""
 
     calls: tuple[tuple[str, tuple[str, ...]], ...]
@@ -54,8 +51,7 @@ class Question:
         return {asked.type for asked in self.variables.values()}
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """The part of a one-column answer to read: after an id, at most so many."""
 
     limit: int
@@ -65,27 +61,28 @@ class Page:
 # ---- one statement with its values ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """One statement for some questions about the same facts; `indexes` are their places among all that are asked."""
+class Prepared(NamedTuple):
+    """One statement for some questions about the same facts; `start` is the place of the first among all of them."""
 
     ready: Ready
     slots: dict[str, object]
-    indexes: tuple[int, ...]
+    start: int
     page: Page | None
 
     def read(self, rows: list[tuple]) -> tuple[int | None, list[tuple[int, Row]]]:
         """The policy version that the frame's rows tell, and the answers, each with the index of its question."""
+        places = self.ready.places
+        first = self.start + places[0]
         if not self.ready.width:
             version, truth = rows[0]
-            return version, [(self.indexes[0], ())] if truth else []
+            return version, [(first, ())] if truth else []
         version = next(row[0] for row in rows if row[0] != IS_ANSWER)
         found = [row[1:] for row in rows if row[0] == IS_ANSWER]
         if self.ready.is_guarded:
             found = answers_of(found)
-        if len(self.indexes) > 1:
-            return version, [(self.indexes[int(row[0])], row[1:]) for row in found]
-        return version, [(self.indexes[0], row) for row in (self._page(found) if self.page else found)]
+        if len(places) > 1:
+            return version, [(self.start + places[int(row[0])], row[1:]) for row in found]
+        return version, [(first, row) for row in (self._page(found) if self.page else found)]
 
     def _page(self, rows: list[Row]) -> list[Row]:
         """In order, whatever became of it in the frame; and cut here where only here rows are known to be answers."""
@@ -107,33 +104,25 @@ def prepared(
     page: Page | None = None,
     at_once: int = 1,
 ) -> list[Prepared]:
-    """The statements for the questions, `at_once` at most in each. Questions of unknown types need none."""
-    program = program_of_version(setting.version) or open_program(_types_of(questions, context))
-    _check(setting, program, questions, context)
-    kept = [index for index, question in enumerate(questions) if _knows(program, question)]
-    groups = [kept[start : start + at_once] for start in range(0, len(kept), at_once)]
-    now = int(time.time())
-    made = [_prepared(setting, program, questions, group, context, page, {"now": now}) for group in groups]
-    return [each for each in made if each.ready.statement is not None]
+    """The statements for the questions, `at_once` at most in each; none for those that nothing can make true.
 
-
-def _prepared(
-    setting: Setting,
-    program: Program,
-    questions: Sequence[Question],
-    group: list[int],
-    context: Sequence[Fact],
-    page: Page | None,
-    slots: dict[str, object],
-) -> Prepared:
-    form = form_of(program, [questions[index] for index in group], context, page, slots)
-    # Numbers that this very transaction gave may be taken back, and then mean something else: nothing is remembered.
-    made = _compiled if run.in_transaction() else _ready
-    ready = made(setting, _own_types(setting, program), form, run.dialect())
-    slots["mark"] = ready.mark
-    if context:
-        slots["facts"] = inline_rows(context, ready.numbers.__getitem__)
-    return Prepared(ready, slots, tuple(group), page)
+    All that does not depend on values is looked into when a statement is compiled, and is remembered with it: most
+    requests ask what others asked before them, about other values.
+    """
+    if context and setting.version is not None:
+        check_facts(program_of_version(setting.version), context, "context_facts")
+    names, now = _names(setting.version), int(time.time())
+    made = []
+    for start in range(0, len(questions), at_once):
+        slots: dict[str, object] = {"now": now, "version": setting.version}
+        form = form_of(names, questions[start : start + at_once], context, page, slots)
+        ready = _ready_of(setting, form)
+        if ready.statement is not None:
+            slots["mark"] = ready.mark
+            if context:
+                slots["facts"] = inline_rows(context, ready.numbers.__getitem__)
+            made.append(Prepared(ready, slots, start, page))
+    return made
 
 
 class Form(NamedTuple):
@@ -145,52 +134,94 @@ class Form(NamedTuple):
     has_after: bool
 
     @property
-    def shape(self) -> Shape:
-        roots = tuple([root_of_outline(outline) for outline in self.outlines])
+    def types(self) -> frozenset[str]:
+        asked = (name for outline in self.outlines for name in outline.types)
+        return frozenset(asked).union(*(signature.types for signature in self.inline))
+
+    def shape(self, places: Iterable[int]) -> Shape:
+        """Of those of the questions that are in these places."""
+        roots = tuple([root_of_outline(self.outlines[place]) for place in places])
         return Shape(roots, len(self.outlines[0].outs), self.inline, True, self.is_paged, self.has_after)
 
 
 def form_of(
-    program: Program,
+    names: frozenset[str],
     questions: Sequence[Question],
     context: Sequence[Fact],
     page: Page | None,
     slots: dict[str, object],
 ) -> Form:
     """The questions without their values, which go into the slots."""
-    values = Values(program, slots)
+    values = Values(names, slots)
     outlines = tuple([outline_of(question, values) for question in questions])
     inline = frozenset(by_signature(context)) if context else _NOTHING
-    if page is not None:
-        slots |= {"limit": page.limit, "after": page.after}
-    return Form(outlines, inline, page is not None, page is not None and page.after is not None)
+    if page is None:
+        return Form(outlines, inline, False, False)
+    slots |= {"limit": page.limit, "after": page.after}
+    return Form(outlines, inline, True, page.after is not None)
 
 
 _NOTHING: frozenset[Signature] = frozenset()
 
 
+# ---- compiled once ---------------------------------------------------------------------------------------------
+
 _compiling = tuple(threading.Lock() for _ in range(16))
 
 
+class _NotKept(Exception):
+    """Out of what is remembered by its result: numbers that this very transaction gave may be taken back."""
+
+
+def _ready_of(setting: Setting, form: Form) -> Ready:
+    dialect = run.dialect()
+    try:
+        return _ready(setting, form, dialect)
+    except _NotKept:
+        return _compiled(setting, form, dialect)
+
+
 @lru_cache(maxsize=4096)
-def _ready(setting: Setting, types: frozenset[str], form: Form, dialect: Dialect) -> Ready:
+def _ready(setting: Setting, form: Form, dialect: Dialect) -> Ready:
+    if run.in_transaction():
+        raise _NotKept
     # After a change of the policy, many ask the same at once: one compiles it, the others wait and find it done.
     with _compiling[hash((setting, form)) % len(_compiling)]:
-        return _compiled_once(setting, types, form, dialect)
+        return _compiled_once(setting, form, dialect)
 
 
 @lru_cache(maxsize=64)
-def _compiled_once(setting: Setting, types: frozenset[str], form: Form, dialect: Dialect) -> Ready:
-    return _compiled(setting, types, form, dialect)
+def _compiled_once(setting: Setting, form: Form, dialect: Dialect) -> Ready:
+    return _compiled(setting, form, dialect)
 
 
-def _compiled(setting: Setting, types: frozenset[str], form: Form, dialect: Dialect) -> Ready:
-    return ready_of(setting, types, form.shape, dialect)
+def _compiled(setting: Setting, form: Form, dialect: Dialect) -> Ready:
+    program = setting.program(form.types)
+    _check(setting, program, form)
+    places = tuple([place for place, outline in enumerate(form.outlines) if _knows(program, outline)])
+    if not places:
+        return UNANSWERED
+    return ready_of(setting, _own_types(setting, form), form.shape(places), places, dialect)
 
 
-def _own_types(setting: Setting, program: Program) -> frozenset[str]:
+def _own_types(setting: Setting, form: Form) -> frozenset[str]:
     """What tells programs without a policy apart."""
-    return frozenset() if setting.version is not None else frozenset(program.subtypes)
+    return form.types if setting.version is None else frozenset()
+
+
+@lru_cache(maxsize=64)
+def _names(version: int | None) -> frozenset[str]:
+    """Those that a policy tells apart from all other text."""
+    return frozenset() if version is None else program_of_version(version).names
+
+
+def compiled_question(setting: Setting, question: Question, page: Page | None = None) -> Compiled:
+    """What a question is compiled to, for people to read."""
+    form = form_of(_names(setting.version), (question,), question.context, page, {})
+    program = setting.program(form.types)
+    _check(setting, program, form)
+    numbering = Numbering(setting.environment_id)
+    return compiled_here(setting, _own_types(setting, form), form.shape((0,)), run.dialect(), numbering)
 
 
 def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) -> str:
@@ -198,24 +229,14 @@ def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) ->
     return orjson.dumps(rows_of(facts, number_of)).decode()
 
 
-def compiled_question(setting: Setting, question: Question, page: Page | None = None) -> Compiled:
-    """What a question is compiled to, for people to read."""
-    program = setting.program(_types_of((question,), question.context))
-    _check(setting, program, (question,), question.context)
-    shape = form_of(program, (question,), question.context, page, {}).shape
-    return compiled_here(setting, _own_types(setting, program), shape, run.dialect(), Numbering(setting.environment_id))
-
-
 # ---- what is wrong with a question, and what is known without asking ---------------------------------------------
 
 
-def _check(setting: Setting, program: Program, questions: Sequence[Question], context: Sequence[Fact]) -> None:
-    if setting.version is None:
-        return
-    check_facts(program, context, "context_facts")
-    for question in questions:
-        for predicate, _ in question.calls:
-            check_predicate(program, predicate)
+def _check(setting: Setting, program: Program, form: Form) -> None:
+    if setting.version is not None:
+        for outline in form.outlines:
+            for predicate, _ in outline.calls:
+                check_predicate(program, predicate)
 
 
 def check_predicate(program: Program, predicate: str) -> None:
@@ -224,14 +245,9 @@ def check_predicate(program: Program, predicate: str) -> None:
         raise UnknownPredicate(predicate, near[0] if near else "")
 
 
-def _knows(program: Program, question: Question) -> bool:
-    known = program.subtypes
-    return all(asked.type in known.get(asked.type, ()) for asked in question.variables.values())
-
-
-def _types_of(questions: Sequence[Question], context: Sequence[Fact]) -> frozenset[str]:
-    types = frozenset(name for question in questions for name in question.types)
-    return types.union(*(signature.types for signature in by_signature(context)))
+def _knows(program: Program, outline: Outline) -> bool:
+    """Whether the program has values of all that is asked about."""
+    return all(name in program.subtypes.get(name, ()) for name in outline.types)
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
@@ -245,7 +261,7 @@ OPERANDS: dict[str, type[Operand]] = {NAME: Const, OTHER: Other, VALUE: Slot}
 class Values:
     """Takes values into slots, equal ones into the same."""
 
-    program: Program
+    names: frozenset[str]  # of the policy
     slots: dict[str, object]
     taken: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -255,19 +271,18 @@ class Values:
 
     def placed(self, type_name: str, text: str) -> tuple[str, str]:
         """A name of the policy is part of the shape; any other value goes into a slot."""
-        if type_name == STRING and text in self.program.names:
+        is_text = type_name == STRING
+        if is_text and text in self.names:
             return NAME, text
         slot = self.taken.get((type_name, text))
         if slot is None:
-            slot = self.taken[type_name, text] = self._slot("v", text)
-        return OTHER if type_name == STRING else VALUE, slot
+            slot = self.taken[type_name, text] = f"v{len(self.taken)}"
+            self.slots[slot] = text
+        return OTHER if is_text else VALUE, slot
 
     def several(self, texts: tuple[str, ...]) -> str:
-        return self._slot("ids", orjson.dumps(texts).decode())
-
-    def _slot(self, prefix: str, value: object) -> str:
-        slot = f"{prefix}{len(self.slots)}"
-        self.slots[slot] = value
+        slot = f"ids{len(self.slots)}"
+        self.slots[slot] = orjson.dumps(texts).decode()
         return slot
 
 
@@ -278,18 +293,23 @@ class Outline(NamedTuple):
     variables: tuple[tuple[str, str, str, str], ...]  # name, type, kind, and the name or slot that it is
     outs: tuple[str, ...]
 
+    @property
+    def types(self) -> list[str]:
+        return [name for _, name, _, _ in self.variables]
+
 
 def outline_of(question: Question, values: Values) -> Outline:
+    calls, asked, outs, _ = question
     variables = []
-    for name, asked in question.variables.items():
-        if asked.ids is None:
+    for name, (type_name, ids) in asked.items():
+        if ids is None:
             kind, place = EVERY, ""
-        elif len(asked.ids) == 1 and name not in question.outs:
-            kind, place = values.placed(asked.type, asked.ids[0])
+        elif len(ids) == 1 and name not in outs:
+            kind, place = values.placed(type_name, ids[0])
         else:
-            kind, place = SEVERAL if len(asked.ids) <= FEW else MANY, values.several(asked.ids)
-        variables.append((name, asked.type, kind, place))
-    return Outline(question.calls, tuple(variables), question.outs)
+            kind, place = SEVERAL if len(ids) <= FEW else MANY, values.several(ids)
+        variables.append((name, type_name, kind, place))
+    return Outline(calls, tuple(variables), outs)
 
 
 def root_of(question: Question, values: Values) -> Root:

@@ -112,15 +112,16 @@ def _on_postgresql(raw: psycopg.Connection, sql: str, values: list[object]) -> l
 
 
 def _on_sqlite(raw: sqlite3.Connection, sql: str, values: list[object]) -> list[tuple]:
-    if settings.STATEMENT_TIMEOUT <= 0:
+    limit = settings.STATEMENT_TIMEOUT
+    if limit <= 0:
         return raw.execute(sql, values).fetchall()
-    deadline = time.monotonic() + settings.STATEMENT_TIMEOUT
+    deadline = time.monotonic() + limit
     raw.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
     try:
         return raw.execute(sql, values).fetchall()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-            raise QueryTooSlow(settings.STATEMENT_TIMEOUT) from None
+            raise QueryTooSlow(limit) from None
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR and _TOO_LARGE.search(str(error)):
             raise StatementTooLarge from None
         raise

@@ -136,7 +136,7 @@ class Scene:
         if not all(name in self.program.subtypes.get(name, ()) for name in question.types):
             return []
         slots = self.slots()
-        root = root_of(question, Values(self.program, slots))
+        root = root_of(question, Values(self.program.names, slots))
         made = self._compiled(Shape((root,), len(question.outs), self.inline, True))
         if made.statement is None:
             return []

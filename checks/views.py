@@ -1,7 +1,5 @@
 """The asking half of the interface."""
 
-from dataclasses import replace
-
 from django.db import DatabaseError
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
@@ -147,7 +145,7 @@ def solution(body: dict) -> Question:
         if asked.ids is not None and len(asked.ids) != 1:
             raise MalformedRequest(f"constraints.{name}.ids", "must be one id, or null for any")
         variables[name] = asked if asked.ids else any_value(asked.type, f"constraints.{name}")
-    return replace(question, variables=variables, outs=())
+    return question._replace(variables=variables, outs=())
 
 
 def names(rows: list[Row]) -> list[str]:

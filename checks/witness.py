@@ -137,7 +137,7 @@ def _is_ordered(condition: Condition, env: Env) -> bool:
 
 
 def _terms(scene: Scene, case: Case, env: Env, wanted: list[Var], slots: dict) -> dict[EngineVar, Term]:
-    values = Values(scene.program, slots)
+    values = Values(scene.program.names, slots)
     terms: dict[EngineVar, Term] = {}
     for variable, engine_variable in case.numbers.items():
         if variable in env:

@@ -117,7 +117,7 @@ def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
     program = setting.program(_types_of(bindings, question))
     _check(setting, program, bindings, question)
     slots: dict[str, object] = {"now": str(int(time.time()))}
-    root = root_of(question, Values(program, slots))
+    root = root_of(question, Values(program.names, slots))
     slot_types = {given.slot: _type_of(root, given.variable) for given in root.givens}
     if question.context:
         slots["facts"] = inline_rows(question.context, setting.number_of)

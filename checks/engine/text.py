@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from checks.engine.clauses import Const, Other, Slot
 
@@ -73,7 +74,7 @@ def union(arms: Iterable[Text], distinct: bool) -> Text:
     return joined(word, found)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statement:
     """Finished SQL: its text and, in order, what each parameter is."""
 
@@ -81,7 +82,16 @@ class Statement:
     parameters: tuple[Const | Other | Slot, ...]
 
     def values(self, slots: dict[str, object]) -> list[object]:
-        return [each.id if isinstance(each, Const) else slots[_slot(each)] for each in self.parameters]
+        return list(map((slots | self._constants).__getitem__, self._places))
+
+    @cached_property
+    def _constants(self) -> dict[int, str]:
+        """By their places among the parameters, which no slot is called by."""
+        return {place: each.id for place, each in enumerate(self.parameters) if isinstance(each, Const)}
+
+    @cached_property
+    def _places(self) -> tuple[int | str, ...]:
+        return tuple([place if place in self._constants else _slot(each) for place, each in enumerate(self.parameters)])
 
 
 def _slot(part: Other | Slot) -> str:

@@ -6,8 +6,13 @@ from rest_framework.response import Response
 
 from authz_project.urls import about, handler400, handler403, handler404, handler500, interface
 from authz_project.urls import urlpatterns as of_the_product
+from checks import run
+from checks.engine.clauses import Slot
+from checks.engine.text import finished
 from checks.serializers import AuthorizeQuery, decoded
-from policy.endpoint import Endpoint, caller
+from policy.active import GATE
+from policy.endpoint import Endpoint
+from policy.errors import KeyRefused
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 
@@ -21,13 +26,18 @@ class Empty(Endpoint):
 
 
 class Confirmed(Empty):
-    """The same, once the database has confirmed the key: the least statement that a secure answer needs."""
+    """The same, once the database has confirmed the key: as questions have it do, and by the same way."""
 
     def post(self, request: Request) -> Response:
-        caller(request)
+        if not run.execute(IS_GOOD, {"key": request.auth.key_hash}):
+            raise KeyRefused
         return super().post(request)
 
 
-# Beside /authorize, so that they are found as fast; in place of the product's paths below /api.
-views = [path("empty", Empty.as_view()), path("confirmed", Confirmed.as_view())]
-urlpatterns = [path("api/", include([*views, *interface, *about])), *of_the_product[1:]]
+BEFORE, AFTER = GATE.split("%s")
+IS_GOOD = finished((f"SELECT e.policy_version_id FROM {BEFORE}", Slot("key"), AFTER), run.dialect().placeholder)
+
+# Around /authorize, in place of the product's paths below /api: the empty view is found first, and none much later.
+authorize, *others = interface
+found = [path("empty", Empty.as_view()), authorize, path("confirmed", Confirmed.as_view()), *others]
+urlpatterns = [path("api/", include([*found, *about])), *of_the_product[1:]]

@@ -78,7 +78,7 @@ def parts(server: Served) -> list[Part]:
     ask.holds(who, asked)
     setting = Setting(who.environment_id, ask.confirmed(who))
     (ready,) = prepared.prepared(setting, [asked])
-    slots = ready.slots | {"key": who.key_hash, "version": setting.version}
+    slots = ready.slots | {"key": who.key_hash}
     return [
         ("a request of the empty view", lambda: answered(server.key, "/api/empty", body)),
         ("a request of /authorize", lambda: answered(server.key, "/api/authorize", body)),
