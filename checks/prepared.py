@@ -20,7 +20,7 @@ from checks.engine.question import Compiled, Root, Shape
 from checks.errors import UnknownPredicate
 from checks.framing import IS_ANSWER, UNANSWERED, Numbering, Ready, Setting, compiled_here, ready_of
 from facts.accept import check_facts
-from facts.bundles import by_signature, rows_of
+from facts.bundles import by_signature
 from facts.wire import Fact
 from policy.active import program_of_version
 from policy.rules.program import Program, Signature
@@ -225,8 +225,8 @@ def compiled_question(setting: Setting, question: Question, page: Page | None = 
 
 
 def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) -> str:
-    """Facts as the JSON that statements read: [signature number, a0 … a4] each."""
-    return orjson.dumps(rows_of(facts, number_of)).decode()
+    """Facts as the JSON that statements read: their ids, by the numbers of their signatures."""
+    return orjson.dumps({str(number_of(signature)): ids for signature, ids in by_signature(facts).items()}).decode()
 
 
 # ---- what is wrong with a question, and what is known without asking ---------------------------------------------

@@ -97,9 +97,13 @@ def plain_fact(raw: object, known: Mapping[tuple, T]) -> tuple[T, tuple[str, ...
     """
     try:
         args = raw["args"]
-        ids = tuple([arg["id"] for arg in args])
+        if len(args) == 3:  # as most have: written out, it takes half the time
+            one, two, three = args
+            ids, types = (one["id"], two["id"], three["id"]), (one["type"], two["type"], three["type"])
+        else:
+            ids, types = tuple([arg["id"] for arg in args]), tuple([arg["type"] for arg in args])
         text = "".join(ids)
-        found = known[raw["predicate"], tuple([arg["type"] for arg in args])]
+        found = known[raw["predicate"], types]
     except (KeyError, TypeError):
         return None
     if len(text) > _SHORT or not text.isascii() or "\0" in text or "" in ids or "*" in ids:

@@ -48,9 +48,10 @@ class SQLite:
         return (f"SELECT {shown} FROM json_each(", *slot, ")")
 
     def rows(self, slot: Text, arity: int) -> Text:
-        """Facts out of a JSON list of [signature number, a0 … a4], as far as they go: each column takes its time."""
-        columns = ", ".join(f"value ->> {index + 1} AS a{index}" for index in range(arity))
-        return (f"SELECT value ->> 0 AS sig, {columns} FROM json_each(", *slot, ")")
+        """Facts out of a JSON object, lists of ids by signature number; as far as they go: each column takes time."""
+        columns = ", ".join(f"r.value ->> {index} AS a{index}" for index in range(arity))
+        head = f"SELECT CAST(s.key AS INTEGER) AS sig, {columns} FROM json_each("
+        return (head, *slot, ") s CROSS JOIN json_each(s.value) r")
 
     def recursive(self, name: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
         return (f"{name}({', '.join(columns)}) AS (", *joined(" UNION ", [*seeds, *arms]), ")")
@@ -100,9 +101,9 @@ class PostgreSQL:
         return f'(value ->> {index}) COLLATE "C" AS {column}'
 
     def rows(self, slot: Text, arity: int) -> Text:
-        columns = ", ".join(f'(value ->> {index + 1}) COLLATE "C" AS a{index}' for index in range(arity))
-        head = f"SELECT CAST(value ->> 0 AS integer) AS sig, {columns} FROM jsonb_array_elements(CAST("
-        return (head, *slot, " AS jsonb))")
+        columns = ", ".join(f'(r.value ->> {index}) COLLATE "C" AS a{index}' for index in range(arity))
+        head = f"SELECT CAST(s.key AS integer) AS sig, {columns} FROM jsonb_each(CAST("
+        return (head, *slot, " AS jsonb)) s CROSS JOIN jsonb_array_elements(s.value) r")
 
     def recursive(self, name: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
         head = f"{name}({', '.join(columns)}) AS ("
