@@ -1,5 +1,6 @@
 """Taking rows in, chunk by chunk: at once, or behind the reader's back."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -7,6 +8,8 @@ from contextlib import contextmanager
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from facts.bundles import Row
+
+TURN = 0.0005  # seconds that one thread may keep the other from the interpreter
 
 
 class Loader:
@@ -30,10 +33,16 @@ class _LoaderBehind(Loader):
         super().__init__(store)
         self._thread = thread
         self._under_way: Future[int] | None = None
+        self._last: Sequence[Row] = ()
+        self._one_before: Sequence[Row] = ()
 
     def take(self, rows: Sequence[Row]) -> None:
         tidy = sorted(set(rows))
+        # Thousands of rows take their time to be let go of: here, while the database has others to store. The thread
+        # that stores would do so between two chunks, when the database waits.
+        self._one_before = self._last
         self.settle()
+        self._last = tidy
         self._under_way = self._thread.submit(self._store, tidy)
 
     def settle(self) -> None:
@@ -47,10 +56,13 @@ def loader_behind(store: Callable[[Sequence[Row]], int]) -> Iterator[Loader]:
     """For databases in a process of their own. Two threads have the connection, by turns."""
     mine = connections[DEFAULT_DB_ALIAS]
     mine.inc_thread_sharing()
+    usual_turn = sys.getswitchinterval()
+    sys.setswitchinterval(TURN)  # while the thread that stores waits for its turn, so does the database
     try:
         with ThreadPoolExecutor(1, initializer=connections.__setitem__, initargs=(DEFAULT_DB_ALIAS, mine)) as thread:
             loader = _LoaderBehind(store, thread)
             yield loader
             loader.settle()
     finally:
+        sys.setswitchinterval(usual_turn)
         mine.dec_thread_sharing()

@@ -17,7 +17,7 @@ from policy.errors import AuthzError
 from policy.offsets import advance
 from policy.rules.program import Program, Signature
 
-CHUNK = 5_000  # facts
+CHUNK = 10_000  # facts
 ENOUGH = 100  # wrong lines, after which reading on helps nobody
 Filed = tuple[int, Ids]  # a signature's number, and what follows the ids in a row
 

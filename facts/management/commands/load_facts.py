@@ -12,6 +12,10 @@ from policy.errors import AuthzError
 from policy.language.collector import without_collections
 from policy.models import DEFAULT_SLUG, Environment
 
+# Bytes. A thread that reads little by little lets go of the interpreter again and again, too shortly for another to
+# have it, and each time the other's wait counts from the start: the one that stores would starve.
+AT_ONCE = 1 << 20
+
 
 class Command(BaseCommand):
     help = "Store the facts of a file: JSON lines, or CSV with predicate,type,id,type,id…; all of them or none."
@@ -42,7 +46,7 @@ def opened(file: str) -> BinaryIO:
     if file == "-":
         return sys.stdin.buffer
     try:
-        return Path(file).open("rb")
+        return Path(file).open("rb", buffering=AT_ONCE)
     except OSError as reason:
         raise CommandError(f"cannot read `{file}`: {reason.strerror}") from None
 
