@@ -6,6 +6,9 @@ import sys
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
+from django.db import OperationalError, ProgrammingError
+
+UNDEFINED_TABLE = "42P01"  # PostgreSQL's code
 
 
 def main() -> None:
@@ -14,6 +17,14 @@ def main() -> None:
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as reason:
         sys.exit(f"error: {reason}")
+    except (OperationalError, ProgrammingError) as reason:
+        if not lacks_tables(reason):
+            raise
+        sys.exit("error: the database is not prepared: `manage.py serve` does that as it starts, or `manage.py migrate`")
+
+
+def lacks_tables(error: Exception) -> bool:
+    return str(error).startswith("no such table") or getattr(error.__cause__, "sqlstate", "") == UNDEFINED_TABLE
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from policy.models import DEFAULT_SLUG
 
 class Command(BaseCommand):
     help = "Delete the facts that match a pattern, such as: has_role(User:ann, _, Repo:_)"
+    requires_system_checks = ()  # they are about the code, and take a quarter of a second
 
     def add_arguments(self, parser):
         parser.add_argument("pattern")

@@ -12,6 +12,7 @@ from policy.models import DEFAULT_SLUG
 
 class Command(BaseCommand):
     help = "Write all facts of an environment, as of one moment."
+    requires_system_checks = ()  # they are about the code, and take a quarter of a second
 
     def add_arguments(self, parser):
         parser.add_argument("file", nargs="?", default="-", help="default: the standard output")

@@ -19,6 +19,7 @@ AT_ONCE = 1 << 20
 
 class Command(BaseCommand):
     help = "Store the facts of a file: JSON lines, or CSV with predicate,type,id,type,id…; all of them or none."
+    requires_system_checks = ()  # they are about the code, and take a quarter of a second
 
     def add_arguments(self, parser):
         parser.add_argument("file", help="- is the standard input")
