@@ -222,6 +222,13 @@ def test_any_number_of_resources(repos, size):
     assert answer.json() == {"results": asked[::2]}
 
 
+def test_answers_are_of_their_own_types_whichever_others_are_unknown(repos):
+    asked = [value(text) for text in ("Planet:a", "Repo:a", "Moon:o", "Org:o", "Repo:x")]
+    for context in ([], [fact("has_role", "User:ann", "admin", "Org:p")]):
+        body = {**ANN_READS, "resources": asked, "context_facts": context}
+        assert repos.post("/authorize_resources", body).json() == {"results": [asked[1], asked[3]]}
+
+
 def test_many_types_at_once(repos):
     asked = [value(f"Planet{number}:a") for number in range(1000)]
     answer = repos.post("/authorize_resources", {**ANN_READS, "resources": [*asked, value("Repo:a")]})
