@@ -20,7 +20,7 @@ def main() -> None:
     except (OperationalError, ProgrammingError) as reason:
         if not lacks_tables(reason):
             raise
-        sys.exit("error: the database is not prepared: `manage.py serve` does that as it starts, or `manage.py migrate`")
+        sys.exit("error: the database is not prepared: `manage.py serve` does so as it starts, or `manage.py migrate`")
 
 
 def lacks_tables(error: Exception) -> bool:
