@@ -142,9 +142,8 @@ def _run(asker: Asker, statements: list[Prepared], version: int | None) -> tuple
 
 
 def _run_one(asker: Asker, asked: Prepared) -> tuple[int | None, list[tuple[int, Row]]]:
-    if isinstance(asker, Caller):
-        asked.slots["key"] = asker.key_hash
-    rows = run.answer(asked.ready.statement, asked.ready.rounds, asked.slots)
+    slots = asked.slots | {"key": asker.key_hash} if isinstance(asker, Caller) else asked.slots
+    rows = run.answer(asked.ready.statement, asked.ready.rounds, slots)
     if not rows:
         raise _nobody(asker)
     return asked.read(rows)

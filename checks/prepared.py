@@ -109,9 +109,7 @@ def prepared(
     All that does not depend on values is looked into when a statement is compiled, and is remembered with it: most
     requests ask what others asked before them, about other values.
     """
-    if context and setting.version is not None:
-        check_facts(program_of_version(setting.version), context, "context_facts")
-    names, now = _names(setting.version), int(time.time())
+    names, now = _names(setting, context), int(time.time())
     made = []
     for start in range(0, len(questions), at_once):
         slots: dict[str, object] = {"now": now, "version": setting.version}
@@ -139,7 +137,7 @@ class Form(NamedTuple):
         return frozenset(asked).union(*(signature.types for signature in self.inline))
 
     def shape(self, places: Iterable[int]) -> Shape:
-        """Of those of the questions that are in these places."""
+        """Of those of the questions that are in these places. All that are asked at once have as many columns."""
         roots = tuple([root_of_outline(self.outlines[place]) for place in places])
         return Shape(roots, len(self.outlines[0].outs), self.inline, True, self.is_paged, self.has_after)
 
@@ -170,7 +168,7 @@ _compiling = tuple(threading.Lock() for _ in range(16))
 
 
 class _NotKept(Exception):
-    """Out of what is remembered by its result: numbers that this very transaction gave may be taken back."""
+    """Raised in place of a result that is not to be remembered."""
 
 
 def _ready_of(setting: Setting, form: Form) -> Ready:
@@ -178,12 +176,14 @@ def _ready_of(setting: Setting, form: Form) -> Ready:
     try:
         return _ready(setting, form, dialect)
     except _NotKept:
-        return _compiled(setting, form, dialect)
+        pass
+    return _compiled(setting, form, dialect)
 
 
 @lru_cache(maxsize=4096)
 def _ready(setting: Setting, form: Form, dialect: Dialect) -> Ready:
-    if run.in_transaction():
+    # Numbers that this very transaction gave may be taken back; and of types that nobody declared there is no end.
+    if run.in_transaction() or not _places(setting.program(form.types), form):
         raise _NotKept
     # After a change of the policy, many ask the same at once: one compiles it, the others wait and find it done.
     with _compiling[hash((setting, form)) % len(_compiling)]:
@@ -198,7 +198,7 @@ def _compiled_once(setting: Setting, form: Form, dialect: Dialect) -> Ready:
 def _compiled(setting: Setting, form: Form, dialect: Dialect) -> Ready:
     program = setting.program(form.types)
     _check(setting, program, form)
-    places = tuple([place for place, outline in enumerate(form.outlines) if _knows(program, outline)])
+    places = _places(program, form)
     if not places:
         return UNANSWERED
     return ready_of(setting, _own_types(setting, form), form.shape(places), places, dialect)
@@ -209,15 +209,9 @@ def _own_types(setting: Setting, form: Form) -> frozenset[str]:
     return form.types if setting.version is None else frozenset()
 
 
-@lru_cache(maxsize=64)
-def _names(version: int | None) -> frozenset[str]:
-    """Those that a policy tells apart from all other text."""
-    return frozenset() if version is None else program_of_version(version).names
-
-
 def compiled_question(setting: Setting, question: Question, page: Page | None = None) -> Compiled:
     """What a question is compiled to, for people to read."""
-    form = form_of(_names(setting.version), (question,), question.context, page, {})
+    form = form_of(_names(setting, question.context), (question,), question.context, page, {})
     program = setting.program(form.types)
     _check(setting, program, form)
     numbering = Numbering(setting.environment_id)
@@ -230,6 +224,16 @@ def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) ->
 
 
 # ---- what is wrong with a question, and what is known without asking ---------------------------------------------
+
+
+def _names(setting: Setting, context: Sequence[Fact]) -> frozenset[str]:
+    """Those that the policy tells apart from all other text, if it has a use for the context."""
+    if setting.version is None:
+        return frozenset()
+    program = program_of_version(setting.version)
+    if context:
+        check_facts(program, context, "context_facts")
+    return program.names
 
 
 def _check(setting: Setting, program: Program, form: Form) -> None:
@@ -245,9 +249,10 @@ def check_predicate(program: Program, predicate: str) -> None:
         raise UnknownPredicate(predicate, near[0] if near else "")
 
 
-def _knows(program: Program, outline: Outline) -> bool:
-    """Whether the program has values of all that is asked about."""
-    return all(name in program.subtypes.get(name, ()) for name in outline.types)
+def _places(program: Program, form: Form) -> tuple[int, ...]:
+    """Of the questions that may have an answer: the program knows the types of all that they ask about."""
+    known = {name for name in form.types if name in program.subtypes.get(name, ())}
+    return tuple([place for place, outline in enumerate(form.outlines) if known.issuperset(outline.types)])
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
@@ -276,7 +281,7 @@ class Values:
             return NAME, text
         slot = self.taken.get((type_name, text))
         if slot is None:
-            slot = self.taken[type_name, text] = f"v{len(self.taken)}"
+            slot = self.taken[type_name, text] = f"v{len(self.slots)}"
             self.slots[slot] = text
         return OTHER if is_text else VALUE, slot
 

@@ -53,7 +53,7 @@ class _LoaderBehind(Loader):
 
 @contextmanager
 def loader_behind(store: Callable[[Sequence[Row]], int]) -> Iterator[Loader]:
-    """For databases in a process of their own. Two threads have the connection, by turns."""
+    """For databases in a process of their own. Two threads have the connection, by turns; one load in a process."""
     mine = connections[DEFAULT_DB_ALIAS]
     mine.inc_thread_sharing()
     usual_turn = sys.getswitchinterval()

@@ -72,6 +72,8 @@ def test_the_plan_and_the_statement_are_shown_and_nothing_is_asked(repos):
     assert "ann" not in shown
     assert "ORDER BY" in said("ask", "list", "User:ann", "read", "Repo", "--plan")
     assert "nothing can be true" in said("ask", "authorize", "Robot:x", "read", "Repo:a", "--plan")
+    with pytest.raises(CommandError, match="no use for a fact"):
+        said("ask", "authorize", "User:ann", "read", "Repo:a", "--context", "nonsense(User:ann)", "--plan")
 
 
 # ---- test_policy ----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import pytest
 
+from checks import prepared
 from tests.checks.conftest import about, fact, publish, store, value
 
 ANN_READS = about("User:ann", action="read")
@@ -220,6 +221,20 @@ def test_any_number_of_resources(repos, size):
     asked = [value(f"Repo:n{number}") for number in range(size)]
     answer = repos.post("/authorize_resources", {**ANN_READS, "resources": asked, "context_facts": context})
     assert answer.json() == {"results": asked[::2]}
+
+
+def test_the_one_type_that_is_known_has_its_answers(repos):
+    body = {**ANN_READS, "resources": [value("Planet:a"), value("Repo:a")]}
+    assert repos.post("/authorize_resources", body).json() == {"results": [value("Repo:a")]}
+
+
+def test_questions_about_unknown_types_are_not_remembered(repos):
+    repos.post("/authorize", about("User:ann", "Repo:a", action="read"))
+    before = prepared._ready.cache_info().currsize
+    for number in range(5):
+        answer = repos.post("/authorize", about(f"Robot{number}:ann", "Repo:a", action="read"))
+        assert answer.json() == {"allowed": False}
+    assert prepared._ready.cache_info().currsize == before
 
 
 def test_answers_are_of_their_own_types_whichever_others_are_unknown(repos):

@@ -2,6 +2,7 @@
 
 import gc
 import io
+import sys
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -73,8 +74,9 @@ def test_bad_lines_can_be_skipped(environment, tmp_path):
 
 def test_a_load_leaves_the_garbage_collector_on(environment, tmp_path):
     (tmp_path / "facts.jsonl").write_text(LINES, encoding="utf-8")
+    usual_turn = sys.getswitchinterval()
     run("load_facts", str(tmp_path / "facts.jsonl"))
-    assert gc.isenabled()
+    assert gc.isenabled() and sys.getswitchinterval() == usual_turn
 
 
 def test_an_odd_quote_in_csv_is_a_bad_line(environment, tmp_path):
