@@ -77,7 +77,7 @@ def explained(found: Scene, question: Question) -> tuple[Explained, ...]:
 
 def explained_goal(found: Scene, goal: Goal) -> Explained:
     text = shown_atom(goal.predicate, goal.args)
-    unknown = next((arg.type for arg in goal.args if arg.type not in found.program.subtypes.get(arg.type, ())), None)
+    unknown = next((arg.type for arg in goal.args if not found.program.knows(arg.type)), None)
     if unknown is not None:
         return Explained(text, False, note=f"the policy has no type `{unknown}`")
     check_predicate(found.program, goal.predicate)

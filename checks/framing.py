@@ -36,6 +36,10 @@ class Setting(NamedTuple):
     def program(self, types: frozenset[str]) -> Program:
         return program_of_version(self.version) or open_program(types)
 
+    def own(self, types: frozenset[str]) -> frozenset[str]:
+        """What tells programs without a policy apart: the types that questions mention."""
+        return types if self.version is None else frozenset()
+
     def number_of(self, signature: Signature) -> int:
         return signature_number(self.environment_id, signature)
 

@@ -201,12 +201,7 @@ def _compiled(setting: Setting, form: Form, dialect: Dialect) -> Ready:
     places = _places(program, form)
     if not places:
         return UNANSWERED
-    return ready_of(setting, _own_types(setting, form), form.shape(places), places, dialect)
-
-
-def _own_types(setting: Setting, form: Form) -> frozenset[str]:
-    """What tells programs without a policy apart."""
-    return form.types if setting.version is None else frozenset()
+    return ready_of(setting, setting.own(form.types), form.shape(places), places, dialect)
 
 
 def compiled_question(setting: Setting, question: Question, page: Page | None = None) -> Compiled:
@@ -215,7 +210,7 @@ def compiled_question(setting: Setting, question: Question, page: Page | None = 
     program = setting.program(form.types)
     _check(setting, program, form)
     numbering = Numbering(setting.environment_id)
-    return compiled_here(setting, _own_types(setting, form), form.shape((0,)), run.dialect(), numbering)
+    return compiled_here(setting, setting.own(form.types), form.shape((0,)), run.dialect(), numbering)
 
 
 def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) -> str:
@@ -251,7 +246,7 @@ def check_predicate(program: Program, predicate: str) -> None:
 
 def _places(program: Program, form: Form) -> tuple[int, ...]:
     """Of the questions that may have an answer: the program knows the types of all that they ask about."""
-    known = {name for name in form.types if name in program.subtypes.get(name, ())}
+    known = set(filter(program.knows, form.types))
     return tuple([place for place, outline in enumerate(form.outlines) if known.issuperset(outline.types)])
 
 

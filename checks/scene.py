@@ -133,7 +133,7 @@ class Scene:
         """The rows of a question, in order. None stands for every value."""
         for predicate, _ in question.calls:
             check_predicate(self.program, predicate)
-        if not all(name in self.program.subtypes.get(name, ()) for name in question.types):
+        if not all(map(self.program.knows, question.types)):
             return []
         slots = self.slots()
         root = root_of(question, Values(self.program.names, slots))

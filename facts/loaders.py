@@ -1,6 +1,7 @@
 """Taking rows in, chunk by chunk: at once, or behind the reader's back."""
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -33,16 +34,14 @@ class _LoaderBehind(Loader):
         super().__init__(store)
         self._thread = thread
         self._under_way: Future[int] | None = None
-        self._last: Sequence[Row] = ()
-        self._one_before: Sequence[Row] = ()
+        self._kept: deque[Sequence[Row]] = deque(maxlen=2)
 
     def take(self, rows: Sequence[Row]) -> None:
         tidy = sorted(set(rows))
         # Thousands of rows take their time to be let go of: here, while the database has others to store. The thread
         # that stores would do so between two chunks, when the database waits.
-        self._one_before = self._last
+        self._kept.append(tidy)
         self.settle()
-        self._last = tidy
         self._under_way = self._thread.submit(self._store, tidy)
 
     def settle(self) -> None:

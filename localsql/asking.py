@@ -18,6 +18,7 @@ from checks.errors import PolicyMoved
 from checks.open_policy import open_program
 from checks.prepared import Question, Setting, Values, check_predicate, inline_rows, root_of
 from facts.accept import check_facts, check_signature
+from facts.bundles import by_signature
 from facts.errors import FactRejected
 from localsql.bindings import Bindings, bindings_from_text
 from localsql.columns import check_column, output_name
@@ -114,7 +115,8 @@ class Shaped:
 
 
 def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
-    program = setting.program(_types_of(bindings, question))
+    mentioned = _types_of(bindings, question)
+    program = setting.program(mentioned)
     _check(setting, program, bindings, question)
     slots: dict[str, object] = {"now": str(int(time.time()))}
     root = root_of(question, Values(program.names, slots))
@@ -122,17 +124,16 @@ def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
     if question.context:
         slots["facts"] = inline_rows(question.context, setting.number_of)
     types = tuple(question.variables[name].type for name in question.outs)
-    inline = frozenset(fact.signature for fact in question.context)
-    own = frozenset() if setting.version is not None else frozenset(program.subtypes)
-    knows = all(name in program.subtypes.get(name, ()) for name in question.types)
-    tables = CallerTables(bindings, inline)
-    prepared = _prepared(setting, own, tables, root, types, question.outs, tuple(slot_types.items()), knows)
+    knows = all(map(program.knows, question.types))
+    tables = CallerTables(bindings, frozenset(by_signature(question.context)))
+    known = setting.own(mentioned)
+    prepared = _prepared(setting, known, tables, root, types, question.outs, tuple(slot_types.items()), knows)
     return Shaped(prepared, tables, slots)
 
 
 def _types_of(bindings: Bindings, question: Question) -> frozenset[str]:
-    context = {value.type for fact in question.context for value in fact.args}
-    return frozenset(question.types | context | bindings.types)
+    context = (signature.types for signature in by_signature(question.context))
+    return frozenset(bindings.types).union(question.types, *context)
 
 
 def _type_of(root: Root, variable: object) -> str:
@@ -157,7 +158,7 @@ def check_bindings(program: Program, bindings: Bindings) -> None:
         except FactRejected as refused:
             raise BindingRejected(str(binding.key), refused.message) from None
     for name in bindings.domains:
-        if name not in program.subtypes.get(name, ()):
+        if not program.knows(name):
             raise BindingRejected(f"domains.{name}", f"the policy has no type `{name}`")
 
 

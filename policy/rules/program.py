@@ -199,6 +199,10 @@ class Program:
                 found.update(_strings(atom))
         return frozenset(found)
 
+    def knows(self, type_name: str) -> bool:
+        """Whether values have this type: it is declared, and not abstract."""
+        return type_name in self.subtypes.get(type_name, ())
+
     def accepts(self, predicate: str, types: tuple[str, ...]) -> bool:
         """Whether facts of this signature can matter to the policy (and so may be stored)."""
         patterns = self.accepted.get((predicate, len(types)), ())

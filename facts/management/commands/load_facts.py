@@ -4,39 +4,36 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from facts.lines import READERS
 from facts.loading import LinesRejected, load
-from policy.errors import AuthzError
 from policy.language.collector import without_collections
-from policy.models import DEFAULT_SLUG, Environment
+from policy.management.command import PolicyCommand
+from policy.models import Environment
 
 # Bytes. A thread that reads little by little lets go of the interpreter again and again, too shortly for another to
 # have it, and each time the other's wait counts from the start: the one that stores would starve.
 AT_ONCE = 1 << 20
 
 
-class Command(BaseCommand):
+class Command(PolicyCommand):
     help = "Store the facts of a file: JSON lines, or CSV with predicate,type,id,type,id…; all of them or none."
-    requires_system_checks = ()  # they are about the code, and take a quarter of a second
 
     def add_arguments(self, parser):
+        super().add_arguments(parser)
         parser.add_argument("file", help="- is the standard input")
-        parser.add_argument("--environment", default=DEFAULT_SLUG)
         parser.add_argument("--format", choices=sorted(READERS), help="default: by the file's name, else json")
         parser.add_argument("--skip-bad", action="store_true", help="store the right lines and report the wrong ones")
 
-    def handle(self, *, file, environment, format, skip_bad, **options):
+    def act(self, environment: Environment, *, file, format, skip_bad, **options):
         read_lines = READERS[format or ("csv" if file.endswith(".csv") else "json")]
         with opened(file) as source, without_collections():
             report = progress(source, size_of(file)) if sys.stderr.isatty() else lambda read: None
             try:
-                loaded = load(environment_id_of(environment), read_lines(source), skip_bad, report)
+                loaded = load(environment.pk, read_lines(source), skip_bad, report)
             except LinesRejected as reason:
                 raise CommandError(f"nothing is stored, because of\n{reason.message}") from None
-            except AuthzError as reason:
-                raise CommandError(reason.message) from None
         for line in loaded.bad:
             self.stderr.write(str(line))
         right = loaded.read - len(loaded.bad)
@@ -67,10 +64,3 @@ def progress(source: BinaryIO, size: int):
             sys.stderr.write("\n")
 
     return report
-
-
-def environment_id_of(slug: str) -> int:
-    found = Environment.objects.filter(slug=slug).first()
-    if found is None:
-        raise CommandError(f"there is no environment `{slug}`; create_api_key --create-environment makes one")
-    return found.id

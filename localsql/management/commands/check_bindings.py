@@ -52,5 +52,5 @@ def _missing(bindings: Bindings) -> list[str]:
 def _unknown(bindings: Bindings, program: Program | None) -> list[str]:
     if program is None:
         return []
-    unknown = (name for name in bindings.sql_types if name not in program.subtypes.get(name, ()))
+    unknown = (name for name in bindings.sql_types if not program.knows(name))
     return [f"`sql_types` name {name}, which is no type of the policy's" for name in unknown]
