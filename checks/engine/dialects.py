@@ -53,7 +53,8 @@ class SQLite:
         head = f"SELECT CAST(s.key AS INTEGER) AS sig, {columns} FROM json_each("
         return (head, *slot, ") s CROSS JOIN json_each(s.value) r")
 
-    def recursive(self, name: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
+    def recursive(self, name: str, row: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
+        """A table out of its first rows, and of steps from any of its rows, which they call `row`."""
         return (f"{name}({', '.join(columns)}) AS (", *joined(" UNION ", [*seeds, *arms]), ")")
 
 
@@ -105,13 +106,13 @@ class PostgreSQL:
         head = f"SELECT CAST(s.key AS integer) AS sig, {columns} FROM jsonb_each(CAST("
         return (head, *slot, " AS jsonb)) s CROSS JOIN jsonb_array_elements(s.value) r")
 
-    def recursive(self, name: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
+    def recursive(self, name: str, row: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
         head = f"{name}({', '.join(columns)}) AS ("
         if not arms:
             return (head, *joined(" UNION ", seeds), ")")
         fields = ", ".join(f"x.{column}" for column in columns)
         union = joined(" UNION ALL ", arms)
-        step = (f"SELECT {fields} FROM {name} r CROSS JOIN LATERAL (", *union, f") x({', '.join(columns)})")
+        step = (f"SELECT {fields} FROM {name} {row} CROSS JOIN LATERAL (", *union, f") x({', '.join(columns)})")
         return (head, *joined(" UNION ", [*seeds, step]), ")")
 
 

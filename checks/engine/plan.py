@@ -322,6 +322,7 @@ class Net:
     answers: tuple[AnswerArm, ...] = ()
     tags: tuple[tuple[int, Variant], ...] = ()
     fixed: frozenset[Operand] = frozenset()
+    is_way: bool = False  # all that one way leads to (see `factoring`): it goes on from a goal as from its start
     is_set: bool = False  # its exits look the fixed columns up in other nets' answers
     is_rounds: bool = False  # some way takes two answers at once: no recursive statement, but one for each round
     reaches: tuple[str, str] | None = None  # of a way's net: the way, and the type of all that it leads to
@@ -338,11 +339,15 @@ class Net:
 
     @property
     def is_plain_way(self) -> bool:
-        """Its answers are just the goals: one state of one column, and nothing to meet at its ends."""
+        """Its answers are just the goals, and its start where that is one: what is reached, and nothing else.
+
+        Each goal must be an answer: where no goal of the wanted type can be reached, those of another type are none.
+        """
         return (
-            self.width == 1
+            self.is_way
+            and self.width == 1
             and len(self.states) == self.key_count == 1
-            and not self.answers
+            and any(map(_is_goal, self.exits))
             and all(_is_start(end) or _is_goal(end) for end in self.exits)
         )
 

@@ -11,7 +11,7 @@ from checks.engine.partial import Frame, Partial, read
 from checks.engine.plan import Branch, End, Net, Relation, Same, Variant
 from checks.engine.prefixes import general, without
 from checks.engine.variants import guards_for, variant_of
-from checks.engine.ways import whole_way
+from checks.engine.ways import is_one_way, whole_way
 
 if TYPE_CHECKING:
     from checks.engine.resolve import Resolver
@@ -51,7 +51,7 @@ def led_from(resolver: Resolver, rest: Partial, prefix: Branch, call: Call, fram
     key = (general(prefix, call.args[0]), call.predicate, call.types)
     if key not in resolver.nets:
         net = resolver.make(Partial((call,), (end,), prefix.sources, prefix.conditions))
-        resolver.nets[key] = replace(net, reaches=(call.predicate, call.types[1]))
+        resolver.nets[key] = replace(net, is_way=True, reaches=(call.predicate, call.types[1]))
     yield from _joined(resolver, without(rest, prefix), resolver.nets[key], (end,), {}, frame)
 
 
@@ -70,7 +70,8 @@ def _net_of(
     outs = tuple(Var(k) for k in range(len(results)))
     key = (asked, outs, rounds)
     if key not in resolver.nets:
-        resolver.nets[key] = replace(resolver.make(Partial(asked, outs), rounds, table), reaches=whole_way(asked))
+        net = resolver.make(Partial(asked, outs), rounds, table)
+        resolver.nets[key] = replace(net, is_way=is_one_way(asked), reaches=whole_way(asked))
     return resolver.nets[key]
 
 

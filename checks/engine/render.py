@@ -93,7 +93,7 @@ class Renderer:
         columns = ["tag", *(f"c{index}" for index in range(net.key_count))]
         seeds = [self._goal_row(net, jump, scope, True) for jump in net.seeds]
         arms = [self._goal_row(net, jump, scope, False) for jump in net.moves]
-        return self.dialect.recursive(scope.goals, columns, merged(seeds), merged(arms))
+        return self.dialect.recursive(scope.goals, scope.row, columns, merged(seeds), merged(arms))
 
     def _goal_row(self, net: Net, jump: Jump, scope: Scope, is_seed: bool) -> Text:
         keys: list[Term] = [*jump.keys, *[Const("")] * (net.key_count - len(jump.keys))]
@@ -106,7 +106,7 @@ class Renderer:
         columns = ["tag", *(f"c{i}" for i in range(self._keys(net))), *(f"o{i}" for i in range(net.answer_width))]
         seeds = [self._answer_row(net, arm, scope) for arm in net.answers if not arm.is_recursive]
         arms = [self._answer_row(net, arm, scope) for arm in net.answers if arm.is_recursive]
-        return self.dialect.recursive(scope.answers, columns, merged(seeds), merged(arms))
+        return self.dialect.recursive(scope.answers, scope.row, columns, merged(seeds), merged(arms))
 
     def _keys(self, net: Net) -> int:
         return net.key_count if net.seeds else 0
@@ -134,7 +134,7 @@ class Renderer:
         seeds = [self._select(branch, [(self.dialect.seed, term)], scope) for branch, term in starts]
         moves = [(_untagged(jump.branch), jump.keys[0]) for jump in net.moves]
         arms = [self._select(branch, [(self.dialect.seed, term)], lateral) for branch, term in moves]
-        return self.dialect.recursive(name, ["c0"], merged(seeds), merged(arms))
+        return self.dialect.recursive(name, scope.row, ["c0"], merged(seeds), merged(arms))
 
     def rounds_of(self, net: Net) -> Rounds:
         if net not in self.rounds:

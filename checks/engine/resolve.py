@@ -28,7 +28,6 @@ from checks.engine.clauses import (
     Scan,
     Term,
     Var,
-    is_bound,
     pattern_of,
     substituted,
     substituted_terms,
@@ -67,7 +66,7 @@ from checks.engine.prefixes import prefix_of
 from checks.engine.relating import led_from, related
 from checks.engine.rulebook import TABLED, Rulebook
 from checks.engine.states import FAR, before, state_of
-from checks.engine.ways import are_fixed, is_free, is_led_to, is_way
+from checks.engine.ways import are_fixed, is_backward, is_free, is_led_to, is_way
 from policy.rules.program import Signature
 
 FAR_SOURCES = 3
@@ -244,8 +243,7 @@ class Resolver:
             yield from self.unfolded(rest, call, replace(frame, active=active))
 
     def unfolded(self, rest: Partial, call: Call, frame: Frame) -> Iterator[End]:
-        is_backward = isinstance(call.args[0], Var) and is_bound(call.args[-1])  # only of use to ways
-        for clause in self.rulebook.alternatives(pattern_of(call), is_backward):
+        for clause in self.rulebook.alternatives(pattern_of(call), is_backward(call)):
             opened = self.opened(clause, call.args)
             if opened is not None:
                 body, bound, conditions = opened

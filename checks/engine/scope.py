@@ -32,6 +32,11 @@ class Scope:
     def answers(self) -> str:
         return f"{self.prefix}a{self.depth}"
 
+    @property
+    def row(self) -> str:
+        """The row that a recursive step goes on from: of this depth, so that no step inside takes it for its own."""
+        return f"p{self.depth}"
+
     def inside(self) -> Scope:
         return replace(self, depth=self.depth + 1, lateral=None)
 
@@ -42,7 +47,7 @@ class Scope:
         names = dict(self.names)
         for source in sources:
             is_outer = self.lateral is not None and isinstance(source, self.lateral)
-            names[source.number] = "r" if is_outer else f"{_letter(source)}{len(names)}"
+            names[source.number] = self.row if is_outer else f"{_letter(source)}{len(names)}"
         return replace(self, names=names)
 
     def read(self, sources: tuple[Source, ...]) -> tuple[Source, ...]:

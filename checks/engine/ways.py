@@ -17,8 +17,18 @@ def whole_way(literals: tuple[Call, ...]) -> tuple[str, str] | None:
     return None
 
 
+def is_one_way(literals: tuple[Call, ...]) -> bool:
+    """All that one way leads to, from either end."""
+    return len(literals) == 1 and is_way(literals[0]) and sum(map(is_bound, literals[0].args)) == 1
+
+
 def is_way(call: Call) -> bool:
     return call.predicate.endswith(REACH)
+
+
+def is_backward(call: Call) -> bool:
+    """Only the end of the way is known, so it is followed from there."""
+    return is_way(call) and not is_bound(call.args[0]) and is_bound(call.args[1])
 
 
 def is_free(call: Call) -> bool:

@@ -11,8 +11,7 @@ from policy.rules.program import Program
 from tests.conftest import Api
 
 ACTIONS = ["p0", "p1", "p2", "zap", "nope"]
-SIZES = {"User": 3, "Team": 3, "Org": 2, "Folder": 4, "Doc": 4, "Repo": 3, "Role": 2}
-IDS = {name: [f"{name[0].lower()}{number}" for number in range(size)] for name, size in SIZES.items()}
+Ids = dict[str, list[str]]  # of each type; the same ones in several types
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ def play(api: Api, case: dict) -> list[Wrong]:
     program = rules.compile_source(Source(case["policy"]))
     assert api.post("/batch", [{"inserts": useful(program, case["facts"])}]).status_code == 200
     context = useful(program, case["context"])
-    return [wrong for question in case["questions"] if (wrong := _wrong(api, question, context))]
+    return [wrong for question in case["questions"] if (wrong := _wrong(api, question, context, case["dom"]))]
 
 
 def useful(program: Program, facts: list[dict]) -> list[dict]:
@@ -37,18 +36,18 @@ def useful(program: Program, facts: list[dict]) -> list[dict]:
     ]
 
 
-def _wrong(api: Api, question: dict, context: list[dict]) -> Wrong | None:
-    path, body = _request(question, context if question["context"] else [])
+def _wrong(api: Api, question: dict, context: list[dict], ids: Ids) -> Wrong | None:
+    path, body = _request(question, context if question["context"] else [], ids)
     answer = api.post(path, body)
     said = answer.json()
     if question["expect"] == "refuse":
         is_right = answer.status_code == 400
     else:
-        is_right = answer.status_code == 200 and _meaning(question, said) == question["expect"]
+        is_right = answer.status_code == 200 and _meaning(question, said, ids) == question["expect"]
     return None if is_right else Wrong(question, answer.status_code, said)
 
 
-def _request(question: dict, context: list[dict]) -> tuple[str, dict]:
+def _request(question: dict, context: list[dict], ids: Ids) -> tuple[str, dict]:
     (actor_type, actor), action, (resource_type, resource) = (
         question["actor"], question["action"], question["resource"],
     )  # fmt: skip
@@ -65,11 +64,11 @@ def _request(question: dict, context: list[dict]) -> tuple[str, dict]:
             resources = [{"type": name, "id": text} for name, text in question["resources"]]
             return "/authorize_resources", {**who, "action": action, "resources": resources}
         case "list_actors":
-            ids = {"u": _users(), "a": [action], "r": [resource]}
-            return "/evaluate_query", _query({"u": "User", "a": "String", "r": resource_type}, ids, context)
+            asked = {"u": _asked("User", ids), "a": [action], "r": [resource]}
+            return "/evaluate_query", _query({"u": "User", "a": "String", "r": resource_type}, asked, context)
         case "all_pairs":
-            ids = {"u": [actor], "a": None, "r": _resources(resource_type)}
-            return "/evaluate_query", _query({"u": actor_type, "a": "String", "r": resource_type}, ids, context)
+            asked = {"u": [actor], "a": None, "r": _asked(resource_type, ids)}
+            return "/evaluate_query", _query({"u": actor_type, "a": "String", "r": resource_type}, asked, context)
     raise AssertionError(question["kind"])
 
 
@@ -78,22 +77,22 @@ def _query(types: dict[str, str], ids: dict[str, list[str] | None], context: lis
     return {"predicate": ["allow", ["u", "a", "r"]], "calls": [], "constraints": constraints, "context_facts": context}
 
 
-def _meaning(question: dict, said: dict) -> object:
+def _meaning(question: dict, said: dict, ids: Ids) -> object:
     match question["kind"]:
         case "authorize":
             return said["allowed"]
         case "actions":
             return _covered(said["results"], ACTIONS)
         case "list":
-            return _covered(said["results"], _resources(question["resource"][0]))
+            return _covered(said["results"], _asked(question["resource"][0], ids))
         case "authorize_resources":
             return [[value["type"], value["id"]] for value in said["results"]]
         case "list_actors":
-            return _covered([row["u"] for row in said["results"]], _users())
+            return _covered([row["u"] for row in said["results"]], _asked("User", ids))
     return [
         [action, resource]
         for action in ACTIONS
-        for resource in _resources(question["resource"][0])
+        for resource in _asked(question["resource"][0], ids)
         if any(row["a"] in (action, None) and row["r"] in (resource, None) for row in said["results"])
     ]
 
@@ -102,9 +101,6 @@ def _covered(found: list[str | None], ids: list[str]) -> list[str]:
     return ids if "*" in found or None in found else [text for text in ids if text in found]
 
 
-def _resources(type_name: str) -> list[str]:
-    return [*IDS[type_name], "nothing"]
-
-
-def _users() -> list[str]:
-    return [*IDS["User"], "nobody"]
+def _asked(type_name: str, ids: Ids) -> list[str]:
+    """All ids of the type, and one that nothing mentions."""
+    return [*ids[type_name], "nobody" if type_name == "User" else "nothing"]

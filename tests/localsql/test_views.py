@@ -73,6 +73,17 @@ def test_nothing_and_everything_are_said_plainly(asked, api):
     assert said == {"sql": 'SELECT CAST(NULL AS text) AS "actions" WHERE FALSE'}
 
 
+def test_without_a_policy_permissions_that_are_facts_are_allowed(api):
+    mine = {"predicate": "has_permission", "args": [
+        {"type": "User", "id": "alice"}, {"type": "String", "id": "read"}, {"type": "Repo", "id": "5"}
+    ]}  # fmt: skip
+    for bindings in (BINDINGS, None):
+        for context in ([], [mine]):
+            body = {"query": {**LIST, "context_facts": context}, "data_bindings": bindings, "column": "id"}
+            sql = api.post("/list_query", body).json()["sql"]
+            assert "5" in sql if context else sql == "FALSE"
+
+
 @pytest.mark.parametrize("dialect", ["postgres", "mysql", "mariadb", "sqlite"])
 def test_hostile_ids_are_constants_like_any_other(asked, dialect):
     bindings = BINDINGS.replace("dialect: postgres", f"dialect: {dialect}")
