@@ -26,13 +26,13 @@ from localsql.columntypes import ColumnTypes
 from localsql.errors import BindingRejected, CannotSay
 from localsql.layouts import Layouts
 from localsql.parts import Sitting
-from localsql.planning import LocalPlan, planned
+from localsql.planning import LocalPlan, Way, Ways, planned
 from localsql.pruning import pruned
 from localsql.relations import CallerTables
 from localsql.render import Renderer
 from localsql.residual import Residual
 from localsql.split import Splitter
-from localsql.statements import EVERY, Folded, FoldedWay, condition, rows, verdict
+from localsql.statements import EVERY, Folded, FoldedWay, FoldedWays, condition, rows, verdict
 from policy.active import Caller, confirm, program_of_version
 from policy.models import Environment
 from policy.rules.program import Atom, Program
@@ -188,14 +188,15 @@ def _prepared(
     splitter = Splitter(tables, run.dialect(), setting.number_of)
     column_types = ColumnTypes(dict(slot_types))
     if not knows:
-        return Prepared(LocalPlan(Net("nothing", 0, ()), (), types, names), splitter, column_types, rulebook.program)
+        nothing = LocalPlan(Ways(Net("nothing", 0, ()), ()), types, names)
+        return Prepared(nothing, splitter, column_types, rulebook.program)
     plan = planned(rulebook, tables, root, types, names)
-    for net in plan.nets():
-        column_types.add(net)
-        splitter.prepare(net)
-    for way in plan.ways:
-        column_types.add_branch(plan.net, way.exit.branch)
-        splitter.prepare_branch(plan.net, way.exit.branch, way.exit.outs)
+    for ways in plan.ways.all():
+        column_types.add(ways.net)
+        splitter.prepare(ways.net)
+        for way in ways.each:
+            column_types.add_branch(ways.net, way.exit.branch)
+            splitter.prepare_branch(ways.net, way.exit.branch, way.exit.outs)
     return Prepared(plan, splitter, column_types, rulebook.program)
 
 
@@ -215,8 +216,8 @@ def _said(shaped: Shaped, form: Form) -> str:
     residual = Residual(
         prepared.splitter, types, shaped.slots, sitting.rows, lambda net: _rule_of(prepared.program, net)
     )
-    folded = _folded(prepared.plan, residual)
-    if any(net.weight > MOST_WEIGHT for net in folded.nets()):
+    folded = Folded(prepared.plan, _folded(prepared.plan.ways, residual))
+    if any(net.weight > MOST_WEIGHT for net in folded.ways.nets()):
         raise CannotSay(
             "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
         )
@@ -224,16 +225,23 @@ def _said(shaped: Shaped, form: Form) -> str:
     return form(Renderer(tables.bindings.dialect, tables, layouts), folded)
 
 
-def _folded(plan: LocalPlan, residual: Residual) -> Folded:
-    """The plan with what stored facts decide worked out. All ways are of one net, whose recursion they share."""
-    net = residual.net(plan.net, (), {})
-    ways = []
-    for way in plan.ways:
-        end = residual.exit(plan.net, way.exit, {})
-        if end is not None and pruned(replace(net, exits=(end,))).exits:
-            withheld = way.withheld and tuple(residual.net(each, each.exits, {}) for each in way.withheld)
-            ways.append(FoldedWay(end, withheld))
-    return Folded(plan, net, tuple(ways))
+def _folded(ways: Ways, residual: Residual) -> FoldedWays:
+    """The ways with what stored facts decide worked out: those that are left."""
+    net = residual.net(ways.net, (), {})
+    kept = (_folded_way(ways.net, net, way, residual) for way in ways.each)
+    return FoldedWays(net, tuple(way for way in kept if way is not None))
+
+
+def _folded_way(planned: Net, net: Net, way: Way, residual: Residual) -> FoldedWay | None:
+    end = residual.exit(planned, way.exit, {})
+    if end is None or not pruned(replace(net, exits=(end,))).exits:
+        return None
+    if way.withheld is None:
+        return FoldedWay(end, None)
+    withheld = [folded for each in way.withheld if (folded := _folded(each, residual)).each]
+    if any(each.is_everything for folded in withheld for each in folded.each):
+        return None
+    return FoldedWay(end, tuple(withheld))
 
 
 def _rule_of(program: Program, net: Net) -> str:

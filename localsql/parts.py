@@ -75,7 +75,8 @@ class PartMaker:
         key = (id(net), kind)
         if key not in self.tables:
             renderer, scope = self.renderer(), Scope().inside()
-            tables = renderer.tables(net, scope)
+            # Facts of the caller's may be among what its answers read, where its goals are all that is wanted.
+            tables = [renderer.goals(net, scope)] if kind is Goals else renderer.tables(net, scope)
             keys = tuple(f"c{index}" for index in range(net.key_count if net.seeds else 0))
             outs = tuple(f"o{index}" for index in range(net.answer_width))
             columns = ("tag", *keys) if kind is Goals else ("tag", *keys, *outs)

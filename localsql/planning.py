@@ -1,15 +1,16 @@
 """A question -> its plan over the caller's tables and the stored facts: the engine's net, and how to read its exits.
 
 An answer that stands for every value is said by a condition alone (`FALSE OR gate`), or by all ids of the type, where
-the bindings give them. What negations hold back from it is listed by a net of its own, where they mention nothing
-but that value and what is given.
+the bindings give them. What negations hold back from it has ways of its own, where they mention nothing but that value
+and what is given; those may stand for every value again, and have something held back from them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from checks.engine.clauses import Col, Inner, Neg, Slot, Var, substituted
+from checks.engine.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted
 from checks.engine.errors import NonLinear
 from checks.engine.holding import tested
 from checks.engine.nets import make_net
@@ -23,28 +24,35 @@ from localsql.relations import CallerTables, Domain
 
 @dataclass(frozen=True)
 class Way:
-    """An exit of the plan: its answer columns, `Var(k)` where column k stands for every value.
+    """An exit of a net: its answer columns, `Var(k)` where column k stands for every value.
 
-    `withheld` are nets whose answers are not among those values; None where they cannot be listed.
+    `withheld` are ways to what is not among those values; None where that cannot be listed.
     """
 
     exit: Exit
-    withheld: tuple[Net, ...] | None = ()
+    withheld: tuple[Ways, ...] | None = ()
 
-    @property
-    def open_columns(self) -> list[int]:
-        return [index for index, out in enumerate(self.exit.outs) if isinstance(out, Var)]
+
+@dataclass(frozen=True)
+class Ways:
+    """All ways to some answers. They are of one net, whose recursion they share."""
+
+    net: Net
+    each: tuple[Way, ...]
+
+    def all(self) -> Iterator[Ways]:
+        """These, and those to what is held back."""
+        yield self
+        for way in self.each:
+            for withheld in way.withheld or ():
+                yield from withheld.all()
 
 
 @dataclass(frozen=True)
 class LocalPlan:
-    net: Net
-    ways: tuple[Way, ...]
+    ways: Ways
     types: tuple[str, ...]  # of the answer columns
     names: tuple[str, ...]
-
-    def nets(self) -> list[Net]:
-        return [self.net, *(net for way in self.ways for net in way.withheld or ())]
 
 
 def planned(
@@ -65,11 +73,15 @@ def _planned(
 ) -> LocalPlan:
     resolver = Resolver(rulebook, tables.places, make_net)
     outs = tuple(Var(k) for k in range(len(types)))
-    fixed = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))
+    fixed: frozenset[Operand] = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))
     net = make_net(resolver, Partial((*root.givens, *root.calls), outs), fixed)
-    frame = Frame(fixed)
-    ways = tuple(_way(resolver, frame, _enumerated(resolver, tables, end, types)) for end in net.exits)
-    return LocalPlan(net, tuple(way for way in ways if way is not None), types, names)
+    ends = (_enumerated(resolver, tables, end, types) for end in net.exits)
+    return LocalPlan(_ways(resolver, net, ends, fixed), types, names)
+
+
+def _ways(resolver: Resolver, net: Net, ends: Iterable[Exit], fixed: frozenset[Operand]) -> Ways:
+    ways = (_way(resolver, Frame(fixed), end) for end in ends)
+    return Ways(net, tuple(way for way in ways if way is not None))
 
 
 def _enumerated(resolver: Resolver, tables: CallerTables, end: Exit, types: tuple[str, ...]) -> Exit:
@@ -88,11 +100,11 @@ def _enumerated(resolver: Resolver, tables: CallerTables, end: Exit, types: tupl
 
 def _way(resolver: Resolver, frame: Frame, end: Exit) -> Way | None:
     conditions: list[Condition] = []
-    withheld: list[Net] | None = []
+    withheld: list[Ways] | None = []
     for guard in end.guards:
         if any(isinstance(arg, Var) for arg in guard.call.args):
-            net = _withheld(resolver, guard, end)
-            withheld = None if withheld is None or net is None else [*withheld, net]
+            found = _withheld(resolver, guard, end)
+            withheld = None if withheld is None or found is None else [*withheld, found]
             continue
         verdict = tested(resolver, guard, frame)
         if verdict is False:
@@ -102,11 +114,12 @@ def _way(resolver: Resolver, frame: Frame, end: Exit) -> Way | None:
     return Way(replace(end, branch=branch, guards=()), None if withheld is None else tuple(withheld))
 
 
-def _withheld(resolver: Resolver, guard: Neg, end: Exit) -> Net | None:
-    """What the guard holds back, as answers; None where that depends on the row, or on several columns."""
+def _withheld(resolver: Resolver, guard: Neg, end: Exit) -> Ways | None:
+    """The ways to what the guard holds back; None where that depends on the row, or on several columns."""
     args = guard.call.args
     if len(end.outs) != 1 or any(isinstance(arg, Col) for arg in args):
         return None
     outward = tuple(Var(-1 - arg.number) if isinstance(arg, Inner) else arg for arg in args)
-    fixed = frozenset(arg for arg in args if isinstance(arg, Slot))
-    return make_net(resolver, Partial((replace(guard.call, args=outward),), (Var(0),)), fixed)
+    fixed: frozenset[Operand] = frozenset(arg for arg in args if isinstance(arg, Slot))
+    net = make_net(resolver, Partial((replace(guard.call, args=outward),), (Var(0),)), fixed)
+    return _ways(resolver, net, net.exits, fixed)

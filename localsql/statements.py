@@ -28,7 +28,7 @@ class FoldedWay:
     """A way with what stored facts decide worked out; `withheld` likewise, None where it cannot be listed."""
 
     exit: Exit
-    withheld: tuple[Net, ...] | None
+    withheld: tuple[FoldedWays, ...] | None
 
     @property
     def is_certain(self) -> bool:
@@ -38,17 +38,40 @@ class FoldedWay:
     def open_columns(self) -> list[int]:
         return [index for index, out in enumerate(self.exit.outs) if isinstance(out, Var)]
 
+    @property
+    def is_everything(self) -> bool:
+        """Every id of the type, whatever the bindings list."""
+        branch = self.exit.branch
+        if self.open_columns:
+            return self.is_certain and self.withheld == ()
+        return not branch.conditions and len(branch.sources) == 1 and isinstance(branch.sources[0], Domain)
+
+
+@dataclass(frozen=True)
+class FoldedWays:
+    """`net` has the recursion that the ways share; they are its exits."""
+
+    net: Net
+    each: tuple[FoldedWay, ...]
+
+    @property
+    def exits(self) -> list[Exit]:
+        return [way.exit for way in self.each]
+
+    @property
+    def whole(self) -> Net:
+        return replace(self.net, exits=tuple(self.exits))
+
+    def nets(self) -> list[Net]:
+        """What is to be rendered."""
+        withheld = (inner for way in self.each for inner in way.withheld or ())
+        return [self.whole, *(net for inner in withheld for net in inner.nets())]
+
 
 @dataclass(frozen=True)
 class Folded:
     plan: LocalPlan
-    net: Net
-    ways: tuple[FoldedWay, ...]
-
-    def nets(self) -> list[Net]:
-        """What is to be rendered, the ways' exits among it."""
-        whole = replace(self.net, exits=tuple(way.exit for way in self.ways))
-        return [whole, *(net for way in self.ways for net in way.withheld or ())]
+    ways: FoldedWays
 
 
 # ---- whether there is an answer --------------------------------------------------------------------------------
@@ -64,10 +87,10 @@ def _as_column(renderer: Renderer, truth: str, column: str) -> str:
 
 
 def _verdict(renderer: Renderer, folded: Folded) -> str:
-    if any(way.is_certain for way in folded.ways):
+    ways = folded.ways
+    if any(way.is_certain for way in ways.each):
         return TRUE
-    scope = renderer.entered(folded.net)
-    arms = renderer.arms([way.exit for way in folded.ways], (), scope)
+    arms = renderer.arms(ways.exits, (), renderer.entered(ways.net))
     if not arms:
         return FALSE
     exists = f"SELECT EXISTS ({union(arms, distinct=False)})"
@@ -83,11 +106,10 @@ def rows(renderer: Renderer, folded: Folded, columns: Sequence[str], every: str 
 
     An answer that stands for every value is the text `every`, or else refused.
     """
-    ends = [_shown(folded, way, every) for way in folded.ways]
+    ends = [_shown(folded, way, every) for way in folded.ways.each]
     families = [renderer.layouts.family(name) for name in folded.plan.types]
     named = [renderer.dialect.quoted(column) for column in columns]
-    scope = renderer.entered(folded.net)
-    arms = renderer.arms(ends, families, scope)
+    arms = renderer.arms(ends, families, renderer.entered(folded.ways.net))
     if not arms:
         nothing = (f"{renderer.dialect.null(family)} AS {name}" for family, name in zip(families, named))
         return f"SELECT {', '.join(nothing)}{renderer.dialect.dual} WHERE FALSE"
@@ -107,13 +129,13 @@ def _shown(folded: Folded, way: FoldedWay, every: str | None) -> Exit:
     if every is None:
         raise UnboundedVariable(folded.plan.names[opened[0]], folded.plan.types[opened[0]])
     if way.withheld != ():
-        raise _all_but_some(folded, opened[0])
+        raise _all_but_some(folded.plan, opened[0])
     outs = tuple(Const(every) if isinstance(out, Var) else out for out in way.exit.outs)
     return Exit(way.exit.branch, outs)
 
 
-def _all_but_some(folded: Folded, index: int) -> CannotSay:
-    name, type_name = folded.plan.names[index], folded.plan.types[index]
+def _all_but_some(plan: LocalPlan, index: int) -> CannotSay:
+    name, type_name = plan.names[index], plan.types[index]
     return CannotSay(
         f"the answer for `{name}` is every {type_name} but some, which depends on facts in the database;"
         f" give the query of all ids of {type_name} under `domains` in the data bindings"
@@ -126,64 +148,46 @@ def _all_but_some(folded: Folded, index: int) -> CannotSay:
 def condition(renderer: Renderer, folded: Folded, column: str) -> str:
     """A truth value for each row that the caller's column is of."""
     side = Typed(column, renderer.tables.bindings.family(folded.plan.types[0]))
-    pieces: list[str] = []
-    bound = [way for way in folded.ways if not way.open_columns]
-    if any(_is_everything(way) for way in folded.ways):
-        return TRUE
-    for way in folded.ways:
-        if way.open_columns:
-            piece = _gated(renderer, folded, way, side)
-            if piece == TRUE:
-                return TRUE
-            pieces += [piece] if piece != FALSE else []
-    listed = _listed(renderer, folded.net, [way.exit for way in bound], side)
-    pieces += [listed] if listed else []
-    pieces = list(dict.fromkeys(pieces))
-    if len(pieces) < 2:
-        return pieces[0] if pieces else FALSE
-    return f"({' OR '.join(pieces)})"
+    return _Condition(renderer, folded.plan, side).among(folded.ways)
 
 
-def _is_everything(way: FoldedWay) -> bool:
-    """Every id of the type, whatever the bindings list."""
-    branch = way.exit.branch
-    if way.open_columns:
-        return way.is_certain and way.withheld == ()
-    return not branch.conditions and len(branch.sources) == 1 and isinstance(branch.sources[0], Domain)
+@dataclass(frozen=True)
+class _Condition:
+    renderer: Renderer
+    plan: LocalPlan
+    side: Typed  # the caller's column
 
+    def among(self, ways: FoldedWays) -> str:
+        """Whether the column is among what the ways lead to."""
+        if any(way.is_everything for way in ways.each):
+            return TRUE
+        gates = [self._gate(ways, way) for way in ways.each if way.open_columns]
+        listed = _listed(self.renderer, ways.net, [w.exit for w in ways.each if not w.open_columns], self.side)
+        if TRUE in gates:
+            return TRUE
+        pieces = [each for each in dict.fromkeys((*gates, listed or FALSE)) if each != FALSE]
+        if len(pieces) < 2:
+            return pieces[0] if pieces else FALSE
+        return f"({' OR '.join(pieces)})"
 
-def _gated(renderer: Renderer, folded: Folded, way: FoldedWay, side: Typed) -> str:
-    """Every value, as far as a test of its own holds, but those that are withheld."""
-    if way.withheld is None:
-        raise _all_but_some(folded, 0)
-    tests = [] if way.is_certain else [_exists(renderer, folded.net, [way.exit])]
-    for net in way.withheld:
-        tests.append(_not_withheld(renderer, net, side))
-    if FALSE in tests:
-        return FALSE
-    tests = [test for test in dict.fromkeys(tests) if test != TRUE]
-    if len(tests) < 2:
-        return tests[0] if tests else TRUE
-    return f"({' AND '.join(tests)})"
+    def _gate(self, ways: FoldedWays, way: FoldedWay) -> str:
+        """Every value, as far as a test of its own holds, but those that are withheld."""
+        if way.withheld is None:
+            raise _all_but_some(self.plan, 0)
+        tests = [] if way.is_certain else [_exists(self.renderer, ways.net, [way.exit])]
+        tests += map(self._not_among, way.withheld)
+        if FALSE in tests:
+            return FALSE
+        tests = [each for each in dict.fromkeys(tests) if each != TRUE]
+        if len(tests) < 2:
+            return tests[0] if tests else TRUE
+        return f"({' AND '.join(tests)})"
 
-
-def _not_withheld(renderer: Renderer, net: Net, side: Typed) -> str:
-    bound = [end for end in net.exits if not isinstance(end.outs[0], Var)]
-    whole = [end for end in net.exits if isinstance(end.outs[0], Var)]
-    if any(not end.branch.sources and not end.branch.conditions for end in whole):
-        return FALSE
-    if any(end.guards for end in net.exits):
-        raise CannotSay(
-            "the answer is every value but some, which other negations hold back again; ask about given values"
-        )
-    renderer.check_whole(net)
-    tests = []
-    if whole:
-        tests.append(f"NOT {_exists(renderer, net, whole)}")
-    listed = _listed(renderer, net, bound, side)
-    if listed:
-        tests.append(f"NOT ({listed})" if not listed.startswith("(") else f"NOT {listed}")
-    return " AND ".join(test for test in tests if test != "NOT FALSE") or TRUE
+    def _not_among(self, withheld: FoldedWays) -> str:
+        for net in withheld.nets():
+            self.renderer.check_whole(net)
+        found = self.among(withheld)
+        return TRUE if found == FALSE else f"NOT ({found})"
 
 
 def _exists(renderer: Renderer, net: Net, ends: Iterable[Exit]) -> str:

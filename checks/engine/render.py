@@ -82,14 +82,10 @@ class Renderer:
 
     def tables(self, net: Net, scope: Scope) -> list[Text]:
         """What the net's branches read besides facts: its goals and answers, where it has any."""
-        tables = []
-        if net.seeds:
-            tables.append(self._goals(net, scope))
-        if net.answers:
-            tables.append(self._answers(net, scope))
-        return tables
+        goals = [self.goals(net, scope)] if net.seeds else []
+        return [*goals, self._answers(net, scope)] if net.answers else goals
 
-    def _goals(self, net: Net, scope: Scope) -> Text:
+    def goals(self, net: Net, scope: Scope) -> Text:
         columns = ["tag", *(f"c{index}" for index in range(net.key_count))]
         seeds = [self._goal_row(net, jump, scope, True) for jump in net.seeds]
         arms = [self._goal_row(net, jump, scope, False) for jump in net.moves]
@@ -222,10 +218,8 @@ class Renderer:
 
     def _table(self, source: Source, scope: Scope) -> Text:
         match source:
-            case Fact(place="stored"):
-                return (self.stored_table,)
-            case Fact():
-                return (INLINE,)
+            case Fact(place=place):
+                return (self._facts(place),)
             case Ids(slot=slot):
                 return self.dialect.values((Slot(slot),))
             case Goals(number):
@@ -237,6 +231,10 @@ class Renderer:
             case Candidates():
                 return ("(", *self._candidates(source), ")")
 
+    def _facts(self, place: str) -> str:
+        assert place in ("stored", "inline"), f"facts in {place} are read by another statement"
+        return self.stored_table if place == "stored" else INLINE
+
     def _number_test(self, source: Fact, scope: Scope) -> Text:
         return (f"{scope.names[source.number]}.sig = {self.number_of(source.signature)}",)
 
@@ -244,9 +242,8 @@ class Renderer:
         arms: list[Text] = [("SELECT ", *self.dialect.seed((Const(each),)), " AS v") for each in ("", *source.ids)]
         for place in source.places:
             for where in self.places(place.signature):
-                table = self.stored_table if where == "stored" else INLINE
                 number = self.number_of(place.signature)
-                arms.append((f"SELECT a{place.index} FROM {table} WHERE sig = {number}",))
+                arms.append((f"SELECT a{place.index} FROM {self._facts(where)} WHERE sig = {number}",))
         return joined(" UNION ", arms)
 
     def _relation(self, source: Relation, scope: Scope) -> Text:

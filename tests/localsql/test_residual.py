@@ -78,3 +78,35 @@ def test_a_known_shape_is_not_planned_again(listed, api):
     with CaptureQueriesContext(connection) as queries:
         listed(REPO_TEAM + TYPES)
     assert not [each for each in queries if "policy_version" in each["sql"] and "source" in each["sql"]]
+
+
+BOTH_MOVE = """
+actor User {} actor Group {}
+resource Folder { permissions = ["read"]; }
+can(a: Actor, f: Folder) if owner(a, f);
+can(a: Actor, f: Folder) if has_group(a, g) and g matches Group and inside(f, p) and can(g, p);
+has_permission(u: User, "read", f: Folder) if can(u, f);
+"""
+INSIDE = """
+dialect: {dialect}
+facts: {{"inside(Folder:_, Folder:_)": {{query: "SELECT id, parent_id FROM folders"}}}}
+sql_types: {{Folder: bigint}}
+"""
+
+
+def test_goals_that_stored_facts_decide_are_read_without_the_answers_of_the_tables(api, caller_database):
+    """ann is in g1, which is in g2; 1 is g2's, 2 is inside 1 and 3 inside 2."""
+    assert api.post("/policy", {"src": BOTH_MOVE}).status_code == 200
+    facts = [
+        fact("has_group", ("User", "ann"), ("Group", "g1")),
+        fact("has_group", ("Group", "g1"), ("Group", "g2")),
+        fact("owner", ("Group", "g2"), ("Folder", "1")),
+    ]
+    assert api.post("/batch", [{"inserts": facts}]).status_code == 200
+    caller_database.fresh("CREATE TABLE folders (id bigint, parent_id bigint)")
+    caller_database.fill("folders", [(1, None), (2, 1), (3, 2), (4, 3)])
+    asked = {**LIST, "actor_id": "ann", "resource_type": "Folder"}
+    body = {"query": asked, "column": "id", "data_bindings": INSIDE.format(dialect=caller_database.dialect)}
+    answer = api.post("/list_query", body)
+    assert answer.status_code == 200, answer.content
+    assert caller_database.run(f"SELECT id FROM folders WHERE {answer.json()['sql']}")[1] == [(3,)]
