@@ -59,7 +59,7 @@ class Bindings:
     def family(self, type_name: str) -> Family:
         """Of the caller's columns that hold ids of the type."""
         sql_type = self.sql_types.get(type_name)
-        return default_family(type_name) if sql_type is None else self.dialect.family(sql_type)
+        return default_family(type_name) if sql_type is None else self.dialect.family_for(type_name, sql_type)
 
     def carried_family(self, type_name: str) -> Family:
         """Of the type's ids in tables that a statement makes itself: as text, where columns of it differ."""
@@ -93,7 +93,7 @@ def bindings_from_text(text: str | None) -> Bindings:
     if "facts" not in document:
         raise BindingRejected("facts", "is missing")
     dialect = _dialect(document.get("dialect"))
-    sql_types = _sql_types("sql_types", document.get("sql_types"))
+    sql_types = _sql_types("sql_types", document.get("sql_types"), dialect)
     made = Bindings(dialect, (), sql_types, _domains(document.get("domains"), dialect))
     facts = tuple(_binding(made, text, entry) for text, entry in _entries("facts", document["facts"]))
     _check_distinct(facts)
@@ -166,14 +166,24 @@ def _dialect(raw: object) -> Dialect:
     return DIALECTS[raw.lower()]
 
 
-def _sql_types(place: str, raw: object) -> dict[str, str]:
-    return {name: _sql_type(place, name, sql_type) for name, sql_type in _entries(place, raw)}
+def _sql_types(place: str, raw: object, dialect: Dialect) -> dict[str, str]:
+    found = {name: _sql_type(place, name, sql_type) for name, sql_type in _entries(place, raw)}
+    for name, sql_type in found.items():
+        _family(place, dialect, name, sql_type)
+    return found
 
 
 def _sql_type(place: str, name: str, raw: object) -> str:
     if not isinstance(raw, str) or not is_sql_type(raw):
         raise BindingRejected(place, f"`{name}` must be the name of an SQL type, as `bigint` or `varchar(20)`")
     return raw
+
+
+def _family(place: str, dialect: Dialect, type_name: str, sql_type: str) -> Family:
+    try:
+        return dialect.family_for(type_name, sql_type)
+    except ValueError as reason:
+        raise BindingRejected(place, f"`{type_name}`: {reason}") from None
 
 
 def _domains(raw: object, dialect: Dialect) -> dict[str, str]:
@@ -215,7 +225,8 @@ def _families(made: Bindings, text: str, key: Key, raw: object) -> tuple[Family 
         return tuple(made.family(name) if index in columns else None for index, name in enumerate(types))
     if not isinstance(raw, list) or len(raw) != len(columns):
         raise BindingRejected(text, f"`sql_types` must be a list of {len(columns)} SQL types, one for each column")
-    own = {index: made.dialect.family(_sql_type(text, f"sql_types[{at}]", raw[at])) for at, index in enumerate(columns)}
+    said = {index: _sql_type(text, f"sql_types[{at}]", raw[at]) for at, index in enumerate(columns)}
+    own = {index: _family(text, made.dialect, types[index], sql_type) for index, sql_type in said.items()}
     return tuple(own.get(index) for index in range(len(types)))
 
 

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 
 from localsql.families import Family, family_of, is_possible
 from localsql.literals import hexadecimal, literal, text_literal, unicode_escapes
+from policy.values import BOOLEAN
 
 NATIVE = (Family.INTEGER, Family.NUMERIC, Family.BOOLEAN, Family.UUID)  # compared as what they are
+NUMBERS = (Family.INTEGER, Family.NUMERIC)  # compared with each other, too
+_NO_TRUTHS = ("bit", "float", "double", "real")
 MANY = 500  # constants, from which on an array is faster than a list
 
 
@@ -48,6 +51,23 @@ class Dialect:
         found = family_of(sql_type)
         return found if found not in NATIVE or found in self.native_types else Family.UNKNOWN
 
+    def family_for(self, type_name: str, sql_type: str) -> Family:
+        """Of a column of this SQL type that holds ids of the type; ValueError, in words, where it cannot."""
+        found = self.family(sql_type)
+        if type_name == BOOLEAN and found != Family.TEXT:
+            return self._truths(sql_type, found)
+        if family_of(sql_type) == Family.NUMERIC and found != Family.NUMERIC and re.search(r", *[1-9]", sql_type):
+            raise ValueError(f"`{sql_type}` writes 7 as 7.0, which is another id; select it as text, or as an integer")
+        return found
+
+    def _truths(self, sql_type: str, found: Family) -> Family:
+        """Numbers are truths where the database has no others."""
+        if found == Family.INTEGER and self.native_types[Family.BOOLEAN] == self.native_types[Family.INTEGER]:
+            return Family.BOOLEAN
+        if found in (Family.BOOLEAN, Family.UNKNOWN) and not sql_type.lower().startswith(_NO_TRUTHS):
+            return found
+        raise ValueError(f"`{sql_type}` has no `true` and `false`; select a boolean, such as `flag = 1`")
+
     def quoted(self, name: str) -> str:
         mark = self.quotes[0]
         return f"{mark}{name.replace(mark, mark * 2)}{mark}"
@@ -81,7 +101,8 @@ class Dialect:
         return self._side(left, right), self._side(right, left)
 
     def _side(self, side: Typed, other: Typed) -> str:
-        is_native = side.family == other.family and side.family in NATIVE
+        are_numbers = side.family in NUMBERS and other.family in NUMBERS
+        is_native = are_numbers or (side.family == other.family and side.family in NATIVE)
         return side.sql if is_native else self.text(side)
 
     def among(self, side: Typed, values: Sequence[str]) -> str | None:
@@ -95,13 +116,11 @@ class Dialect:
     def _many(self, side: Typed, values: list[str]) -> str | None:
         return None
 
-    def number(self, side: Typed) -> str:
-        """The expression as a number; NULL where it is none."""
-        if side.family in (Family.INTEGER, Family.NUMERIC):
-            return side.sql
-        return self._parsed_number(self.text(side))
+    def number(self, side: Typed, family: Family = Family.INTEGER) -> str:
+        """The expression as a number of the family; NULL where its text is none."""
+        return side.sql if side.family in NUMBERS else self._parsed_number(self.text(side), family)
 
-    def _parsed_number(self, text: str) -> str:
+    def _parsed_number(self, text: str, family: Family) -> str:
         raise NotImplementedError
 
     # ---- tables of a statement -------------------------------------------------------------------------------------
@@ -154,32 +173,31 @@ class PostgreSQL(Dialect):
         return unicode_escapes(value)
 
     def text(self, side: Typed) -> str:
-        # No more than a label for text and varchar, whose indexes still serve; exact for all other types.
-        return side.sql if side.is_normal else f"CAST({side.sql} AS text)"
+        # No more than a label for text and varchar, whose indexes still serve; exact for all other types. A column's
+        # own collation may take different texts for equal; the database's default one, which indexes have, cannot.
+        if side.is_normal:
+            return side.sql
+        shown = _shortest(side.sql) if side.family == Family.NUMERIC else side.sql
+        return f'CAST({shown} AS text) COLLATE "default"'
 
     def _many(self, side: Typed, values: list[str]) -> str | None:
         if len(values) <= MANY or side.family != Family.INTEGER or any(len(each) > 18 for each in values):
             return None
         return f"{side.sql} = ANY(CAST('{{{','.join(values)}}}' AS bigint[]))"
 
-    def _parsed_number(self, text: str) -> str:
-        whole = text_literal("^(0|-?[1-9][0-9]{0,18})$", self.escaped)
-        return f"(CASE WHEN {text} ~ {whole} THEN CAST({text} AS numeric) END)"
+    def _parsed_number(self, text: str, family: Family) -> str:
+        whole = "0|-?[1-9][0-9]{0,37}"
+        pattern = whole if family == Family.INTEGER else rf"{whole}|-?(0|[1-9][0-9]{{0,36}})\.[0-9]{{0,36}}[1-9]"
+        return f"(CASE WHEN {text} ~ {text_literal(f'^({pattern})$', self.escaped)} THEN CAST({text} AS numeric) END)"
 
     def carried(self, side: Typed, family: Family) -> str:
         # Whatever collations the columns have, those of one table of the statement's own must agree.
-        return side.sql if family in NATIVE else f'{self.text(side)} COLLATE "default"'
-
-    def list_side(self, column: Typed) -> str:
-        return column.sql if column.family in (*NATIVE, Family.TEXT) else self.text(column)
-
-    def listed(self, column: Typed, values: Sequence[str]) -> str | None:
-        is_text = column.family == Family.TEXT
-        return self.among(Typed(column.sql, column.family, is_normal=True) if is_text else column, values)
+        if family in NATIVE:
+            return side.sql
+        return f'{side.sql} COLLATE "default"' if side.is_normal else self.text(side)
 
     def typed(self, sql: str, family: Family) -> str:
-        is_number = family in (Family.INTEGER, Family.NUMERIC)
-        return f"CAST({sql} AS {self.native_types[family]})" if is_number else sql
+        return f"CAST({sql} AS {self.native_types[family]})" if family in NUMBERS else sql
 
     def recursive(self, name: str, row: str, columns: list[str], seeds: list[str], arms: list[str]) -> str:
         if not arms:
@@ -188,6 +206,12 @@ class PostgreSQL(Dialect):
         every = " UNION ALL ".join(arms)
         step = f"SELECT {fields} FROM {name} {row} CROSS JOIN LATERAL ({every}) __x({', '.join(columns)})"
         return f"{name}({', '.join(columns)}) AS ({' UNION '.join([*seeds, step])})"
+
+
+def _shortest(number: str) -> str:
+    """PostgreSQL keeps the zeros that a number was written with: 7.00 is the id `7`, and 7.50 is `7.5`."""
+    digits = f"rtrim(CAST({number} AS text), '0')"
+    return f"CASE WHEN {number} = trunc({number}) THEN CAST(trunc({number}) AS text) ELSE {digits} END"
 
 
 @dataclass(frozen=True)
@@ -211,10 +235,13 @@ class SQLite(Dialect):
                 return f"{side.sql} COLLATE BINARY"
             case Family.BOOLEAN:
                 return f"(CASE {side.sql} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)"
+            case Family.NUMERIC:  # 7.0 that no column made a 7 of
+                whole = f"CAST({side.sql} AS INTEGER)"
+                return f"CAST(CASE {side.sql} WHEN {whole} THEN {whole} ELSE {side.sql} END AS TEXT) COLLATE BINARY"
         return f"CAST({side.sql} AS TEXT) COLLATE BINARY"
 
-    def _parsed_number(self, text: str) -> str:
-        number = f"CAST({text} AS INTEGER)"
+    def _parsed_number(self, text: str, family: Family) -> str:
+        number = f"CAST({text} AS {family.value})"
         return f"(CASE WHEN CAST({number} AS TEXT) = {text} THEN {number} END)"
 
 
@@ -252,7 +279,7 @@ class MySQL(Dialect):
         shown = [text_literal(each, lambda text: f"_utf8mb4 {hexadecimal(text)}") for each in values if each]
         return f"({_one_of(side.sql, shown)} AND {exact})"
 
-    def _parsed_number(self, text: str) -> str:
+    def _parsed_number(self, text: str, family: Family) -> str:
         digits = f"CONVERT({text} USING utf8mb4)"
         number = f"CAST({digits} AS SIGNED)"
         return f"(CASE WHEN CAST({number} AS BINARY) = {text} THEN {number} END)"

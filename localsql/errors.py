@@ -22,6 +22,16 @@ class CannotSay(AuthzError):
     """One statement over the caller's tables cannot say the answer exactly, so it is not said at all."""
 
 
+class OtherSpelling(CannotSay):
+    """An id that a column takes for the same value as another id."""
+
+    def __init__(self, value: str, shown: str, family: str):
+        super().__init__(
+            f"the id `{value}` meets a column of {family} values (`sql_types` in the data bindings), which takes it for"
+            f" `{shown}`; ids are exact texts, so write `{shown}` in questions, context facts and stored facts"
+        )
+
+
 class TooManyConstants(CannotSay):
     def __init__(self, limit: int, what: str):
         super().__init__(

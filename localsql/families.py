@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from decimal import Context, Decimal
 from enum import Enum
 
+from localsql.errors import OtherSpelling
 from policy.values import BOOLEAN
 
 
@@ -27,9 +30,6 @@ _TEXTS = re.compile(
 )
 _NUMERICS = ("numeric", "decimal", "dec", "number")
 _BOOLEANS = ("boolean", "bool")
-_CANONICAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
-_UUID = re.compile(r"[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}", re.ASCII)
-_DIGITS = 38  # of the widest numeric type that all databases have
 
 
 def is_sql_type(text: str) -> bool:
@@ -54,17 +54,75 @@ def default_family(type_name: str) -> Family:
     return Family.BOOLEAN if type_name == BOOLEAN else Family.UNKNOWN
 
 
+# ---- values ------------------------------------------------------------------------------------------------
+
+
 def is_possible(value: str, family: Family) -> bool:
-    """Whether a column of the family can hold the value. The empty id is no fact's: nothing equals it."""
+    """Whether a column of the family can hold the value. The empty id is no fact's: nothing equals it.
+
+    An id is the text that a column shows. What the database would take for the same value as another id (`007` in a
+    column of numbers, a uuid in capitals) is refused: to policies the two are different, to the column they are not.
+    """
     if not value or "\0" in value:
         return False
-    match family:
-        case Family.INTEGER:
-            return _CANONICAL.fullmatch(value) is not None and len(value) < 21 and -(2**63) <= int(value) < 2**63
-        case Family.NUMERIC:
-            return _CANONICAL.fullmatch(value) is not None and len(value) <= _DIGITS
-        case Family.BOOLEAN:
-            return value in ("true", "false")
-        case Family.UUID:
-            return _UUID.fullmatch(value) is not None
-    return True
+    if family not in _READERS:
+        return True
+    shown = _READERS[family](value.strip(_SPACE))
+    if shown is not None and shown != value:
+        raise OtherSpelling(value, shown, family.value)
+    return shown is not None
+
+
+def _integer(text: str) -> str | None:
+    number = _number(text)
+    is_whole = number is not None and number == number.to_integral_value()
+    return str(int(number)) if is_whole and -(2**63) <= number < 2**63 else None
+
+
+def _numeric(text: str) -> str | None:
+    number = _number(text)
+    if number is None:
+        return None
+    shown = f"{number.normalize(_EXACT):f}"
+    return shown if len(shown.strip("-").replace(".", "")) <= _DIGITS else None
+
+
+def _number(text: str) -> Decimal | None:
+    """As databases read it, within what any of them can hold."""
+    if len(text) > _LONGEST:
+        return None
+    plain = text.replace("_", "")
+    if _BASED.fullmatch(plain):
+        return Decimal(int(plain, 0))
+    return _EXACT.create_decimal(plain) or Decimal(0) if _DECIMAL.fullmatch(plain) else None  # there is no -0
+
+
+def _boolean(text: str) -> str | None:
+    word = text.lower()
+    return next((shown for shown, words in _TRUTHS.items() if word in words), None)
+
+
+def _uuid(text: str) -> str | None:
+    digits = text.removeprefix("{").removesuffix("}").replace("-", "").lower()
+    if not _HEXADECIMAL.fullmatch(digits):
+        return None
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+_READERS: dict[Family, Callable[[str], str | None]] = {
+    Family.INTEGER: _integer,
+    Family.NUMERIC: _numeric,
+    Family.BOOLEAN: _boolean,
+    Family.UUID: _uuid,
+}
+_SPACE = " \t\n\r\f\v"
+_LONGEST = 60  # characters of a number that is looked at: canonical ones have fewer
+_DIGITS = 38  # of the widest numeric type that all databases have
+_EXACT = Context(prec=200)
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?", re.ASCII)
+_BASED = re.compile(r"[+-]?0([xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)", re.ASCII)
+_HEXADECIMAL = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_TRUTHS = {
+    "true": {"t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"},
+    "false": {"f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"},
+}

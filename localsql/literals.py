@@ -27,7 +27,7 @@ def literal(value: str, family: Family, escape) -> str | None:
         case Family.BOOLEAN:
             return value.upper()
         case Family.UUID:
-            return f"CAST('{value.lower()}' AS uuid)"
+            return f"CAST('{value}' AS uuid)"
     return text_literal(value, escape)
 
 

@@ -21,7 +21,7 @@ from checks.engine.plan import (
 )
 from localsql.conditions import rendered, tested
 from localsql.constants import known_families, known_table, mentioned_table
-from localsql.dialects import NATIVE, Dialect, Typed
+from localsql.dialects import NATIVE, NUMBERS, Dialect, Typed
 from localsql.errors import CannotSay
 from localsql.families import Family
 from localsql.layouts import Layouts, Place
@@ -306,8 +306,8 @@ class Renderer:
         return self.converted(self.typed(term, scope), family)
 
     def converted(self, typed: Typed, family: Family) -> str:
-        if family in (Family.INTEGER, Family.NUMERIC) and typed.family != family:
-            return self.dialect.number(typed)
+        if family in NUMBERS and typed.family != family:
+            return self.dialect.number(typed, family)
         if family in NATIVE and typed.family != family:
             raise CannotSay(
                 f"`sql_types` disagree about a type: ids that are {typed.family.value} meet {family.value} ones"

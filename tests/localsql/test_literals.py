@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from localsql.dialects import DIALECTS, Typed
+from localsql.errors import OtherSpelling
 from localsql.families import Family, is_possible
 from localsql.literals import text_literal
 
@@ -82,13 +83,28 @@ def test_no_value_is_taken_for_a_placeholder_or_for_more_than_one_literal(value)
 
 
 def test_what_no_column_can_have_is_no_constant():
-    for value in ("abc", "1abc", "007", "-0", "+5", " 5", "5.0", "9223372036854775808", "", "٣"):
+    for value in ("abc", "1abc", "9223372036854775808", "7.5", "1e99", "0x", "", "٣", "9" * 100_000):
         assert not is_possible(value, Family.INTEGER), value
     for value in ("0", "-5", "9223372036854775807", "-9223372036854775808"):
         assert is_possible(value, Family.INTEGER), value
-    assert not is_possible("TRUE", Family.BOOLEAN)
+    assert is_possible("12345678901234567890.5", Family.NUMERIC)
     assert not is_possible("not a uuid", Family.UUID)
     assert not is_possible("a\0b", Family.TEXT)
+
+
+@pytest.mark.parametrize(
+    ("family", "values"),
+    [
+        (Family.INTEGER, ("007", "-0", "+5", " 5", "5.0", "5e0", "0x5", "5_0")),
+        (Family.NUMERIC, ("007", "7.50", "7.", ".5", "1e3")),
+        (Family.BOOLEAN, ("TRUE", "t", "yes", "0", "Off")),
+        (Family.UUID, ("A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "a0eebc999c0b4ef8bb6d6bb9bd380a11")),
+    ],
+)
+def test_what_a_column_takes_for_another_id_is_refused(family, values):
+    for value in values:
+        with pytest.raises(OtherSpelling, match="takes it for"):
+            is_possible(value, family)
 
 
 def test_a_plain_text_is_plainly_quoted():

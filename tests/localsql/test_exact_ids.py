@@ -1,0 +1,188 @@
+"""An id is the text that a column shows. Whatever else a column's type takes for equal is another id, or refused."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.localsql.test_residual import fact
+
+POLICY = """
+actor User {} resource Doc { permissions = ["read"]; }
+has_permission(u: User, "read", d: Doc) if has_role(u, "reader", d) and not is_banned(u);
+"""
+ROLES = '  "has_role(User:_, reader, Doc:_)": {query: "SELECT u, d FROM roles"}'
+BANS = '  "is_banned(User:_)": {query: "SELECT u FROM bans"}'
+UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+NOCASE = "CREATE COLLATION IF NOT EXISTS nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's type in the database and in the bindings, its value, the value's id, and what it takes for equal."""
+
+    sql: str
+    said: str
+    value: object
+    id: str
+    others: tuple[str, ...]
+    first: str = ""
+
+
+COLUMNS = {
+    "postgres": {
+        "uuid": Column("uuid", "uuid", UUID, UUID, (UUID.upper(), f"{{{UUID}}}", UUID.replace("-", ""))),
+        "bigint": Column("bigint", "bigint", 7, "7", ("007", "+7", "7.0", " 7", "7e0")),
+        "numeric": Column("numeric(10,2)", "numeric(10,2)", 7, "7", ("7.00", "07", "7.0")),
+        "fraction": Column("numeric(10,2)", "numeric", "7.50", "7.5", ("7.50", "07.5")),
+        "char": Column("char(5)", "char(5)", "a", "a", ("a ", "a    ")),
+        "nothing said of a char": Column("char(5)", "", "a", "a", ("a ",)),
+        "nothing said of a uuid": Column("uuid", "", UUID, UUID, (UUID.upper(),)),
+        "citext": Column("citext", "", "Bob", "Bob", ("bob", "BOB"), "CREATE EXTENSION IF NOT EXISTS citext;"),
+        "collation": Column("text COLLATE nocase", "text", "Bob", "Bob", ("bob",), NOCASE),
+        "nothing said of a collation": Column("text COLLATE nocase", "", "Bob", "Bob", ("bob",), NOCASE),
+        "enum": Column("mood", "mood", "sad", "sad", ("SAD", "sad "), "CREATE TYPE mood AS ENUM ('sad', 'ok');"),
+        "boolean": Column("boolean", "boolean", True, "true", ("t", "TRUE", "1", "on")),
+    },
+    "sqlite": {
+        "integer": Column("integer", "integer", 7, "7", ("007", "7.0", "+7")),
+        "numeric": Column("numeric", "numeric", 7.5, "7.5", ("7.50", "07.5")),
+        "collation": Column("text COLLATE NOCASE", "text", "Bob", "Bob", ("bob",)),
+        "padding": Column("text COLLATE RTRIM", "text", "a", "a", ("a ",)),
+    },
+    "mariadb": {
+        "bigint": Column("bigint", "bigint", 7, "7", ("007", "7.0", "7abc")),
+        "collation": Column("varchar(20)", "varchar(20)", "Bob", "Bob", ("bob", "Bob ", "bób")),
+        "char": Column("char(5)", "char(5)", "a", "a", ("a ", "A")),
+        "uuid": Column("uuid", "uuid", UUID, UUID, (UUID.upper(),)),
+        "enum": Column("enum('sad','ok')", "", "sad", "sad", ("SAD", "1", "sad ")),
+    },
+}
+CASES = [(dialect, name) for dialect, columns in COLUMNS.items() for name in columns]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: "-".join(case))
+def column(request, api):
+    dialect, name = request.param
+    found = COLUMNS[dialect][name]
+    kinds = {"postgres": "postgresql_caller", "sqlite": "sqlite_caller", "mariadb": "mariadb_caller"}
+    database = request.getfixturevalue(kinds[dialect])
+    try:
+        database.fresh(f"{found.first} CREATE TABLE roles (u {found.sql}, d bigint); CREATE TABLE bans (u {found.sql})")
+    except Exception as error:
+        if not found.first:
+            raise
+        pytest.xfail(f"this database has no such type: {error}")
+    assert api.post("/policy", {"src": POLICY}).status_code == 200
+    return found, database, api
+
+
+def allowed(column, user: str, *tables: str) -> bool | None:
+    """None where the question is refused."""
+    found, database, api = column
+    said = f"User: '{found.said}', " if found.said else ""
+    bindings = "\n".join([f"dialect: {database.dialect}", "facts:", *tables, f"sql_types: {{{said}Doc: bigint}}"])
+    query = {"actor_type": "User", "actor_id": user, "action": "read", "resource_type": "Doc", "resource_id": "1"}
+    answer = api.post("/authorize_query", {"query": query, "data_bindings": bindings})
+    if answer.status_code == 400:
+        assert "takes it for" in answer.json()["message"]
+        return None
+    assert answer.status_code == 200, answer.content
+    return bool(database.run(answer.json()["sql"])[1][0][0])
+
+
+def test_a_stored_ban_holds_for_roles_in_a_table(column):
+    found, database, api = column
+    database.fill("roles", [(found.value, 1)])
+    assert allowed(column, found.id, ROLES) is True
+    api.post("/batch", [{"inserts": [fact("is_banned", ("User", found.id))]}])
+    assert allowed(column, found.id, ROLES) is False
+    for other in found.others:
+        assert not allowed(column, other, ROLES), other
+
+
+def test_a_ban_in_a_table_holds_for_stored_roles(column):
+    found, database, api = column
+    api.post("/batch", [{"inserts": [fact("has_role", ("User", found.id), ("String", "reader"), ("Doc", "1"))]}])
+    assert allowed(column, found.id, BANS) is True
+    database.fill("bans", [(found.value,)])
+    assert allowed(column, found.id, BANS) is False
+    for other in found.others:
+        assert not allowed(column, other, BANS), other
+
+
+def test_both_in_tables_are_one_id(column):
+    found, database, _ = column
+    database.fill("roles", [(found.value, 1)])
+    assert allowed(column, found.id, ROLES, BANS) is True
+    database.fill("bans", [(found.value,)])
+    assert allowed(column, found.id, ROLES, BANS) is False
+
+
+MIXED = """
+dialect: postgres
+facts:
+  "has_role(User:_, reader, Doc:_)": {query: "SELECT u, d FROM roles", sql_types: [bigint, bigint]}
+  "is_banned(User:_)": {query: "SELECT u FROM bans", sql_types: ["%s"]}
+"""
+
+
+@pytest.mark.parametrize(("sql", "value"), [("numeric(10,2)", 7), ("numeric", "7.00"), ("text", "7")])
+def test_numbers_of_different_types_are_one_id(api, postgresql_caller, sql, value):
+    postgresql_caller.fresh(f"CREATE TABLE roles (u bigint, d bigint); CREATE TABLE bans (u {sql})")
+    postgresql_caller.fill("roles", [(7, 1), (8, 1)])
+    postgresql_caller.fill("bans", [(value,)])
+    assert api.post("/policy", {"src": POLICY}).status_code == 200
+    constraints = {
+        "u": {"type": "User", "ids": None},
+        "a": {"type": "String", "ids": ["read"]},
+        "d": {"type": "Doc", "ids": None},
+    }
+    query = {"predicate": ["allow", ["u", "a", "d"]], "calls": [], "constraints": constraints, "context_facts": []}
+    mode = {"mode": "select", "query_vars_to_output_column_names": {"u": "who"}}
+    body = {"query": query, "data_bindings": MIXED % sql, "mode": mode}
+    answer = api.post("/evaluate_query_local", body)
+    assert [str(row[0]) for row in postgresql_caller.run(answer.json()["sql"])[1]] == ["8"]
+    assert api.post("/authorize_query", {"query": {
+        "actor_type": "User", "actor_id": "7", "action": "read", "resource_type": "Doc", "resource_id": "1",
+    }, "data_bindings": MIXED % sql}).status_code == 200  # fmt: skip
+
+
+FLAGS = """
+dialect: {dialect}
+facts: {{"is_locked(Doc:_, Boolean:_)": {{query: "SELECT id, locked FROM docs"}}}}
+sql_types: {{Doc: bigint, Boolean: {said}}}
+"""
+UNLOCKED = """
+actor User {} resource Doc { permissions = ["read"]; }
+has_permission(u: User, "read", d: Doc) if reader(u) and not is_locked(d, true);
+"""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql", "said", "is_said"),
+    [
+        ("postgres", "boolean", "boolean", True),
+        ("postgres", "text", "text", True),
+        ("postgres", "integer", "integer", False),
+        ("postgres", "bit(1)", "bit(1)", False),
+        ("sqlite", "integer", "integer", True),
+        ("sqlite", "boolean", "boolean", True),
+        ("mariadb", "tinyint(1)", "tinyint(1)", True),
+        ("mariadb", "bit(1)", "bit(1)", False),
+    ],
+)
+def test_truths_are_what_the_database_has_for_them(request, api, dialect, sql, said, is_said):
+    database = request.getfixturevalue({"postgres": "postgresql"}.get(dialect, dialect) + "_caller")
+    assert api.post("/policy", {"src": UNLOCKED}).status_code == 200
+    api.post("/facts", fact("reader", ("User", "ann")))
+    query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
+    bindings = FLAGS.format(dialect=dialect, said=f"'{said}'")
+    answer = api.post("/list_query", {"query": query, "column": "id", "data_bindings": bindings})
+    if not is_said:
+        assert answer.status_code == 400
+        assert "has no `true` and `false`" in answer.json()["message"]
+        return
+    database.fresh(f"CREATE TABLE docs (id bigint, locked {sql})")
+    values = ("true", "false") if said == "text" else (True, False)
+    database.fill("docs", [(number, value) for number, value in zip((1, 2), values)])
+    assert database.run(f"SELECT id FROM docs WHERE {answer.json()['sql']}")[1] == [(2,)]
