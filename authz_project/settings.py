@@ -33,6 +33,7 @@ DEV_SERVER = os.environ.get(DEV_SERVER_VARIABLE) in (str(os.getppid()), str(os.g
 # ---- where things are kept ---------------------------------------------------------------------------
 
 STATEMENT_TIMEOUT = env.float("STATEMENT_TIMEOUT", default=5.0)  # seconds
+PLANNING_TIMEOUT = env.float("PLANNING_TIMEOUT", default=2.0)  # seconds of processor time, for one new kind of question
 SQLITE_OPTIONS = {
     # Writers take the lock when they begin, so that none fails half way on another's.
     "transaction_mode": "IMMEDIATE",

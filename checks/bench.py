@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from django.conf import settings
+
 from checks import run
 from checks.engine.answering import Row, answers_of
 from checks.engine.question import Compiled, Shape, compiled
@@ -30,7 +32,7 @@ class Bench:
     deadline: float = field(default_factory=lambda: time.monotonic() + TIME_LIMIT)
 
     def __post_init__(self):
-        self.rulebook = Rulebook(self.program)
+        self.rulebook = Rulebook(self.program, patience=settings.PLANNING_TIMEOUT)
 
     def facts(self, atoms: Iterable[Atom]) -> str:
         """The facts of ground atoms, as statements read them."""

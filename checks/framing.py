@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from django.conf import settings
+
 from checks.engine.clauses import Slot
 from checks.engine.dialects import Dialect
 from checks.engine.question import Compiled, Shape, compiled
@@ -123,7 +125,7 @@ def compiled_here(
 @lru_cache(maxsize=64)
 def rulebook_of(version: int | None, types: frozenset[str]) -> Rulebook:
     """The rulebook of a version; without one, of what holds for questions that mention these types."""
-    return Rulebook(program_of_version(version) or open_program(types))
+    return Rulebook(program_of_version(version) or open_program(types), patience=settings.PLANNING_TIMEOUT)
 
 
 # ---- frames ----------------------------------------------------------------------------------------------------

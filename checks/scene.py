@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from django.conf import settings
+
 from checks import run
 from checks.book import Book
 from checks.engine.answering import Row, answers_of
@@ -47,7 +49,8 @@ def scene(
 @contextmanager
 def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Iterator[Scene]:
     """Over what a program that is not published makes of the same facts."""
-    found = Scene(environment_id, Book(program, Rulebook(program)), context, {})
+    book = Book(program, Rulebook(program, patience=settings.PLANNING_TIMEOUT))
+    found = Scene(environment_id, book, context, {})
     with _opened(found, program):
         yield found
 

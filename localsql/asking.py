@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from django.conf import settings
+
 from checks import run
 from checks.engine.plan import Net
 from checks.engine.question import MOST_WEIGHT, Root
@@ -202,7 +204,8 @@ def _prepared(
 
 @lru_cache(maxsize=64)
 def _rulebook(version: int | None, types: frozenset[str]) -> Rulebook:
-    return Rulebook(program_of_version(version) or open_program(types), may_sprawl=True)
+    program = program_of_version(version) or open_program(types)
+    return Rulebook(program, may_sprawl=True, patience=settings.PLANNING_TIMEOUT)
 
 
 # ---- once for each question ------------------------------------------------------------------------------------------

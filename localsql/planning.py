@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from checks.engine.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted
-from checks.engine.errors import NonLinear
+from checks.engine.errors import NestedTooDeep, NonLinear
 from checks.engine.holding import tested
 from checks.engine.nets import make_net
 from checks.engine.partial import Frame, Partial
@@ -59,13 +59,15 @@ def planned(
     rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...], names: tuple[str, ...]
 ) -> LocalPlan:
     """The plan; a component that turns out to need two of its own answers at once is set apart from then on."""
-    with rulebook.lock:
+    with rulebook.planning((tables, root, types)):
         while True:
             try:
                 return _planned(rulebook, tables, root, types, names)
             except NonLinear as found:
                 assert found.component not in rulebook.nonlinear, "a component worked out in rounds is no obstacle"
                 rulebook.nonlinear.add(found.component)
+            except RecursionError:
+                raise NestedTooDeep from None
 
 
 def _planned(

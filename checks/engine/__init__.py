@@ -21,6 +21,7 @@ question    shape -> plan -> finished statement
 scope, steps, text, dialects, render    net -> SQL
 rounds      recursion that no single statement says, worked out in rounds
 answering   rows -> answers
+effort      how long planning may take
 errors      what a question is refused for
 
 `question.compiled` is the way in; `answering.answers_of` and `rounds.worked_out` read what it returns.

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from checks.engine.clauses import Call, Clause, Cmp, Const, Literal, Member, Neg, Pattern, Scan, Term, Var, pattern_of
+from checks.engine.effort import tick
 from checks.engine.errors import UnboundVariable
 from checks.engine.factoring import REACH
 from checks.engine.plan import Place
@@ -37,6 +38,7 @@ def candidates_of(rulebook: Rulebook, literals: Iterable[Literal], variable: Var
         if arg == variable
     ]
     while queue:
+        tick()
         pattern, index = queue.pop()
         if (pattern, index) in seen:
             continue

@@ -7,7 +7,7 @@ already put in. Types are gone from its variables: every position has exactly on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from policy.rules.program import Signature
 from policy.values import STRING
@@ -181,14 +181,16 @@ def terms_of(literal: Literal) -> tuple[Term, ...]:
 def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
     """The literal with every term changed."""
     match literal:
-        case Call() | Scan():
-            return replace(literal, args=tuple(map(change, literal.args)))
+        case Call(predicate, types, args):
+            return Call(predicate, types, tuple(map(change, args)))
+        case Scan(signature, args):
+            return Scan(signature, tuple(map(change, args)))
         case Neg(call):
             return Neg(mapped(call, change))
         case Cmp(operator, left, right):
             return Cmp(operator, change(left), change(right))
-        case Given(variable):
-            return replace(literal, variable=change(variable))
+        case Given(variable, slot, are_many):
+            return Given(change(variable), slot, are_many)
         case Member(variable, ids):
             return Member(change(variable), ids)
 

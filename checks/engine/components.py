@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from checks.engine.clauses import Pattern
+from checks.engine.effort import tick
 
 
 @dataclass
@@ -29,6 +30,7 @@ class Components:
         on_stack = {start}
         work: list[tuple[Pattern, Iterator[Pattern]]] = [(start, iter(self.called(start)))]
         while work:
+            tick()
             pattern, rest = work[-1]
             called = next(rest, None)
             if called is None:

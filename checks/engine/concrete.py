@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from checks.engine.clauses import NOW, Call, Clause, Cmp, Const, Inner, Literal, Member, Neg, Term, Var
+from checks.engine.effort import tick
 from policy.rules import program as p
 from policy.values import INTEGER, Value
 
@@ -49,6 +50,11 @@ def concrete_literals(
 def numbers_of(rule: p.Rule) -> dict[p.Var, Var]:
     """What the rule's variables are called in its clauses."""
     return {variable: Var(index, variable.name) for index, variable in enumerate(rule.types)}
+
+
+def may_be(rule: p.Rule, term: p.Term, type_name: str) -> bool:
+    """Whether the term can have the type."""
+    return type_name in _term_types(rule, term, {})
 
 
 def head_typing(rule: p.Rule, types: tuple[str, ...]) -> Typing | None:
@@ -102,6 +108,7 @@ def atom_typings(program: p.Program, rule: p.Rule, atom: p.Atom, typing: Typing)
         if any(map(frozenset.isdisjoint, known, pattern)):
             continue
         for names in product(*(sorted(own & allowed) for own, allowed in zip(known, pattern))):
+            tick()
             if names not in seen:
                 seen.add(names)
                 extended = _extended(atom, typing, names)

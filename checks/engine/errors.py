@@ -44,10 +44,25 @@ class TooMuchRecursion(AuthzError):
 
 
 class TooComplex(AuthzError):
-    """The rules combine in more ways than planning should take."""
+    """Planning would take longer than it may."""
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: str):
         super().__init__(
-            f"planning the question takes more than {limit} steps, because the rules that it goes through combine in"
+            f"planning the question takes more than {limit}, because the rules that it goes through combine in"
             " too many ways; give their variables types, with `matches` or in their heads"
         )
+
+
+class TooManySteps(TooComplex):
+    def __init__(self, limit: int):
+        super().__init__(f"{limit} steps")
+
+
+class PlannedTooLong(TooComplex):
+    def __init__(self, seconds: float):
+        super().__init__(f"{seconds:g} s of processor time, the limit of PLANNING_TIMEOUT")
+
+
+class NestedTooDeep(TooComplex):
+    def __init__(self) -> None:
+        super().__init__("the levels of rules inside of rules that there is room for")

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from checks.engine.clauses import Call, Clause, Literal, Neg, Pattern, Var, canonical, pattern_of, variables_of
+from checks.engine.effort import tick
 
 CORE = " core"
 REACH = " reach"
@@ -41,6 +42,7 @@ def factors_of(
     ways: dict[Pattern, list[tuple[int, Clause, str]]] = {}
     queue = [pattern]
     while queue:
+        tick()
         each = queue.pop(0)
         if each not in ways:
             ways[each] = [hop for clause in alternatives(each) if (hop := hop_of(clause, each, component))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checks.engine.clauses import Call, Clause, Const, Literal, Member, Scan, Var, canonical, substituted, variables_of
+from checks.engine.effort import tick
 
 _HOLE = Var(-1)
 
@@ -25,6 +26,7 @@ def _merged_once(clauses: list[Clause]) -> list[Clause]:
     """Draw the first group of mergeable clauses together; unchanged where there is none."""
     groups: dict[Clause, list[tuple[int, frozenset[str]]]] = {}
     for index, clause in enumerate(clauses):
+        tick()
         for holed, ids in _holed(clause):
             groups.setdefault(holed, []).append((index, ids))
     for holed, group in groups.items():

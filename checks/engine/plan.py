@@ -327,6 +327,14 @@ class Net:
     is_rounds: bool = False  # some way takes two answers at once: no recursive statement, but one for each round
     reaches: tuple[str, str] | None = None  # of a way's net: the way, and the type of all that it leads to
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Once: nets read nets, and are looked up by what they say."""
+        return hash((self.width, self.exits, self.seeds, self.moves, self.answers, self.fixed))
+
     @cached_property
     def weight(self) -> int:
         """How many tables are read, with each reference to a named one counted as all that it reads.

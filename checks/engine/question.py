@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from checks.engine.candidates import candidates_of
 from checks.engine.clauses import Call, Col, Const, Given, Literal, Neg, Slot, Var, pattern_of, substituted, terms_of
 from checks.engine.dialects import Dialect
-from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling, TooComplex
+from checks.engine.errors import CannotEnumerate, NestedTooDeep, NonLinear, Sprawling
 from checks.engine.holding import tested
 from checks.engine.nets import make_net
 from checks.engine.partial import Frame, Partial
 from checks.engine.plan import Branch, Condition, Exit, Net, Same, stored_first
 from checks.engine.render import Renderer
-from checks.engine.resolve import MOST_STEPS, Resolver
+from checks.engine.resolve import Resolver
 from checks.engine.rounds import Rounds
 from checks.engine.rulebook import Rulebook
 from checks.engine.scope import Scope
@@ -125,7 +125,7 @@ def _planned_linear(rulebook: Rulebook, shape: Shape, knows: Knows, dialect: Dia
             starts = [pattern_of(call) for root in shape.roots for call in _calls(root)]
             rulebook = rulebook.tabling(starts, in_rounds=rulebook.is_tabling)
         except RecursionError:
-            raise TooComplex(MOST_STEPS) from None
+            raise NestedTooDeep from None
 
 
 def _is_light(plans: tuple[Plan, ...]) -> bool:
@@ -191,16 +191,16 @@ def compiled(
         asked.append(knows(signature))
         return asked[-1]
 
-    with rulebook.lock:
+    with rulebook.planning((shape, dialect)):
         plans = _planned_linear(rulebook, shape, noting, dialect)
-    nothing = Compiled(shape, plans, None)
-    if all(asked) and not any(plan.net.exits for plan in plans):
-        return nothing
-    renderer = Renderer(dialect, number_of, shape.places(knows), shape.inline)
-    tables, rows = _question(renderer, shape, plans, nothing.columns)
-    text = (*renderer.head(tables), *frame(rows, nothing.columns))
-    rounds = tuple(renderer.rounds.values())
-    return Compiled(shape, plans, finished(text, dialect.placeholder), rounds)
+        nothing = Compiled(shape, plans, None)
+        if all(asked) and not any(plan.net.exits for plan in plans):
+            return nothing
+        renderer = Renderer(dialect, number_of, shape.places(knows), shape.inline)
+        tables, rows = _question(renderer, shape, plans, nothing.columns)
+        text = (*renderer.head(tables), *frame(rows, nothing.columns))
+        rounds = tuple(renderer.rounds.values())
+        return Compiled(shape, plans, finished(text, dialect.placeholder), rounds)
 
 
 def _question(renderer: Renderer, shape: Shape, plans: tuple[Plan, ...], columns: int) -> tuple[list[Text], Text]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from checks.engine.clauses import Col, Const, Operand, Other, Slot, Term, Var
 from checks.engine.dialects import Dialect
+from checks.engine.effort import tick
 from checks.engine.plan import (
     Among,
     AnswerArm,
@@ -154,6 +155,7 @@ class Renderer:
     # ---- branches -------------------------------------------------------------------------------------------------
 
     def _select(self, branch: Branch, columns: list, scope: Scope) -> Text:
+        tick()
         scope = scope.naming(branch.sources)
         shown = [self._column(column, scope) for column in columns]
         if self.dialect.joins_apart:

@@ -34,7 +34,8 @@ from checks.engine.clauses import (
     terms_of,
     variables_of,
 )
-from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling, TooComplex, UnboundVariable
+from checks.engine.effort import tick
+from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling, TooManySteps, UnboundVariable
 from checks.engine.holding import holds, leans, with_tests
 from checks.engine.ordering import companions_of, next_literal
 from checks.engine.partial import (
@@ -116,7 +117,8 @@ class Resolver:
         """One step more of planning; too many are refused."""
         self.steps += 1
         if self.steps > MOST_STEPS:
-            raise TooComplex(MOST_STEPS)
+            raise TooManySteps(MOST_STEPS)
+        tick()
 
     # ---- facts ---------------------------------------------------------------------------------------------
 

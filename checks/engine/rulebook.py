@@ -8,7 +8,8 @@ its program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import RLock
 
@@ -31,13 +32,16 @@ from checks.engine.clauses import (
     substituted,
 )
 from checks.engine.components import Components
-from checks.engine.concrete import concrete_clauses, head_typing
+from checks.engine.concrete import concrete_clauses, head_typing, may_be
+from checks.engine.effort import PATIENCE, Refusals, bounded, tick
+from checks.engine.errors import TooComplex
 from checks.engine.factoring import CORE, REACH, factored, factors_of, hop_of, leads, reach_clauses
 from checks.engine.merging import merged
 from checks.engine.transitive import BASE, based, is_transitive
 from policy.rules.program import Program, Rule, Signature
 from policy.values import Value
 
+_NOTHING: frozenset[int] = frozenset()
 TABLED = 0  # stands for a component: its members need not recurse
 
 
@@ -45,6 +49,7 @@ TABLED = 0  # stands for a component: its members need not recurse
 class Rulebook:
     program: Program
     _rules: dict[tuple[str, tuple[str, ...]], list[Rule]] = field(default_factory=dict)
+    _rules_by_last: dict[tuple[str | int, ...], list[Rule]] = field(default_factory=dict)
     _raw: dict[Pattern, tuple[Clause, ...]] = field(default_factory=dict)
     _empty: set[Pattern] = field(default_factory=set)
     _closed: dict[Pattern, tuple[Clause, ...]] = field(default_factory=dict)
@@ -58,7 +63,22 @@ class Rulebook:
     is_tabling: bool = False
     nonlinear: set[int] = field(default_factory=set)  # components that are known to need rounds
     may_sprawl: bool = False  # nothing more can be tabled
+    patience: float = PATIENCE  # seconds of processor time for one plan
     lock: RLock = field(default_factory=RLock)  # for whoever plans: what is remembered must not be half written
+
+    refused: Refusals = field(default_factory=Refusals)
+
+    @contextmanager
+    def planning(self, asked: Hashable) -> Iterator[None]:
+        """Only one at a time plans with a rulebook, not for long, and not again what was refused a moment ago."""
+        self.refused.again(asked)
+        with self.lock, bounded(self.patience):
+            self.refused.again(asked)
+            try:
+                yield
+            except TooComplex as refused:
+                self.refused.remember(asked, refused)
+                raise
 
     # ---- what resolution asks ----------------------------------------------------------------------------
 
@@ -106,27 +126,43 @@ class Rulebook:
     def is_deep(self, pattern: Pattern) -> bool:
         """Whether answering the call takes following ways or recursion."""
         if pattern not in self._deep:
-            self._deep[pattern] = False  # until known: a call of itself adds nothing
-            own = self.component(pattern) is not None
-            self._deep[pattern] = own or any(map(self.is_deep, _called(self.alternatives(pattern))))
+            self._deep[pattern] = any(self.component(each) is not None for each in self._led_to(pattern))
         return self._deep[pattern]
 
     def leans_on(self, pattern: Pattern) -> frozenset[int]:
         """The arguments that some clause only compares: they are bound where the call is made, or nowhere."""
         if pattern not in self._leaning:
-            self._leaning[pattern] = frozenset()  # until known: a call of itself adds nothing
-            clauses = self.alternatives(pattern)
-            self._leaning[pattern] = frozenset().union(*(self._leaning_in(clause) for clause in clauses))
+            found = dict.fromkeys(self._led_to(pattern), _NOTHING)
+            while True:
+                more = {each: self._leaning_of(each, found) for each in found}
+                if more == found:
+                    break
+                found = more
+            self._leaning |= found
         return self._leaning[pattern]
 
-    def _leaning_in(self, clause: Clause) -> set[int]:
+    def _led_to(self, pattern: Pattern) -> list[Pattern]:
+        """The pattern and all that its clauses call, directly or through others."""
+        found, queue = {pattern: None}, [pattern]
+        while queue:
+            tick()
+            more = [each for each in _called(self.alternatives(queue.pop())) if each not in found]
+            found |= dict.fromkeys(more)
+            queue += more
+        return list(found)
+
+    def _leaning_of(self, pattern: Pattern, known: dict[Pattern, frozenset[int]]) -> frozenset[int]:
+        tick()
+        return _NOTHING.union(*(self._leaning_in(clause, known) for clause in self.alternatives(pattern)))
+
+    def _leaning_in(self, clause: Clause, known: dict[Pattern, frozenset[int]]) -> set[int]:
         compared, bound = set(), set()
         for literal in clause.body:
             match literal:
                 case Cmp(_, left, right):
                     compared |= {left, right}
                 case Call(args=args):
-                    leaning = self.leans_on(pattern_of(literal))
+                    leaning = known[pattern_of(literal)]
                     compared |= {args[index] for index in leaning}
                     bound |= {arg for index, arg in enumerate(args) if index not in leaning}
                 case Scan(args=args):
@@ -151,7 +187,14 @@ class Rulebook:
         shared = (each for each, count in times.items() if count > 1 and self.component(each) is None)
         tabled = {each for each in shared if _calls_made(self.alternatives(each)) and not self.leans_on(each)}
         nonlinear = {TABLED} if in_rounds else set()
-        return Rulebook(self.program, tabled=tabled, is_tabling=True, nonlinear=nonlinear, may_sprawl=in_rounds)
+        return Rulebook(
+            self.program,
+            tabled=tabled,
+            is_tabling=True,
+            nonlinear=nonlinear,
+            may_sprawl=in_rounds,
+            patience=self.patience,
+        )
 
     def _reach_name(self, predicate: str, index: int, hops: dict) -> str:
         """The way's name: the same for the same hops, whatever predicate they are of."""
@@ -185,6 +228,7 @@ class Rulebook:
         found: dict[Pattern, list[Clause]] = {}
         queue = [start]
         while queue:
+            tick()
             pattern = queue.pop()
             if pattern in found or pattern in self._raw:
                 continue
@@ -210,6 +254,7 @@ class Rulebook:
             if not _may_match(rule, pattern):
                 continue
             for clause in concrete_clauses(self.program, rule, pattern.types):
+                tick()
                 made = applied(clause, params)
                 if made is not None:
                     clauses.append(canonical(made))
@@ -219,9 +264,18 @@ class Rulebook:
         """The rules whose heads can have these types."""
         key = (predicate, types)
         if key not in self._rules:
-            rules = self.program.rules_by_predicate.get((predicate, len(types)), ())
+            rules = self._rules_with_last(predicate, types)
             self._rules[key] = [rule for rule in rules if head_typing(rule, types) is not None]
         return self._rules[key]
+
+    def _rules_with_last(self, predicate: str, types: tuple[str, ...]) -> list[Rule]:
+        """Those whose last argument can have its type: of a large policy's many rules for a predicate, most cannot."""
+        key = (predicate, len(types), *types[-1:])
+        if key not in self._rules_by_last:
+            rules = self.program.rules_by_predicate.get((predicate, len(types)), ())
+            fitting = (rule for rule in rules if not types or may_be(rule, rule.head.args[-1], types[-1]))
+            self._rules_by_last[key] = list(fitting)
+        return self._rules_by_last[key]
 
     def _with_bases(self, clauses: list[Clause], pattern: Pattern) -> list[Clause]:
         """Transitive rules `p(x, z) if p(x, y) and p(y, z)` as `p(x, y) and base(y, z)`, where that says the same."""
@@ -276,6 +330,7 @@ class Rulebook:
         while queue:
             call = queue.pop(0)
             for clause in self._explored(pattern_of(call)):
+                tick()
                 made = applied(clause, call.args, params)
                 if made is None:
                     continue
@@ -314,6 +369,7 @@ class Rulebook:
         dropped: set[int] = set()
         for group in groups.values():
             for index, call in group:
+                tick()
                 rivals = (other for rank, other in group if rank != index and rank not in dropped)
                 if index not in dropped and any(call in self._parts(other) for other in rivals):
                     dropped.add(index)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from checks.engine.clauses import Const, Other, Slot
+from checks.engine.effort import tick
 
 MOST_ARMS = 400  # of one union: SQLite takes 500
 
@@ -48,6 +49,7 @@ def merged(arms: Iterable[Text]) -> list[Text]:
 def _merged_once(arms: list[Text]) -> list[Text]:
     groups: dict[tuple, list[int]] = {}
     for index, arm in enumerate(arms):
+        tick()
         for place, part in enumerate(arm):
             if isinstance(part, Choice):
                 groups.setdefault((place, arm[:place], part.column, arm[place + 1 :]), []).append(index)

@@ -33,7 +33,7 @@ class Engine:
     """The engine over facts in memory, without anything else of the service."""
 
     def __init__(self, policy: str, dialect=None):
-        self.book = Rulebook(compile_text(policy))
+        self.book = Rulebook(compile_text(policy), patience=0)
         self.dialect = dialect or SQLite()
         self.numbers: dict[Signature, int] = {}
         self.database = sqlite3.connect(":memory:")

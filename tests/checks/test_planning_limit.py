@@ -1,0 +1,75 @@
+"""Planning ends within its limit, says which limit it was, and does not begin again at once."""
+
+import time
+
+import pytest
+
+from checks.engine.clauses import Call, Slot, Var
+from checks.engine.dialects import SQLite
+from checks.engine.effort import bounded, tick
+from checks.engine.errors import PlannedTooLong
+from checks.engine.question import Root, Shape, compiled
+from checks.engine.rulebook import Rulebook
+from checks.framing import rulebook_of
+from policy.language.source import Source
+from policy.rules import compile_source
+from tests.checks.conftest import about, fact, publish, store
+
+DIALECT = SQLite()
+KINDS = [f"Kind{number}" for number in range(12)]
+# A closure without types that goes both ways, over facts of any two of a dozen types.
+ENDLESS = f"""
+actor User {{}}
+resource Doc {{ permissions = ["read", "see"]; }}
+{" ".join(f"resource {kind} {{}}" for kind in KINDS)}
+linked(x, y) if near(x, y);
+linked(y, x) if linked(x, y);
+linked(x, z) if linked(x, y) and linked(y, z) and linked(z, x);
+has_permission(u: User, "read", d: Doc) if linked(d, e) and e matches Resource and linked(e, u);
+has_permission(u: User, "see", d: Doc) if owner(u, d);
+"""
+
+
+def shape(width: int) -> Shape:
+    ends = (Slot("d"), Var(0)) if width else (Slot("d"), Slot("e"))
+    return Shape((Root((Call("linked", ("Doc", "Kind0"), ends),)),), width)
+
+
+def planned(rulebook: Rulebook, width: int = 0) -> float:
+    """Processor time, in seconds, after which planning was refused."""
+    started = time.thread_time()
+    with pytest.raises(PlannedTooLong, match=r"more than 0\.2 s of processor time, the limit of PLANNING_TIMEOUT"):
+        compiled(rulebook, shape(width), DIALECT, lambda signature: 1)
+    return time.thread_time() - started
+
+
+def test_planning_ends_within_its_limit_and_is_not_begun_again():
+    rulebook = Rulebook(compile_source(Source(ENDLESS)), patience=0.2)
+    assert planned(rulebook) < 0.6
+    assert planned(rulebook) < 0.05
+    assert planned(rulebook, width=1) > 0.1  # another question
+
+
+def test_what_was_refused_is_planned_again_after_a_while(monkeypatch):
+    monkeypatch.setattr("checks.engine.effort.REFUSED_FOR", 0.0)
+    rulebook = Rulebook(compile_source(Source(ENDLESS)), patience=0.2)
+    planned(rulebook)
+    assert planned(rulebook) > 0.1
+
+
+def test_a_bound_inside_of_another_cannot_take_longer():
+    with bounded(0.05), pytest.raises(PlannedTooLong, match=r"0\.05 s"), bounded(100):
+        while True:
+            tick()
+
+
+def test_others_are_answered_by_the_same_policy(api, settings):
+    settings.PLANNING_TIMEOUT = 0.2
+    rulebook_of.cache_clear()
+    publish(api, ENDLESS)
+    near = [fact("near", f"{one}:1", f"{other}:2") for one in (*KINDS, "Doc") for other in (*KINDS, "User")]
+    store(api, fact("owner", "User:ann", "Doc:1"), *near)
+    refused = api.post("/authorize", about("User:ann", "Doc:1", action="read"))
+    assert refused.status_code == 400
+    assert "the limit of PLANNING_TIMEOUT" in refused.json()["message"]
+    assert api.post("/authorize", about("User:ann", "Doc:1", action="see")).json() == {"allowed": True}
