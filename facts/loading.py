@@ -60,6 +60,7 @@ def load(
                 report(filing.read)
         if filing.bad and not skip_bad:
             raise LinesRejected(tuple(filing.bad))
+        rows_here().note_stored(loader.inserted)
     return Loaded(filing.read, loader.inserted, tuple(filing.bad))
 
 

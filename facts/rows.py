@@ -9,6 +9,7 @@ from django.db import IntegrityError, connection, transaction
 from facts.bundles import Row
 from facts.loaders import Loader, loader_behind
 from facts.models import COLUMNS
+from facts.statistics import note_stored
 
 _NAMES = ", ".join(("sig", *COLUMNS))
 _EQUAL = " AND ".join(f"fact.{name} = gone.{name}" for name in ("sig", *COLUMNS))
@@ -21,6 +22,7 @@ class Rows(Protocol):
     def stream(self, statement: str) -> Iterator[Row]: ...
     def lift_time_limit(self) -> None: ...
     def expect_many(self) -> None: ...
+    def note_stored(self, number: int) -> None: ...
 
 
 class SqliteRows:
@@ -52,6 +54,9 @@ class SqliteRows:
         """Pages that change stay in memory until they are full, instead of being written again and again."""
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA cache_size = -131072")
+
+    def note_stored(self, number: int) -> None:
+        """Statements say which index to use."""
 
 
 class PostgresqlRows:
@@ -105,6 +110,9 @@ class PostgresqlRows:
 
     def expect_many(self) -> None:
         self.lift_time_limit()
+
+    def note_stored(self, number: int) -> None:
+        note_stored(number)
 
     def _with_arrays(self, statement: str, rows: Sequence[Row]) -> int:
         with connection.cursor() as cursor:

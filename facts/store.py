@@ -44,16 +44,16 @@ def apply(environment_id: int, changes: Iterable[Change]) -> Applied:
     with transaction.atomic(savepoint=False):
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
-        deleted = 0
+        deleted = inserted = 0
         for change in changes:
             match change:
                 case Inserts(facts, path):
                     rows = rows_of_facts(environment_id, program, facts, path)
-                    if rows:
-                        rows_here().insert(rows)
+                    inserted += rows_here().insert(rows) if rows else 0
                 case Deletes(patterns):
                     deleted += _delete(environment_id, patterns)
                     _check_deleted(deleted)
+        rows_here().note_stored(inserted)
     return Applied(turn.offset, deleted)
 
 
@@ -79,6 +79,7 @@ def copy_facts(origin_id: int, target_id: int) -> None:
             for signature, number in signature_numbers(origin_id).items():
                 copied = f"INSERT INTO fact SELECT %s, {names} FROM fact WHERE sig = %s ON CONFLICT DO NOTHING"
                 cursor.execute(copied, (signature_number(target_id, signature), number))
+                rows_here().note_stored(cursor.rowcount)
 
 
 # ---- inserting ------------------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ class SQLite:
         """A parameter that is a number of this service's own."""
         return text
 
-    def integer(self, text: Text) -> Text:
+    def integer(self, text: Text, is_one: Text = ()) -> Text:
+        """A text as a number, or NULL where it is none; `is_one` is a test that only numbers pass."""
         return ("CAST(", *text, " AS INTEGER)")
 
     def values(self, slot: Text) -> Text:
@@ -84,10 +85,10 @@ class PostgreSQL:
     def number(self, text: Text) -> Text:
         return ("CAST(", *text, " AS bigint)")
 
-    def integer(self, text: Text) -> Text:
+    def integer(self, text: Text, is_one: Text = ()) -> Text:
         # Evaluated before the signature is known to match, perhaps, so on text that is no number too.
         whole = ("CAST(", *text, " AS text)")
-        return ("(CASE WHEN ", *whole, " ~ '^-?[0-9]+$' THEN CAST(", *whole, " AS bigint) END)")
+        return ("(CASE WHEN ", *(is_one or (*whole, " ~ '^-?[0-9]+$'")), " THEN CAST(", *whole, " AS bigint) END)")
 
     def values(self, slot: Text) -> Text:
         return ('(SELECT value COLLATE "C" AS v FROM jsonb_array_elements_text(CAST(', *slot, " AS jsonb)))")

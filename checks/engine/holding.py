@@ -83,13 +83,19 @@ def leans(rulebook: Rulebook, call: Call, kind: type | tuple[type, ...]) -> bool
 
 
 def _is_better_as_set(rulebook: Rulebook, literals: tuple[Call, ...], among: tuple[Source, ...]) -> bool:
-    """A deep call of what is read from facts, many rows perhaps, which something given leads to as well."""
+    """A call that takes more than one look, of many rows of facts perhaps, which something given leads to as well."""
     numbers = {source.number for source in among if not isinstance(source, Ids)}
     columns = [arg for call in literals for arg in call.args if isinstance(arg, Col)]
     if not columns or not all(column.source in numbers for column in columns):
         return False
-    is_deep = any(rulebook.is_deep(pattern_of(call)) for call in literals)
-    return is_deep and all(is_led_to(call) and not leans(rulebook, call, Col) for call in literals)
+    takes_long = any(rulebook.is_deep(pattern_of(call)) or _is_wide(rulebook, call) for call in literals)
+    return takes_long and all(is_led_to(call) and not leans(rulebook, call, Col) for call in literals)
+
+
+def _is_wide(rulebook: Rulebook, call: Call) -> bool:
+    """Whether there are several facts to look for."""
+    clauses = rulebook.alternatives(pattern_of(call))
+    return sum(isinstance(literal, Scan) for clause in clauses for literal in clause.body) > 1
 
 
 def _membership(resolver: Resolver, literals: tuple[Call, ...], frame: Frame) -> Net:

@@ -284,8 +284,7 @@ class Renderer:
             case Order("!=", left, right):
                 return (*self.operand(left, scope), " <> ", *self.operand(right, scope))
             case Order(operator, left, right):
-                sides = (self.dialect.integer(self.operand(side, scope)) for side in (left, right))
-                return joined(f" {operator} ", sides)
+                return joined(f" {operator} ", (self._integer(side, scope) for side in (left, right)))
             case Tagged(source, tags):
                 return (f"{scope.names[source]}.tag = {tags[0]}",)
             case Holds(Net(is_set=True) as net, negated):
@@ -293,6 +292,14 @@ class Renderer:
                 return ("(", *looked_up, ") IS NOT TRUE" if negated else ") IS TRUE")
             case Holds(net, negated):
                 return ("NOT EXISTS (" if negated else "EXISTS (", *self.query(net, scope), ")")
+
+    def _integer(self, operand: Operand, scope: Scope) -> Text:
+        """The operand as a number: of a fact, its signature tells that it is one; a value is looked at once."""
+        text = self.operand(operand, scope)
+        if not isinstance(operand, Col):
+            return ("(SELECT ", *self.dialect.integer(text), ")")
+        source = scope.facts.get(operand.source)
+        return self.dialect.integer(text, () if source is None else self._number_test(source, scope))
 
     def _looked_up(self, end: Exit, scope: Scope) -> Text:
         """Whether columns are in a set: `IN`, which both databases answer from a table of the set that is built once.

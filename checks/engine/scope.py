@@ -19,6 +19,7 @@ class Scope:
     """The aliases in sight, and what the goals and answers of the net at hand are called."""
 
     names: dict[int, str] = field(default_factory=dict)
+    facts: dict[int, Fact] = field(default_factory=dict)  # those of the sources that are facts
     depth: int = 0
     prefix: str = ""
     lateral: type | None = None
@@ -48,7 +49,8 @@ class Scope:
         for source in sources:
             is_outer = self.lateral is not None and isinstance(source, self.lateral)
             names[source.number] = self.row if is_outer else f"{_letter(source)}{len(names)}"
-        return replace(self, names=names)
+        facts = {source.number: source for source in sources if isinstance(source, Fact)}
+        return replace(self, names=names, facts=self.facts | facts)
 
     def read(self, sources: tuple[Source, ...]) -> tuple[Source, ...]:
         """The sources that this select reads itself; the recursive row comes from around it."""
