@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from checks.engine.clauses import Call, Clause, Literal, Neg, Pattern, Var, canonical, pattern_of, variables_of
+from checks.engine.clauses import Call, Clause, Cmp, Literal, Neg, Pattern, Var, canonical, pattern_of, variables_of
 from checks.engine.effort import tick
 
 CORE = " core"
@@ -108,7 +108,7 @@ def _hop(
     index = moved[0]
     start, end = clause.params[index], call.args[index]
     kept = {param for at, param in enumerate(clause.params) if at != index}
-    positive = variables_of(each for each in rest if not isinstance(each, Neg))
+    positive = variables_of(each for each in rest if not isinstance(each, (Neg, Cmp)))
     if not (isinstance(start, Var) and isinstance(end, Var)) or end in clause.params or start in kept:
         return None
     if not {start, end} <= positive or kept & variables_of(rest) or clause.params.count(start) > 1:

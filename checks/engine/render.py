@@ -175,8 +175,9 @@ class Renderer:
         return tables, tests + [self.condition(each, scope) for each in branch.conditions]
 
     def _read_apart(self, branch: Branch, idle: list[Source], scope: Scope) -> tuple[list[Text], list[Text]]:
-        """The same, each fact that is joined looked up in a SELECT of its own, by all that is known before it.
+        """The same, each stored fact that is joined looked up in a SELECT of its own, by all that is known before it.
 
+        What the request brings has no index to be looked up by: of many, the database makes a table of its own choice.
         Facts that only have to be there are tested first: what takes longer is then often not run at all.
         """
         tables: list[Text] = []
@@ -193,7 +194,7 @@ class Renderer:
             )
             if source in idle:
                 tests.insert(0, ("EXISTS (SELECT 1", *looked_up, ")"))
-            elif isinstance(source, Fact) and (tables or scope.lateral):
+            elif isinstance(source, Fact) and source.place == "stored" and (tables or scope.lateral):
                 tables.append(("LATERAL (SELECT *", *looked_up, f" OFFSET 0) {alias}"))
             else:
                 tests += own
