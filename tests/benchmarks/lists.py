@@ -1,0 +1,196 @@
+"""Lists that are hard in ways of their own, beside statements by hand, right after their facts were stored.
+
+    python -m tests.benchmarks.lists --database postgres
+
+Levels that are compared, attributes without types, friends of friends, denials that override. For each: the first list
+after the load, then the middle of several, beside the statement by hand, which must give the same ids.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+import django
+
+from tests.benchmarks.database import opened
+from tests.benchmarks.engine import database
+
+PAGE = 10_000
+RUNS = 15
+USERS = ("1", "5", "7")
+HEAD = 'actor User {} resource Doc { permissions = ["read"]; }\n'
+FRIENDS_OF_FRIENDS = """
+WITH one(id) AS (SELECT a1 FROM fact WHERE sig = {friend_User_User} AND a0 = :user
+                 UNION SELECT a0 FROM fact WHERE sig = {friend_User_User} AND a1 = :user),
+     two(id) AS (SELECT id FROM one
+                 UNION SELECT f.a1 FROM one CROSS JOIN fact f WHERE f.sig = {friend_User_User} AND f.a0 = one.id
+                 UNION SELECT f.a0 FROM one CROSS JOIN fact f WHERE f.sig = {friend_User_User} AND f.a1 = one.id)
+SELECT DISTINCT d.a0 FROM two CROSS JOIN fact d WHERE d.sig = {author_Doc_User} AND d.a1 = two.id ORDER BY 1 LIMIT 10001
+"""
+DENIED = """
+WITH denied(id) AS (SELECT a1 FROM fact WHERE sig = {deny_User_Doc} AND a0 = :user
+                    UNION SELECT d.a1 FROM fact g CROSS JOIN fact d
+                     WHERE g.sig = {in_group_User_Group} AND g.a0 = :user AND d.sig = {deny_Group_Doc} AND d.a0 = g.a1
+                    UNION SELECT d.a0 FROM fact f CROSS JOIN fact d
+                     WHERE f.sig = {deny_User_Folder} AND f.a0 = :user AND d.sig = {inside_Doc_Folder} AND d.a1 = f.a1)
+SELECT DISTINCT d.a0 FROM fact g CROSS JOIN fact r CROSS JOIN fact d
+ WHERE g.sig = {in_group_User_Group} AND g.a0 = :user AND r.sig = {reads_Group_Folder} AND r.a0 = g.a1
+   AND d.sig = {inside_Doc_Folder} AND d.a1 = r.a1 AND d.a0 NOT IN (SELECT id FROM denied) ORDER BY 1 LIMIT 10001
+"""
+LABELLED = """
+SELECT d.a0 FROM fact t CROSS JOIN fact d
+ WHERE t.sig = {in_tenant_User_Tenant} AND t.a0 = :user AND d.sig = {of_tenant_Doc_Tenant} AND d.a1 = t.a1
+   AND NOT EXISTS (SELECT 1 FROM fact l CROSS JOIN fact b WHERE l.sig = {label_Doc_String} AND l.a0 = d.a0
+                    AND b.sig = {blocked_User_String} AND b.a0 = :user AND b.a1 = l.a1) ORDER BY 1 LIMIT 10001
+"""
+
+
+@dataclass(frozen=True)
+class World:
+    name: str
+    policy: str
+    by_hand: str
+
+
+WORLDS = (
+    World(
+        "levels compared",
+        HEAD + 'has_permission(u: User, "read", d: Doc) if clearance(u, l) and level(d, need) and l >= need;',
+        """SELECT d.a0 FROM fact c CROSS JOIN fact d WHERE c.sig = {clearance_User_Integer} AND c.a0 = :user
+        AND d.sig = {level_Doc_Integer} AND CASE WHEN d.sig = {level_Doc_Integer} THEN CAST(d.a1 AS integer) END
+        <= CAST(c.a1 AS integer) ORDER BY 1 LIMIT 10001""",
+    ),
+    World(
+        "attributes untyped",
+        HEAD + 'has_permission(u: User, "read", d: Doc) if has(u, key, value) and needs(d, key, value);',
+        """SELECT DISTINCT d.a0 FROM fact h CROSS JOIN fact d WHERE h.sig = {has_User_String_String} AND h.a0 = :user
+        AND d.sig = {needs_Doc_String_String} AND d.a1 = h.a1 AND d.a2 = h.a2 ORDER BY 1 LIMIT 10001""",
+    ),
+    World(
+        "friends of friends",
+        HEAD
+        + """knows(x: User, y: User) if friend(x, y);
+        knows(x: User, y: User) if friend(y, x);
+        has_permission(u: User, "read", d: Doc) if knows(u, f) and author(d, f);
+        has_permission(u: User, "read", d: Doc) if knows(u, f) and knows(f, g) and author(d, g);""",
+        FRIENDS_OF_FRIENDS,
+    ),
+    World(
+        "denials override",
+        HEAD
+        + """actor Group {} resource Folder {}
+        denied(u: User, d: Doc) if deny(u, d);
+        denied(u: User, d: Doc) if in_group(u, g) and deny(g, d);
+        denied(u: User, d: Doc) if inside(d, f) and deny(u, f);
+        has_permission(u: User, "read", d: Doc) if
+          in_group(u, g) and reads(g, f) and f matches Folder and inside(d, f) and not denied(u, d);""",
+        DENIED,
+    ),
+    World(
+        "labels blocked",
+        HEAD
+        + """resource Tenant {}
+        blocked_doc(u: User, d: Doc) if label(d, l) and l matches String and blocked(u, l);
+        has_permission(u: User, "read", d: Doc) if
+          in_tenant(u, t) and t matches Tenant and of_tenant(d, t) and not blocked_doc(u, d);""",
+        LABELLED,
+    ),
+)
+
+
+def facts_of(name: str, rng: Random, count: int) -> Iterator[tuple]:
+    """Predicate, and type and id of each argument."""
+    users, some = 2000, rng.randrange
+    match name:
+        case "levels compared":
+            yield from (("clearance", ("User", n), ("Integer", n % 10)) for n in range(users))
+            yield from (("level", ("Doc", n), ("Integer", some(10))) for n in range(count))
+        case "attributes untyped":
+            kinds = ("department", "site", "team")
+            for n in range(users):
+                yield from (("has", ("User", n), ("String", kind), ("String", n % 50)) for kind in kinds)
+            for n in range(count):
+                yield "needs", ("Doc", n), ("String", rng.choice(kinds)), ("String", some(50))
+        case "friends of friends":
+            yield from (("friend", ("User", some(5000)), ("User", some(5000))) for _ in range(count * 2 // 5))
+            yield from (("author", ("Doc", n), ("User", some(5000))) for n in range(count * 3 // 5))
+        case "denials override":
+            yield from (("in_group", ("User", n), ("Group", n % 50)) for n in range(users))
+            yield from (("reads", ("Group", n % 50), ("Folder", some(5000))) for n in range(20_000))
+            yield from (("inside", ("Doc", n), ("Folder", some(5000))) for n in range(count // 2))
+            yield from (("deny", ("User", some(users)), ("Doc", some(count // 2))) for _ in range(count // 5))
+            yield from (("deny", ("Group", some(50)), ("Doc", some(count // 2))) for _ in range(count // 10))
+            yield from (("deny", ("User", some(users)), ("Folder", some(5000))) for _ in range(3000))
+        case "labels blocked":
+            yield from (("in_tenant", ("User", n), ("Tenant", n % 5)) for n in range(users))
+            yield from (("of_tenant", ("Doc", n), ("Tenant", n % 5)) for n in range(count // 2))
+            yield from (("label", ("Doc", some(count // 2)), ("String", f"l{some(30)}")) for _ in range(count // 2))
+            yield from (("blocked", ("User", some(users)), ("String", f"l{some(30)}")) for _ in range(3000))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--facts", type=int, default=100_000, help="of each world, about")
+    parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
+    arguments = parser.parse_args()
+    with database(arguments.database) as url:
+        os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", "DATABASE_URL": url, "SECRET_KEY": "x" * 50}
+        django.setup()
+        from django.core.management import call_command
+
+        call_command("migrate", verbosity=0)
+        print(f"{'':22}{'first':>10}{'by hand':>10}{'ours':>10}  (ms, p50 of {RUNS}){'ratio':>8}  ids")
+        return sum(compare(world, url, arguments.facts) for world in WORLDS)
+
+
+def compare(world: World, url: str, count: int) -> int:
+    """One line of the table; how many lists differ."""
+    from checks.ask import Trusted, allow, answers
+    from checks.prepared import Asked, Page
+    from facts.loading import load
+    from facts.wire import Fact
+    from policy.models import Environment
+    from policy.publishing import Draft, publish
+    from policy.values import Value
+
+    environment = Environment.objects.create(slug=world.name.replace(" ", "-"), name=world.name)
+    publish(environment.pk, Draft(world.policy, ""))
+    rows = dict.fromkeys(facts_of(world.name, Random(7), count))
+    facts = (Fact(name, tuple(Value(kind, str(each)) for kind, each in args)) for name, *args in rows)
+    load(environment.pk, enumerate(facts, 1))
+    asker = Trusted(environment.pk)
+
+    def ours(user: str) -> list[str]:
+        question = allow(Asked("User", (user,)), "read", Asked("Doc"), ("resource",))
+        return [text for (text,) in answers(asker, question, Page(PAGE + 1))]
+
+    started = time.perf_counter()
+    ours(USERS[0])
+    first = (time.perf_counter() - started) * 1000
+    with opened(url) as hand:
+        by_hand = hand.prepared(world.by_hand)
+        times: dict[str, list[float]] = {"hand": [], "ours": []}
+        wrong = ids = 0
+        for turn in range(RUNS):
+            user = USERS[turn % len(USERS)]
+            for side, ask in (("hand", lambda user: [row[0] for row in by_hand({"user": user})]), ("ours", ours)):
+                started = time.perf_counter()
+                found = ask(user)
+                times[side].append((time.perf_counter() - started) * 1000)
+                ids, wrong = len(found), wrong + (side == "ours" and found != wanted)  # noqa: F821  by hand comes first
+                wanted = found
+    middle = {side: statistics.median(taken) for side, taken in times.items()}
+    shown = f"{first:>10.0f}{middle['hand']:>10.1f}{middle['ours']:>10.1f}"
+    print(f"{world.name:22}{shown}{middle['ours'] / middle['hand']:>25.2f}  {ids}{' WRONG' * bool(wrong)}", flush=True)
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())
