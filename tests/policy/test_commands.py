@@ -196,5 +196,5 @@ def test_facts_of_files_are_held_to_the_policy(environment, tmp_path):
     right, wrong = '{"type": "Folder", "id": "f"}', '{"type": "Foldr", "id": "f"}'
     (tmp_path / "facts.jsonl").write_text(line % right + line % wrong)
     message = refused("load_facts", str(tmp_path / "facts.jsonl"))
-    assert "no use for a fact `has_role(User, String, Foldr)` (did you mean `Folder`?)" in message
+    assert "the fact `has_role(User, String, Foldr)` is not used in policy (did you mean `Folder`?)" in message
     assert run("audit_facts") == "the policy accepts every stored fact\n"

@@ -292,7 +292,7 @@ def test_facts_stored_while_the_policy_changes_fit_the_policy_of_that_moment(env
     if isinstance(inserted, list):
         assert max(inserted) < published.offset
     else:
-        assert "the policy has no use" in str(inserted)
+        assert "not used in policy" in str(inserted)
 
 
 # ---- what a process remembers ----------------------------------------------------------------------------

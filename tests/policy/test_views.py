@@ -240,7 +240,7 @@ VIEWER, FOLDER = {"type": "String", "id": "viewer"}, {"type": "Folder", "id": "f
         (fact("has_rol", user("ann"), VIEWER, FOLDER), "did you mean `has_role`?"),
         (fact("has_role", user("ann"), VIEWER, {"type": "Foldr", "id": "f"}), "did you mean `Folder`?"),
         (fact("has_role", user("ann"), VIEWER), "it accepts `has_role("),
-        (fact("something", user("ann")), "the policy has no use for a fact `something(User)`"),
+        (fact("something", user("ann")), "the fact `something(User)` is not used in policy"),
     ],
 )
 @pytest.mark.parametrize("path", ["/batch", "/facts", "/bulk", "/bulk_load"])
@@ -257,5 +257,5 @@ def test_facts_are_checked_wherever_they_are_inserted(api, path, wrong, hint):
     answer = api.post(path, body)
     assert answer.status_code == 400
     message = answer.json()["message"]
-    assert message.startswith(f"{place}the policy has no use for a fact `") and hint in message
+    assert message.startswith(f"{place}the fact `") and "` is not used in policy" in message and hint in message
     assert api.get("/facts").json() == []

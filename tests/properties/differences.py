@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from policy.language import parse
 from policy.language.source import Source
 from policy.rules import compile_source
 from tests.properties import ask_adapter
-from tests.properties.ask_adapter import Caller, Fact, PastLimit, PolicyRefused
+from tests.properties.ask_adapter import Caller, PastLimit, PolicyRefused
 from tests.properties.questions import Meaning, Question, expected, meaning, predicates_in, values_in
 from tests.properties.random_policies import Case, smaller
 from tests.reference import World, model_of
@@ -46,15 +46,15 @@ def _shown(wanted: Meaning) -> str:
 
 
 def fitted(case: Case) -> Case:
-    """Without the facts and the questions that the policy has no use for: the service would refuse them."""
+    """Without the facts and the questions that the policy has no use for: the service would refuse them.
+
+    Context facts without use stay: the service has to ignore them.
+    """
     program = compile_source(Source(case.policy))
-
-    def useful(facts: Iterable[Fact]) -> tuple[Fact, ...]:
-        return tuple(fact for fact in facts if program.accepts(fact[0], tuple(value.type for value in fact[1])))
-
+    facts = tuple(fact for fact in case.facts if program.accepts(fact[0], tuple(value.type for value in fact[1])))
     known = program.predicates | {"allow", "has_permission", "has_role", "has_relation"}
     questions = tuple(question for question in case.questions if predicates_in(question.ask) <= known)
-    return replace(case, facts=useful(case.facts), context=useful(case.context), questions=questions)
+    return replace(case, facts=facts, questions=questions)
 
 
 def outcomes(case: Case, new_key: NewKey) -> list[Outcome]:
