@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from policy.language import parse
 from policy.language.source import Source
 from policy.rules import compile_source
 from tests.properties import ask_adapter
-from tests.properties.ask_adapter import Caller, PastLimit, PolicyRefused
+from tests.properties.ask_adapter import Caller, Fact, PastLimit, PolicyRefused
 from tests.properties.questions import Meaning, Question, expected, meaning, predicates_in, values_in
 from tests.properties.random_policies import Case, smaller
 from tests.reference import World, model_of
@@ -46,35 +46,39 @@ def _shown(wanted: Meaning) -> str:
 
 
 def fitted(case: Case) -> Case:
-    """Without the facts and the questions that the policy has no use for: the service would refuse them.
-
-    Context facts without use stay: the service has to ignore them.
-    """
+    """Without the facts and the questions that the policy has no use for: the service would refuse them."""
     program = compile_source(Source(case.policy))
-    facts = tuple(fact for fact in case.facts if program.accepts(fact[0], tuple(value.type for value in fact[1])))
+
+    def useful(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+        return tuple(fact for fact in facts if program.accepts(fact[0], tuple(value.type for value in fact[1])))
+
     known = program.predicates | {"allow", "has_permission", "has_role", "has_relation"}
     questions = tuple(question for question in case.questions if predicates_in(question.ask) <= known)
-    return replace(case, facts=facts, questions=questions)
+    return replace(case, facts=useful(case.facts), context=useful(case.context), questions=questions)
 
 
 def outcomes(case: Case, new_key: NewKey) -> list[Outcome]:
-    """Every question of the case, asked and answered. PolicyRefused where the service does not take the policy."""
+    """Every question of the case, asked and answered. PolicyRefused where the service does not take the policy.
+
+    The service is sent all context facts, and has to ignore those that the policy has no use for.
+    """
     caller = Caller(new_key())
     ask_adapter.publish(caller, case.policy)
-    case = fitted(case)
+    useful = fitted(case)
+    case = replace(useful, context=case.context)
     ask_adapter.store(caller, case.facts)
     found = []
     for with_context in (False, True):
-        context = case.context if with_context else ()
+        sent, context = (case.context, useful.context) if with_context else ((), ())
         questions = [question for question in case.questions if question.with_context == with_context]
-        found += _answered(replace(case, questions=tuple(questions)), replace(caller, context=context))
+        found += _answered(replace(case, questions=tuple(questions)), replace(caller, context=sent), context)
     return found
 
 
-def _answered(case: Case, caller: Caller) -> list[Outcome]:
+def _answered(case: Case, caller: Caller, context: tuple[Fact, ...]) -> list[Outcome]:
     policy = parse(Source(case.policy))
     mentioned = [value for question in case.questions for value in values_in(question.ask)]
-    facts = [*case.facts, *caller.context]
+    facts = [*case.facts, *context]
     world = World.of(policy, facts, mentioned, int(time.time()))
     model = model_of(policy, facts, world)
     found = []
