@@ -92,7 +92,7 @@ def test_failed_tests_are_shown_in_their_own_files(environment, files, tests_fai
 def test_a_dry_run_changes_nothing(environment, files, tests_pass):  # noqa: F811
     store.apply(environment.pk, [Inserts([role("ann", "reader", "Document", "d")])])
     output = run("load_policy", *files(main=TESTED), "--dry-run")
-    assert "the policy can be loaded; 1 test passed; it has no use for 1 stored fact, which is kept" in output
+    assert "the policy can be loaded; 1 test passed; 1 stored fact is not used in policy, kept" in output
     assert active_version(environment.pk) is None
     assert "1 problem" in refused("load_policy", *files(main="resource {"), "--dry-run")
 
