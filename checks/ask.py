@@ -95,8 +95,7 @@ def allowed_among(
 
 
 def plan(asker: Asker, question: Question, page: Page | None = None) -> tuple[Compiled, Unused]:
-    """What the question is compiled to under the active policy, without asking any facts; and what of the context
-    would count for nothing."""
+    """What the question is compiled to, and what of its context counts for nothing. The facts are not asked."""
     setting = Setting(asker.environment_id, confirmed(asker), isinstance(asker, Caller))
     useful = brought_to(setting, question.context)
     return compiled_question(setting, question._replace(context=useful.facts), page), useful.unused
