@@ -102,6 +102,11 @@ MAX_DELETE_MATCHES = env.int("MAX_DELETE_MATCHES", default=0)
 MAX_CONTEXT_FACTS = env.int("MAX_CONTEXT_FACTS", default=0)
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES or None
 
+# ---- what is refused ----------------------------------------------------------------------------------
+
+# A context fact that the policy has no use for: refused, or left out of account with a word.
+STRICT_CONTEXT_FACTS = env.bool("STRICT_CONTEXT_FACTS", default=False)
+
 # ---- the parts ----------------------------------------------------------------------------------------
 
 INSTALLED_APPS = [

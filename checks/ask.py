@@ -17,7 +17,8 @@ from checks.engine.answering import Row
 from checks.engine.question import Compiled
 from checks.errors import PolicyMoved
 from checks.framing import NEW_SIGNATURE, Setting
-from checks.prepared import Asked, Page, Prepared, Question, compiled_question, prepared
+from checks.prepared import Asked, Page, Prepared, Question, brought_to, compiled_question, prepared
+from facts.unused import Unused
 from facts.wire import Fact
 from policy.active import Caller, confirm
 from policy.errors import AuthzError, KeyRefused, NotFound
@@ -56,6 +57,15 @@ class Answered:
     setting: Setting
     questions: Sequence[Question]
     rows: list[tuple[int, Row]]
+    unused: Unused  # of the context
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.rows)
+
+    @property
+    def of_one(self) -> list[Row]:
+        return [row for _, row in self.rows]
 
     @property
     def of_each(self) -> list[list[Row]]:
@@ -65,19 +75,15 @@ class Answered:
         return found
 
 
-def holds(asker: Asker, question: Question) -> bool:
-    return bool(answered(asker, lambda setting: (question,), question.context).rows)
-
-
-def answers(asker: Asker, question: Question, page: Page | None = None) -> list[Row]:
-    """The rows of one question, in order where they are a page."""
-    return [row for _, row in answered(asker, lambda setting: (question,), question.context, page).rows]
+def answer(asker: Asker, question: Question, page: Page | None = None) -> Answered:
+    """The answer to one question, its rows in order where they are a page."""
+    return answered(asker, lambda setting: (question,), question.context, page)
 
 
 def allowed_among(
     asker: Asker, actor: Asked, action: Asked, resources: Sequence[Value], context: Sequence[Fact] = ()
-) -> list[Value]:
-    """Those of the resources that the actor may act on, as they come."""
+) -> tuple[list[Value], Unused]:
+    """Those of the resources that the actor may act on, as they come; and what of the context counted for nothing."""
     ids: dict[str, dict[str, None]] = {}
     for resource in resources:
         ids.setdefault(resource.type, {})[resource.id] = None
@@ -85,13 +91,14 @@ def allowed_among(
     questions = [allow(actor, action, Asked(name, tuple(ids[name])), ("resource",), context) for name in types]
     found = answered(asker, lambda setting: questions, context)
     allowed = {Value(types[index], text) for index, (text,) in found.rows}
-    return [resource for resource in resources if resource in allowed]
+    return [resource for resource in resources if resource in allowed], found.unused
 
 
-def plan(asker: Asker, question: Question, page: Page | None = None) -> Compiled:
-    """What the question is compiled to under the active policy. The facts are not asked."""
+def plan(asker: Asker, question: Question, page: Page | None = None) -> tuple[Compiled, Unused]:
+    """What the question is compiled to, and what of its context counts for nothing. The facts are not asked."""
     setting = Setting(asker.environment_id, confirmed(asker), isinstance(asker, Caller))
-    return compiled_question(setting, question, page)
+    useful = brought_to(setting, question.context)
+    return compiled_question(setting, question._replace(context=useful.facts), page), useful.unused
 
 
 def answered(
@@ -107,8 +114,9 @@ def answered(
         generation = _generations.get(asker.environment_id, 0)
         setting = Setting(asker.environment_id, version, isinstance(asker, Caller), generation)
         try:
+            useful = brought_to(setting, context)
             questions = questions_of(setting)
-            statements = prepared(setting, questions, context, page, at_once)
+            statements = prepared(setting, questions, useful.facts, page, at_once)
         except AuthzError:
             # A refusal by a policy that is not active any more refuses nothing.
             current = confirmed(asker)
@@ -117,7 +125,7 @@ def answered(
         else:
             current, rows = _run(asker, statements, version)
             if current == version:
-                return Answered(setting, questions, rows)
+                return Answered(setting, questions, rows, useful.unused)
             if current == NEW_SIGNATURE:
                 _generations[asker.environment_id] = generation + 1
                 continue

@@ -19,6 +19,7 @@ from checks.proof import Goal, proof_of
 from checks.proof_tree import tree_of
 from checks.scene import Scene, scene
 from checks.tree import Node, shown_atom
+from facts.unused import ALL_USED, Unused
 from policy.rules.program import Program
 from policy.values import Value
 
@@ -40,6 +41,7 @@ class Explained:
 class Explanation:
     version: int | None  # the policy version's number
     goals: tuple[Explained, ...]
+    unused: Unused = ALL_USED  # of the context
 
     @property
     def allowed(self) -> bool:
@@ -49,7 +51,7 @@ class Explanation:
 def explain(asker: Asker, question: Question) -> Explanation:
     """By the active policy."""
     with asking(asker, question) as found:
-        return Explanation(found.book.number, explained(found, question))
+        return Explanation(found.book.number, explained(found, question), found.unused)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ the predicate can have is a question of its own.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 from checks.ask import Answered, Asker, answered
@@ -25,15 +25,15 @@ MAX_COMBINATIONS = 2000
 Cell = tuple[str | None, str | None]  # type and id; null is every one
 
 
-def find(asker: Asker, pattern: Pattern, context: tuple[Fact, ...]) -> list[dict[str, object]]:
-    """Every fact of the pattern that holds, stored or derived, as JSON."""
-    return facts_to_json(pattern, answered(asker, lambda setting: questions_of(setting, pattern, context), context))
+def find(asker: Asker, pattern: Pattern, context: Sequence[Fact]) -> Answered:
+    """Every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
+    return answered(asker, lambda setting: questions_of(setting, pattern, context), context)
 
 
 # ---- the questions -------------------------------------------------------------------------------------------
 
 
-def questions_of(setting: Setting, pattern: Pattern, context: tuple[Fact, ...]) -> list[Question]:
+def questions_of(setting: Setting, pattern: Pattern, context: Sequence[Fact]) -> list[Question]:
     """A question for each combination of types; the columns of its answers are the wildcards."""
     if setting.version is None:
         known = _stored_types(setting.environment_id, pattern, context)
@@ -44,7 +44,7 @@ def questions_of(setting: Setting, pattern: Pattern, context: tuple[Fact, ...]) 
     return [_question(pattern, types, context) for types in _combinations(pattern, known)]
 
 
-def _question(pattern: Pattern, types: tuple[str, ...], context: tuple[Fact, ...]) -> Question:
+def _question(pattern: Pattern, types: tuple[str, ...], context: Sequence[Fact]) -> Question:
     names = tuple(f"argument{index}" for index in range(len(types)))
     variables = {
         name: Asked(type_name, None if arg.id is None else (arg.id,))
@@ -92,7 +92,7 @@ def _type_of(term: Term) -> Types:
     return frozenset((term.type,)) if isinstance(term, Value) else frozenset()
 
 
-def _stored_types(environment_id: int, pattern: Pattern, context: tuple[Fact, ...]) -> Iterator[tuple[Types, ...]]:
+def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]) -> Iterator[tuple[Types, ...]]:
     """Without a policy only facts count, and what follows from permissions."""
     names = {pattern.predicate, "has_permission"} if pattern.predicate == "allow" else {pattern.predicate}
     signatures = {*signature_numbers(environment_id), *(fact.signature for fact in context)}

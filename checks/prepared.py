@@ -19,7 +19,7 @@ from checks.engine.dialects import Dialect
 from checks.engine.question import Compiled, Root, Shape
 from checks.errors import UnknownPredicate
 from checks.framing import IS_ANSWER, UNANSWERED, Numbering, Ready, Setting, compiled_here, ready_of
-from facts.accept import check_facts
+from facts.accept import Brought, brought
 from facts.bundles import by_signature
 from facts.wire import Fact
 from policy.active import program_of_version
@@ -106,10 +106,11 @@ def prepared(
 ) -> list[Prepared]:
     """The statements for the questions, `at_once` at most in each; none for those that nothing can make true.
 
-    All that does not depend on values is looked into when a statement is compiled, and is remembered with it: most
-    requests ask what others asked before them, about other values.
+    The context is what the policy has a use for, as `brought_to` gives it. All that does not depend on values is looked
+    into when a statement is compiled, and is remembered with it: most requests ask what others asked before them, about
+    other values.
     """
-    names, now = _names(setting, context), int(time.time())
+    names, now = _names(setting), int(time.time())
     made = []
     for start in range(0, len(questions), at_once):
         slots: dict[str, object] = {"now": now, "version": setting.version}
@@ -205,8 +206,8 @@ def _compiled(setting: Setting, form: Form, dialect: Dialect) -> Ready:
 
 
 def compiled_question(setting: Setting, question: Question, page: Page | None = None) -> Compiled:
-    """What a question is compiled to, for people to read."""
-    form = form_of(_names(setting, question.context), (question,), question.context, page, {})
+    """What a question is compiled to, for people to read. For its context see `prepared`."""
+    form = form_of(_names(setting), (question,), question.context, page, {})
     program = setting.program(form.types)
     _check(setting, program, form)
     numbering = Numbering(setting.environment_id)
@@ -221,14 +222,14 @@ def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) ->
 # ---- what is wrong with a question, and what is known without asking ---------------------------------------------
 
 
-def _names(setting: Setting, context: Sequence[Fact]) -> frozenset[str]:
-    """Those that the policy tells apart from all other text, if it has a use for the context."""
-    if setting.version is None:
-        return frozenset()
-    program = program_of_version(setting.version)
-    if context:
-        check_facts(program, context, "context_facts")
-    return program.names
+def brought_to(setting: Setting, context: Sequence[Fact], path: str = "context_facts") -> Brought:
+    """The context facts that the policy has a use for: the others change neither answers nor statements."""
+    return brought(program_of_version(setting.version), context, path) if context else Brought(context)
+
+
+def _names(setting: Setting) -> frozenset[str]:
+    """Those that the policy tells apart from all other text."""
+    return frozenset() if setting.version is None else program_of_version(setting.version).names
 
 
 def _check(setting: Setting, program: Program, form: Form) -> None:

@@ -15,6 +15,8 @@ from policy.values import Value
 def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, object]:
     """`is_query` has a proof or obstacles for each of its calls."""
     head = {"allowed": explanation.allowed, "policy_version": explanation.version}
+    if explanation.unused:
+        head["unused_context_facts"] = list(explanation.unused.sentences)
     goals = [_goal_to_json(goal) for goal in explanation.goals]
     return {**head, "calls": goals} if is_query else {**head, **goals[0]}
 
@@ -62,8 +64,8 @@ _GOOD, _BAD = ("fact", "rule", "part", "comparison", "absence", "again", "unexpl
 
 
 def explanation_to_text(explanation: Explanation, filename: str, is_coloured: bool) -> Iterator[str]:
+    paint = _painter(is_coloured)
     for goal in explanation.goals:
-        paint = _painter(is_coloured)
         verdict = paint(_GREEN, "allowed") if goal.holds else paint(_RED, "denied")
         version = f"policy version {explanation.version}" if explanation.version else "no policy"
         yield f"{verdict}  {goal.text}  {paint(_DIM, f'({version})')}"
@@ -71,6 +73,8 @@ def explanation_to_text(explanation: Explanation, filename: str, is_coloured: bo
             yield goal.note
         for root in (goal.proof,) if goal.proof else goal.obstacles:
             yield from _lines(root, filename, paint, root is goal.proof)
+    for sentence in explanation.unused.sentences:
+        yield paint(_RED, sentence)
 
 
 def _painter(is_coloured: bool):

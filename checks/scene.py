@@ -25,9 +25,10 @@ from checks.engine.text import Statement, finished, joined
 from checks.framing import rulebook_of
 from checks.open_policy import open_program
 from checks.prepared import Question, Values, by_ids, check_predicate, inline_rows, root_of
-from facts.accept import check_facts
+from facts.accept import brought
 from facts.bundles import by_signature
 from facts.signatures import numbers_as_of
+from facts.unused import Unused
 from facts.wire import Fact
 from policy.active import program_of_version
 from policy.models import PolicyVersion
@@ -41,8 +42,8 @@ def scene(
     environment_id: int, version: int | None, context: Sequence[Fact], types: frozenset[str]
 ) -> Iterator[Scene]:
     """Over what a version (None: no policy) makes of an environment's facts and the context, as of now."""
-    found = Scene(environment_id, book_of(environment_id, version, types), context, {})
-    with _opened(found, None if version is None else found.program):
+    book = book_of(environment_id, version, types)
+    with _opened(environment_id, book, context, None if version is None else book.program) as found:
         yield found
 
 
@@ -50,17 +51,16 @@ def scene(
 def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Iterator[Scene]:
     """Over what a program that is not published makes of the same facts."""
     book = Book(program, Rulebook(program, patience=settings.PLANNING_TIMEOUT))
-    found = Scene(environment_id, book, context, {})
-    with _opened(found, program):
+    with _opened(environment_id, book, context, program) as found:
         yield found
 
 
 @contextmanager
-def _opened(found: Scene, program: Program | None) -> Iterator[None]:
-    check_facts(program, found.context, "context_facts")
+def _opened(environment_id: int, book: Book, context: Sequence[Fact], program: Program | None) -> Iterator[Scene]:
+    useful = brought(program, context, "context_facts")
     with run.snapshot():
-        found.mark, found.numbers = numbers_as_of(found.environment_id)
-        yield
+        mark, numbers = numbers_as_of(environment_id)
+        yield Scene(environment_id, book, useful.facts, numbers, mark, useful.unused)
 
 
 @lru_cache(maxsize=64)
@@ -74,13 +74,17 @@ def book_of(environment_id: int, version: int | None, types: frozenset[str]) -> 
 
 @dataclass
 class Scene:
-    """`numbers` are those that the environment's signatures have, as long as it bears the `mark`."""
+    """`numbers` are those that the environment's signatures have, as long as it bears the `mark`.
+
+    Of the context it has what the program has a use for; `unused` is the rest.
+    """
 
     environment_id: int
     book: Book
     context: Sequence[Fact]
     numbers: Mapping[Signature, int]
-    mark: int = 0
+    mark: int
+    unused: Unused
     now: int = field(default_factory=lambda: int(time.time()))
     deadline: float = field(default_factory=lambda: time.monotonic() + TIME_LIMIT)
     answered: dict[tuple, list[tuple]] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from checks.serializers import (
     any_value,
     decoded,
 )
+from facts.unused import answer
 from policy.endpoint import Endpoint, caller, changed, unconfirmed_caller
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.offsets import current_offset
@@ -46,14 +47,15 @@ class Authorize(Asking):
     def post(self, request: Request) -> Response:
         body = decoded(AuthorizeQuery, request.data)
         question = ask.allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
-        return Response({"allowed": ask.holds(unconfirmed_caller(request), question)})
+        found = ask.answer(unconfirmed_caller(request), question)
+        return answer(request, {"allowed": found.holds}, found.unused)
 
 
 class Actions(Asking):
     def post(self, request: Request) -> Response:
         question = actions_question(decoded(ActionsQuery, request.data))
-        rows = ask.answers(unconfirmed_caller(request), question)
-        return Response({"results": names(rows)})
+        found = ask.answer(unconfirmed_caller(request), question)
+        return answer(request, {"results": names(found.of_one)}, found.unused)
 
 
 class List(Asking):
@@ -63,23 +65,25 @@ class List(Asking):
         question = ask.allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
         asked = (body["page_size"], body["page_token"], who.environment_id, question)
         cut = paging.cut_from_json(*asked, is_published_client(request))
-        ids = [row[0] for row in ask.answers(who, question, cut.page)]
-        return Response(paging.listing(cut, ids, who.environment_id, question))
+        found = ask.answer(who, question, cut.page)
+        ids = [row[0] for row in found.of_one]
+        return answer(request, paging.listing(cut, ids, who.environment_id, question), found.unused)
 
 
 class AuthorizeResources(Asking):
     def post(self, request: Request) -> Response:
         body = decoded(AuthorizeResourcesQuery, request.data)
         asked = (body["actor"], body["action"], body["resources"], body["context_facts"])
-        allowed = ask.allowed_among(unconfirmed_caller(request), *asked)
-        return Response({"results": [{"type": value.type, "id": value.id} for value in allowed]})
+        allowed, unused = ask.allowed_among(unconfirmed_caller(request), *asked)
+        return answer(request, {"results": [{"type": value.type, "id": value.id} for value in allowed]}, unused)
 
 
 class Evaluate(Asking):
     def post(self, request: Request) -> Response:
         body = decoded(EvaluateQuery, request.data)
         query = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"])
-        return Response({"results": query.results(ask.answers(unconfirmed_caller(request), query.question))})
+        found = ask.answer(unconfirmed_caller(request), query.question)
+        return answer(request, {"results": query.results(found.of_one)}, found.unused)
 
 
 class Facts(Asking):
@@ -88,7 +92,7 @@ class Facts(Asking):
     def post(self, request: Request) -> Response:
         body = decoded(FactQuery, request.data)
         found = fact_patterns.find(unconfirmed_caller(request), body["fact"], body["context_facts"])
-        return Response({"results": found})
+        return answer(request, {"results": fact_patterns.facts_to_json(body["fact"], found)}, found.unused)
 
 
 class Explain(Asking):
@@ -98,7 +102,7 @@ class Explain(Asking):
         is_query = isinstance(request.data, dict) and "predicate" in request.data
         question = solution(decoded(EvaluateQuery, request.data)) if is_query else explained(request.data)
         explanation = explain.explain(unconfirmed_caller(request), question)
-        return Response(explanation_to_json(explanation, is_query))
+        return answer(request, explanation_to_json(explanation, is_query), explanation.unused)
 
 
 class BulkActions(Asking):
@@ -109,7 +113,7 @@ class BulkActions(Asking):
         context = bodies[0]["context_facts"] if bodies else ()
         questions = [actions_question(body) for body in bodies]
         found = ask.answered(unconfirmed_caller(request), lambda setting: questions, context, at_once=1)
-        return Response([{"results": names(rows)} for rows in found.of_each])
+        return answer(request, [{"results": names(rows)} for rows in found.of_each], found.unused)
 
 
 class Expect(Asking):

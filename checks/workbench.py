@@ -19,6 +19,7 @@ from checks.tree import Node, shown_atom, shown_value
 from checks.witness import ANY
 from facts.known_ids import known_ids
 from facts.notation import fact_from_text, pattern_from_text
+from facts.unused import ALL_USED, Unused
 from facts.wire import Argument, Fact
 from policy import rules
 from policy.errors import AuthzError, MalformedRequest
@@ -124,6 +125,7 @@ class Answered:
     asked: str = ""
     answers: tuple[str, ...] | None = None
     is_cut: bool = False
+    unused: Unused = ALL_USED  # of the context
 
     @property
     def allowed(self) -> bool:
@@ -135,9 +137,9 @@ def answered(version: PolicyVersion, text: str, question: Question) -> Answered:
         if question.outs:
             rows = found.answers(question)
             shown = tuple(map(_shown, rows[:MOST_ANSWERS]))
-            return Answered((), _asked(question), shown, len(rows) > MOST_ANSWERS)
+            return Answered((), _asked(question), shown, len(rows) > MOST_ANSWERS, found.unused)
         goals = explained(found, question)
-    return Answered(tuple((goal, lines_of(roots_of(goal))) for goal in goals))
+    return Answered(tuple((goal, lines_of(roots_of(goal))) for goal in goals), unused=found.unused)
 
 
 def _shown(row: Row) -> str:

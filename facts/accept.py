@@ -1,10 +1,19 @@
-"""Whether the active policy can use a fact. What it cannot use is most likely a mistake, and is refused."""
+"""Whether the active policy can use a fact.
+
+One to be stored that it cannot use is most likely a mistake, and is refused. A context fact that it cannot use counts
+for nothing, and is told of: callers may say more than a policy asks for, and a policy may ask for less than it did when
+they were written.
+"""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import NamedTuple
 
-from facts.bundles import by_signature, place_of_first
+from django.conf import settings
+
+from facts.bundles import by_signature, place_of_first, without
 from facts.errors import FactRejected
+from facts.unused import ALL_USED, MOST_TOLD, Kind, Unused
 from facts.wire import Fact
 from policy.rules.program import Program, Signature
 
@@ -14,14 +23,45 @@ def check_facts(program: Program | None, facts: Sequence[Fact], path: str | None
 
     `path` is that of the array in the request, None where a fact is all of the request.
     """
-    for signature in () if program is None else by_signature(facts):
-        if not program.accepts(signature.predicate, signature.types):
-            check_signature(program, signature, "" if path is None else f"{path}[{place_of_first(facts, signature)}]")
+    for signature in useless(program, facts)[:1]:
+        place = "" if path is None else f"{path}[{place_of_first(facts, signature)}]"
+        raise FactRejected(place, kind_of(program, signature))
 
 
-def check_signature(program: Program, signature: Signature, path: str) -> None:
+class Brought(NamedTuple):
+    """The context facts of a question that count, and what those are that do not."""
+
+    facts: Sequence[Fact]
+    unused: Unused = ALL_USED
+
+
+def brought(program: Program | None, facts: Sequence[Fact], path: str) -> Brought:
+    """Context facts without those that the policy cannot use; with `STRICT_CONTEXT_FACTS`, a refusal of these."""
+    found = useless(program, facts)
+    if not found:
+        return Brought(facts)
+    if settings.STRICT_CONTEXT_FACTS:
+        check_facts(program, facts, path)
+    kinds = tuple([kind_of(program, signature) for signature in found[:MOST_TOLD]])
+    return Brought(without(facts, frozenset(found)), Unused(kinds, len(found) - len(kinds)))
+
+
+def useless(program: Program | None, facts: Sequence[Fact]) -> list[Signature]:
+    """The signatures of the facts that the policy cannot use."""
+    if program is None or not facts:
+        return []
+    accepts = program.accepts
+    return [signature for signature in by_signature(facts) if not accepts(signature.predicate, signature.types)]
+
+
+def check_signature(program: Program, signature: Signature) -> None:
     if not program.accepts(signature.predicate, signature.types):
-        raise FactRejected(path, f"the policy has no use for a fact `{signature}`", _hint(program, signature))
+        raise FactRejected("", kind_of(program, signature))
+
+
+def kind_of(program: Program, signature: Signature) -> Kind:
+    """Facts that the policy cannot use, with advice on what may have been meant."""
+    return Kind(signature, _hint(program, signature))
 
 
 def _hint(program: Program, signature: Signature) -> str:

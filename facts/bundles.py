@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AnySet
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -69,6 +70,19 @@ def by_signature(facts: Iterable[Fact]) -> Mapping[Signature, Sequence[Ids]]:
     for fact in facts:
         found.setdefault(fact.signature, []).append(tuple([value.id for value in fact.args]))
     return found
+
+
+def without(facts: Sequence[Fact], signatures: AnySet[Signature]) -> Sequence[Fact]:
+    """The facts of all other signatures."""
+    if not isinstance(facts, Bundle):
+        return tuple([fact for fact in facts if fact.signature not in signatures])
+    kept = {signature: ids for signature, ids in facts.ids.items() if signature not in signatures}
+    return Bundle([item for item in facts.raw if _signature_of(item) in kept], kept)
+
+
+def _signature_of(item: object) -> Signature:
+    """Of JSON that was found to be a fact."""
+    return Signature(item["predicate"], tuple([arg["type"] for arg in item["args"]]))
 
 
 def place_of_first(facts: Iterable[Fact], signature: Signature) -> int:

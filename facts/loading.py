@@ -105,7 +105,7 @@ class _Filing:
     def _file(self, signature: Signature) -> Filed | str:
         try:
             if self.program is not None:
-                check_signature(self.program, signature, "")
+                check_signature(self.program, signature)
         except AuthzError as error:
             self.filed[signature] = error.message
         else:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from django.conf import settings
 
@@ -18,14 +19,13 @@ from checks.engine.question import MOST_WEIGHT, Root
 from checks.engine.rulebook import Rulebook
 from checks.errors import PolicyMoved
 from checks.open_policy import open_program
-from checks.prepared import Question, Setting, Values, check_predicate, inline_rows, root_of
-from facts.accept import check_facts, check_signature
+from checks.prepared import Question, Setting, Values, brought_to, check_predicate, inline_rows, root_of
 from facts.bundles import by_signature
-from facts.errors import FactRejected
+from facts.unused import Unused
 from localsql.bindings import Bindings, bindings_from_text
 from localsql.columns import check_column, output_name
 from localsql.columntypes import ColumnTypes
-from localsql.errors import BindingRejected, CannotSay
+from localsql.errors import CannotSay
 from localsql.layouts import Layouts
 from localsql.parts import Sitting
 from localsql.planning import LocalPlan, Way, Ways, planned
@@ -35,6 +35,7 @@ from localsql.render import Renderer
 from localsql.residual import Residual
 from localsql.split import Splitter
 from localsql.statements import EVERY, Folded, FoldedWay, FoldedWays, condition, rows, verdict
+from localsql.unused import tell_once
 from policy.active import Caller, confirm, program_of_version
 from policy.models import Environment
 from policy.rules.program import Atom, Program
@@ -55,25 +56,32 @@ class Trusted:
 Asker = Caller | Trusted
 
 
+class Said(NamedTuple):
+    """The SQL, and what of the question's context counted for nothing."""
+
+    sql: str
+    unused: Unused
+
+
 # ---- the forms -------------------------------------------------------------------------------------------------
 
 
-def authorize(asker: Asker, question: Question, bindings: str | None) -> str:
+def authorize(asker: Asker, question: Question, bindings: str | None) -> Said:
     return answered(asker, question, bindings, lambda renderer, folded: verdict(renderer, folded, "allowed"))
 
 
-def actions(asker: Asker, question: Question, bindings: str | None) -> str:
+def actions(asker: Asker, question: Question, bindings: str | None) -> Said:
     """An action that the policy lets be any is `*`, as in the answers of the service itself."""
     return answered(asker, question, bindings, lambda renderer, folded: rows(renderer, folded, ("actions",), EVERY))
 
 
-def filtered(asker: Asker, question: Question, bindings: str | None, column: object, path: str = "column") -> str:
+def filtered(asker: Asker, question: Question, bindings: str | None, column: object, path: str = "column") -> Said:
     """A condition on the column: it is the one variable that the question asks for."""
     checked = check_column(column, bindings_from_text(bindings).dialect, path)
     return answered(asker, question, bindings, lambda renderer, folded: condition(renderer, folded, checked))
 
 
-def selected(asker: Asker, question: Question, bindings: str | None, columns: dict[str, object]) -> str:
+def selected(asker: Asker, question: Question, bindings: str | None, columns: dict[str, object]) -> Said:
     """The question's answers, by variable under the name of a column; without any, whether there is an answer."""
     if not columns:
         return answered(asker, question, bindings, lambda renderer, folded: verdict(renderer, folded, "result"))
@@ -87,16 +95,17 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
 # ---- the way there ------------------------------------------------------------------------------------------------
 
 
-def answered(asker: Asker, question: Question, text: str | None, form: Form) -> str:
+def answered(asker: Asker, question: Question, text: str | None, form: Form) -> Said:
     bindings = bindings_from_text(text)
     for _ in range(_TRIES):
         asker = _confirmed(asker)
         setting = Setting(asker.environment_id, asker.policy_version_id)
-        shaped = _shaped(setting, bindings, question)
+        useful = brought_to(setting, question.context, "query.context_facts")
+        shaped = _shaped(setting, bindings, question._replace(context=useful.facts))
         # What plans need to be told of is told before: inside of the snapshot nothing is written.
         with run.snapshot():
             if _confirmed(asker).policy_version_id == asker.policy_version_id:
-                return _said(shaped, form)
+                return Said(_sql(shaped, form), useful.unused)
     raise PolicyMoved
 
 
@@ -119,7 +128,9 @@ class Shaped:
 def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
     mentioned = _types_of(bindings, question)
     program = setting.program(mentioned)
-    _check(setting, program, bindings, question)
+    if setting.version is not None:
+        _check(program, question)
+        tell_once(setting.version, bindings)
     slots: dict[str, object] = {"now": str(int(time.time()))}
     root = root_of(question, Values(program.names, slots))
     slot_types = {given.slot: _type_of(root, given.variable) for given in root.givens}
@@ -142,26 +153,9 @@ def _type_of(root: Root, variable: object) -> str:
     return next(name for call in root.calls for name, arg in zip(call.types, call.args) if arg == variable)
 
 
-def _check(setting: Setting, program: Program, bindings: Bindings, question: Question) -> None:
-    known = None if setting.version is None else program
-    check_facts(known, question.context, "query.context_facts")
-    if known is not None:
-        for predicate in {predicate for predicate, _ in question.calls}:
-            check_predicate(program, predicate)
-        check_bindings(program, bindings)
-
-
-def check_bindings(program: Program, bindings: Bindings) -> None:
-    """Refuse bindings of facts that the policy has no use for: most likely a name is misspelt."""
-    for binding in bindings.facts:
-        signature = binding.signature
-        try:
-            check_signature(program, signature, "")
-        except FactRejected as refused:
-            raise BindingRejected(str(binding.key), refused.message) from None
-    for name in bindings.domains:
-        if not program.knows(name):
-            raise BindingRejected(f"domains.{name}", f"the policy has no type `{name}`")
+def _check(program: Program, question: Question) -> None:
+    for predicate in {predicate for predicate, _ in question.calls}:
+        check_predicate(program, predicate)
 
 
 # ---- once for each shape --------------------------------------------------------------------------------------------
@@ -211,7 +205,7 @@ def _rulebook(version: int | None, types: frozenset[str]) -> Rulebook:
 # ---- once for each question ------------------------------------------------------------------------------------------
 
 
-def _said(shaped: Shaped, form: Form) -> str:
+def _sql(shaped: Shaped, form: Form) -> str:
     prepared = shaped.prepared
     tables = shaped.tables  # those that it was prepared with may be of another database
     types = replace(prepared.types, known={})  # which constants join while this question is answered

@@ -6,7 +6,9 @@ from rest_framework.response import Response
 from checks.prepared import Asked, Question
 from checks.query import Query
 from checks.serializers import decoded
+from facts.unused import answer
 from localsql import asking
+from localsql.asking import Said
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.endpoint import Endpoint, caller
 from policy.errors import MalformedRequest
@@ -20,18 +22,22 @@ def allow(query: dict, action: Asked, resource: Asked, outs: tuple[str, ...] = (
     return Question(ALLOW, variables, outs, query["context_facts"])
 
 
+def told(request: Request, said: Said) -> Response:
+    return answer(request, {"sql": said.sql}, said.unused)
+
+
 class Authorize(Endpoint):
     def post(self, request: Request) -> Response:
         who, body = caller(request), decoded(AuthorizeSql, request.data)
         question = allow(body["query"], body["query"]["action"], body["query"]["resource"])
-        return Response({"sql": asking.authorize(who, question, body["data_bindings"])})
+        return told(request, asking.authorize(who, question, body["data_bindings"]))
 
 
 class Actions(Endpoint):
     def post(self, request: Request) -> Response:
         who, body = caller(request), decoded(ActionsSql, request.data)
         question = allow(body["query"], Asked(STRING), body["query"]["resource"], ("action",))
-        return Response({"sql": asking.actions(who, question, body["data_bindings"])})
+        return told(request, asking.actions(who, question, body["data_bindings"]))
 
 
 class List(Endpoint):
@@ -41,7 +47,7 @@ class List(Endpoint):
         who, body = caller(request), decoded(ListSql, request.data)
         resource = Asked(body["query"]["resource_type"])
         question = allow(body["query"], body["query"]["action"], resource, ("resource",))
-        return Response({"sql": asking.filtered(who, question, body["data_bindings"], body["column"])})
+        return told(request, asking.filtered(who, question, body["data_bindings"], body["column"]))
 
 
 class Evaluate(Endpoint):
@@ -52,11 +58,11 @@ class Evaluate(Endpoint):
         if mode["mode"] == "select":
             columns = mode["query_vars_to_output_column_names"]
             question = asking_for(query.question, tuple(columns))
-            return Response({"sql": asking.selected(who, question, body["data_bindings"], columns)})
+            return told(request, asking.selected(who, question, body["data_bindings"], columns))
         question = asking_for(query.question, (mode["query_var"],))
         path = "mode.output_column_name"
-        found = asking.filtered(who, question, body["data_bindings"], mode.get("output_column_name"), path)
-        return Response({"sql": found})
+        column = mode.get("output_column_name")
+        return told(request, asking.filtered(who, question, body["data_bindings"], column, path))
 
 
 def asking_for(question: Question, outs: tuple[str, ...]) -> Question:

@@ -154,8 +154,8 @@ def remarks_on(drafted: Draft | None, ignored: Ignored) -> list[str]:
     if drafted and drafted.untested:
         remarks.append(drafted.untested)
     if ignored.count:
-        facts = "stored fact, which is" if ignored == Ignored(1) else "stored facts, which are"
-        remarks.append(f"it has no use for {ignored} {facts} kept and ignored")
+        facts = "stored fact is" if ignored == Ignored(1) else "stored facts are"
+        remarks.append(f"{ignored} {facts} not used in policy, kept and ignored")
     return remarks
 
 

@@ -17,7 +17,7 @@ UNCHANGED = 202
 
 class Policy(Endpoint):
     def get(self, request: Request) -> Response:
-        version = _asked_version(request)
+        version = _asked_version(request, "id")
         return Response({"policy": version and {"src": version.source, "filename": version.filename}})
 
     def post(self, request: Request) -> Response:
@@ -48,21 +48,28 @@ class Policy(Endpoint):
 
 class PolicyMetadata(Endpoint):
     def get(self, request: Request) -> Response:
-        program = program_of_version(caller(request).policy_version_id)
-        if program is None:
+        """Clients say `version`, and the document that they were made from `id`."""
+        version = _asked_version(request, "version", "id")
+        if version is None:
             raise NotFound("no policy is loaded")
-        return Response({"metadata": metadata_of(program)})
+        return Response({"metadata": metadata_of(program_of_version(version.pk))})
 
 
-def _asked_version(request: Request) -> PolicyVersion | None:
-    """The version with the number in `?id=`, else the active one."""
+def _asked_version(request: Request, *names: str) -> PolicyVersion | None:
+    """The version whose number the query string gives under one of the names, else the active one."""
     who = caller(request)
-    asked = request.query_params.get("id")
-    if asked is None:
+    given = {name: _number(name, request.query_params[name]) for name in names if name in request.query_params}
+    if not given:
         return PolicyVersion.objects.filter(pk=who.policy_version_id).first()
-    if not (asked.isascii() and asked.isdecimal() and len(asked) < 10):
-        raise MalformedRequest("id", "must be the number of a policy version")
-    return publishing.version_numbered(who.environment_id, int(asked))
+    if len(set(given.values())) > 1:
+        raise MalformedRequest(" and ".join(given), "must be the same number where both are given")
+    return publishing.version_numbered(who.environment_id, next(iter(given.values())))
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise MalformedRequest(name, "must be the number of a policy version")
+    return int(text)
 
 
 def _message(published: Published, suggesting: bool) -> str:

@@ -47,8 +47,11 @@ class World:
         known.update(Value(STRING, node.text) for node in nodes(policy) if isinstance(node, ast.String))
         known.update(Value(STRING, node.name) for node in nodes(policy) if isinstance(node, ast.Reference))
         blocks = declared(policy)
-        known.update(unmentioned(name) for name in (*blocks, STRING, INTEGER))
-        names = (*blocks, *PRIMITIVES, *ABSTRACT)
+        # Rules may speak of types that no block declares.
+        typed = [node.type.text for node in nodes(policy) if isinstance(node, ast.Matches | ast.Parameter)]
+        types = dict.fromkeys((*blocks, *(name for name in typed if name not in (*PRIMITIVES, *ABSTRACT))))
+        known.update(unmentioned(name) for name in (*types, STRING, INTEGER))
+        names = (*types, *PRIMITIVES, *ABSTRACT)
         values = {name: tuple(sorted(v for v in known if name in supertypes(v.type, blocks))) for name in names}
         return cls(values, tuple(sorted(known)), Value(INTEGER, str(now)))
 

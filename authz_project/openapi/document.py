@@ -6,6 +6,8 @@ from authz_project.openapi.operation import Operation, Parameter
 from authz_project.openapi.operations import GROUPS
 from authz_project.openapi.schemas import Schema, ref
 from authz_project.openapi.shapes import SHAPES
+from facts.unused import HEADER as UNUSED_FACTS
+from facts.unused import LONGEST
 
 Part = dict[str, object]
 
@@ -95,7 +97,7 @@ def statuses(operation: Operation) -> dict[int, str]:
 
 
 def _responses(operation: Operation) -> Part:
-    success = _response("Success.", operation.answer, operation.is_change)
+    success = _response("Success.", operation.answer, operation.is_change, has_context=operation.has_context)
     if operation.example.answer:
         success["content"]["application/json"]["example"] = operation.example.answer
     responses = {"200": success}
@@ -114,8 +116,11 @@ def _refusal(operation: Operation, status: int) -> Schema:
     return ref(operation.refused_body) if status == 400 else {"anyOf": [ref(operation.refused_body), ref("Message")]}
 
 
-def _response(description: str, schema: Schema, is_change: bool = False, retry: bool = False) -> Part:
-    names = ["X-Request-ID", *(["OsoOffset"] if is_change else []), *(["Retry-After"] if retry else [])]
+def _response(
+    description: str, schema: Schema, is_change: bool = False, retry: bool = False, has_context: bool = False
+) -> Part:
+    told = {"OsoOffset": is_change, "Retry-After": retry, UNUSED_FACTS: has_context}
+    names = ["X-Request-ID", *(name for name, is_told in told.items() if is_told)]
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     return {"description": description, "headers": headers, "content": {"application/json": {"schema": schema}}}
 
@@ -130,6 +135,11 @@ _HEADERS = {
         "description": "Grows with each committed change of the environment.",
         "required": True,
         "schema": {"type": "string", "pattern": "^[0-9]+$"},
+    },
+    UNUSED_FACTS: {
+        "description": "There, and only there, where context facts are not used in policy: which, and what may have "
+        f"been meant. Printable ASCII, at most {LONGEST} characters.",
+        "schema": {"type": "string", "maxLength": LONGEST},
     },
     "Retry-After": {"description": "Seconds.", "schema": {"type": "string", "pattern": "^[0-9]+$"}},
 }

@@ -7,6 +7,7 @@ from authz_project.openapi.schemas import Schema, answered, many, nullable, ref,
 from checks.paging import SMALLEST
 from checks.query import MAX_CALLS, MAX_VARIABLES
 from facts.models import MAX_ARGUMENTS
+from facts.unused import HEADER as UNUSED_FACTS
 from facts.wire import MAX_ID_BYTES, MAX_NAME_BYTES
 from policy.serializers import MAX_FILENAME
 
@@ -77,7 +78,11 @@ FACTS = {
 _ACTOR = {"actor_type": ref("Name"), "actor_id": ref("Id")}
 _ACTION = {"action": ref("Id")}
 _RESOURCE = {"resource_type": ref("Name"), "resource_id": ref("Id")}
-_CONTEXT = {"context_facts": nullable(many(ref("Fact"), "Count as stored, for this question only."))}
+_CONTEXT_FACTS = (
+    f"Count as stored, for this question only. Those that are not used in policy count for nothing; `{UNUSED_FACTS}` "
+    "tells of them."
+)
+_CONTEXT = {"context_facts": nullable(many(ref("Fact"), _CONTEXT_FACTS))}
 _PAGE_TOKEN = {"page_token": {"type": ["string", "null"], "description": "`next_page_token` of the page before."}}
 
 QUESTIONS = {
@@ -278,6 +283,10 @@ _GOAL = {
     "note": text("Why there are no obstacles, where no rule is about it."),
 }
 
+_UNUSED = {
+    "unused_context_facts": many(text(), "Context facts that are not used in policy; absent where all are used.")
+}
+
 EXPLANATIONS: dict[str, Schema] = {
     "ExplainQuery": {
         "description": "What /authorize was asked, or one solution of /evaluate_query.",
@@ -296,7 +305,7 @@ EXPLANATIONS: dict[str, Schema] = {
     },
     "Explanation": {
         "anyOf": [
-            answered("", {"policy_version": {"type": ["integer", "null"]}} | _GOAL),
+            answered("", {"policy_version": {"type": ["integer", "null"]}} | _GOAL, _UNUSED),
             answered(
                 "Of a query: a proof or obstacles for each of its calls.",
                 {
@@ -304,6 +313,7 @@ EXPLANATIONS: dict[str, Schema] = {
                     "allowed": {"type": "boolean"},
                     "calls": many(answered("", _GOAL)),
                 },
+                _UNUSED,
             ),
         ]
     },

@@ -1,9 +1,10 @@
 """From syntax tree to program, one pass a file, in this order.
 
-`declarations` reads the blocks; `desugar` writes shorthand out as rules; `normalise` makes rules flat (with
-`conjunction`, `literals` and `equalities`; `formulas` and `flat` ask questions about its two ends); `infer` finds the
-types of their variables; `safety` refuses what has no meaning; `strata` refuses recursion through `not`; `signatures`
-says which facts may be stored; `assertions` reads the tests. `program` is the result.
+`declarations` reads the blocks, `implied` the types that rules speak of without one; `desugar` writes shorthand out as
+rules; `normalise` makes rules flat (with `conjunction`, `literals` and `equalities`; `formulas` and `flat` ask
+questions about its two ends); `infer` finds the types of their variables; `safety` refuses what has no meaning;
+`strata` refuses recursion through `not`; `signatures` says which facts may be stored; `assertions` reads the tests.
+`program` is the result.
 
 Every pass adds what it finds wrong to one list, and goes on: a text that is refused is told all of its problems.
 """

@@ -149,11 +149,11 @@ def _check_accepted(
             problems.error(span, message, f"the policy uses it with {' or '.join(map(str, arities))}")
         else:
             hint = did_you_mean(name, {other for other, _ in accepted}) or f"`declare {name}(...);` permits such facts"
-            problems.error(span, f"the policy does not use {shown(name)}", hint)
+            problems.error(span, f"{shown(name)} is not used in policy", hint)
     elif not any(all(value.type in types for value, types in zip(args, p, strict=True)) for p in patterns):
         types = ", ".join(value.type for value in args)
         hint = f"it uses {' and '.join(shown(describe_pattern(name, p, known)) for p in patterns[:3])}"
-        problems.error(call.span, f"the policy does not use {shown(f'{name}({types})')}", hint)
+        problems.error(call.span, f"{shown(f'{name}({types})')} is not used in policy", hint)
 
 
 def describe_pattern(predicate: str, pattern: tuple[Types, ...], known: Vocabulary) -> str:

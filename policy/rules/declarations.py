@@ -15,6 +15,7 @@ from functools import cached_property
 
 from policy.language import ast
 from policy.language.notes import shown
+from policy.rules.implied import implied_types
 from policy.rules.problems import Problems, did_you_mean, listed
 from policy.rules.program import TypeDef, Types
 from policy.values import ABSTRACT, ACTOR, INTEGER, PRIMITIVES, RESOURCE, STRING
@@ -28,7 +29,7 @@ _LISTS = {"roles": "a list of strings", "permissions": "a list of strings", "rel
 
 @dataclass(frozen=True)
 class Vocabulary:
-    types: Mapping[str, TypeDef]  # declared actors and resources, with what they inherit
+    types: Mapping[str, TypeDef]  # declared actors and resources, with what they inherit; not those only implied
     masks: Mapping[str, Mask]  # every usable type name -> the bits of its concrete types
     names: tuple[str, ...]  # the concrete types, in the order of their bits
     global_roles: tuple[str, ...]
@@ -73,10 +74,7 @@ class Vocabulary:
         return mask
 
     def advice_on_type(self, name: str) -> str:
-        primitive = {"string": STRING, "str": STRING, "int": INTEGER, "number": INTEGER, "bool": "Boolean"}
-        if name.lower() in primitive:
-            return f"did you mean {shown(primitive[name.lower()])}?"
-        return did_you_mean(name, self.masks) or f"declare it: `resource {name} {{}}`"
+        return near_type(name, self.masks) or f"declare it: `resource {name} {{}}`"
 
     def check_literal(self, literal: ast.Literal, problems: Problems) -> None:
         name = literal.value.type
@@ -110,9 +108,10 @@ def _meanings(known: TypeDef, word: str) -> frozenset[str]:
 def vocabulary_of(policy: ast.Policy, problems: Problems) -> Vocabulary:
     blocks = _unique_blocks(policy, problems)
     parents = _parents(blocks, problems)
+    implied = implied_types(policy, [*filter(None, blocks), *ABSTRACT, *PRIMITIVES], near_type, problems)
     own = {name: _own_names(block, problems) for name, block in blocks.items() if name is not None}
     below = _subtypes(own, parents)
-    concrete = (*own, *PRIMITIVES)
+    concrete = (*own, *implied, *PRIMITIVES)
     bits = {name: 1 << index for index, name in enumerate(concrete)}
     masks = dict(bits) | {name: union(bits[sub] for sub in subs) for name, subs in below.items()}
     masks[ACTOR] = union(masks[name] for name, known in own.items() if known.kind == "actor")
@@ -121,6 +120,16 @@ def vocabulary_of(policy: ast.Policy, problems: Problems) -> Vocabulary:
     _check_relation_types(blocks, masks, types, problems)
     everywhere = _own_names(blocks[None], problems) if None in blocks else TypeDef("global", "global")
     return Vocabulary(types, masks, concrete, everywhere.roles, everywhere.permissions, None in blocks)
+
+
+def near_type(name: str, known: Iterable[str]) -> str:
+    """What was most likely meant by a name that is none of the known types, as advice: misspelt or abbreviated."""
+    primitive = {"string": STRING, "str": STRING, "int": INTEGER, "number": INTEGER, "bool": "Boolean"}
+    if name.lower() in primitive:
+        return f"did you mean {shown(primitive[name.lower()])}?"
+    known = list(known)
+    longer = (each for each in known if len(name) > 2 and each.lower().startswith(name.lower()))
+    return did_you_mean(name, known) or next((f"did you mean {shown(each)}?" for each in longer), "")
 
 
 def union(masks: Iterable[Mask]) -> Mask:

@@ -135,10 +135,17 @@ def _check_names(rule: ast.Rule, known: Vocabulary, problems: Problems) -> None:
     written = [*in_head, *_written(rule.body)]
     _warn_of_singles(written, (), problems, frozenset(variable.span for variable in in_head))
     first = {variable.name: variable for variable in reversed(written)}
+    typed = _typed(rule)
     for name, variable in first.items():
-        if name in known.types:
+        if name in known.types and name not in typed:
             hint = f"a variable of that type is written `{name.lower()}: {name}`, or `_: {name}` for any"
             problems.warn(variable.span, f"{shown(name)} is a type, and stands here as a variable", hint)
+
+
+def _typed(rule: ast.Rule) -> set[str]:
+    """The variables that the rule gives a type: whoever does so knows a variable from a type of the same name."""
+    params = {param.variable.name for param in rule.head.params if isinstance(param, ast.Parameter)}
+    return params | {each.variable.name for each in simple_formulas(rule.body) if isinstance(each, ast.Matches)}
 
 
 def _written(formula: ast.Formula | None) -> Iterator[ast.Variable]:

@@ -88,6 +88,8 @@ def test_refused_policies_are_described(service, query):
         assert_described("POST", "/api/policy", client.post(f"/policy{query}", body))
     assert_described("GET", "/api/policy", client.get("/policy", params={"id": "9"}))
     assert_described("GET", "/api/policy", client.get("/policy", params={"id": "x"}))
+    for number in ("9", "x"):
+        assert_described("GET", "/api/policy_metadata", client.get("/policy_metadata", params={"version": number}))
     assert_described("POST", "/api/policy", type(client)(client.origin, "nobody").post("/policy", {"src": ""}))
 
 

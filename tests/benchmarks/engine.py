@@ -129,7 +129,8 @@ def compiled_sides(caller, question) -> tuple[Side, Side]:
         resource = Asked(question.resource_type, None if question.is_list else (sample.resource,))
         outs = ("resource",) if question.is_list else ()
         asked = ask.allow(actor, action, resource, outs, sample.context)
-        return [row[0] for row in ask.answers(caller, asked, page)] if question.is_list else ask.holds(caller, asked)
+        found = ask.answer(caller, asked, page)
+        return [row[0] for row in found.of_one] if question.is_list else found.holds
 
     def statements(sample: Sample) -> object:
         if id(sample) not in executed_for:

@@ -55,13 +55,13 @@ def rows(caller, question, samples: list[Sample], runs: int) -> int:
 
     allowed, denied = [], []
     for each in map(asked, samples):
-        decided = ask.holds(caller, each)
+        decided = ask.answer(caller, each).holds
         assert explain.explain(caller, each).allowed == decided, "an explanation is of the decision"
         (allowed if decided else denied).append(each)
     beyond = 0
     for name, group in (("allowed", allowed), ("denied", denied)):
         if group:
-            own = times(lambda each: ask.holds(caller, each), group, runs)
+            own = times(lambda each: ask.answer(caller, each).holds, group, runs)
             told = times(lambda each: explain.explain(caller, each), group, runs)
             beyond += row(f"{question.name}, {name}", own, told)
     return beyond

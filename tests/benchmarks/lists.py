@@ -152,41 +152,40 @@ def main() -> int:
 
 def compare(world: World, url: str, count: int) -> int:
     """One line of the table; how many lists differ."""
-    from checks.ask import Trusted, allow, answers
+    from checks.ask import Trusted, allow, answer
     from checks.prepared import Asked, Page
     from facts.loading import load
     from facts.wire import Fact
     from policy.models import Environment
-    from policy.publishing import Draft, publish
+    from policy.publishing import publish
     from policy.values import Value
 
     environment = Environment.objects.create(slug=world.name.replace(" ", "-"), name=world.name)
-    publish(environment.pk, Draft(world.policy, ""))
+    publish(environment.pk, world.policy, "")
     rows = dict.fromkeys(facts_of(world.name, Random(7), count))
     facts = (Fact(name, tuple(Value(kind, str(each)) for kind, each in args)) for name, *args in rows)
     load(environment.pk, enumerate(facts, 1))
     asker = Trusted(environment.pk)
 
     def ours(user: str) -> list[str]:
-        question = allow(Asked("User", (user,)), "read", Asked("Doc"), ("resource",))
-        return [text for (text,) in answers(asker, question, Page(PAGE + 1))]
+        question = allow(Asked("User", (user,)), Asked("String", ("read",)), Asked("Doc"), ("resource",))
+        return [text for (text,) in answer(asker, question, Page(PAGE + 1)).of_one]
 
     started = time.perf_counter()
     ours(USERS[0])
     first = (time.perf_counter() - started) * 1000
+    taken: dict[str, list[float]] = {"hand": [], "ours": []}
     with opened(url) as hand:
-        by_hand = hand.prepared(world.by_hand)
-        times: dict[str, list[float]] = {"hand": [], "ours": []}
-        wrong = ids = 0
+        statement = hand.prepared(world.by_hand)
+        sides = {"hand": lambda user: [row[0] for row in statement({"user": user})], "ours": ours}
+        wrong = sum(sides["hand"](user) != ours(user) for user in USERS)
+        ids = sum(len(ours(user)) for user in USERS) // len(USERS)
         for turn in range(RUNS):
-            user = USERS[turn % len(USERS)]
-            for side, ask in (("hand", lambda user: [row[0] for row in by_hand({"user": user})]), ("ours", ours)):
+            for side, ask in sides.items():
                 started = time.perf_counter()
-                found = ask(user)
-                times[side].append((time.perf_counter() - started) * 1000)
-                ids, wrong = len(found), wrong + (side == "ours" and found != wanted)  # noqa: F821  by hand comes first
-                wanted = found
-    middle = {side: statistics.median(taken) for side, taken in times.items()}
+                ask(USERS[turn % len(USERS)])
+                taken[side].append((time.perf_counter() - started) * 1000)
+    middle = {side: statistics.median(times) for side, times in taken.items()}
     shown = f"{first:>10.0f}{middle['hand']:>10.1f}{middle['ours']:>10.1f}"
     print(f"{world.name:22}{shown}{middle['ours'] / middle['hand']:>25.2f}  {ids}{' WRONG' * bool(wrong)}", flush=True)
     return wrong

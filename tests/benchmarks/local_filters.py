@@ -190,7 +190,7 @@ def made(asker, action: str, user: str) -> str:
     from localsql.views import ALLOW
 
     variables = {"actor": Asked("User", (user,)), "action": Asked("String", (action,)), "resource": Asked("Doc")}
-    return asking.filtered(asker, Question(ALLOW, variables, ("resource",), ()), BINDINGS, "docs.id")
+    return asking.filtered(asker, Question(ALLOW, variables, ("resource",), ()), BINDINGS, "docs.id").sql
 
 
 def same_rows(connection: psycopg.Connection, first: str, second: str) -> int:

@@ -75,7 +75,7 @@ def parts(server: Served) -> list[Part]:
         return ask.allow(fields["actor"], fields["action"], fields["resource"])
 
     asked = question()
-    ask.holds(who, asked)
+    ask.answer(who, asked)
     setting = Setting(who.environment_id, ask.confirmed(who))
     (ready,) = prepared.prepared(setting, [asked])
     slots = ready.slots | {"key": who.key_hash}
@@ -85,7 +85,7 @@ def parts(server: Served) -> list[Part]:
         ("  authentication: the key to its caller", lambda: caller_of_token(server.key)),
         ("  JSON in and out", lambda: (orjson.loads(body), orjson.dumps({"allowed": True}))),
         ("  serializer", lambda: decoded(AuthorizeQuery, EMPTY)),
-        ("  the question, asked", lambda: ask.holds(who, asked)),
+        ("  the question, asked", lambda: ask.answer(who, asked)),
         ("    shape lookup: its statement and values", lambda: prepared.prepared(setting, [asked])),
         ("    execution, by the driver", lambda: run.execute(ready.ready.statement, slots)),
     ]

@@ -25,12 +25,12 @@ def play(api: Api, case: dict) -> list[Wrong]:
     assert api.post("/policy", {"src": case["policy"], "filename": ""}).status_code == 200
     program = rules.compile_source(Source(case["policy"]))
     assert api.post("/batch", [{"inserts": useful(program, case["facts"])}]).status_code == 200
-    context = useful(program, case["context"])
-    return [wrong for question in case["questions"] if (wrong := _wrong(api, question, context, case["dom"]))]
+    asked = ((question, _wrong(api, question, case["context"], case["dom"])) for question in case["questions"])
+    return [wrong for _, wrong in asked if wrong]
 
 
 def useful(program: Program, facts: list[dict]) -> list[dict]:
-    """Without the facts that the policy has no use for, which cannot matter and would be refused."""
+    """Without the facts that the policy has no use for, which are refused where they would be stored."""
     return [
         fact for fact in facts if program.accepts(fact["predicate"], tuple(value["type"] for value in fact["args"]))
     ]

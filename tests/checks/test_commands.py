@@ -56,7 +56,6 @@ def test_a_list_is_whole(repos):
         (("authorize", "ann", "read", "Repo:a"), "not a value"),
         (("authorize", "User:_", "read", "Repo:a"), "not a value"),
         (("authorize", "User:ann", "read", "Repo:a) x(b"), "expected"),
-        (("authorize", "User:ann", "read", "Repo:a", "--context", "has_rol(User:ann)"), "no use for"),
         (("authorize", "User:ann", "read", "Repo:a", "--context", "nonsense"), "expected"),
         (("list", "User:ann", "read", "Repo", "--environment", "nowhere"), "no environment `nowhere`"),
     ],
@@ -72,8 +71,23 @@ def test_the_plan_and_the_statement_are_shown_and_nothing_is_asked(repos):
     assert "ann" not in shown
     assert "ORDER BY" in said("ask", "list", "User:ann", "read", "Repo", "--plan")
     assert "nothing can be true" in said("ask", "authorize", "Robot:x", "read", "Repo:a", "--plan")
-    with pytest.raises(CommandError, match="no use for a fact"):
-        said("ask", "authorize", "User:ann", "read", "Repo:a", "--context", "nonsense(User:ann)", "--plan")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ask", "authorize", "User:ann", "read", "Repo:a"),
+        ("ask", "authorize", "User:ann", "read", "Repo:a", "--plan"),
+        ("ask", "actions", "User:ann", "Repo:a"),
+        ("ask", "list", "User:ann", "read", "Repo"),
+        ("ask_local", "list", "User:ann", "read", "Repo", "id"),
+    ],
+)
+def test_context_facts_without_use_are_told_beside_the_answer(repos, arguments):
+    answer, told = io.StringIO(), io.StringIO()
+    call_command(*arguments, "--context", "has_rol(User:ann)", stdout=answer, stderr=told)
+    assert answer.getvalue() == said(*arguments)
+    assert told.getvalue() == "the context fact `has_rol(User)` is not used in policy (did you mean `has_role`?)\n"
 
 
 # ---- test_policy ----------------------------------------------------------------------------------------------------

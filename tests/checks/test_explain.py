@@ -302,9 +302,14 @@ def test_a_key_is_wanted_and_only_its_own_environment_is_told_of(repos, new_api)
     assert new_api("other").post("/explain", body).json()["allowed"] is False
 
 
-def test_context_facts_are_held_to_the_policy(repos):
-    body = about("User:ann", "Repo:a", action="read", context_facts=[fact("nonsense", "User:ann")])
-    assert repos.post("/explain", body).status_code == 400
+def test_context_facts_without_use_prove_nothing_and_are_told(repos):
+    useful, useless = fact("has_role", "User:ann", "writer", "Repo:a"), fact("has_rol", "User:ann", "writer", "Repo:a")
+    denied = explain(repos, "User:ann", "write", "Repo:a", useless)
+    sentence = "the context fact `has_rol(User, String, Repo)` is not used in policy (did you mean `has_role`?)"
+    assert (denied["allowed"], denied["unused_context_facts"]) == (False, [sentence])
+    allowed = explain(repos, "User:ann", "write", "Repo:a", useless, useful)
+    assert (allowed["allowed"], allowed["unused_context_facts"]) == (True, [sentence])
+    assert "unused_context_facts" not in explain(repos, "User:ann", "write", "Repo:a", useful)
 
 
 def test_explaining_writes_nothing(repos):

@@ -47,6 +47,12 @@ def test_context_facts_count(repos):
     assert '✓ has_role(User:bob, "writer", Repo:b)  context fact' in said
 
 
+def test_context_facts_without_use_are_told(repos):
+    said = run("explain", "authorize", "User:bob", "write", "Repo:b", "--context", "has_rol(User:bob)")
+    assert said.startswith("denied")
+    assert said.endswith("the context fact `has_rol(User)` is not used in policy (did you mean `has_role`?)\n")
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -13,6 +13,7 @@ from authz_project.models import ApiKey
 from facts import store as facts_store
 from facts.models import Signature
 from facts.store import Deletes, Inserts
+from facts.unused import HEADER
 from facts.wire import fact_from_json, pattern_from_json
 from policy.models import Environment, PolicyVersion
 from policy.offsets import advance
@@ -120,12 +121,17 @@ def test_a_policy_that_another_process_publishes_counts_at_once(api):
         swap_elsewhere(api.environment, READERS)
 
 
-def test_what_a_policy_refused_counts_only_while_it_is_active(api):
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_what_a_policy_has_no_use_for_is_useless_only_while_it_is_active(api, settings, is_strict):
+    settings.STRICT_CONTEXT_FACTS = is_strict
     publish(api, READERS)
-    context = [fact("is_open", "Doc:d")]
-    assert api.post("/authorize", {**ANN_READS, "context_facts": context}).status_code == 400
+    question = {**ANN_READS, "context_facts": [fact("is_open", "Doc:d")]}
+    useless = api.post("/authorize", question)
+    assert (useless.status_code, HEADER in useless) == ((400, False) if is_strict else (200, True))
+    assert useless.json() != {"allowed": True}
     swap_elsewhere(api.environment, READERS.replace('"read" if "reader";', '"read" if is_open(resource);'))
-    assert api.post("/authorize", {**ANN_READS, "context_facts": context}).json() == {"allowed": True}
+    useful = api.post("/authorize", question)
+    assert (useful.json(), HEADER in useful) == ({"allowed": True}, False)
 
 
 def test_environments_do_not_see_each_other(new_api):

@@ -7,7 +7,7 @@ import sqlalchemy_oso_cloud
 from oso_cloud import Value
 from sqlalchemy import ForeignKey, create_engine, func
 from sqlalchemy import select as plain_select
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy_oso_cloud import Session, authorized, oso, select
 from sqlalchemy_oso_cloud.orm import Resource, attribute, relation, remote_relation
 
@@ -50,7 +50,7 @@ class Document(Base, Resource):
     status: Mapped[str] = attribute()
     level: Mapped[int] = attribute()
     is_public: Mapped[bool] = attribute()
-    chunks: Mapped[list["Chunk"]] = relationship(back_populates="document")
+    chunks: Mapped[list["Chunk"]] = relation(back_populates="document")  # of which the policy says nothing
 
 
 class Chunk(Base, Resource):

@@ -5,6 +5,7 @@ import io
 import pytest
 import sqlalchemy
 import sqlglot
+import yaml
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
@@ -33,6 +34,13 @@ facts:
 sql_types: {Repo: bigint, Org: bigint, User: text}
 """
 LIST = {"actor_type": "User", "actor_id": "alice", "action": "read", "resource_type": "Repo", "context_facts": []}
+UNUSED = """
+facts:
+  has_relation(Org:_, String:repos, Repo:_): {query: "SELECT org_id, id FROM repos"}
+  is_publik(Repo:_): {query: SELECT id FROM repos}
+  is_locked(Ropo:_): {query: SELECT id FROM repos}
+domains: {Ropo: {query: SELECT id FROM repos}}
+"""
 AUDITOR = {"predicate": "is_auditor", "args": [{"type": "User", "id": "alice"}]}
 HOSTILE = [
     "x' OR '1'='1", "\\' OR 1=1 --", "a\\", "'", "/*", "*/", ";", ":x", "%s", "$1", "?", "' UNION SELECT 1 --", "é😀",
@@ -150,8 +158,8 @@ def test_what_may_be_cut_short_unnoticed_is_not_negated(api, dialect, status):
         ({"column": None}, "`column`"),
         ({"bindings": "facts: ["}, "not YAML"),
         ({"bindings": 5}, "data_bindings"),
-        ({"bindings": "facts:\n  is_publik(Repo:_): {query: SELECT id FROM repos}"}, "is_publik(Repo:_)"),
-        ({"bindings": "facts:\n  is_public(Ripo:_): {query: SELECT id FROM repos}"}, "is_public(Ripo:_)"),
+        ({"bindings": "facts:\n  is_publik(Repo:_): {query: SELECT * FROM repos}"}, "is_publik(Repo:_)"),
+        ({"bindings": "facts:\n  is_publik(Repo:_, Repo:_): {query: SELECT id FROM repos}"}, "is_publik("),
         ({"actor_id": ""}, "query.actor_id"),
     ],
 )
@@ -222,9 +230,39 @@ def test_the_commands_check_and_print(asked, tmp_path):
     assert "TRUE" in printed(
         "ask_local", "list", "User:alice", "read", "Repo", "id", "--context", "is_auditor(User:alice)"
     )
-    file.write_text("facts:\n  nobody(Repo:_): {query: SELECT 1}\n")
+
+
+def test_what_the_policy_has_no_use_for_in_bindings_is_told(asked, tmp_path):
+    file = tmp_path / "bindings.yaml"
+    file.write_text(f"{UNUSED}sql_types: {{Repo: text, Org: text}}\n")
+    out, advice = io.StringIO(), io.StringIO()
+    call_command("check_bindings", str(file), stdout=out, stderr=advice)
+    assert out.getvalue() == "no problems: 3 bindings; 4 entries are not used in policy\n"
+    assert advice.getvalue().splitlines()[:4] == [
+        "advice: `has_relation(Org:_, String:repos, Repo:_)` is not used in policy"
+        " (it accepts `has_relation(Repo, String, Org)`)",
+        "advice: `is_publik(Repo:_)` is not used in policy (did you mean `is_public`?)",
+        "advice: `is_locked(Ropo:_)` is not used in policy (did you mean `Repo`?)",
+        "advice: `domains.Ropo` is not used in policy, which has no such type (did you mean `Repo`?)",
+    ]
+    with pytest.raises(CommandError, match="4 entries are not used in policy"):
+        printed("check_bindings", str(file), "--strict")
+    file.write_text("facts:\n  nobody(Repo:_): {query: SELECT id, org_id FROM repos}\n")
     with pytest.raises(CommandError, match="nobody"):
         printed("check_bindings", str(file))
+
+
+def test_what_the_policy_has_no_use_for_in_bindings_changes_no_answer(asked, caplog):
+    """The published add-on for SQLAlchemy binds both sides of each relationship, whatever the policy says."""
+    used, unused = yaml.safe_load(BINDINGS), yaml.safe_load(UNUSED)
+    both = {**used, "facts": used["facts"] | unused["facts"], "domains": unused["domains"]}
+    more = yaml.safe_dump(both, sort_keys=False)
+    for _ in range(2):
+        answer = asked(bindings=more)
+        assert (answer.status_code, answer.json()) == (200, asked().json())
+    assert asked(bindings=UNUSED).json() == {"sql": "FALSE"}
+    told = [each.getMessage() for each in caplog.records if "is_publik" in each.getMessage()]
+    assert told == ["data bindings: `is_publik(Repo:_)` is not used in policy (did you mean `is_public`?)"] * 2
 
 
 def printed(*words: str) -> str:

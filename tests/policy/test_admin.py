@@ -155,12 +155,12 @@ def test_an_older_version_is_made_active_after_a_question(environment, person):
     store.apply(environment.pk, [Inserts([role("ann", "reader", "Document", "d")])])
     question = person.get(page_of(old, "activate"))
     assert "Make version 1 the active policy" in text_of(question)
-    assert "It has no use for 1 stored fact, which is kept" in text_of(question)
+    assert "1 stored fact is not used in policy, kept and ignored." in text_of(question)
     assert publishing.active_version(environment.pk) == new
     token = re.search(r'csrfmiddlewaretoken" value="(\w+)"', question.content.decode())[1]
     answer = person.client.post(page_of(old, "activate"), {"csrfmiddlewaretoken": token}, follow=True)
     assert publishing.active_version(environment.pk) == old
-    assert "Policy version 1 is active; it has no use for 1 stored fact" in text_of(answer)
+    assert "Policy version 1 is active; 1 stored fact is not used in policy" in text_of(answer)
     assert LogEntry.objects.get().change_message == "made active"
 
 

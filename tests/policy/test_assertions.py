@@ -53,7 +53,7 @@ def test_ill_typed_assertions_are_no_mistake():
 
 def test_facts_that_the_policy_does_not_use_are_refused():
     assert problems_of(BLOCKS + 'test fixture f { has_roles(User{"a"}, "reader", Doc{"d"}); }') == [
-        "the policy does not use `has_roles`"
+        "`has_roles` is not used in policy"
     ]
 
 

@@ -92,7 +92,7 @@ def test_failed_tests_are_shown_in_their_own_files(environment, files, tests_fai
 def test_a_dry_run_changes_nothing(environment, files, tests_pass):  # noqa: F811
     store.apply(environment.pk, [Inserts([role("ann", "reader", "Document", "d")])])
     output = run("load_policy", *files(main=TESTED), "--dry-run")
-    assert "the policy can be loaded; 1 test passed; it has no use for 1 stored fact, which is kept" in output
+    assert "the policy can be loaded; 1 test passed; 1 stored fact is not used in policy, kept" in output
     assert active_version(environment.pk) is None
     assert "1 problem" in refused("load_policy", *files(main="resource {"), "--dry-run")
 
@@ -126,6 +126,9 @@ def test_warnings_fail_a_strict_check(files):
     names = files(main="actor User {}\np(x: User) if q(x, y);\n")
     assert "warning: main.polar:2:" in run("check_policy", *names)
     assert refused("check_policy", *names, "--strict").endswith("\n1 warning")
+    names = files(main="actor User {}\np(_: User, _: Role);\n")
+    assert "warning: main.polar:2:15: no block declares the type `Role`" in run("check_policy", *names)
+    assert "warning: main.polar:2:15: " in refused("check_policy", *names, "--strict")
 
 
 # ---- versions --------------------------------------------------------------------------------------------
@@ -196,5 +199,5 @@ def test_facts_of_files_are_held_to_the_policy(environment, tmp_path):
     right, wrong = '{"type": "Folder", "id": "f"}', '{"type": "Foldr", "id": "f"}'
     (tmp_path / "facts.jsonl").write_text(line % right + line % wrong)
     message = refused("load_facts", str(tmp_path / "facts.jsonl"))
-    assert "no use for a fact `has_role(User, String, Foldr)` (did you mean `Folder`?)" in message
+    assert "the fact `has_role(User, String, Foldr)` is not used in policy (did you mean `Folder`?)" in message
     assert run("audit_facts") == "the policy accepts every stored fact\n"

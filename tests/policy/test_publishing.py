@@ -186,7 +186,7 @@ def test_facts_that_no_longer_fit_are_kept_and_counted(environment):
     store.apply(environment.id, [Inserts([role(str(n), "viewer", "Folder", "f") for n in range(3)])])
     published = publish(environment.id, OTHER, None)
     assert published.ignored == Ignored(3)
-    assert "it has no use for 3 stored facts, which are kept and ignored" in published.message
+    assert "3 stored facts are not used in policy, kept and ignored" in published.message
     assert activate(environment.id, 1).ignored == Ignored()
     assert activate(environment.id, 2).ignored == Ignored(3)
 
@@ -203,7 +203,7 @@ def test_counting_stops_where_it_is_enough(environment, monkeypatch):
     monkeypatch.setattr(audit, "COUNTED", 10)
     published = publish(environment.id, OTHER, None)
     assert published.ignored == Ignored(10, or_more=True)
-    assert "no use for 10 or more stored facts" in published.message
+    assert "10 or more stored facts are not used in policy" in published.message
     monkeypatch.setattr(audit, "COUNTED", 16)
     assert activate(environment.id, 1).ignored == Ignored(16)
 
@@ -292,7 +292,7 @@ def test_facts_stored_while_the_policy_changes_fit_the_policy_of_that_moment(env
     if isinstance(inserted, list):
         assert max(inserted) < published.offset
     else:
-        assert "the policy has no use" in str(inserted)
+        assert "not used in policy" in str(inserted)
 
 
 # ---- what a process remembers ----------------------------------------------------------------------------

@@ -71,3 +71,17 @@ def test_a_call_of_a_rule_that_grants_to_all_counts_as_a_value():
 )
 def test_probable_mistakes_are_warned_of(rule, warnings):
     assert warnings_of("resource Doc {} " + rule) == warnings
+
+
+@pytest.mark.parametrize(
+    ("rule", "warnings"),
+    [
+        ("p(record: record) if q(record);", []),
+        ("p(user: user, record: record) if q(user, record);", []),
+        ("p(x) if q(x, record) and (record matches record or not r(record));", []),
+        ("p(_: record) if q(record) and r(record);", ["`record` is a type, and stands here as a variable"]),
+        ("p(record: record) if q(record, user) and r(user);", ["`user` is a type, and stands here as a variable"]),
+    ],
+)
+def test_a_variable_with_a_type_may_be_named_like_it(rule, warnings):
+    assert warnings_of("actor user {} resource record {} " + rule) == warnings

@@ -193,11 +193,31 @@ def test_metadata_is_of_the_active_policy(api):
     folder = {"roles": ["owner", "viewer"], "permissions": ["view"], "relations": {}}
     nothing = {"roles": [], "permissions": [], "relations": {}}
     post(api, POLICY)
-    answer = api.get("/policy_metadata?id=7&version=8")
+    answer = api.get("/policy_metadata")
     assert answer.status_code == 200
     assert answer.json() == {"metadata": {"resources": {"Folder": folder, "User": nothing, "global": nothing}}}
     post(api, OTHER)
     assert "Document" in api.get("/policy_metadata").json()["metadata"]["resources"]
+
+
+def test_metadata_is_of_the_version_that_is_named(api, new_api):
+    post(api, POLICY)
+    post(api, OTHER)
+    expected = {"version=1": "Folder", "id=1": "Folder", "version=2": "Document", "id=2&version=2": "Document"}
+    for query, known in expected.items():
+        assert known in api.get(f"/policy_metadata?{query}").json()["metadata"]["resources"], query
+    missing = api.get("/policy_metadata?version=3")
+    assert (missing.status_code, missing.json()) == (404, {"message": "there is no policy version 3"})
+    assert new_api("other").get("/policy_metadata?version=1").status_code == 404
+
+
+@pytest.mark.parametrize("query", ["version=", "version=x", "id=-1", "version=1.0", f"id={'9' * 30}", "id=1&version=2"])
+def test_what_names_no_version_is_refused(api, query):
+    post(api, POLICY)
+    post(api, OTHER)
+    answer = api.get(f"/policy_metadata?{query}")
+    assert (answer.status_code, set(answer.json())) == (400, {"message"})
+    assert answer.json()["message"].split(":")[0] in ("version", "id", "version and id")
 
 
 # ---- facts -----------------------------------------------------------------------------------------------
@@ -220,7 +240,7 @@ VIEWER, FOLDER = {"type": "String", "id": "viewer"}, {"type": "Folder", "id": "f
         (fact("has_rol", user("ann"), VIEWER, FOLDER), "did you mean `has_role`?"),
         (fact("has_role", user("ann"), VIEWER, {"type": "Foldr", "id": "f"}), "did you mean `Folder`?"),
         (fact("has_role", user("ann"), VIEWER), "it accepts `has_role("),
-        (fact("something", user("ann")), "the policy has no use for a fact `something(User)`"),
+        (fact("something", user("ann")), "the fact `something(User)` is not used in policy"),
     ],
 )
 @pytest.mark.parametrize("path", ["/batch", "/facts", "/bulk", "/bulk_load"])
@@ -237,5 +257,5 @@ def test_facts_are_checked_wherever_they_are_inserted(api, path, wrong, hint):
     answer = api.post(path, body)
     assert answer.status_code == 400
     message = answer.json()["message"]
-    assert message.startswith(f"{place}the policy has no use for a fact `") and hint in message
+    assert message.startswith(f"{place}the fact `") and "` is not used in policy" in message and hint in message
     assert api.get("/facts").json() == []

@@ -58,23 +58,27 @@ def fitted(case: Case) -> Case:
 
 
 def outcomes(case: Case, new_key: NewKey) -> list[Outcome]:
-    """Every question of the case, asked and answered. PolicyRefused where the service does not take the policy."""
+    """Every question of the case, asked and answered. PolicyRefused where the service does not take the policy.
+
+    The service is sent all context facts, and has to ignore those that the policy has no use for.
+    """
     caller = Caller(new_key())
     ask_adapter.publish(caller, case.policy)
-    case = fitted(case)
+    useful = fitted(case)
+    case = replace(useful, context=case.context)
     ask_adapter.store(caller, case.facts)
     found = []
     for with_context in (False, True):
-        context = case.context if with_context else ()
+        sent, context = (case.context, useful.context) if with_context else ((), ())
         questions = [question for question in case.questions if question.with_context == with_context]
-        found += _answered(replace(case, questions=tuple(questions)), replace(caller, context=context))
+        found += _answered(replace(case, questions=tuple(questions)), replace(caller, context=sent), context)
     return found
 
 
-def _answered(case: Case, caller: Caller) -> list[Outcome]:
+def _answered(case: Case, caller: Caller, context: tuple[Fact, ...]) -> list[Outcome]:
     policy = parse(Source(case.policy))
     mentioned = [value for question in case.questions for value in values_in(question.ask)]
-    facts = [*case.facts, *caller.context]
+    facts = [*case.facts, *context]
     world = World.of(policy, facts, mentioned, int(time.time()))
     model = model_of(policy, facts, world)
     found = []

@@ -37,6 +37,7 @@ GROUP = Group(
                 },
             ),
             body=ref("FactQuery"),
+            has_context=True,
             deprecated_for="POST /api/evaluate_query",
         ),
         Operation(
@@ -50,6 +51,7 @@ GROUP = Group(
             ),
             description="The context facts of the first question count for all.",
             body=many(ref("ActionsQuery")),
+            has_context=True,
             deprecated_for="POST /api/actions",
         ),
         Operation(

@@ -60,4 +60,5 @@ EXPLAIN = Operation(
     "and what is missing. Takes several statements, in one snapshot. Of a query, every variable must have one id, "
     "or null for any.",
     body=ref("ExplainQuery"),
+    has_context=True,
 )  # fmt: skip

@@ -54,6 +54,7 @@ GROUP = Group(
             Example({"sql": _AUTHORIZE}, {"query": AUTHORIZE | {"resource_id": "saw"}, "data_bindings": BINDINGS}),
             description="A statement with one row and one column, `allowed`.",
             body=ref("AuthorizeLocal"),
+            has_context=True,
         ),
         Operation(
             "POST",
@@ -66,6 +67,7 @@ GROUP = Group(
             ),
             description="A statement with a row for each action, in the column `actions`.",
             body=ref("ActionsLocal"),
+            has_context=True,
         ),
         Operation(
             "POST",
@@ -82,6 +84,7 @@ GROUP = Group(
             ),
             description="A condition for the `WHERE` of your query. Sizes and tokens of pages mean nothing here.",
             body=ref("ListLocal"),
+            has_context=True,
         ),
         Operation(
             "POST",
@@ -98,6 +101,7 @@ GROUP = Group(
             ),
             description="A statement or a condition, as `mode` says.",
             body=ref("QueryLocal"),
+            has_context=True,
         ),
     ),
 )

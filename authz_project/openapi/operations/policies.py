@@ -19,6 +19,7 @@ resource Repository {
 """
 
 _FLAG = {"type": "boolean"}
+_NUMBER = {"type": "integer", "minimum": 0}
 
 GROUP = Group(
     "Policy",
@@ -51,7 +52,7 @@ GROUP = Group(
             ref("ActivePolicy"),
             Example({"policy": {"src": SOURCE, "filename": "main.polar"}}),
             description="null when there is none.",
-            parameters=(Parameter("id", "The number of an earlier version.", {"type": "integer", "minimum": 0}),),
+            parameters=(Parameter("id", "The number of an earlier version.", _NUMBER),),
             statuses={400: "The number is not one.", 404: "There is no such version."},
         ),
         Operation(
@@ -75,7 +76,14 @@ GROUP = Group(
                     }
                 }
             ),
-            statuses={404: "There is no policy."},
+            parameters=(
+                Parameter("version", "The number of an earlier version.", _NUMBER),
+                Parameter("id", "The same, by the name that it has for the policy.", _NUMBER),
+            ),
+            statuses={
+                400: "A number is not one, or there are two that differ.",
+                404: "There is no policy, or no such version.",
+            },
         ),
     ),
 )

@@ -34,6 +34,7 @@ GROUP = Group(
             ref("Decision"),
             Example({"allowed": True}, AUTHORIZE),
             body=ref("AuthorizeQuery"),
+            has_context=True,
         ),
         Operation(
             "POST",
@@ -42,6 +43,7 @@ GROUP = Group(
             ref("Actions"),
             Example({"results": ["delete", "read"]}, {**ACTOR, "actor_id": "ben", **RESOURCE}),
             body=ref("ActionsQuery"),
+            has_context=True,
         ),
         Operation(
             "POST",
@@ -54,6 +56,7 @@ GROUP = Group(
             ),
             description="Complete, in pages. A token continues the question that it was given for, after the last id.",
             body=ref("ListQuery"),
+            has_context=True,
         ),
         Operation(
             "POST",
@@ -75,6 +78,7 @@ GROUP = Group(
             ),
             description="The order and the duplicates of the request are kept.",
             body=ref("AuthorizeResourcesQuery"),
+            has_context=True,
         ),
         Operation(
             "POST",
@@ -88,6 +92,7 @@ GROUP = Group(
             description="Several calls join on the variables that they share. Every variable has a constraint, "
             "which gives its type and, as the case may be, its values.",
             body=ref("Query"),
+            has_context=True,
         ),
         EXPLAIN,
         Operation(

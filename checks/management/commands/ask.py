@@ -36,12 +36,21 @@ class Command(PolicyCommand):
         question = question_of(**options)
         asker = ask.Trusted(environment.pk)
         if plan:
-            self.stdout.write(shown(ask.plan(asker, question, Page(PAGE) if options["kind"] == "list" else None)))
-        elif options["kind"] == "authorize":
-            self.stdout.write("allowed" if ask.holds(asker, question) else "denied")
+            compiled, unused = ask.plan(asker, question, Page(PAGE) if options["kind"] == "list" else None)
+            lines = [shown(compiled)]
         else:
-            for (name,) in sorted(ask.answers(asker, question), key=by_ids):
-                self.stdout.write("*" if name is None else name)
+            found = ask.answer(asker, question)
+            unused, lines = found.unused, answers(found, options["kind"])
+        for sentence in unused.sentences:
+            self.stderr.write(sentence)
+        for line in lines:
+            self.stdout.write(line)
+
+
+def answers(found: ask.Answered, kind: str) -> list[str]:
+    if kind == "authorize":
+        return ["allowed" if found.holds else "denied"]
+    return ["*" if name is None else name for (name,) in sorted(found.of_one, key=by_ids)]
 
 
 def question_of(*, kind: str, actor: str, context: list[str], **options) -> Question:

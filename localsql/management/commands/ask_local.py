@@ -41,12 +41,14 @@ class Command(PolicyCommand):
         asker = asking.Trusted(environment.pk)
         question = _question(kind, **options)
         if kind == "authorize":
-            sql = asking.authorize(asker, question, text)
+            said = asking.authorize(asker, question, text)
         elif kind == "actions":
-            sql = asking.actions(asker, question, text)
+            said = asking.actions(asker, question, text)
         else:
-            sql = asking.filtered(asker, question, text, options["column"])
-        self.stdout.write(sql if raw else formatted(sql, bindings_from_text(text).dialect.parser))
+            said = asking.filtered(asker, question, text, options["column"])
+        for sentence in said.unused.sentences:
+            self.stderr.write(sentence)
+        self.stdout.write(said.sql if raw else formatted(said.sql, bindings_from_text(text).dialect.parser))
 
 
 def _question(kind: str, *, actor: str, context: list[str], **options) -> Question:

@@ -3,8 +3,10 @@
 import sys
 from pathlib import Path
 
-from localsql.asking import check_bindings
+from django.core.management.base import CommandError
+
 from localsql.bindings import Bindings, bindings_from_text
+from localsql.unused import unused_entries
 from policy.active import active_program
 from policy.errors import AuthzError
 from policy.management.command import PolicyCommand
@@ -18,16 +20,20 @@ class Command(PolicyCommand):
     def add_arguments(self, parser):
         super().add_arguments(parser)
         parser.add_argument("file", metavar="FILE", help="a YAML document; - is the standard input")
+        parser.add_argument("--strict", action="store_true", help="fail on what the policy has no use for")
 
-    def act(self, environment: Environment, *, file: str, **options) -> None:
+    def act(self, environment: Environment, *, file: str, strict: bool, **options) -> None:
         bindings = bindings_of_file(file)
         program = active_program(environment.pk)
-        if program is not None:
-            check_bindings(program, bindings)
-        for advice in (*_missing(bindings), *_unknown(bindings, program)):
+        unused = [] if program is None else list(unused_entries(program, bindings))
+        for advice in (*unused, *_missing(bindings), *_unknown(bindings, program)):
             self.stderr.write(f"advice: {advice}")
+        not_used = f"{len(unused)} {'entry is' if len(unused) == 1 else 'entries are'} not used in policy"
+        if unused and strict:
+            raise CommandError(not_used)
         facts = len(bindings.facts)
-        self.stdout.write(f"no problems: {facts} {'binding' if facts == 1 else 'bindings'}")
+        counted = f"{facts} {'binding' if facts == 1 else 'bindings'}"
+        self.stdout.write(f"no problems: {counted}; {not_used}" if unused else f"no problems: {counted}")
 
 
 def bindings_of_file(name: str) -> Bindings:

@@ -1,0 +1,37 @@
+"""What a policy has no use for in data bindings: ignored where questions are asked, and told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import islice
+
+from facts.accept import kind_of
+from facts.unused import MOST_TOLD, plain
+from localsql.bindings import Bindings
+from policy.active import program_of_version
+from policy.rules.program import Program
+
+log = logging.getLogger("authz.bindings")
+
+
+def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
+    """Facts that the policy does not ask for, and domains of types that it does not know."""
+    for binding in bindings.facts:
+        signature = binding.signature
+        if not program.accepts(signature.predicate, signature.types):
+            yield f"`{binding.key}` is not used in policy{kind_of(program, signature).advice}"
+    for name in bindings.domains:
+        if not program.knows(name):
+            near = get_close_matches(name, sorted(program.types), 1)
+            hint = f" (did you mean `{near[0]}`?)" if near else ""
+            yield f"`domains.{name}` is not used in policy, which has no such type{hint}"
+
+
+@lru_cache(maxsize=1024)
+def tell_once(version: int, bindings: Bindings) -> None:
+    """Log what is not used; as a warning where most likely a name is misspelt, since facts are missing then."""
+    for entry in islice(unused_entries(program_of_version(version), bindings), MOST_TOLD):
+        log.log(logging.WARNING if "did you mean" in entry else logging.INFO, "data bindings: %s", plain(entry))
