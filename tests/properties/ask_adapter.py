@@ -15,7 +15,17 @@ from rest_framework.test import APIClient
 
 from checks.prepared import FEW
 from policy.values import Value
-from tests.properties.questions import Actions, Ask, Authorize, AuthorizeResources, Evaluate, List, QueryFacts, Refused
+from tests.properties.questions import (
+    Actions,
+    Ask,
+    Authorize,
+    AuthorizeResources,
+    Evaluate,
+    Explain,
+    List,
+    QueryFacts,
+    Refused,
+)
 from tests.reference import Row
 
 Fact = tuple[str, Row]
@@ -69,6 +79,8 @@ def ask(caller: Caller, question: Ask) -> Any:
             return evaluate_query(caller, question)
         case QueryFacts(predicate, pattern):
             return query1(caller, predicate, pattern)
+        case Explain(predicate, row):
+            return explain(caller, predicate, row)
 
 
 def authorize(caller: Caller, actor: Value, action: str, resource: Value) -> bool | Refused:
@@ -117,6 +129,15 @@ def query1(caller: Caller, predicate: str, pattern: tuple[tuple[str | None, str 
         return found
     assert {row["predicate"] for row in found} <= {predicate}
     return [[(arg["type"], arg["id"]) for arg in row["args"]] for row in found]
+
+
+def explain(caller: Caller, predicate: str, row: Row) -> dict | Refused:
+    """The proof of a goal, or its obstacles."""
+    names = [f"v{index}" for index in range(len(row))]
+    constraints = {name: {"type": value.type, "ids": [value.id]} for name, value in zip(names, row)}
+    body = {"predicate": (predicate, names), "calls": [], "constraints": constraints}
+    said = _post(caller, "/explain", {**body, "context_facts": _context(caller)})
+    return said if isinstance(said, Refused) else said["calls"][0]
 
 
 # ---- the wire ---------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.properties.draft import PERMISSIONS, ROLES, Block, Draft, strings
 
 
-def lay(draft: Draft) -> None:
+def lay(draft: Draft, is_small: bool = False) -> None:
     draft.actor("User")
-    line = [name for name in ("Org", "Folder", "Doc", "Repo") if draft.often(0.65)] or ["Doc"]
+    line = [name for name in ("Org", "Folder", "Doc", "Repo") if draft.often(0.3 if is_small else 0.65)] or ["Doc"]
     for index, name in enumerate(line):
         block = draft.blocks[draft.resource(name)]
         block.roles = ROLES[: draft.rng.randint(1, 3)]
