@@ -59,10 +59,10 @@ def cases() -> st.SearchStrategy[Case]:
 def random_case(rng: Random, wanted: Collection[str] = ()) -> Case:
     """Of features whose names, or whose modules' names, are among those wanted; of all, where none is."""
     draft = Draft(rng)
-    climbs = draft.often(0.4)
+    climbs = draft.often(0.4) or "ladders" in wanted
     features = named(wanted) or [*rng.sample(LADDERS, climbs), *rng.sample(FEATURES, rng.randint(*FEW[climbs]))]
-    foundation.lay(draft, is_small=climbs and draft.often(0.6))
-    for feature in rng.sample(features, rng.randint(1, 2)) if wanted else features:
+    foundation.lay(draft, is_small=climbs and draft.often(0.75))
+    for feature in rng.sample(features, min(len(features), rng.choice((1, 1, 1, 2)))) if wanted else features:
         draft.features.add(feature.__name__)
         feature(draft)
     foundation.let_in(draft)

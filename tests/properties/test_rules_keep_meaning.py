@@ -12,7 +12,7 @@ from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Progr
 from policy.values import Value
 from tests.properties.random_policies import random_case
 from tests.reference import Model, Row, World, fixpoint, model_of
-from tests.reference_clauses import Clause, clause
+from tests.reference_clauses import Clause, clause, names
 
 NOW = 1_700_000_000
 SEEDS = range(int(os.environ.get("POLICIES", "60")))
@@ -23,8 +23,16 @@ def clauses_of_program(program: Program) -> list[Clause]:
 
 
 def _clause(rule: Rule) -> Clause:
-    conditions = [_formula(literal) for literal in rule.body]
-    conditions += [_one_of(ast.Variable(variable.name), types) for variable, types in rule.types.items()]
+    """A variable that only one `not` has is existential in it, so its types stand there too."""
+    conditions, inside = [_formula(literal) for literal in rule.body], names(tuple(map(_term, rule.head.args)))
+    shared = inside.union(*(names(each) for each in conditions))
+    for index, literal in enumerate(rule.body):
+        if isinstance(literal, Not):
+            own = [each for each in literal.atom.args if isinstance(each, Var) and each.name not in shared]
+            types = [_one_of(ast.Variable(each.name), rule.types[each]) for each in own if each in rule.types]
+            conditions[index] = ast.Not(ast.And((_formula(literal.atom), *types)))
+    bound = [(variable, types) for variable, types in rule.types.items() if variable.name in shared]
+    conditions += [_one_of(ast.Variable(variable.name), types) for variable, types in bound]
     return clause(rule.head.predicate, map(_term, rule.head.args), conditions)
 
 

@@ -42,7 +42,7 @@ def land_of(draft: Draft) -> Land:
         for relation, target in block.relations.items():
             near, far = land.kinds_of(block.name), land.kinds_of(target)
             land.edges.append(Edge(f'has_relation({{0}}, "{relation}", {{1}})', near, far))
-    for _ in range(draft.rng.randint(0, 2)):
+    for _ in range(draft.rng.choice((0, 0, 1, 2))):
         edge_of_its_own(land)
     return land
 
@@ -71,7 +71,7 @@ def edge_of_its_own(land: Land) -> None:
 def ladder(draft: Draft) -> None:
     """A few rungs, of which the last grants something."""
     land = land_of(draft)
-    count = draft.rng.randint(2, 5)
+    count = draft.rng.choice((2, 2, 3, 3, 4, 5))
     for index in range(count):
         rungs = [rung_of(land, some_types(land, is_top=index == count - 1))]
         if draft.often(0.2):
