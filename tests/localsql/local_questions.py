@@ -79,22 +79,27 @@ def differences(
     caller = Caller(new_key())
     ask_adapter.publish(caller, case.policy)
     ask_adapter.store(caller, made.stored)
-    policy = parse(Source(case.policy))
     asked = list(questions_of(case, rng))
-    mentioned = [value for ask, _ in asked for value in values_in(ask.query if isinstance(ask, Filter) else ask)]
-    for with_context in (False, True):
-        context = case.context if with_context else ()
-        facts = [*case.facts, *context]
-        world = World.of(policy, facts, mentioned, int(time.time()))
-        model = model_of(policy, facts, world)
-        for database in databases:
-            fill(database, made, world)
-            sitting = Sitting(made, replace(caller, context=context), world, model, database, post)
-            for ask in (ask for ask, brings in asked if brings == with_context):
-                wrong = _difference(sitting, ask, tally)
-                if wrong:
-                    tally.wrong += 1
-                    yield _told(sitting, ask, wrong)
+    states = [_state(made, caller, databases[0], asked, brings, post) for brings in (False, True)]
+    for database in databases:
+        states = [replace(state, database=database) for state in states]
+        fill(database, made, states[0].world)  # which is the same one
+        for ask, brings in asked:
+            wrong = _difference(states[brings], ask, tally)
+            if wrong:
+                tally.wrong += 1
+                yield _told(states[brings], ask, wrong)
+
+
+def _state(made: Moved, caller: Caller, database: Database, asked: list, brings: bool, post: Post) -> Sitting:
+    """With or without the context facts, whose values are mentioned in any case."""
+    policy, context = parse(Source(made.case.policy)), made.case.context if brings else ()
+    mentioned = [value for _, row in made.case.context for value in row]
+    for ask, _ in asked:
+        mentioned += values_in(ask.query if isinstance(ask, Filter) else ask)
+    facts = [*made.case.facts, *context]
+    world = World.of(policy, facts, mentioned, int(time.time()))
+    return Sitting(made, replace(caller, context=context), world, model_of(policy, facts, world), database, post)
 
 
 def questions_of(case: Case, rng: Random) -> Iterator[tuple[Ask | Filter, bool]]:

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -28,18 +28,17 @@ from django.db import connection
 from tests.properties.patience import TookTooLong, at_most
 from tests.properties.run_long import LONG, TOO_LONG, database, keys
 
+CALLERS = ("sqlite", "postgres", "mariadb")
 WHOLE_CASE = 240  # seconds, over all callers' databases
 
 
 def main() -> int:
     arguments = parsed()
-    with database("sqlite") as url, callers() as databases:
+    with database("sqlite") as url, callers(arguments.database) as databases:
         os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", "DATABASE_URL": url, "SECRET_KEY": "x" * 50}
         django.setup()
         logging.disable()
         call_command("migrate", verbosity=0)
-        if arguments.database:
-            databases = [each for each in databases if each.dialect in arguments.database]
         seeds = range(arguments.seed, arguments.seed + arguments.policies)
         return run((seed for seed in seeds if seed not in arguments.skip), databases, arguments)
 
@@ -48,23 +47,27 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--policies", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of the first policy; the next has the next")
-    parser.add_argument("--database", nargs="*", choices=("sqlite", "postgres", "mariadb"), help="of the callers")
+    parser.add_argument("--database", nargs="*", choices=CALLERS, default=CALLERS)
     parser.add_argument("--minutes", type=float, default=0, help="to end after, whatever policies are left")
     parser.add_argument("--features", nargs="*", default=(), help="names of features, or of modules of them: ladders")
+    parser.add_argument("--written", action="store_true", help="policies that were written to be tricky")
     parser.add_argument("--skip", type=int, nargs="*", default=(), help="seeds to leave out")
     parser.add_argument("--prints", type=int, default=5, help="disagreements to print at most")
     return parser.parse_args()
 
 
 @contextmanager
-def callers() -> Iterator[list]:
-    """SQLite, and the other two where they can be started."""
+def callers(wanted: Collection[str]) -> Iterator[list]:
+    """SQLite, and the other two where they can be started; of them those wanted."""
     from tests import mariadb, postgresql
     from tests.localsql.databases import MariaDB, PostgreSQL, Sqlite
 
     with ExitStack() as stack:
-        found = [Sqlite()]
-        for started, caller in ((postgresql.start(), PostgreSQL), (mariadb.start(), MariaDB)):
+        found = [Sqlite()] if "sqlite" in wanted else []
+        for start, caller in ((postgresql.start, PostgreSQL), (mariadb.start, MariaDB)):
+            if caller.dialect not in wanted:
+                continue
+            started = start()
             if started is None:
                 print(f"{caller.__name__} cannot be started here", file=sys.stderr)
                 continue
@@ -115,10 +118,10 @@ class Posting:
 def differences_of(seed, options, new_key, databases, tally, broken: Counter, post: Posting) -> Iterator[str]:
     from tests.localsql.local_questions import differences
     from tests.properties.ask_adapter import PolicyRefused
-    from tests.properties.random_policies import random_case
+    from tests.properties.written import some_case
 
     rng = Random(seed)
-    case = random_case(rng, options.features)
+    case = some_case(seed, rng, options.features, options.written)
     try:
         with at_most(WHOLE_CASE):
             yield from differences(case, rng, new_key, databases, tally, post)

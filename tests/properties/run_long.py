@@ -157,13 +157,10 @@ def outcomes_of(seed: int, options: argparse.Namespace, new_key, asking: Asking,
     from tests.properties.ask_adapter import PolicyRefused
     from tests.properties.differences import outcomes
     from tests.properties.every_way import in_every_way
-    from tests.properties.random_policies import random_case
-    from tests.properties.written import WRITTEN, written_case
+    from tests.properties.written import some_case
 
     rng = Random(seed)
-    is_written = options.written or (not options.features and rng.random() < 0.25)
-    name = list(WRITTEN)[seed % len(WRITTEN)]
-    case = written_case(name, rng) if is_written else random_case(rng, options.features)
+    case = some_case(seed, rng, options.features, options.written)
     try:
         with at_most(WHOLE_CASE):
             return outcomes(in_every_way(case, rng, options.ways), new_key, asking)

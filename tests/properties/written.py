@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from random import Random
 
 from policy.language.source import Source
@@ -14,7 +15,7 @@ from policy.rules.program import Program
 from policy.values import BOOLEAN, INTEGER, PRIMITIVES, STRING, Value
 from tests.properties.draft import ODD_IDS, TRUTHS, Draft, Shape, Slot, strings
 from tests.properties.questions import Question
-from tests.properties.random_policies import Case, random_ask, random_facts, random_goal
+from tests.properties.random_policies import Case, random_ask, random_case, random_facts, random_goal
 
 HEAD = """
 actor User {} actor Group {}
@@ -152,6 +153,13 @@ def written_case(name: str, rng: Random) -> Case:
     goals = tuple(random_goal(draft) for _ in range(4))
     ids = tuple(value for slot in draft.ids.values() for value in slot)
     return Case((), (text,), tuple(facts), tuple(context), questions, (name,), ids, goals)
+
+
+def some_case(seed: int, rng: Random, features: Collection[str], is_written: bool) -> Case:
+    """A written policy, where one is wanted; else now and then, unless features are."""
+    if is_written or (not features and rng.random() < 0.25):
+        return written_case(list(WRITTEN)[seed % len(WRITTEN)], rng)
+    return random_case(rng, features)
 
 
 def drafted(program: Program, rng: Random) -> Draft:
