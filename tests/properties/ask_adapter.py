@@ -69,8 +69,8 @@ def ask(caller: Caller, question: Ask) -> Any:
     match question:
         case Authorize(actor, action, resource):
             return authorize(caller, actor, action, resource)
-        case Actions(actor, resource):
-            return actions(caller, actor, resource)
+        case Actions(actor, resource, in_bulk):
+            return bulk_actions(caller, actor, resource) if in_bulk else actions(caller, actor, resource)
         case List(actor, action, resource_type):
             return list_(caller, actor, action, resource_type)
         case AuthorizeResources(actor, action, resources):
@@ -91,6 +91,14 @@ def authorize(caller: Caller, actor: Value, action: str, resource: Value) -> boo
 def actions(caller: Caller, actor: Value, resource: Value) -> list[str] | Refused:
     body = {"resource_type": resource.type, "resource_id": resource.id}
     return _member(_post(caller, "/actions", _who(caller, actor) | body), "results")
+
+
+def bulk_actions(caller: Caller, actor: Value, resource: Value) -> list[str] | Refused:
+    """Between questions about others; the first one brings the facts for all."""
+    things = (Value(resource.type, "another"), resource, Value(resource.type, "a third"))
+    bodies = [{"resource_type": each.type, "resource_id": each.id} | _who(caller, actor) for each in things]
+    said = _post(caller, "/bulk_actions", [bodies[0], *({**body, "context_facts": []} for body in bodies[1:])])
+    return said if isinstance(said, Refused) else said[1]["results"]
 
 
 def list_(caller: Caller, actor: Value, action: str, resource_type: str) -> list[str] | Refused:

@@ -40,7 +40,7 @@ def ways_of_decision(ask: Authorize, case: Case, rng: Random) -> Iterator[Ask]:
     actor, action, resource = ask.actor, ask.action, ask.resource
     others = [value for value in case.ids if value.id == resource.id]  # of other types
     yield List(actor, action, resource.type)
-    yield Actions(actor, resource)
+    yield Actions(actor, resource, in_bulk=rng.random() < 0.5)
     yield AuthorizeResources(actor, action, (resource, *others, resource))
     yield from ways_of_goal(ALLOW, (actor, Value(STRING, action), resource), rng)
 

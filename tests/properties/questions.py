@@ -37,6 +37,7 @@ class Authorize:
 class Actions:
     actor: Value
     resource: Value
+    in_bulk: bool = False
 
 
 @dataclass(frozen=True)

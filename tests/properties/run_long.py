@@ -157,13 +157,19 @@ def outcomes_of(seed: int, options: argparse.Namespace, new_key, asking: Asking,
     from tests.properties.ask_adapter import PolicyRefused
     from tests.properties.differences import outcomes
     from tests.properties.every_way import in_every_way
+    from tests.properties.stated import refusal
     from tests.properties.written import some_case
 
     rng = Random(seed)
     case = some_case(seed, rng, options.features, options.written)
     try:
         with at_most(WHOLE_CASE):
-            return outcomes(in_every_way(case, rng, options.ways), new_key, asking)
+            found = outcomes(in_every_way(case, rng, options.ways), new_key, asking)
+            against = refusal(case, rng, new_key)
+            tally["tests in policies", "WRONG" if against else "right"] += 1
+            if against:
+                print(f"==== seed {seed} {case.features} is refused for its test: {against}", flush=True)
+            return found
     except PolicyRefused as refused:
         tally["policies refused", str(refused).splitlines()[0].partition(": ")[2]] += 1
     except TookTooLong:
