@@ -234,6 +234,16 @@ def entity(type_name: str, number: int | str) -> Value:
     return Value(type_name, number if isinstance(number, str) else f"{type_name.lower()}-{number}")
 
 
+def numbered(fact: Fact) -> Fact:
+    """The fact with numbers for ids, which then are shared between types."""
+    predicate, row = fact
+    return predicate, tuple(value if value.type == STRING else Value(value.type, _number(value.id)) for value in row)
+
+
+def _number(an_id: str) -> str:
+    return an_id.rpartition("-")[2]
+
+
 def line_of(fact: Fact) -> bytes:
     """As `load_facts` reads it."""
     predicate, row = fact

@@ -9,16 +9,18 @@ from policy.language import parse
 from policy.language.source import Source
 from policy.values import Value
 from tests.benchmarks.engine import Sample, by_hand
-from tests.benchmarks.generate import POLICY, Size, fact, facts_of
+from tests.benchmarks.generate import POLICY, Size, fact, facts_of, numbered
 from tests.benchmarks.handwritten import QUESTIONS
 from tests.reference import World, model_of
 
 SIZE = Size(150)
-FACTS = list(dict.fromkeys(facts_of(SIZE)))
+FACTS = [numbered(each) for each in dict.fromkeys(facts_of(SIZE))]
 BROUGHT = {
-    "has_role_User_Project": [fact("has_role", ("User", 1), "admin", ("Project", 2))],
-    "has_role_User_Repo": [fact("has_role", ("User", 1), "reader", ("Repo", 3))],
-    "has_role_User_Folder": [fact("has_role", ("User", user), "auditor", ("Folder", 4)) for user in (0, 3)],
+    "has_role_User_Project": [numbered(fact("has_role", ("User", 1), "admin", ("Project", 2)))],
+    "has_role_User_Repo": [numbered(fact("has_role", ("User", 1), "reader", ("Repo", 3)))],
+    "has_role_User_Folder": [
+        numbered(fact("has_role", ("User", user), "auditor", ("Folder", 4))) for user in (0, 3)
+    ],
 }
 
 

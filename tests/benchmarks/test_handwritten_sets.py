@@ -10,10 +10,10 @@ from policy.language import parse
 from policy.language.source import Source
 from tests.benchmarks import handwritten_sets as sets
 from tests.benchmarks.database import Database
-from tests.benchmarks.generate import POLICY, Size, facts_of
+from tests.benchmarks.generate import POLICY, Size, facts_of, numbered
 from tests.reference import World, model_of
 
-FACTS = list(dict.fromkeys(facts_of(Size(150))))
+FACTS = [numbered(each) for each in dict.fromkeys(facts_of(Size(150)))]
 ACTIONS = {"Repo": sets.on_a_repository, "Doc": sets.on_a_document}
 AMONG = {"Repo": sets.repositories_among, "Doc": sets.documents_among}
 

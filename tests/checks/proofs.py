@@ -44,10 +44,11 @@ def truth(text: str, stored: tuple, context: tuple, mentioned: tuple[Value, ...]
     policy = parse(Source(text))
     facts = [*stored, *context]
     world = World.of(policy, facts, mentioned)
-    return Truth(world, model_of(policy, facts, world), frozenset(stored), frozenset(context), _by_line(policy, text))
+    model = model_of(policy, facts, world)
+    return Truth(world, model, frozenset(stored), frozenset(context), clauses_by_line(policy, text))
 
 
-def _by_line(policy: ast.Policy, text: str) -> dict[int | None, list[tuple[str, Clause]]]:
+def clauses_by_line(policy: ast.Policy, text: str) -> dict[int | None, list[tuple[str, Clause]]]:
     blocks, source = declared(policy), Source(text)
     known = vocabulary(policy, blocks)
     found: dict[int | None, list[tuple[str, Clause]]] = defaultdict(list)
@@ -70,6 +71,13 @@ def _by_line(policy: ast.Policy, text: str) -> dict[int | None, list[tuple[str, 
 
 def _squeezed(text: str) -> str:
     return " ".join(text.split())
+
+
+def faults_of(said: dict, goal: tuple[str, Row], known: Truth) -> list[str]:
+    """What is wrong with the explanation of a goal."""
+    if said["allowed"]:
+        return faults_of_proof(said["proof"], goal, known)
+    return faults_of_obstacles(said, goal, known)
 
 
 # ---- proofs ----------------------------------------------------------------------------------------------------
@@ -182,6 +190,8 @@ def faults_of_obstacles(said: dict, goal: tuple[str, Row], known: Truth) -> list
 
 
 def _faults_of_obstacle(node: dict, goal: tuple[str, Row] | None, known: Truth) -> Iterator[str]:
+    if node["kind"] == "unexplained":
+        return  # other rules, of which there are too many to say
     if goal is not None:
         clauses = [c for text, c in known.clauses[node["rule"]["line"]] if not text or _matches(node, text)]
         if not clauses and "(" in node["rule"]["text"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import psycopg
@@ -53,9 +54,17 @@ class PostgreSQL:
     text = "text"
 
     def fresh(self, script: str = "") -> None:
-        self.connection.execute("DROP SCHEMA IF EXISTS caller CASCADE; CREATE SCHEMA caller; SET search_path TO caller")
+        self.connection.execute("DROP SCHEMA IF EXISTS caller CASCADE; CREATE SCHEMA caller")
+        self.connection.execute("SET search_path TO caller, public")
         if script:
-            self.connection.execute(script)
+            self.connection.execute(script if self._has_citext else script.replace(" citext", " text"))
+
+    @cached_property
+    def _has_citext(self) -> bool:
+        found = self.connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'citext'").fetchone()
+        if found:
+            self.connection.execute("CREATE EXTENSION IF NOT EXISTS citext SCHEMA public")
+        return bool(found)
 
     def fill(self, table: str, rows: Sequence[tuple]) -> None:
         if rows:

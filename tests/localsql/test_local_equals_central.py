@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.localsql.moving import differences
+from tests.localsql.local_questions import Tally, differences
 from tests.properties.ask_adapter import PolicyRefused
 from tests.properties.random_policies import random_case
 
@@ -28,9 +28,8 @@ def test_the_sql_says_what_the_oracle_says(new_api, caller_databases, seed):
 
     rng = Random(seed)
     case = random_case(rng)
-    tally: dict = {}
     try:
-        wrong = next(differences(case, rng, new_key, caller_databases, tally), None)
+        wrong = next(differences(case, rng, new_key, caller_databases, Tally()), None)
     except PolicyRefused:
         return
     assert wrong is None, wrong

@@ -21,7 +21,7 @@ BLOCKS = """
 actor User {} actor Team {} resource Doc {} resource File extends Doc {}
 declare a(User); declare b(User, Doc); declare c(Integer); declare b(Team, File); declare d(Doc);
 """
-VALUES = [Value("User", "u"), Value("Team", "t"), Value("Doc", "d"), Value("File", "f"), Value("Integer", "3")]
+VALUES = [Value(name, "3") for name in ("User", "Team", "Doc", "File", "Integer")]
 SEEDS = range(int(os.environ.get("POLICIES", "150")))
 NOW = 3
 
@@ -29,7 +29,7 @@ NOW = 3
 def term(rng: Random, variables: str) -> str:
     if rng.random() < 0.8:
         return rng.choice(variables)
-    return rng.choice(['User{"u"}', 'Doc{"d"}', 'File{"f"}', "3", '"s"', "_", "@current_unix_time"])
+    return rng.choice(['User{"3"}', 'Doc{"3"}', 'File{"3"}', "3", '"s"', "_", "@current_unix_time"])
 
 
 def formula(rng: Random, depth: int, variables: str = "xyzv") -> str:
@@ -37,7 +37,7 @@ def formula(rng: Random, depth: int, variables: str = "xyzv") -> str:
     t = [term(rng, variables) for _ in range(2)]
     x, y = ("v" if each == "_" else each for each in t)  # the oracle compares no `_`
     variable = rng.choice(variables)
-    listed = rng.choice(["3, 4", 'Doc{"d"}, File{"f"}', 'User{"u"}'])
+    listed = rng.choice(["3, 4", 'Doc{"3"}, File{"3"}', 'User{"3"}'])
     type_name = rng.choice(["User", "Doc", "Actor", "Resource", "Integer"])
     simple = [
         f"a({t[0]})", f"b({t[0]}, {t[1]})", f"c({t[0]})", f"e({t[0]})", f"d({t[0]})", f"b({t[0]}, {t[1]})",

@@ -15,7 +15,17 @@ from rest_framework.test import APIClient
 
 from checks.prepared import FEW
 from policy.values import Value
-from tests.properties.questions import Actions, Ask, Authorize, AuthorizeResources, Evaluate, List, QueryFacts, Refused
+from tests.properties.questions import (
+    Actions,
+    Ask,
+    Authorize,
+    AuthorizeResources,
+    Evaluate,
+    Explain,
+    List,
+    QueryFacts,
+    Refused,
+)
 from tests.reference import Row
 
 Fact = tuple[str, Row]
@@ -59,8 +69,8 @@ def ask(caller: Caller, question: Ask) -> Any:
     match question:
         case Authorize(actor, action, resource):
             return authorize(caller, actor, action, resource)
-        case Actions(actor, resource):
-            return actions(caller, actor, resource)
+        case Actions(actor, resource, in_bulk):
+            return bulk_actions(caller, actor, resource) if in_bulk else actions(caller, actor, resource)
         case List(actor, action, resource_type):
             return list_(caller, actor, action, resource_type)
         case AuthorizeResources(actor, action, resources):
@@ -69,6 +79,8 @@ def ask(caller: Caller, question: Ask) -> Any:
             return evaluate_query(caller, question)
         case QueryFacts(predicate, pattern):
             return query1(caller, predicate, pattern)
+        case Explain(predicate, row):
+            return explain(caller, predicate, row)
 
 
 def authorize(caller: Caller, actor: Value, action: str, resource: Value) -> bool | Refused:
@@ -79,6 +91,14 @@ def authorize(caller: Caller, actor: Value, action: str, resource: Value) -> boo
 def actions(caller: Caller, actor: Value, resource: Value) -> list[str] | Refused:
     body = {"resource_type": resource.type, "resource_id": resource.id}
     return _member(_post(caller, "/actions", _who(caller, actor) | body), "results")
+
+
+def bulk_actions(caller: Caller, actor: Value, resource: Value) -> list[str] | Refused:
+    """Between questions about others; the first one brings the facts for all."""
+    things = (Value(resource.type, "another"), resource, Value(resource.type, "a third"))
+    bodies = [{"resource_type": each.type, "resource_id": each.id} | _who(caller, actor) for each in things]
+    said = _post(caller, "/bulk_actions", [bodies[0], *({**body, "context_facts": []} for body in bodies[1:])])
+    return said if isinstance(said, Refused) else said[1]["results"]
 
 
 def list_(caller: Caller, actor: Value, action: str, resource_type: str) -> list[str] | Refused:
@@ -117,6 +137,15 @@ def query1(caller: Caller, predicate: str, pattern: tuple[tuple[str | None, str 
         return found
     assert {row["predicate"] for row in found} <= {predicate}
     return [[(arg["type"], arg["id"]) for arg in row["args"]] for row in found]
+
+
+def explain(caller: Caller, predicate: str, row: Row) -> dict | Refused:
+    """The proof of a goal, or its obstacles."""
+    names = [f"v{index}" for index in range(len(row))]
+    constraints = {name: {"type": value.type, "ids": [value.id]} for name, value in zip(names, row)}
+    body = {"predicate": (predicate, names), "calls": [], "constraints": constraints}
+    said = _post(caller, "/explain", {**body, "context_facts": _context(caller)})
+    return said if isinstance(said, Refused) else said["calls"][0]
 
 
 # ---- the wire ---------------------------------------------------------------------------------------------

@@ -61,7 +61,13 @@ class Draft:
     derived: dict[str, Shape] = field(default_factory=dict)  # what only rules make true, to ask about
     features: set[str] = field(default_factory=set)
     ids: dict[str, Slot] = field(default_factory=dict)
+    shared: tuple[str, ...] = ()  # the ids of every type; without any, each type has its own
     numbers: Slot = tuple(Value(INTEGER, text) for text in ("-1", "0", "3", "10", "4000000000"))
+
+    def __post_init__(self) -> None:
+        """In most policies all types have the same ids: 1 is a user, a team and a folder."""
+        if self.often(0.75):
+            self.shared = ("1", "2", "3") if self.often(0.8) else tuple(self.rng.sample(ODD_IDS, 3))
 
     def often(self, chance: float) -> bool:
         return self.rng.random() < chance
@@ -80,11 +86,14 @@ class Draft:
     def _block(self, kind: str, name: str, extends: str) -> str:
         if name not in self.blocks:
             self.blocks[name] = Block(kind, name, extends)
-            names = [f"{name[0].lower()}{index}" for index in range(3 if name in THREE else 2)]
-            if self.often(0.1):
-                names = self.rng.sample(ODD_IDS, len(names))
-            self.ids[name] = tuple(Value(name, an_id) for an_id in names)
+            count = 3 if name in THREE else 2
+            self.ids[name] = tuple(Value(name, an_id) for an_id in self.shared[:count] or self._own_ids(name, count))
         return name
+
+    def _own_ids(self, name: str, count: int) -> list[str]:
+        if self.often(0.1):
+            return self.rng.sample(ODD_IDS, count)
+        return [f"{name[0].lower()}{index}" for index in range(count)]
 
     def globals(self) -> Block:
         return self.blocks.setdefault("", Block("global", "", roles=GLOBALS, permissions=("create",)))

@@ -37,6 +37,7 @@ class Authorize:
 class Actions:
     actor: Value
     resource: Value
+    in_bulk: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,15 @@ class QueryFacts:
     pattern: tuple[tuple[str | None, str | None], ...]
 
 
-Ask = Authorize | Actions | List | AuthorizeResources | Evaluate | QueryFacts
+@dataclass(frozen=True)
+class Explain:
+    """Why a goal holds or does not."""
+
+    predicate: str
+    row: Row
+
+
+Ask = Authorize | Actions | List | AuthorizeResources | Evaluate | QueryFacts | Explain
 
 
 @dataclass(frozen=True)
@@ -95,13 +104,15 @@ def values_in(ask: Ask) -> list[Value]:
             return [Value(type_name, an_id) for _, type_name, ids in constraints for an_id in ids or ()]
         case QueryFacts(_, pattern):
             return [Value(type_name, an_id) for type_name, an_id in pattern if an_id is not None]
+        case Explain(_, row):
+            return list(row)
 
 
 def predicates_in(ask: Ask) -> set[str]:
     match ask:
         case Evaluate(calls, _):
             return {predicate for predicate, _ in calls}
-        case QueryFacts(predicate, _):
+        case QueryFacts(predicate, _) | Explain(predicate, _):
             return {predicate}
     return {"allow"}
 
@@ -130,6 +141,8 @@ def _expected_rows(ask: Ask, model: Model, world: World) -> set[Row]:
             return answers(model, world, calls, {name: (kind, ids) for name, kind, ids in constraints})
         case QueryFacts(predicate, pattern):
             return matching(model, predicate, pattern)
+        case Explain(predicate, row):
+            return {()} if row in model.get((predicate, len(row)), ()) else set()
 
 
 # ---- what an answer means -----------------------------------------------------------------------------------
@@ -142,6 +155,8 @@ def meaning(ask: Ask, said: Any, world: World) -> Meaning:
     match ask:
         case Authorize():
             return frozenset({()}) if said is True else frozenset()
+        case Explain():
+            return frozenset({()}) if said["allowed"] is True else frozenset()
         case Actions():
             return _covered([[(STRING, _unstarred(name))] for name in said], world)
         case List(_, _, type_name):

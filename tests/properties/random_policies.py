@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 
 from policy.values import STRING, Value
 from tests.properties.draft import Block, Draft, Shape, Slot
-from tests.properties.features import FEATURES, foundation
+from tests.properties.features import FEATURES, LADDERS, foundation
 from tests.properties.questions import (
     Actions,
     Ask,
@@ -27,6 +30,9 @@ from tests.properties.questions import (
 from tests.reference import Row
 
 QUESTIONS = 14
+GOALS = 4
+FEW = {False: (1, 7), True: (0, 2)}  # features beside a ladder, which is more than one idea itself
+Feature = Callable[[Draft], None]
 ACTIONS = ("p0", "p1", "p2", "r0", "zap", "nope")
 
 
@@ -39,6 +45,7 @@ class Case:
     questions: tuple[Question, ...]
     features: tuple[str, ...]
     ids: tuple[Value, ...]  # of users and things, for rules that name them
+    goals: tuple[tuple[str, Row], ...] = ()  # what rules may make true
 
     @property
     def policy(self) -> str:
@@ -49,10 +56,13 @@ def cases() -> st.SearchStrategy[Case]:
     return st.randoms(use_true_random=False).map(random_case)
 
 
-def random_case(rng: Random) -> Case:
+def random_case(rng: Random, wanted: Collection[str] = ()) -> Case:
+    """Of features whose names, or whose modules' names, are among those wanted; of all, where none is."""
     draft = Draft(rng)
-    foundation.lay(draft)
-    for feature in rng.sample(FEATURES, rng.randint(1, 7)):
+    climbs = draft.often(0.4) or "ladders" in wanted
+    features = named(wanted) or [*rng.sample(LADDERS, climbs), *rng.sample(FEATURES, rng.randint(*FEW[climbs]))]
+    foundation.lay(draft, is_small=climbs and draft.often(0.75))
+    for feature in rng.sample(features, min(len(features), rng.choice((1, 1, 1, 2)))) if wanted else features:
         draft.features.add(feature.__name__)
         feature(draft)
     foundation.let_in(draft)
@@ -61,13 +71,42 @@ def random_case(rng: Random) -> Case:
     questions = tuple(Question(random_ask(draft), draft.often(0.4)) for _ in range(QUESTIONS))
     ids = tuple(value for slot in draft.ids.values() for value in slot)
     blocks, features = tuple(draft.blocks.values()), tuple(sorted(draft.features))
-    return Case(blocks, tuple(draft.rules), tuple(facts), tuple(context), questions, features, ids)
+    goals = tuple(random_goal(draft) for _ in range(GOALS))
+    return Case(blocks, tuple(draft.rules), tuple(facts), tuple(context), questions, features, ids, goals)
+
+
+def named(wanted: Collection[str]) -> list[Feature]:
+    every = (*LADDERS, *FEATURES)
+    return [each for each in every if {each.__name__, each.__module__.rpartition(".")[2]} & set(wanted)]
+
+
+# ---- facts ------------------------------------------------------------------------------------------------
 
 
 def random_facts(draft: Draft, count: int) -> list[tuple[str, Row]]:
+    """Often of few signatures only: what has no facts is left out of plans. And often there are cycles."""
     shapes = list(draft.shapes.values())
-    rows = ((shape.predicate, random_row(draft, shape)) for shape in draft.rng.choices(shapes, k=count))
+    if draft.often(0.4):
+        shapes = [narrowed(draft, shape) for shape in draft.rng.sample(shapes, draft.rng.randint(1, len(shapes)))]
+    rows = [(shape.predicate, random_row(draft, shape)) for shape in draft.rng.choices(shapes, k=count)]
+    if count and draft.often(0.3):
+        rows += itertools.chain.from_iterable(cycle(draft, shape) for shape in shapes if draft.often(0.5))
     return list(dict.fromkeys(rows))
+
+
+def narrowed(draft: Draft, shape: Shape) -> Shape:
+    """The shape with values of one type in each place."""
+    types = [draft.rng.choice(slot).type for slot in shape.slots]
+    return replace(shape, slots=tuple(tuple(v for v in slot if v.type == t) for slot, t in zip(shape.slots, types)))
+
+
+def cycle(draft: Draft, shape: Shape) -> Iterator[tuple[str, Row]]:
+    """Facts that lead from the first place to the last, through some of the values that may be in both."""
+    both = [value for value in shape.slots[0] if value in shape.slots[-1]]
+    if len(shape.slots) > 1 and both:
+        ring = draft.rng.sample(both, draft.rng.randint(1, min(4, len(both))))
+        for near, far in zip(ring, (*ring[1:], ring[0])):
+            yield shape.predicate, (near, *random_row(draft, shape)[1:-1], far)
 
 
 def random_row(draft: Draft, shape: Shape) -> Row:
@@ -112,6 +151,11 @@ def some(draft: Draft, slot: Slot) -> Value:
 def some_shape(draft: Draft) -> Shape:
     pool = draft.derived if draft.often(0.8) else draft.shapes
     return draft.rng.choice(list(pool.values()))
+
+
+def random_goal(draft: Draft) -> tuple[str, Row]:
+    shape = draft.rng.choice(list(draft.derived.values()))
+    return shape.predicate, random_row(draft, shape)
 
 
 def random_query(draft: Draft) -> QueryFacts:
@@ -160,14 +204,44 @@ def some_ids(draft: Draft, slot: Slot, value: Value) -> tuple[str, ...] | None:
 # ---- smaller cases --------------------------------------------------------------------------------------------
 
 
-def smaller(case: Case) -> list[Case]:
-    """The case with one thing less, in every way."""
-    found = [replace(case, blocks=(*case.blocks[:i], *case.blocks[i + 1 :])) for i in range(len(case.blocks))]
+def smaller(case: Case) -> Iterator[Case]:
+    """The case with less: first without much, then without one thing, in every way."""
+    for part in ("facts", "rules", "context", "blocks"):
+        yield from (replace(case, **{part: less}) for less in parts_of(getattr(case, part)))
     for i, block in enumerate(case.blocks):
-        for j in range(len(block.shorthands)):
-            less = replace(block, shorthands=block.shorthands[:j] + block.shorthands[j + 1 :])
-            found.append(replace(case, blocks=(*case.blocks[:i], less, *case.blocks[i + 1 :])))
-    for part in ("rules", "facts", "context"):
-        things = getattr(case, part)
-        found += [replace(case, **{part: things[:i] + things[i + 1 :]}) for i in range(len(things))]
-    return found
+        for less in parts_of(tuple(block.shorthands)):
+            made = replace(block, shorthands=list(less))
+            yield replace(case, blocks=(*case.blocks[:i], made, *case.blocks[i + 1 :]))
+    for i, rule in enumerate(case.rules):
+        for less in shorter(rule):
+            yield replace(case, rules=(*case.rules[:i], less, *case.rules[i + 1 :]))
+
+
+def parts_of(things: tuple) -> Iterator[tuple]:
+    """Without runs of them, the longest first."""
+    size = len(things)
+    while size:
+        for start in range(0, len(things), size):
+            yield things[:start] + things[start + size :]
+        size //= 2
+
+
+def shorter(rule: str) -> Iterator[str]:
+    """The rule without one of its conjuncts."""
+    head, _, body = rule.removesuffix(";").partition(" if ")
+    parts = conjuncts(body)
+    for i in range(len(parts)):
+        less = " and ".join(parts[:i] + parts[i + 1 :])
+        yield f"{head} if {less};" if less else f"{head};"
+
+
+def conjuncts(body: str) -> list[str]:
+    """The parts between `and`, but for those in parentheses."""
+    found, depth = [""], 0
+    for word in re.split(r"( and |[()])", body):
+        depth += (word == "(") - (word == ")")
+        if word == " and " and not depth:
+            found.append("")
+        else:
+            found[-1] += word
+    return [part for part in found if part]

@@ -1,6 +1,7 @@
 """Hold the service against the oracle for as long as you like.
 
     python -m tests.properties.run_long --policies 2000 --seed 1 --database postgres
+    python -m tests.properties.run_long --policies 100000 --minutes 30 --features ladders
 
 Prints each disagreement with as little policy, as few facts and one question, and a closing count.
 """
@@ -14,14 +15,26 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING, Any
 
 import django
 from django.core.management import call_command
+from django.db import connection
+
+from tests.properties.patience import TookTooLong, at_most
+
+if TYPE_CHECKING:  # they need settings, which are made below
+    from tests.properties.ask_adapter import Caller
+    from tests.properties.differences import Outcome
+    from tests.properties.questions import Ask
+
+LONG, TOO_LONG, WHOLE_CASE, SHRINKING = 2, 30, 180, 60  # seconds
 
 
 def main() -> int:
@@ -31,7 +44,9 @@ def main() -> int:
         django.setup()
         logging.disable()  # what breaks is printed once, as small as it gets
         call_command("migrate", verbosity=0)
-        return run(range(arguments.seed, arguments.seed + arguments.policies), arguments.prints)
+        skipped = set(arguments.skip)
+        seeds = (seed for seed in range(arguments.seed, arguments.seed + arguments.policies) if seed not in skipped)
+        return run(seeds, arguments)
 
 
 def parsed() -> argparse.Namespace:
@@ -39,6 +54,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--policies", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of the first policy; the next has the next")
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--minutes", type=float, default=0, help="to end after, whatever policies are left")
+    parser.add_argument("--features", nargs="*", default=(), help="names of features, or of modules of them: ladders")
+    parser.add_argument("--written", action="store_true", help="policies that were written to be tricky")
+    parser.add_argument("--ways", type=int, default=1, help="decisions and goals of each policy asked in every way")
+    parser.add_argument("--skip", type=int, nargs="*", default=(), help="seeds to leave out")
     parser.add_argument("--prints", type=int, default=10, help="disagreements to print at most")
     return parser.parse_args()
 
@@ -75,32 +95,90 @@ def keys() -> Callable[[], str]:
     return new_key
 
 
-def run(seeds: range, prints: int) -> int:
-    from tests.properties.ask_adapter import PolicyRefused
-    from tests.properties.differences import outcomes, smallest
+@dataclass
+class Asking:
+    """Asks as the adapter does, and notes what takes long, or too long, of which case."""
+
+    tally: Counter
+    seed: int = 0
+    slow: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, caller: Caller, question: Ask) -> Any:
+        from tests.properties import ask_adapter
+
+        started, name = time.process_time(), f"seed {self.seed}: {question}"
+        try:
+            with at_most(TOO_LONG):
+                return ask_adapter.ask(caller, question)
+        except ask_adapter.PastLimit:
+            self.tally["too hard to plan", "refused"] += 1
+            raise
+        except TookTooLong:
+            connection.close()  # in the middle of who knows what
+            self.tally["given up", f"after {TOO_LONG} s"] += 1
+            raise ask_adapter.PastLimit from None
+        finally:
+            if (seconds := time.process_time() - started) > LONG:  # of this process: of planning, mostly
+                self.slow[name] = seconds
+
+
+def run(seeds: Iterable[int], options: argparse.Namespace) -> int:
+    from tests.properties.differences import smallest
     from tests.properties.questions import Refused
-    from tests.properties.random_policies import random_case
 
     new_key, tally, refusals, started = keys(), Counter(), Counter(), time.monotonic()
-    for seed in seeds:
-        case = random_case(Random(seed))
-        try:
-            found = outcomes(case, new_key)
-        except PolicyRefused as refused:
-            tally["policies refused", str(refused).splitlines()[0].partition(": ")[2]] += 1
-            continue
-        except Exception as broken:
-            tally["broken", type(broken).__name__] += 1
-            print(f"==== seed {seed} {case.features} broke: {broken}\n{case.policy}")
-            continue
-        for outcome in found:
+    asking, prints, wrong = Asking(tally), options.prints, defaultdict(set)
+    until = started + 60 * options.minutes if options.minutes else float("inf")
+    for seed in itertools.takewhile(lambda _: time.monotonic() < until, seeds):
+        asking.seed = seed
+        for outcome in outcomes_of(seed, options, new_key, asking, tally):
             kind = type(outcome.question.ask).__name__
             tally[kind, "right" if outcome.is_right else "WRONG"] += 1
+            if outcome.is_modest:
+                tally["refused, though it could be said", kind] += 1
             if isinstance(outcome.said, Refused):
                 refusals[outcome.said.status, outcome.said.message.partition(" request ")[0]] += 1
-            if not outcome.is_right and (prints := prints - 1) >= 0:
-                print(f"==== seed {seed} {case.features}\n{smallest(outcome, new_key)}", flush=True)
+            if outcome.is_right:
+                continue
+            is_first = not any(seed in where for where in wrong.values())
+            wrong[kind].add(seed)
+            if is_first and (prints := prints - 1) >= 0:
+                least = smallest(outcome, new_key, asking, SHRINKING)
+                print(f"==== seed {seed} {outcome.case.features}\n{least}", flush=True)
+    for name, seconds in sorted(asking.slow.items(), key=lambda each: -each[1])[:20]:
+        print(f"{seconds:8.1f} s {name}")
+    for kind, where in wrong.items():
+        print(f"{kind} was wrong for the seeds {sorted(where)}")
     return closing(tally, refusals, time.monotonic() - started)
+
+
+def outcomes_of(seed: int, options: argparse.Namespace, new_key, asking: Asking, tally: Counter) -> list[Outcome]:
+    """Of one case; none where the policy is refused or something breaks, which is counted."""
+    from tests.properties.ask_adapter import PolicyRefused
+    from tests.properties.differences import outcomes
+    from tests.properties.every_way import in_every_way
+    from tests.properties.stated import refusal
+    from tests.properties.written import some_case
+
+    rng = Random(seed)
+    case = some_case(seed, rng, options.features, options.written)
+    try:
+        with at_most(WHOLE_CASE):
+            found = outcomes(in_every_way(case, rng, options.ways), new_key, asking)
+            against = refusal(case, rng, new_key)
+            tally["tests in policies", "WRONG" if against else "right"] += 1
+            if against:
+                print(f"==== seed {seed} {case.features} is refused for its test: {against}", flush=True)
+            return found
+    except PolicyRefused as refused:
+        tally["policies refused", str(refused).splitlines()[0].partition(": ")[2]] += 1
+    except TookTooLong:
+        connection.close()
+        tally["cases given up", f"after {WHOLE_CASE} s"] += 1
+    except Exception as broken:
+        tally["broken", type(broken).__name__] += 1
+        print(f"==== seed {seed} {case.features} broke: {broken!r}\n{case.policy}", flush=True)
+    return []
 
 
 def closing(tally: Counter, refusals: Counter, seconds: float) -> int:

@@ -5,53 +5,16 @@ from random import Random
 
 import pytest
 
-from policy.language import ast, parse
+from policy.language import parse
 from policy.language.source import Source
 from policy.rules import compile_source
-from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Types, Var
-from policy.values import Value
+from policy.rules.program import Program
+from tests.policy.program_clauses import clauses_of
 from tests.properties.random_policies import random_case
 from tests.reference import Model, Row, World, fixpoint, model_of
-from tests.reference_clauses import Clause, clause
 
 NOW = 1_700_000_000
 SEEDS = range(int(os.environ.get("POLICIES", "60")))
-
-
-def clauses_of_program(program: Program) -> list[Clause]:
-    return [_clause(rule) for rule in program.rules]
-
-
-def _clause(rule: Rule) -> Clause:
-    conditions = [_formula(literal) for literal in rule.body]
-    conditions += [_one_of(ast.Variable(variable.name), types) for variable, types in rule.types.items()]
-    return clause(rule.head.predicate, map(_term, rule.head.args), conditions)
-
-
-def _one_of(variable: ast.Variable, types: Types) -> ast.Formula:
-    return ast.Or(tuple(ast.Matches(variable, ast.Name(name), exact=True) for name in sorted(types)))
-
-
-def _formula(literal: Literal) -> ast.Formula:
-    match literal:
-        case Atom(predicate, args):
-            return ast.Call(ast.Name(predicate), tuple(map(_term, args)))
-        case Not(atom):
-            return ast.Not(_formula(atom))
-        case Compare(operator, left, right):
-            return ast.Comparison(operator, _term(left), _term(right))
-        case Member(variable, values):
-            return ast.Membership(_term(variable), tuple(map(ast.Literal, values)))
-
-
-def _term(term: Term) -> ast.Term:
-    match term:
-        case Var(name):
-            return ast.Variable(name)
-        case Now():
-            return ast.CurrentTime()
-        case Value():
-            return ast.Literal(term)
 
 
 def visible(model: Model, program: Program) -> set[tuple[str, Row]]:
@@ -68,5 +31,5 @@ def test_the_compiled_rules_have_the_model_of_the_text(seed):
     facts = [*case.facts, *case.context]
     useless = {fact for fact in facts if not program.accepts(fact[0], tuple(value.type for value in fact[1]))}
     world = World.of(policy, facts, (), NOW)
-    compiled = fixpoint(clauses_of_program(program), [fact for fact in facts if fact not in useless], world)
+    compiled = fixpoint(clauses_of(program), [fact for fact in facts if fact not in useless], world)
     assert visible(compiled, program) == visible(model_of(policy, facts, world), program) - useless

@@ -4,8 +4,10 @@ Permissions are negated only by later ones, and no role that anything negates co
 almost every draft is stratified.
 """
 
-from tests.properties.features import foundation, negation, recursion, shapes, values, wildcards
+from tests.properties.features import foundation, ladders, negation, recursion, shapes, values, wildcards
 
 FEATURES = (*recursion.FEATURES, *negation.FEATURES, *wildcards.FEATURES, *values.FEATURES, *shapes.FEATURES)
 
-__all__ = ["FEATURES", "foundation"]
+LADDERS = ladders.FEATURES  # more than one idea each, and taken more often
+
+__all__ = ["FEATURES", "LADDERS", "foundation"]

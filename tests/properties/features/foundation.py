@@ -5,9 +5,11 @@ from __future__ import annotations
 from tests.properties.draft import PERMISSIONS, ROLES, Block, Draft, strings
 
 
-def lay(draft: Draft) -> None:
+def lay(draft: Draft, is_small: bool = False) -> None:
+    """`is_small` has one kind of things as a rule, and few rules: planning goes by their number."""
     draft.actor("User")
-    line = [name for name in ("Org", "Folder", "Doc", "Repo") if draft.often(0.65)] or ["Doc"]
+    chance = 0.15 if is_small else 0.65
+    line = [name for name in ("Org", "Folder", "Doc", "Repo") if draft.often(chance)] or ["Folder"]
     for index, name in enumerate(line):
         block = draft.blocks[draft.resource(name)]
         block.roles = ROLES[: draft.rng.randint(1, 3)]
@@ -21,7 +23,8 @@ def lay(draft: Draft) -> None:
         draft.fact("is_public", draft.of(name))
         draft.fact("has_role", draft.of("User"), strings(ROLES), draft.of(name), label=f"{name} role")
     for block in draft.resources():
-        _plain_rules(draft, block)
+        if not is_small or draft.often(0.3):
+            _plain_rules(draft, block)
 
 
 def _plain_rules(draft: Draft, block: Block) -> None:
