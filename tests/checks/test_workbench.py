@@ -225,6 +225,6 @@ def test_what_would_change_is_shown_with_its_explanation(admin, version):
 def test_questions_can_be_given(admin, version):
     text = POLICY.replace("is_root(user)", "is_root(user) and is_safe(user)")
     sent = {"text": text, "questions": 'allow(User:root, "read", Repo:a)'}
-    assert "1 of 1 decisions would be different" in words(admin.post(url("preview", version), sent))
+    assert "1 of 1 asked would be different" in words(admin.post(url("preview", version), sent))
     assert "Nothing is compared" in words(admin.post(url("preview", version), {**sent, "questions": "allow("}))
     assert "Nothing is compared" in words(admin.post(url("preview", version), {**sent, "text": "actor"}))
