@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import nsmallest
+from itertools import product
 
 from checks import run
 from checks.drawing import Drawer, Drawn
 from checks.engine.answering import Row
 from checks.engine.errors import CannotEnumerate, UnboundVariable
+from checks.errors import QueryTooSlow
 from checks.kinds import Kind
 from checks.prepared import by_ids
 from checks.proof import Goal
@@ -32,6 +34,7 @@ _STEPS = 8  # that a share should be good for, before they become larger
 _MOST_SKIPPED = 3
 _SHORTEST = 0.25  # seconds that a question has at least
 _LATE = "there was no time left"
+_SLOW = "in the time that there is, not even questions about one value are answered"
 
 
 @dataclass(slots=True)
@@ -97,8 +100,7 @@ class _TooMany(AuthzError):
 
 @dataclass
 class Comparison:
-    before: Scene
-    after: Scene
+    sides: tuple[Scene, Scene]
     drawer: Drawer
     deadline: float
     most: int  # answers that differ that are kept, of each kind
@@ -133,7 +135,7 @@ class Comparison:
     @cached_property
     def _is_small(self) -> bool:
         """Whether there are so few facts that all questions of a kind are best asked at once."""
-        return not more_than(_FEW_FACTS, self.before.numbers.values())
+        return not more_than(_FEW_FACTS, self.sides[0].numbers.values())
 
     def _whole(self, kind: Kind, until: float) -> Compared | None:
         """All questions of the kind as one; None where that is too much, or cannot be listed."""
@@ -146,8 +148,27 @@ class Comparison:
 
     def both(self, kind: Kind, ids: Mapping[int, tuple[str, ...]], seconds: float) -> tuple[set[Row], set[Row]]:
         """What both policies answer, for given ids in some of the places."""
-        old = self._rows(self.before, kind, ids, seconds)
-        return old, self._rows(self.after, kind, ids, seconds)
+        old, new = (self._rows(scene, kind, ids, seconds) for scene in self.sides)
+        return old, new
+
+    def one_by_one(
+        self, kind: Kind, ids: Mapping[int, tuple[str, ...]], seconds: float
+    ) -> tuple[set[Row], set[Row]]:
+        """The same for given ids in all of the places, where no list can be had: every question for itself."""
+        rows = list(product(*(ids[place] for place in kind.places)))
+        until = time.monotonic() + max(seconds, _SHORTEST)
+        old, new = ({row for row in rows if self._holds(scene, kind, row, until)} for scene in self.sides)
+        return old, new
+
+    def _holds(self, scene: Scene, kind: Kind, row: Row, until: float) -> bool:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise QueryTooSlow(0)
+        ids = {place: (text,) for place, text in zip(kind.places, row)}
+        if not kind.is_known_to(scene.program):
+            return False
+        with run.limited(left):
+            return scene.holds(kind.question(ids)._replace(outs=()))
 
     def _rows(self, scene: Scene, kind: Kind, ids: Mapping[int, tuple[str, ...]], seconds: float) -> set[Row]:
         if not kind.is_known_to(scene.program):
@@ -170,6 +191,7 @@ class _Walk:
     others: dict[int, Drawn] = field(default_factory=dict)
     tally: Tally = field(init=False)
     asked: list[str] = field(default_factory=list)
+    is_patient: bool = False  # asks every question for itself
     skipped: int = 0
     size: int = 1
     reason: str = _LATE
@@ -195,8 +217,9 @@ class _Walk:
         start = len(self.asked) + self.skipped
         chunk = self.values.texts[start : start + self.size]
         ids = {place: drawn.texts for place, drawn in self.others.items()}
+        ask = self.comparison.one_by_one if self.is_patient else self.comparison.both
         try:
-            found = self.comparison.both(self.kind, ids | {self.place: chunk}, seconds)
+            found = ask(self.kind, ids | {self.place: chunk}, seconds)
         except AuthzError as problem:
             self._retreat(problem)
             return
@@ -204,11 +227,14 @@ class _Walk:
         self.asked += chunk
 
     def _retreat(self, problem: AuthzError) -> None:
-        """What cannot be listed is asked about given values; what is too much, about fewer."""
-        self.reason = problem.message
-        places = [place for place in self.kind.places if place != self.place]
-        if isinstance(problem, CannotEnumerate | UnboundVariable) and places and not self.others:
+        """What cannot be listed is asked about given values, then one by one; what is too much, about fewer."""
+        self.reason = _SLOW if isinstance(problem, QueryTooSlow) else problem.message
+        cannot_be_listed = isinstance(problem, CannotEnumerate | UnboundVariable)
+        places = [place for place in self.kind.places if place not in (self.place, *self.others)]
+        if cannot_be_listed and places:
             self.others = {place: self.comparison.drawer.drawn(self.kind, place, _OTHERS) for place in places}
+        elif cannot_be_listed and not self.is_patient:
+            self.is_patient = True
         elif self.size > 1:
             self.size = max(1, self.size // 4)
         else:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, product
 from random import Random
 
 from checks import run
@@ -30,6 +30,7 @@ QUOTA = 1_000  # values that are drawn for one kind of question, where any may m
 _NEAR, _STEPS, _OF_EACH = 200, 4, 10  # values, steps, and facts of each place, on the way to what is near
 _SECONDS = 0.5  # that looking for what one rule says may take
 _MOST_SAID, _SOME_SAID = 50_000, 500  # rows of that; some where all would take too long
+_MOST_TYPINGS = 20  # of variables that nothing binds
 _ANY = Ids((), or_more=True)
 
 
@@ -172,8 +173,23 @@ class Drawer:
 
     def _probed(self, start: int, variable: Var, type_name: str) -> Ids:
         """Values of the variable for which the body of a rule that differs holds, in the program that has the rule."""
-        name = probe_name(start, variable)
-        question = Question(((name, ("value",)),), {"value": Asked(type_name)}, ("value",))
+        rule = self.changed[start].rule
+        others = _unbound(rule, variable)
+        typings = list(islice(product(*(sorted(rule.types[each]) for each in others)), _MOST_TYPINGS + 1))
+        if len(typings) > _MOST_TYPINGS:
+            return _ANY
+        names = tuple(f"argument{index}" for index in range(len(others) + 1))
+        found: set[str] = set()
+        for typing in typings:
+            asked = dict(zip(names, map(Asked, (type_name, *typing))))
+            said = self._said_by(start, Question(((probe_name(start, variable), names),), asked, names[:1]))
+            found.update(said.texts)
+            if said.or_more:
+                return Ids(tuple(sorted(found)), or_more=True)
+        return Ids(tuple(sorted(found)))
+
+    def _said_by(self, start: int, question: Question) -> Ids:
+        """All answers, or some of them where all would take too long."""
         for most in (_MOST_SAID, _SOME_SAID):
             try:
                 with run.limited(_SECONDS):
@@ -182,8 +198,8 @@ class Drawer:
                 continue
             except AuthzError:
                 break
-            texts = sorted({text for (text,) in rows if text})
-            return Ids(tuple(texts), len(rows) >= most or any(not text for (text,) in rows))
+            texts = {text for (text,) in rows if text}
+            return Ids(tuple(sorted(texts)), len(rows) >= most or any(not text for (text,) in rows))
         return _ANY
 
     @cached_property
@@ -194,7 +210,7 @@ class Drawer:
 
 def _probing(program: Program, changed: list[Changed], is_new: int) -> Program:
     probes = tuple(
-        replace(each.rule, head=Atom(probe_name(start, variable), (variable,)))
+        replace(each.rule, head=Atom(probe_name(start, variable), (variable, *_unbound(each.rule, variable))))
         for start, each in enumerate(changed)
         if each.rule is not None and each.is_new == bool(is_new)
         for variable in _variables(each.rule)
@@ -208,6 +224,12 @@ def probe_name(start: int, variable: Var) -> str:
 
 def _variables(rule: Rule) -> list[Var]:
     return list(dict.fromkeys(arg for arg in rule.head.args if isinstance(arg, Var)))
+
+
+def _unbound(rule: Rule, variable: Var) -> list[Var]:
+    """Other variables of the head that no fact binds: outside of the head, they would not stand for every value."""
+    bound = {term for literal in rule.body if isinstance(literal, Atom) for term in literal.args}
+    return [each for each in _variables(rule) if each not in bound and each != variable]
 
 
 def _terms(literal: Literal) -> tuple[Term, ...]:

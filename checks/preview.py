@@ -179,7 +179,7 @@ def _asked(sides: Sides, changed: list[Changed], seed: int, until: float, most: 
     kinds = kinds_of(reached(*programs, [each.head for each in changed]), programs)
     if before.book.number is None:  # then facts of all kinds hold, and only decisions can be compared with a policy's
         kinds = [kind for kind in kinds if kind.is_decision]
-    comparison = Comparison(before, after, Drawer(sides, changed, seed, until), until, most)
+    comparison = Comparison(sides, Drawer(sides, changed, seed, until), until, most)
     return Asked(kinds=tuple(comparison.compared(kinds)), seed=seed)
 
 

@@ -53,14 +53,14 @@ def number(text: str) -> int:
     return int(text)
 
 
-def above_zero(text: str) -> float:
-    """A number of any size, but not 0."""
+def above_zero(text: str, most: float = 1e9) -> float:
+    """A number that is not 0, and not too large for what is counted."""
     try:
         found = float(text)
     except ValueError:
         found = math.nan
-    if not (0 < found < math.inf):
-        raise ArgumentTypeError(f"`{text}` is not a number above 0")
+    if not (0 < found <= most):
+        raise ArgumentTypeError(f"`{text}` is not a number above 0, and at most {most:,.0f}")
     return found
 
 

@@ -2,9 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-
-from django.core.management.base import CommandError
 
 from checks.comparing import Compared
 from checks.explain import Explanation
@@ -12,6 +9,7 @@ from checks.preview import MOST_SHOWN, SECONDS, Flip, Preview, goals_of_text, pr
 from checks.rendering import explanation_to_text
 from policy.bundle import bundle_of_files
 from policy.errors import PolicyRejected
+from policy.files import text_of_file
 from policy.management.command import FILES, PolicyCommand, above_zero, failures, number, rejection, warnings
 from policy.models import Environment
 from policy.publishing import active_version, results_of
@@ -41,7 +39,7 @@ class Command(PolicyCommand):
         self, environment: Environment, *, files, questions, seconds, seed, show, explains, strict, **options
     ) -> None:
         bundle = bundle_of_files(files, sys.stdin)
-        goals = goals_of_text(_read(questions)) if questions else None
+        goals = goals_of_text(text_of_file(questions)) if questions is not None else None
         try:
             found = preview(
                 environment.pk, bundle.text, bundle.filename, goals,
@@ -57,13 +55,6 @@ class Command(PolicyCommand):
             self.stdout.write(line)
         if strict and (found.differ or not found.draft.report.success):
             sys.exit(1)
-
-
-def _read(name: str) -> str:
-    try:
-        return Path(name).read_text()
-    except (OSError, UnicodeDecodeError):
-        raise CommandError(f"cannot read `{name}`") from None
 
 
 def told(found: Preview, names: tuple[str, str], explains: bool, is_coloured: bool) -> Iterator[str]:

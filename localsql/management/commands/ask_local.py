@@ -9,7 +9,7 @@ from facts.notation import fact_from_text, pattern_from_text
 from facts.wire import Argument
 from localsql import asking
 from localsql.bindings import bindings_from_text
-from localsql.management.commands.check_bindings import text_of_file
+from localsql.management.commands.check_bindings import text_named
 from policy.errors import MalformedRequest
 from policy.management.command import PolicyCommand
 from policy.models import Environment
@@ -37,7 +37,7 @@ class Command(PolicyCommand):
             asked.add_argument("--raw", action="store_true", help="print the SQL as it is handed out")
 
     def act(self, environment: Environment, *, kind: str, bindings: str | None, raw: bool, **options) -> None:
-        text = text_of_file(bindings) if bindings else None
+        text = text_named(bindings) if bindings is not None else None
         asker = asking.Trusted(environment.pk)
         question = _question(kind, **options)
         if kind == "authorize":

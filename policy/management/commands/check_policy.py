@@ -5,8 +5,9 @@ import sys
 from django.core.management.base import BaseCommand, CommandError
 
 from policy import rules
-from policy.bundle import Unreadable, bundle_of_files
+from policy.bundle import bundle_of_files
 from policy.errors import PolicyRejected
+from policy.files import Unreadable
 from policy.management.command import FILES, rejection, warnings
 
 
