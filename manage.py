@@ -28,7 +28,7 @@ def main() -> None:
         sys.exit(128 + signal.SIGPIPE)
     except OSError as reason:
         forget_output()
-        sys.exit(f"error: {(reason.strerror or str(reason)).lower()}{f': {reason.filename}' if reason.filename else ''}")
+        sys.exit(f"error: {(reason.strerror or str(reason)).lower()}")
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
 

@@ -25,9 +25,10 @@ from facts.notation import fact_from_text
 from facts.signatures import signature_numbers
 from policy import publishing
 from policy.errors import AuthzError
+from policy.language.source import NOWHERE
 from policy.publishing import Draft
 from policy.rules.changes import Changed, changed_facts, changed_rules, reached
-from policy.rules.program import Program
+from policy.rules.program import Program, Rule
 from policy.values import STRING
 
 SECONDS = 5.0  # for asking, if not said otherwise; and as many again for explaining
@@ -84,17 +85,18 @@ class Preview:
         if self.asked.given is not None:
             refused = f"; {len(self.asked.refused)} not answered" if self.asked.refused else ""
             return f"{len(self.flips):,} of {self.asked.given:,} asked would be different{refused}"
-        return self._of_kinds(True, "no decision depends on them, and none was asked")
+        silence = "no decision depends on the rules that differ" if any(self.rules) else "no rule differs"
+        return self._of_kinds(True) or f"0 would be different: {silence}, so none was asked"
 
     @property
     def others(self) -> str:
         """The same of what decisions are made of: roles, relations, and whatever else may be asked about."""
-        return "" if self.asked.given is not None else self._of_kinds(False, "")
+        return "" if self.asked.given is not None else self._of_kinds(False)
 
-    def _of_kinds(self, are_decisions: bool, silence: str) -> str:
+    def _of_kinds(self, are_decisions: bool) -> str:
         kinds = [each for each in self.asked.kinds if each.kind.is_decision == are_decisions]
         if not kinds:
-            return silence and f"0 would be different: {self.differs}; {silence}"
+            return ""
         flips, answers = sum(each.tally.flips for each in kinds), sum(each.tally.answers for each in kinds)
         said = f"{flips:,} of {answers:,} would be different"
         if all(each.is_all for each in kinds):
@@ -138,8 +140,13 @@ def preview(
             flips, asked = _answered(sides, list(dict.fromkeys(goals)), until)
         if explains:
             flips = _explained(sides, flips, time.monotonic() + seconds)
-    rules = tuple(len({each.rule for each in changed if each.is_new == is_new} - {None}) for is_new in (False, True))
+    rules = tuple(_written(each.rule for each in changed if each.is_new == is_new) for is_new in (False, True))
     return Preview(drafted, unused, rules, asked, tuple(flips))
+
+
+def _written(rules: Iterable[Rule | None]) -> int:
+    """How many rules of the text these are."""
+    return len({rule.origin for rule in rules if rule is not None} - {NOWHERE})
 
 
 def goals_of_text(text: str) -> list[Goal]:

@@ -3,11 +3,11 @@
 from django.core.management.base import CommandParser
 
 from checks import ask
+from checks.advice import advice_on_question
 from checks.engine.question import Compiled
 from checks.prepared import Asked, Page, Question, by_ids
-from facts.notation import fact_from_text, pattern_from_text
-from facts.wire import Argument
-from policy.errors import MalformedRequest
+from facts.notation import action_from_text, fact_from_text, value_from_text
+from policy.active import active_program
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.values import STRING
@@ -37,26 +37,37 @@ class Command(PolicyCommand):
         asker = ask.Trusted(environment.pk)
         if plan:
             self.stdout.write(shown(ask.plan(asker, question, Page(PAGE) if options["kind"] == "list" else None)))
-        elif options["kind"] == "authorize":
-            self.stdout.write("allowed" if ask.holds(asker, question) else "denied")
         else:
-            for (name,) in sorted(ask.answers(asker, question), key=by_ids):
-                self.stdout.write("*" if name is None else name)
+            found = sorted(ask.answers(asker, question), key=by_ids)
+            if options["kind"] == "authorize":
+                self.stdout.write("allowed" if found else "denied")
+            else:
+                self.stdout.write("".join("*\n" if name is None else f"{name}\n" for (name,) in found), ending="")
+            if not found:
+                self.write_advice(environment, question)
+
+    def write_advice(self, environment: Environment, question: Question) -> None:
+        """Words that the policy does not have, on the standard error: the answer stays what it is."""
+        program = active_program(environment.pk)
+        for sentence in advice_on_question(program, question) if program else ():
+            self.stderr.write(sentence)
 
 
 def question_of(*, kind: str, actor: str, context: list[str], **options) -> Question:
     facts = tuple(fact_from_text(text) for text in context)
-    action = Asked(STRING, (options["action"],)) if kind != "actions" else Asked(STRING)
+    action = action_named(options["action"]) if kind != "actions" else Asked(STRING)
     resource = Asked(options["resource_type"]) if kind == "list" else value(options["resource"])
     outs = {"authorize": (), "actions": ("action",), "list": ("resource",)}[kind]
     return ask.allow(value(actor), action, resource, outs, facts)
 
 
 def value(text: str) -> Asked:
-    match pattern_from_text(f"value({text})").args:
-        case (Argument(str() as type_name, str() as written),) if type_name != STRING:
-            return Asked(type_name, (written,))
-    raise MalformedRequest("", f"`{text}` is not a value; write it as `User:alice`")
+    found = value_from_text(text)
+    return Asked(found.type, (found.id,))
+
+
+def action_named(text: str) -> Asked:
+    return Asked(STRING, (action_from_text(text),))
 
 
 def shown(compiled: Compiled) -> str:

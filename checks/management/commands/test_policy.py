@@ -52,7 +52,7 @@ def lines_of(report: TestReport, bundle: Bundle) -> list[str]:
 
 def coverage_of(program: Program, bundle: Bundle) -> list[str]:
     missing = coverage.uncovered(program, coverage.covered(program))
-    total = len({rule.origin for rule in coverage.written(program)})
+    total = len(program.written)
     lines = [f"{total - len(missing)} of {total} rules are exercised by a test"]
     for span in missing:
         line, _ = program.source.position(span.start)

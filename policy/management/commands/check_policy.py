@@ -32,5 +32,5 @@ class Command(BaseCommand):
             self.stderr.write(warning)
         if found and strict:
             raise CommandError(f"{len(found)} warning{'' if len(found) == 1 else 's'}")
-        counts = f"{len(program.types)} types, {len(program.rules)} rules, {len(program.tests)} tests"
+        counts = f"{len(program.types)} types, {len(program.written)} rules, {len(program.tests)} tests"
         self.stdout.write(f"no problems: {counts}")
