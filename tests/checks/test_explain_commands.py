@@ -1,5 +1,6 @@
 """`explain` and `preview_policy` in the terminal."""
 
+import re
 from io import StringIO
 
 import pytest
@@ -167,7 +168,7 @@ def test_a_sample_says_so_and_is_the_same_for_the_same_seed(large, new_policy, m
     changed = new_policy(LARGE.replace('"read" if "reader";', '"read" if "reader" and not is_shut(resource);'))
     said = [run("preview_policy", changed, "--seed", seed, "--seconds", "60") for seed in ("1", "1", "2")]
     assert "decisions: 0 of " in said[0] and "not all were, see each kind; drawn with seed 1" in said[0]
-    assert "asked about 50 of 20,001 or more Users" in said[0]
+    assert re.search(r"asked about 50 of 20,\d+ or more Users", said[0])
     assert said[0] == said[1]
 
 
