@@ -94,7 +94,7 @@ class FactAdmin(admin.ModelAdmin):
             "opts": self.opts,
             "narrowing": narrowing,
             "facts": [(slugs[each.row[0]], each.fact, _token_of_row(each.row)) for each in page.facts],
-            "summary": _found(page, text, request.GET.get("type", "")) if text else _counted(kinds),
+            "summary": _summary(narrowing, kinds, page),
             "next": _query(request, after=_token_of_row(last)) if page.more and not text else "",
             "first": _query(request) if after else "",
             "may_add": self.has_add_permission(request),
@@ -136,6 +136,13 @@ class FactAdmin(admin.ModelAdmin):
 
     def _note(self, request: HttpRequest, kind: Signature, message: str) -> None:
         LogEntry.objects.log_actions(request.user.pk, [kind], CHANGE, message, single_object=True)
+
+
+def _summary(narrowing: Narrowing, kinds: list[Signature], page: browse.Page) -> str:
+    if not narrowing.is_valid():
+        return "Nothing is shown: what is chosen above does not exist."
+    asked = narrowing.cleaned_data
+    return _found(page, asked["id"], asked["type"]) if asked["id"] else _counted(kinds)
 
 
 def _counted(kinds: list[Signature]) -> str:

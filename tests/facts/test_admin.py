@@ -102,7 +102,9 @@ def test_a_large_count_is_not_told_of_a_search_that_finds_nothing(staff, filled,
 
 
 def test_what_cannot_be_narrowed_to_is_told(staff, filled):
-    assert "unheard is not one of the available choices" in staff.get(f"{PAGE}?predicate=unheard").content.decode()
+    page = staff.get(f"{PAGE}?predicate=unheard")
+    assert "unheard is not one of the available choices" in page.content.decode()
+    assert summary(page) == "Nothing is shown: what is chosen above does not exist."
 
 
 def test_a_stored_fact_is_named_as_it_is_written(staff, environment):
