@@ -123,7 +123,7 @@ def test_the_version_that_is_chosen_is_asked(admin, version, repos):
         ({"kind": "guess"}, "Kind"),
         ({"version": "zzz"}, "Version"),
         ({"actor": "User:<b>bold</b>"}, 'User:"<b>bold</b>"'),
-        ({"resource": "Nothing:x"}, "The policy has no type `Nothing`."),
+        ({"resource": "Nothing:x"}, "The policy has no type `Nothing` (there are `Org`, `Repo`, `User`)."),
     ],
 )
 def test_mistakes_are_told_on_the_page(admin, version, changed, message):
@@ -235,4 +235,4 @@ def test_words_that_the_policy_does_not_have_are_told(admin, version):
     said = words(admin.post(url("ask", version), asked))
     assert "The policy has no action `reed` on Repo (did you mean `read`?" in said.replace("&#x27;", "'")
     listed = words(admin.post(url("ask", version), asked | {"kind": "list", "resource": "Rpo"}))
-    assert "Nothing. The policy has no type `Rpo` (did you mean `Repo`?" in listed
+    assert "The policy has no type `Rpo` (did you mean `Repo`?" in listed
