@@ -12,9 +12,10 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from checks import workbench
+from checks.comparing import Tally
 from checks.grants import other_rules, sheets_of
 from checks.picture import picture_of
-from checks.preview import goals_of_text, preview
+from checks.preview import Preview, goals_of_text, preview
 from checks.tree import shown_value
 from checks.workbench import KINDS, Answered, QuestionForm, lines_of, roots_of
 from policy.active import program_of_version
@@ -26,6 +27,7 @@ from policy.models import PolicyVersion
 from policy.values import Value, quoted
 
 _MOST_RULES = 300  # on the page of the picture
+_MOST_FLIPS = 300  # answers that differ, on the page of what would change
 _FIELDS = ("kind", "actor", "action", "resource", "context")
 
 admin.site.unregister(PolicyVersion)
@@ -136,12 +138,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
                 found = preview(version.environment_id, text, version.filename or "", goals)
             except AuthzError as reason:
                 trouble = _trouble(reason)
-        flips = [
-            (flip, [(side, lines_of(roots_of(side))) for side in (flip.before, flip.after) if side])
-            for flip in (found.flips if found else ())
-        ]
-        failing = sum(bool(test.failures) for test in found.draft.report.tests) if found else 0
-        shown = {"found": found, "failing": failing, "flips": flips, "text": text, "questions": questions}
+        shown = {"found": found, **(_previewed(found) if found else {}), "text": text, "questions": questions}
         return self._page(request, "preview", version, **shown, **trouble)
 
     def _page(self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown) -> HttpResponse:
@@ -164,6 +161,22 @@ def _trouble(reason: AuthzError) -> dict[str, object]:
     if isinstance(reason, PolicyRejected):
         return {"excerpts": excerpts_of_problems(reason.source, reason.problems)}
     return {"trouble": reason.message}
+
+
+def _previewed(found: Preview) -> dict[str, object]:
+    """What the page says of it that takes more than a look."""
+    flips = found.flips[:_MOST_FLIPS]
+    return {
+        "flips": [(flip, [(side, lines_of(roots_of(side))) for side in flip.sides]) for flip in flips],
+        "differ": f"{found.differ:,}",
+        "hidden": f"{found.differ - len(flips):,}" if found.differ > len(flips) else "",
+        "failing": sum(bool(test.failures) for test in found.draft.report.tests),
+        "kinds": [(each.kind, _numbers(each.tally), each.extent) for each in found.asked.kinds],
+    }
+
+
+def _numbers(tally: Tally) -> list[str]:
+    return [f"{number:,}" for number in (tally.answers, tally.gained, tally.lost)]
 
 
 def _answers(version: PolicyVersion, sent: QueryDict, answered: Answered | None) -> list[tuple[str, str]]:

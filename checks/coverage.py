@@ -13,7 +13,7 @@ from itertools import product
 from checks.bench import Bench
 from checks.policy_tests import signatures_of
 from checks.prepared import Asked, Question
-from policy.language.source import NOWHERE, Span
+from policy.language.source import Span
 from policy.rules.program import Atom, Program, Rule, Test, Var
 from policy.values import Value
 
@@ -22,7 +22,8 @@ Mentioned = dict[str, tuple[str, ...]]  # ids by type
 
 def covered(program: Program) -> frozenset[Span]:
     """The places of the rules that some test exercises."""
-    left = {f"rule {index}": rule for index, rule in enumerate(written(program))}
+    rules = (rule for alternatives in program.written.values() for rule in alternatives)
+    left = {f"rule {index}": rule for index, rule in enumerate(rules)}
     probes = tuple(replace(rule, head=_probe(name, rule)) for name, rule in left.items())
     bench = Bench(replace(program, rules=program.rules + probes), signatures_of(program))
     found: set[Span] = set()
@@ -34,15 +35,8 @@ def covered(program: Program) -> frozenset[Span]:
     return frozenset(found)
 
 
-def written(program: Program) -> Iterator[Rule]:
-    """The rules that stand in the text: not the defaults, nor the parts of other rules."""
-    for rule in program.rules:
-        if rule.origin != NOWHERE and rule.head.predicate not in program.helpers:
-            yield rule
-
-
 def uncovered(program: Program, found: frozenset[Span]) -> list[Span]:
-    return sorted({rule.origin for rule in written(program)} - found, key=lambda span: span.start)
+    return sorted(program.written.keys() - found, key=lambda span: span.start)
 
 
 def _probe(name: str, rule: Rule) -> Atom:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from checks import ask
+from checks.advice import advice
 from checks.ask import Asker
 from checks.errors import PolicyMoved
 from checks.obstacles import obstacles_to
@@ -28,7 +29,10 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One goal: its proof if it holds, else its obstacles; `note` where no rule is about it."""
+    """One goal: its proof if it holds, else its obstacles.
+
+    `note` says what it names that the policy has no word for, or that no rule is about it.
+    """
 
     text: str
     holds: bool
@@ -79,15 +83,15 @@ def explained(found: Scene, question: Question) -> tuple[Explained, ...]:
 
 def explained_goal(found: Scene, goal: Goal) -> Explained:
     text = shown_atom(goal.predicate, goal.args)
-    unknown = next((arg.type for arg in goal.args if not found.program.knows(arg.type)), None)
-    if unknown is not None:
-        return Explained(text, False, note=f"the policy has no type `{unknown}`")
+    missing = "; ".join(advice(found.program, goal.predicate, [(arg.type, arg.id) for arg in goal.args]))
+    if not all(found.program.knows(arg.type) for arg in goal.args):
+        return Explained(text, False, note=missing)
     check_predicate(found.program, goal.predicate)
     if found.holds(question_of(goal)):
         steps = proof_of(found, [goal])
         return Explained(text, True, tree_of(found.program, steps, goal, found.now))
     obstacles = obstacles_to(found, goal)
-    return Explained(text, False, None, obstacles, "" if obstacles else _silence(found.program, goal))
+    return Explained(text, False, None, obstacles, missing or ("" if obstacles else _silence(found.program, goal)))
 
 
 def question_of(goal: Goal) -> Question:

@@ -60,6 +60,16 @@ def end_snapshot(raw: psycopg.Connection) -> None:
     _executed(raw, b"COMMIT")
 
 
+def begin_limit(raw: psycopg.Connection, seconds: float) -> None:
+    """From here on, statements of the snapshot may take so long; one that is cancelled does not end the snapshot."""
+    command = b"SAVEPOINT limited; SET LOCAL statement_timeout = %d" % max(1, int(seconds * 1000))
+    _good(raw, _executed(raw, command), ExecStatus.COMMAND_OK)
+
+
+def end_limit(raw: psycopg.Connection) -> None:
+    _executed(raw, b"ROLLBACK TO SAVEPOINT limited; RELEASE SAVEPOINT limited")
+
+
 def _executed(raw: psycopg.Connection, command: bytes) -> PGresult:
     if raw.pgconn.status != ConnStatus.OK:
         raise psycopg.OperationalError("the connection is lost")

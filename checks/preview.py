@@ -1,65 +1,152 @@
 """What a policy that is not published yet would change: its tests, the facts it has no use for, and decisions.
 
-Decisions are compared over questions that are given, or that stored facts bring to mind: the actors and resources
-that one fact names together. Both policies are asked in the same way, over the same facts.
+Answers are compared over questions that are given, or over those that the difference between the policies reaches:
+what rules that differ are about, and all that depends on it. Both policies are asked in the same way, over the same
+facts, as of one moment.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
+from checks import run
+from checks.comparing import Compared, Comparison
+from checks.drawing import Drawer
 from checks.explain import Explained, explained_goal, question_of
+from checks.kinds import DECISION, kinds_of
 from checks.proof import Goal
-from checks.scene import TIME_LIMIT, Scene, scene, trial
+from checks.scene import Scene, scene, trial
 from checks.tree import shown_atom
 from facts.audit import Unused, unused_signatures
-from facts.browse import page_of
-from facts.models import Signature as Filed
 from facts.notation import fact_from_text
-from facts.signatures import types_of_text
+from facts.signatures import signature_numbers
 from policy import publishing
 from policy.errors import AuthzError
+from policy.language.source import NOWHERE
 from policy.publishing import Draft
-from policy.rules.program import Program
-from policy.values import STRING, Value
+from policy.rules.changes import Changed, changed_facts, changed_rules, reached
+from policy.rules.program import Program, Rule
+from policy.values import STRING
 
-MAX_QUESTIONS = 2_000
-MAX_EXPLAINED = 50  # decisions that differ; of the others, only which
-_FACTS_OF_A_KIND = 100
+SECONDS = 5.0  # for asking, if not said otherwise; and as many again for explaining
+MOST_SHOWN = 100  # answers that differ, of each kind of question and in each direction; the others are counted
+MAX_EXPLAINED = 50  # answers that differ; of the others, only which
+_SHORTEST = 0.05  # seconds that a question has at least
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A decision that would be another one. `before` and `after` are explained for the first of them only."""
+    """An answer that would be another one. `before` and `after` are explained for some of them only."""
 
-    text: str
+    goal: Goal
     is_allowed: bool  # by the new policy
     before: Explained | None = None
     after: Explained | None = None
 
+    @property
+    def text(self) -> str:
+        return shown_atom(self.goal.predicate, self.goal.args)
+
+    @property
+    def sides(self) -> list[Explained]:
+        """What explains it, if anything does."""
+        return [side for side in (self.before, self.after) if side]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked: `given` questions, or where none were given, those of the kinds that the difference reaches.
+
+    `refused` are given questions that were not compared, and why.
+    """
+
+    given: int | None = None
+    kinds: tuple[Compared, ...] = ()
+    refused: tuple[str, ...] = ()
+    seed: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class Preview:
+    """`flips` are the answers that differ, or some of them, where they are more than are shown."""
+
     draft: Draft
     unused: tuple[Unused, ...]
-    asked: int
-    is_cut: bool  # more questions were at hand than are asked
+    rules: tuple[int, int]  # that only the active policy has, and only the new one
+    asked: Asked
     flips: tuple[Flip, ...]
-    refused: tuple[str, ...]  # questions that one of the policies does not answer, and why
+
+    @property
+    def decisions(self) -> str:
+        """How many decisions differ, of how many, and which those are."""
+        if self.asked.given is not None:
+            refused = f"; {len(self.asked.refused)} not answered" if self.asked.refused else ""
+            return f"{len(self.flips):,} of {self.asked.given:,} asked would be different{refused}"
+        silence = "no decision depends on the rules that differ" if any(self.rules) else "no rule differs"
+        return self._of_kinds(True) or f"0 would be different: {silence}, so none was asked"
+
+    @property
+    def others(self) -> str:
+        """The same of what decisions are made of: roles, relations, and whatever else may be asked about."""
+        return "" if self.asked.given is not None else self._of_kinds(False)
+
+    def _of_kinds(self, are_decisions: bool) -> str:
+        kinds = [each for each in self.asked.kinds if each.kind.is_decision == are_decisions]
+        if not kinds:
+            return ""
+        flips, answers = sum(each.tally.flips for each in kinds), sum(each.tally.answers for each in kinds)
+        said = f"{flips:,} of {answers:,} would be different"
+        if all(each.is_all for each in kinds):
+            return f"{said}: all that either policy gives and the difference reaches"
+        return f"{said}, of those that were asked: not all were, see each kind; drawn with seed {self.asked.seed}"
+
+    @property
+    def differs(self) -> str:
+        gone, new = self.rules
+        if not any(self.rules):
+            return "no rule differs"
+        return f"{gone:,} {'rule' if gone == 1 else 'rules'} would go, and {new:,} come"
+
+    @property
+    def differ(self) -> int:
+        """How many answers differ, of those that were asked."""
+        return len(self.flips) if self.asked.given is not None else sum(each.tally.flips for each in self.asked.kinds)
 
 
-def preview(environment_id: int, text: str, filename: str, goals: list[Goal] | None = None) -> Preview:
+def preview(
+    environment_id: int,
+    text: str,
+    filename: str,
+    goals: list[Goal] | None = None,
+    *,
+    seconds: float = SECONDS,
+    seed: int = 0,
+    most: int = MOST_SHOWN,
+    explains: bool = True,
+) -> Preview:
     """Nothing is stored. `PolicyRejected` where the text is no policy."""
     drafted = publishing.draft(text, filename, force=True)
-    active = publishing.active_version(environment_id)
     unused = tuple(unused_signatures(environment_id, drafted.program))
-    with scene(environment_id, active.pk if active else None, (), _types(goals or ())) as before:
-        found = list(dict.fromkeys(goals if goals is not None else _drawn(environment_id, before.program, drafted)))
-        asked = found[:MAX_QUESTIONS]
-        with trial(environment_id, drafted.program, ()) as after:
-            flips, refused = _compared(before, after, asked)
-    return Preview(drafted, unused, len(asked), len(found) > len(asked), tuple(flips), tuple(refused))
+    with _sides(environment_id, drafted.program, goals or ()) as sides:
+        changed = _changed(*sides)
+        until = time.monotonic() + seconds
+        if goals is None:
+            asked = _asked(sides, changed, seed, until, most)
+            flips = [flip for each in asked.kinds for flip in _flips_of(each)]
+        else:
+            flips, asked = _answered(sides, list(dict.fromkeys(goals)), until)
+        if explains:
+            flips = _explained(sides, flips, time.monotonic() + seconds)
+    rules = tuple(_written(each.rule for each in changed if each.is_new == is_new) for is_new in (False, True))
+    return Preview(drafted, unused, rules, asked, tuple(flips))
+
+
+def _written(rules: Iterable[Rule | None]) -> int:
+    """How many rules of the text these are."""
+    return len({rule.origin for rule in rules if rule is not None} - {NOWHERE})
 
 
 def goals_of_text(text: str) -> list[Goal]:
@@ -69,74 +156,101 @@ def goals_of_text(text: str) -> list[Goal]:
     return [Goal(fact.predicate, fact.args) for fact in facts]
 
 
-# ---- comparing -----------------------------------------------------------------------------------------------
+Sides = tuple[Scene, Scene]  # of the active policy, and of the new one
 
 
-def _compared(before: Scene, after: Scene, goals: list[Goal]) -> tuple[list[Flip], list[str]]:
+@contextmanager
+def _sides(environment_id: int, program: Program, goals: Iterable[Goal]) -> Iterator[Sides]:
+    active = publishing.active_version(environment_id)
+    asked = {arg.type for goal in goals for arg in goal.args}
+    stored = {name for signature in signature_numbers(environment_id) for name in signature.types}
+    types = frozenset() if active else frozenset(asked | stored | set(filter(program.knows, program.subtypes)))
+    with (
+        scene(environment_id, active.pk if active else None, (), types) as before,
+        trial(environment_id, program, ()) as after,
+    ):
+        yield before, after
+
+
+def _changed(before: Scene, after: Scene) -> list[Changed]:
+    programs = (before.program, after.program)
+    return [*changed_rules(*programs), *changed_facts(*programs, before.numbers)]
+
+
+# ---- questions that the difference reaches ---------------------------------------------------------------------
+
+
+def _asked(sides: Sides, changed: list[Changed], seed: int, until: float, most: int) -> Asked:
+    before, after = sides
+    programs = (before.program, after.program)
+    kinds = kinds_of(reached(*programs, [each.head for each in changed]), programs)
+    if before.book.number is None:  # then facts of all kinds hold, and only decisions can be compared with a policy's
+        kinds = [kind for kind in kinds if kind.is_decision]
+    comparison = Comparison(sides, Drawer(sides, changed, seed, until), until, most)
+    return Asked(kinds=tuple(comparison.compared(kinds)), seed=seed)
+
+
+def _flips_of(found: Compared) -> Iterator[Flip]:
+    yield from (Flip(goal, is_new) for goal, is_new in found.examples)
+
+
+# ---- questions that are given ------------------------------------------------------------------------------------
+
+
+def _answered(sides: Sides, goals: list[Goal], until: float) -> tuple[list[Flip], Asked]:
     flips: list[Flip] = []
     refused: list[str] = []
-    for goal in goals:
-        text = shown_atom(goal.predicate, goal.args)
-        if after.is_late:
-            return flips, [*refused, f"{text} and all after it: comparing takes longer than {TIME_LIMIT:g} seconds"]
+    for index, goal in enumerate(goals):
+        left = until - time.monotonic()
+        if left <= 0:
+            refused.append(f"{len(goals) - index:,} of the questions: there was no time left")
+            break
         try:
-            answers = [_holds(each, goal) for each in (before, after)]
-            if answers[0] != answers[1]:
-                told = (before, after) if len(flips) < MAX_EXPLAINED else ()
-                flips.append(Flip(text, answers[1], *(explained_goal(each, goal) for each in told)))
+            with run.limited(max(left, _SHORTEST)):
+                was, is_now = (_holds(each, goal) for each in sides)
         except AuthzError as reason:
-            refused.append(f"{text}: {reason.message}")
-    return flips, refused
+            refused.append(f"{shown_atom(goal.predicate, goal.args)}: {reason.message}")
+            continue
+        if was != is_now:
+            flips.append(Flip(goal, is_now))
+    return flips, Asked(given=len(goals), refused=tuple(refused))
 
 
 def _holds(asked: Scene, goal: Goal) -> bool:
     """A predicate that a policy does not have holds for nothing."""
-    if goal.predicate not in asked.program.predicates and goal.predicate != "allow":
+    if goal.predicate not in asked.program.predicates and goal.predicate != DECISION:
         return False
     return asked.holds(question_of(goal))
 
 
-# ---- questions that facts bring to mind ------------------------------------------------------------------------
+# ---- explaining --------------------------------------------------------------------------------------------------
 
 
-def _drawn(environment_id: int, old: Program, drafted: Draft) -> Iterator[Goal]:
-    """Of each kind of fact some, and of each of them what its actor may do with what it names."""
-    programs = (old, drafted.program)
-    seen: set[tuple[Value, Value]] = set()
-    actors: dict[Value, None] = {}
-    resources: dict[Value, None] = {}
-    for filed in Filed.objects.filter(environment_id=environment_id).order_by("predicate", "types"):
-        if {*types_of_text(filed.types)} <= {STRING}:
-            continue
-        for each in page_of([filed]).facts[:_FACTS_OF_A_KIND]:
-            args = each.fact.args
-            actors.update(dict.fromkeys(arg for arg in args if _is_actor(programs, arg)))
-            resources.update(dict.fromkeys(arg for arg in args if _actions(programs, arg)))
-            seen.update((who, what) for who in args for what in args if _is_actor(programs, who) and who != what)
-    pairs = dict.fromkeys(pair for pair in sorted(seen) if _actions(programs, pair[1]))
-    pairs.update(dict.fromkeys(_crossed(list(actors), list(resources))))
-    for who, what in pairs:
-        for action in _actions(programs, what):
-            yield Goal("allow", (who, Value(STRING, action), what))
+def _explained(sides: Sides, flips: list[Flip], until: float) -> list[Flip]:
+    """The flips, the first of each kind of question explained, as long as there is time."""
+    for each in sides:
+        each.deadline = until
+    seen: dict[tuple, int] = {}
+    found, told = [], 0
+    most = max(1, MAX_EXPLAINED // max(1, len({_sort(flip) for flip in flips})))
+    for flip in flips:
+        seen[_sort(flip)] = seen.get(_sort(flip), 0) + 1
+        if seen[_sort(flip)] <= most and told < MAX_EXPLAINED and time.monotonic() < until:
+            flip, told = _with_reasons(sides, flip, until), told + 1
+        found.append(flip)
+    return found
 
 
-def _crossed(actors: list[Value], resources: list[Value]) -> Iterator[tuple[Value, Value]]:
-    """Actors and resources in turns, each with another one every time."""
-    for shift in range(1, 8):
-        for index, what in enumerate(resources):
-            if actors:
-                yield actors[(index * 7 + shift) % len(actors)], what
+def _sort(flip: Flip) -> tuple:
+    """What flips are alike in: names, types and direction."""
+    args = ((arg.type, arg.id if arg.type == STRING else "") for arg in flip.goal.args)
+    return flip.goal.predicate, flip.is_allowed, *args
 
 
-def _is_actor(programs: Iterable[Program], value: Value) -> bool:
-    return any(value.type in each.types and each.types[value.type].kind == "actor" for each in programs)
-
-
-def _actions(programs: Iterable[Program], value: Value) -> list[str]:
-    """What the policies let be done with values of the type."""
-    found = (each.types[value.type].permissions for each in programs if value.type in each.types)
-    return list(dict.fromkeys(name for names in found for name in names))
-
-
-def _types(goals: Iterable[Goal]) -> frozenset[str]:
-    return frozenset(arg.type for goal in goals for arg in goal.args)
+def _with_reasons(sides: Sides, flip: Flip, until: float) -> Flip:
+    try:
+        with run.limited(max(until - time.monotonic(), _SHORTEST)):
+            before, after = (explained_goal(each, flip.goal) for each in sides)
+    except AuthzError:
+        return flip  # what differs is known all the same
+    return replace(flip, before=before, after=after)

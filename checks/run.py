@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from checks.engine.text import Statement
 from checks.errors import QueryTooSlow, StatementTooLarge
 
 _SQLITE, _POSTGRESQL = SQLite(), PostgreSQL()
+_mine = threading.local()
 _STEPS = 20_000  # of SQLite's machine between two looks at the clock: about a millisecond
 _TOO_LARGE = re.compile(r"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded")
 
@@ -43,11 +45,12 @@ def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, obje
     """The rows of a statement, after what it reads has been worked out in rounds. All of it sees one moment."""
     if not rounds:
         return execute(statement, slots)
-    deadline = time.monotonic() + (settings.STATEMENT_TIMEOUT or inf)
+    limit = _limit()
+    deadline = time.monotonic() + (limit or inf)
 
     def step(statement: Statement, slots: dict[str, object]) -> list[tuple]:
         if time.monotonic() > deadline:
-            raise QueryTooSlow(settings.STATEMENT_TIMEOUT)
+            raise QueryTooSlow(limit)
         return execute(statement, slots)
 
     with snapshot():
@@ -74,6 +77,34 @@ def snapshot() -> Iterator[None]:
     finally:
         with suppress(psycopg.Error, sqlite3.Error):  # a connection that is lost has no transaction to end
             end(raw)
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Inside of a snapshot, what is executed inside takes no longer; what is refused leaves the snapshot as it was."""
+    raw = connections[DEFAULT_DB_ALIAS].connection
+    assert raw is not None and _in_transaction(raw), "a limit is one within a snapshot"
+    begin, end = _LIMITS[connections[DEFAULT_DB_ALIAS].vendor]
+    before, _mine.limit = getattr(_mine, "limit", None), seconds
+    begin(raw, seconds)
+    try:
+        yield
+    finally:
+        _mine.limit = before
+        with suppress(psycopg.Error):
+            end(raw)
+
+
+_LIMITS = {
+    "postgresql": (libpq.begin_limit, libpq.end_limit),
+    "sqlite": (lambda raw, seconds: None, lambda raw: None),
+}
+
+
+def _limit() -> float:
+    """Seconds that a statement may take; 0 is no limit."""
+    wanted = getattr(_mine, "limit", None)
+    return settings.STATEMENT_TIMEOUT if wanted is None else wanted
 
 
 _SNAPSHOTS = {
@@ -103,7 +134,7 @@ def _on_postgresql(raw: psycopg.Connection, sql: str, values: list[object]) -> l
         with psycopg.RawCursor(raw) as cursor:
             return cursor.execute(sql.encode(), values).fetchall()
     except psycopg.errors.QueryCanceled:
-        raise QueryTooSlow(settings.STATEMENT_TIMEOUT) from None
+        raise QueryTooSlow(_limit()) from None
     except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.StatementTooComplex, psycopg.errors.TooManyColumns):
         raise StatementTooLarge from None
 
@@ -112,7 +143,7 @@ def _on_postgresql(raw: psycopg.Connection, sql: str, values: list[object]) -> l
 
 
 def _on_sqlite(raw: sqlite3.Connection, sql: str, values: list[object]) -> list[tuple]:
-    limit = settings.STATEMENT_TIMEOUT
+    limit = _limit()
     if limit <= 0:
         return raw.execute(sql, values).fetchall()
     deadline = time.monotonic() + limit

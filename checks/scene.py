@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from django.conf import settings
@@ -94,6 +94,10 @@ class Scene:
     def program(self) -> Program:
         return self.book.program
 
+    def of(self, program: Program) -> Scene:
+        """The scene of another program over the same facts, as of the same moment."""
+        return replace(self, book=Book(program, Rulebook(program)), answered={})
+
     @property
     def is_late(self) -> bool:
         return time.monotonic() > self.deadline
@@ -138,19 +142,26 @@ class Scene:
 
     def answers(self, question: Question) -> Sequence[Row]:
         """The rows of a question, in order. None stands for every value."""
+        return sorted(self._answers(question), key=by_ids)
+
+    def first_answers(self, question: Question, most: int) -> Sequence[Row]:
+        """So many at most, in no order, some more than once; not remembered, as they may be many."""
+        return self._answers(question, most)
+
+    def _answers(self, question: Question, most: int = 0) -> Sequence[Row]:
         for predicate, _ in question.calls:
             check_predicate(self.program, predicate)
         if not all(map(self.program.knows, question.types)):
             return []
         slots = self.slots()
         root = root_of(question, Values(self.program.names, slots))
-        made = self._compiled(Shape((root,), len(question.outs), self.inline, True))
+        made = self._compiled(Shape((root,), len(question.outs), self.inline, True, most=most))
         if made.statement is None:
             return []
-        found = self._run(made, slots)
+        found = run.answer(made.statement, made.rounds, slots) if most else self._run(made, slots)
         if not question.outs:
             return [()] if found[0][0] else []
-        return sorted(answers_of(found) if made.is_guarded else found, key=by_ids)
+        return answers_of(found) if made.is_guarded else found
 
     def place_of(self, fact: Fact) -> str | None:
         """Where a fact is found: in the context, stored, or nowhere."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from django import forms
 from django.utils.safestring import SafeString
 
+from checks.advice import advice_on_question
 from checks.ask import allow
 from checks.engine.answering import Row
 from checks.explain import Explained, explained
@@ -18,7 +19,7 @@ from checks.scene import Scene, scene, trial
 from checks.tree import Node, shown_atom, shown_value
 from checks.witness import ANY
 from facts.known_ids import known_ids
-from facts.notation import fact_from_text, pattern_from_text
+from facts.notation import fact_from_text, pattern_from_text, value_from_text
 from facts.unused import ALL_USED, Unused
 from facts.wire import Argument, Fact
 from policy import rules
@@ -93,10 +94,8 @@ def _value(text: str) -> Asked:
     type_name, colon, an_id = text.partition(":")
     if colon and an_id == "*" and type_name not in PRIMITIVES:
         return Asked(type_name, (ANY,))
-    match pattern_from_text(f"value({text})").args:
-        case (Argument(str() as type_name, str() as written),) if type_name != STRING:
-            return Asked(type_name, (written,))
-    raise MalformedRequest("", f"`{text}` is not a value; write it as `User:alice`")
+    found = value_from_text(text)
+    return Asked(found.type, (found.id,))
 
 
 # ---- what came of it ---------------------------------------------------------------------------------------
@@ -126,6 +125,7 @@ class Answered:
     answers: tuple[str, ...] | None = None
     is_cut: bool = False
     unused: Unused = ALL_USED  # of the context
+    advice: tuple[str, ...] = ()  # on an answer that is empty
 
     @property
     def allowed(self) -> bool:
@@ -137,7 +137,8 @@ def answered(version: PolicyVersion, text: str, question: Question) -> Answered:
         if question.outs:
             rows = found.answers(question)
             shown = tuple(map(_shown, rows[:MOST_ANSWERS]))
-            return Answered((), _asked(question), shown, len(rows) > MOST_ANSWERS, found.unused)
+            advice = () if rows else tuple(advice_on_question(found.program, question))
+            return Answered((), _asked(question), shown, len(rows) > MOST_ANSWERS, found.unused, advice)
         goals = explained(found, question)
     return Answered(tuple((goal, lines_of(roots_of(goal))) for goal in goals), unused=found.unused)
 

@@ -94,9 +94,7 @@ class FactAdmin(admin.ModelAdmin):
             "opts": self.opts,
             "narrowing": narrowing,
             "facts": [(slugs[each.row[0]], each.fact, _token_of_row(each.row)) for each in page.facts],
-            "count": browse.count_up_to_limit(kinds),
-            "counted": browse.COUNTED,
-            "cut": bool(text) and page.more,
+            "summary": _summary(narrowing, kinds, page),
             "next": _query(request, after=_token_of_row(last)) if page.more and not text else "",
             "first": _query(request) if after else "",
             "may_add": self.has_add_permission(request),
@@ -132,12 +130,36 @@ class FactAdmin(admin.ModelAdmin):
             if types_of_text(kind.types) == fact.signature.types
         )
         self._note(request, kind, f"added {fact}")
-        self.message_user(request, f"{fact} is stored.", messages.SUCCESS)
+        self.message_user(request, f"Stored: {fact}", messages.SUCCESS)
         there = "admin:facts_signature_add" if "_addanother" in request.POST else "admin:facts_signature_changelist"
         return HttpResponseRedirect(reverse(there))
 
     def _note(self, request: HttpRequest, kind: Signature, message: str) -> None:
         LogEntry.objects.log_actions(request.user.pk, [kind], CHANGE, message, single_object=True)
+
+
+def _summary(narrowing: Narrowing, kinds: list[Signature], page: browse.Page) -> str:
+    if not narrowing.is_valid():
+        return "Nothing is shown: what is chosen above does not exist."
+    asked = narrowing.cleaned_data
+    return _found(page, asked["id"], asked["type"]) if asked["id"] else _counted(kinds)
+
+
+def _counted(kinds: list[Signature]) -> str:
+    count = browse.count_up_to_limit(kinds)
+    if count > browse.COUNTED:
+        return f"More than {browse.COUNTED:,} facts of these kinds."
+    return f"{count:,} fact{'' if count == 1 else 's'} of these kinds."
+
+
+def _found(page: browse.Page, text: str, type_name: str) -> str:
+    """What a search came to."""
+    argument = f"an argument of {type_name} with" if type_name else "an argument with"
+    if not page.facts:
+        return f"No fact of these kinds has {argument} the id “{text}”. Ids are compared whole, letter by letter."
+    if page.more:
+        return f"More than {len(page.facts)} facts have {argument} this id; these are some of them: narrow the search."
+    return f"{len(page.facts)} fact{' has' if len(page.facts) == 1 else 's have'} {argument} this id."
 
 
 def _query(request: HttpRequest, **changed: str) -> str:

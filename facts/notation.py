@@ -12,7 +12,7 @@ import orjson
 from facts import wire
 from facts.wire import Argument, Fact, Pattern
 from policy.errors import MalformedRequest
-from policy.values import BOOLEAN, INTEGER, STRING
+from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[^\s(){}:,\"]+")
@@ -31,6 +31,20 @@ def fact_from_text(text: str) -> Fact:
 def pattern_from_text(text: str) -> Pattern:
     predicate, args = _parse(text)
     return wire.pattern_from_json(_as_json(predicate, args), "")
+
+
+def value_from_text(text: str) -> Value:
+    """An actor or a resource, `User:ann`: what the interface would take as one."""
+    match pattern_from_text(f"value({text})").args if text else ():
+        case (Argument(str() as type_name, str() as written),) if type_name != STRING:
+            return Value(type_name, wire.id_from_json(type_name, written, f"the id of `{type_name}`"))
+    raise MalformedRequest("", f"`{text}` is not a value; write it as `User:alice`")
+
+
+def action_from_text(text: str) -> str:
+    if not text:
+        raise MalformedRequest("", "the action is empty; name one, such as `read`")
+    return text
 
 
 def _as_json(predicate: str, args: list[Argument]) -> dict:

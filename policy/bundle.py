@@ -5,18 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from pathlib import Path
 from typing import TextIO
 
-from policy.errors import AuthzError, Problem
+from policy.errors import Problem
+from policy.files import decoded, shown_name, text_of_file
 from policy.language.source import Source, Span
 
 STANDARD_INPUT = "-"
 _STANDARD_INPUT_SHOWN = "<stdin>"
-
-
-class Unreadable(AuthzError):
-    """A file that is not there, or not text."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +55,13 @@ def bundle_of_files(names: Iterable[str], standard_input: TextIO) -> Bundle:
     names = list(names)
     texts = [_read(name, standard_input) for name in names]
     ended = [text if text.endswith("\n") else text + "\n" for text in texts[:-1]] + texts[-1:]
-    shown = [_STANDARD_INPUT_SHOWN if name == STANDARD_INPUT else name for name in names]
+    shown = [_STANDARD_INPUT_SHOWN if name == STANDARD_INPUT else shown_name(name) for name in names]
     return Bundle(tuple(Source(text, name) for name, text in zip(shown, ended)))
 
 
+
 def _read(name: str, standard_input: TextIO) -> str:
-    try:
-        # Bytes as they are: with `\r\n` as it was written, the text is the one that other clients send.
-        raw = standard_input.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
-        return raw.decode()
-    except UnicodeDecodeError as reason:
-        raise Unreadable(f"`{name}` is not UTF-8 text (byte {reason.start})") from None
-    except OSError as reason:
-        raise Unreadable(f"cannot read `{name}`: {(reason.strerror or 'not a file').lower()}") from None
+    # Bytes as they are: with `\r\n` as it was written, the text is the one that other clients send.
+    if name == STANDARD_INPUT:
+        return decoded(standard_input.buffer.read(), _STANDARD_INPUT_SHOWN)
+    return text_of_file(name)

@@ -158,7 +158,7 @@ def add_a_fact(person: Browser) -> None:
     assert person.one("#id_fact").get_attribute("value").endswith("Rpo:acme)")
     person.write("#id_fact", 'has_role(User:ann, "owner", Repo:acme)')
     person.click("[type=submit].default")
-    person.shows("is stored")
+    person.shows("Stored: ")
 
 
 def browse_and_delete_facts(person: Browser) -> None:
@@ -229,7 +229,7 @@ def see_what_would_change(person: Browser) -> None:
     person.follow("What would change")
     person.write("#id_text", POLICY.replace('"owner"', '"keeper"'))
     person.click(".submit [type=submit]")
-    person.shows("decisions would be different")
+    person.shows("would be different")
     assert "would be denied" in person.one("#content-main").text
 
 

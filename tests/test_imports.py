@@ -12,11 +12,11 @@ ALLOWED = {
     "policy": {"policy"},
     "facts": {"facts", "policy"},
     "checks": {"checks", "facts", "policy"},
-    # Of checks: the engine, and what decodes, shapes and runs questions; not what answers them.
+    # Of checks: the engine, and what decodes, shapes, runs and advises on questions; not what answers them.
     "localsql": {
         "localsql", "facts", "policy",
-        "checks.engine", "checks.errors", "checks.open_policy", "checks.prepared", "checks.query", "checks.run",
-        "checks.serializers",
+        "checks.advice", "checks.engine", "checks.errors", "checks.open_policy", "checks.prepared", "checks.query",
+        "checks.run", "checks.serializers",
     },
     "authz_project": set(APPS),
 }

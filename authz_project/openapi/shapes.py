@@ -280,7 +280,7 @@ _GOAL = {
     "allowed": {"type": "boolean"},
     "proof": nullable(ref("Reason")),
     "obstacles": many(ref("Reason"), "One for each rule that could have granted it."),
-    "note": text("Why there are no obstacles, where no rule is about it."),
+    "note": text("What the question names that the policy has no word for, or that no rule is about it."),
 }
 
 _UNUSED = {

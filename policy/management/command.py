@@ -1,5 +1,8 @@
 """What the commands about policies and facts share: which environment they are about, and how they end."""
 
+import math
+from argparse import ArgumentTypeError
+
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from policy.bundle import Bundle
@@ -35,6 +38,29 @@ def environment_named(slug: str) -> Environment:
     found = Environment.objects.filter(slug=slug).first()
     if found is None:
         raise NotFound(f"there is no environment `{slug}`; create_api_key --create-environment makes one")
+    return found
+
+
+# ---- numbers on the command line ---------------------------------------------------------------------------
+
+MOST = 2**31 - 1  # what databases number versions with
+
+
+def number(text: str) -> int:
+    """A whole number from 0 on."""
+    if not (text.isascii() and text.isdecimal()) or int(text[:11]) > MOST:
+        raise ArgumentTypeError(f"`{text}` is not a whole number from 0 to {MOST}")
+    return int(text)
+
+
+def above_zero(text: str, most: float = 1e9) -> float:
+    """A number that is not 0, and not too large for what is counted."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not (0 < found <= most):
+        raise ArgumentTypeError(f"`{text}` is not a number above 0, and at most {most:,.0f}")
     return found
 
 

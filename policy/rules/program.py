@@ -167,6 +167,15 @@ class Program:
     digest: str  # of the source text
 
     @cached_property
+    def written(self) -> Mapping[Span, tuple[Rule, ...]]:
+        """The rules that stand in the text, by their places, each with what it came to: no defaults, nor parts."""
+        found: dict[Span, list[Rule]] = {}
+        for rule in self.rules:
+            if rule.origin != NOWHERE and rule.head.predicate not in self.helpers:
+                found.setdefault(rule.origin, []).append(rule)
+        return {origin: tuple(rules) for origin, rules in found.items()}
+
+    @cached_property
     def rules_by_predicate(self) -> Mapping[tuple[str, int], tuple[Rule, ...]]:
         grouped: dict[tuple[str, int], list[Rule]] = {}
         for rule in self.rules:

@@ -1,11 +1,13 @@
-"""What `manage.py` says before a command can begin."""
+"""What `manage.py` says where a command cannot begin, or cannot go on: one line, and an exit status."""
 
 import os
 import subprocess
 import sys
 
 import pytest
+from django.db import InterfaceError, OperationalError, ProgrammingError
 
+from manage import main
 from tests.service import ROOT
 
 COMMANDS = [("load_facts", "-"), ("load_policy", "-"), ("list_api_keys",)]
@@ -21,3 +23,74 @@ def test_a_database_that_is_not_prepared_is_said_to_be_so(database_urls, tmp_pat
         )  # fmt: skip
         assert done.returncode != 0
         assert "manage.py migrate" in done.stderr and "Traceback" not in done.stderr
+
+
+def manage(folder, url: str, *command: str, **options) -> subprocess.CompletedProcess:
+    variables = os.environ | {"DATABASE_URL": url, "SECRET_KEY": "a secret of more than 32 characters"}
+    return subprocess.run(
+        [sys.executable, ROOT / "manage.py", *command], cwd=folder, env=variables, timeout=60, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("postgres://authz:hidden@127.0.0.1:1/authz", "Connection refused"),
+        ("sqlite:////nonexistent/authz.sqlite3", "unable to open database file"),
+        (f"sqlite:///{__file__}", "file is not a database"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_said_in_one_line(tmp_path, url, reason):
+    done = manage(tmp_path, url, "policy_history", capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert reason in done.stderr and "DATABASE_URL" in done.stderr
+    assert "hidden" not in done.stderr
+
+
+@pytest.mark.parametrize(("reads", "status"), [(True, 141), (False, 1)])
+def test_output_that_nobody_takes_ends_a_command_quietly(tmp_path, reads, status):
+    """As with `| head`, and with a disk that is full."""
+    command = [sys.executable, str(ROOT / "manage.py"), "help", "--commands"]
+    if reads:
+        reader, writer = os.pipe()
+        os.close(reader)
+    else:
+        writer = os.open("/dev/full", os.O_WRONLY)
+    try:
+        done = subprocess.run(
+            command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60,
+            env=os.environ | {"DATABASE_URL": "", "SECRET_KEY": ""},
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    assert done.returncode == status
+    assert done.stderr == ("" if reads else "error: no space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OperationalError("database is locked"), "cannot be used: database is locked; DATABASE_URL"),
+        (InterfaceError("connection already closed"), "cannot be used: connection already closed"),
+        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, ""), "error: a word of the command line is not UTF-8 text"),
+        (UnicodeEncodeError("ascii", "é", 0, 1, ""), "set PYTHONIOENCODING=utf-8"),
+        (KeyboardInterrupt(), "130"),
+    ],
+)
+def test_what_ends_a_command_is_said(monkeypatch, error, said):
+    def fail(argv):
+        raise error
+
+    monkeypatch.setattr("manage.execute_from_command_line", fail)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert said in str(end.value.code)
+
+
+def test_a_mistake_of_ours_is_not_passed_off_as_the_databases(monkeypatch):
+    def fail(argv):
+        raise ProgrammingError("syntax error")
+
+    monkeypatch.setattr("manage.execute_from_command_line", fail)
+    with pytest.raises(ProgrammingError):
+        main()

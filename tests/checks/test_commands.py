@@ -38,6 +38,28 @@ def test_questions_from_the_command_line(repos, arguments, answer):
     assert said("ask", *arguments) == answer
 
 
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (
+            ("authorize", "Usr:ann", "reed", "Repo:a"),
+            "the policy has no type `Usr` (did you mean `User`? there are `Org`, `Repo`, `User`)\n"
+            "the policy has no action `reed` on Repo (did you mean `read`? there are `read`, `write`)\n",
+        ),
+        (("authorize", "User:nobody", "write", "Repo:a"), ""),
+        (("list", "User:ann", "read", "Rpo"), "the policy has no type `Rpo` (did you mean `Repo`?"),
+        (("list", "User:ann", "writ", "Repo"), "the policy has no action `writ` on Repo (did you mean `write`?"),
+        (("actions", "User:ann", "Rpo:a"), "the policy has no type `Rpo`"),
+    ],
+)
+@pytest.mark.parametrize("command", ["ask", "ask_local"])
+def test_words_that_the_policy_does_not_have_are_told_beside_the_answer(repos, command, arguments, advice):
+    errors = io.StringIO()
+    column = ("id",) if (command, arguments[0]) == ("ask_local", "list") else ()
+    call_command(command, *arguments, *column, stdout=io.StringIO(), stderr=errors)
+    assert errors.getvalue().startswith(advice) and bool(errors.getvalue()) == bool(advice)
+
+
 def test_another_environment_is_asked_by_name(repos, new_api):
     other = new_api("other")
     publish(other, POLICY)

@@ -232,13 +232,17 @@ def test_a_comparison_that_fails_is_told_with_its_values(api):
 
 @pytest.mark.parametrize(
     ("action", "resource", "note"),
-    [("read", "Nothing:x", "the policy has no type `Nothing`"), ("fly", "Repo:a", "")],
+    [
+        ("read", "Nothing:x", "the policy has no type `Nothing` (there are `Org`, `Repo`, `User`)"),
+        ("fly", "Repo:a", "the policy has no action `fly` on Repo (there are `read`, `write`)"),
+        ("write", "Repo:c", ""),
+    ],
 )
 def test_what_no_rule_is_about_is_told(repos, action, resource, note):
     said = explain(repos, "User:ann", action, resource)
     assert said["allowed"] is False
     assert said["note"] == note
-    if not note:
+    if action == "fly":
         missing = said["obstacles"][0]["because"][0]
         assert missing["note"] == "no such fact, and no rule grants it"
 

@@ -1,5 +1,6 @@
 """`explain` and `preview_policy` in the terminal."""
 
+import re
 from io import StringIO
 
 import pytest
@@ -82,7 +83,9 @@ def test_decisions_that_would_differ_are_told_and_explained(repos, new_policy):
     changed = POLICY.replace('"read" if is_public(resource);', "").replace('"reader" if "writer";', "")
     said = run("preview_policy", new_policy(changed), "--explain")
     assert "tests: there are none" in said
-    assert '- denied   allow(User:ann, "read", Repo:p)' in said
+    assert "rules: 2 rules would go, and 0 come" in said
+    assert 'allow(User:_, "read", Repo:_): 2 of ' in said and "(+0 -2), all" in said
+    assert '- denied   allow(User:_, "read", Repo:p)' in said
     assert '- denied   allow(User:bob, "read", Repo:a)' in said
     assert '"read" if is_public(resource);' in said
     assert "            1  is_public(Repo)" in said
@@ -91,9 +94,22 @@ def test_decisions_that_would_differ_are_told_and_explained(repos, new_policy):
 
 def test_a_policy_that_grants_more_says_so(repos, new_policy):
     said = run("preview_policy", new_policy(POLICY + 'has_permission(_: User, "write", _: Repo) if is_open();'))
-    assert "decisions: 0 of" in said
+    assert "decisions: 0 of 1 would be different: all that either policy gives and the difference reaches" in said
     said = run("preview_policy", new_policy(POLICY + 'has_permission(_: User, "write", _: Repo);'))
-    assert '+ allowed  allow(User:ann, "write", Repo:p)' in said
+    assert '+ allowed  allow(User:_, "write", Repo:_)' in said
+
+
+def test_what_cannot_differ_is_not_asked(repos, new_policy):
+    """Nor what is only written otherwise."""
+    for old, new in (("\n", "\n\n"), ('"reader" if "writer";', '"reader" if ("writer"); # as before')):
+        said = run("preview_policy", new_policy(POLICY.replace(old, new)))
+        assert "rules: no rule differs\ndecisions: 0 would be different: no rule differs, so none was asked" in said
+
+
+def test_what_decisions_are_made_of_is_compared_too(repos, new_policy):
+    said = run("preview_policy", new_policy(POLICY.replace('"reader" if "writer";', "")))
+    assert 'has_role(User:_, "reader", Repo:_): 1 of 3 (+0 -1), all' in said
+    assert '- denied   has_role(User:bob, "reader", Repo:a)' in said
 
 
 def test_questions_may_be_given(repos, new_policy, tmp_path):
@@ -119,13 +135,53 @@ def test_what_is_no_policy_is_refused(repos, new_policy):
 
 def test_a_first_policy_can_be_previewed(api, environment, new_policy):
     said = run("preview_policy", new_policy(POLICY))
-    assert "decisions: 0 of 0 asked would be different" in said
+    assert "decisions: 0 of 0 would be different: all that either policy gives" in said
 
 
-def test_a_sample_is_bounded(repos, new_policy, monkeypatch):
-    monkeypatch.setattr("checks.preview.MAX_QUESTIONS", 5)
-    monkeypatch.setattr("checks.management.commands.preview_policy.MAX_QUESTIONS", 5)
-    assert "of 5 asked would be different, the limit of 5" in run("preview_policy", new_policy(POLICY))
+LARGE = """
+actor User {}
+resource Folder { roles = ["viewer"]; relations = { folder: Folder }; role if role on "folder"; }
+resource Doc {
+  roles = ["reader"];
+  permissions = ["read"];
+  relations = { folder: Folder };
+  "read" if "reader";
+  "reader" if "viewer" on "folder";
+}
+"""
+
+
+@pytest.fixture
+def large(api):
+    """30,000 users read what is theirs, 3 see what is in a folder: too much to ask all of it as one question."""
+    publish(api, LARGE)
+    owned = [fact("has_role", f"User:u{n}", "reader", f"Doc:own{n}") for n in range(30_000)]
+    shared = [fact("has_relation", f"Doc:d{n}", "folder", "Folder:f") for n in range(100)]
+    store(api, *owned, *shared, *(fact("has_role", f"User:s{n}", "viewer", "Folder:f") for n in range(3)))
+    return api
+
+
+def test_few_who_are_touched_are_found_among_many_and_are_all(large, new_policy):
+    said = run("preview_policy", new_policy(LARGE.replace('"reader" if "viewer" on "folder";', "")), "--show", "2")
+    assert "decisions: 300 of 300 would be different: all that either policy gives and the difference reaches" in said
+    assert said.count("- denied   allow(") == 2
+    assert "and 596 more; --show N shows so many of each kind" in said
+
+
+def test_a_sample_says_so_and_is_the_same_for_the_same_seed(large, new_policy, monkeypatch):
+    monkeypatch.setattr("checks.drawing.QUOTA", 50)
+    monkeypatch.setattr("checks.drawing._MOST_SAID", 500)  # rows of what the rule says: it says more
+    changed = new_policy(LARGE.replace('"read" if "reader";', '"read" if "reader" and not is_shut(resource);'))
+    said = [run("preview_policy", changed, "--seed", seed, "--seconds", "60") for seed in ("1", "1", "2")]
+    assert "decisions: 0 of " in said[0] and "not all were, see each kind; drawn with seed 1" in said[0]
+    assert re.search(r"asked about 50 of 20,\d+ or more Users", said[0])
+    assert said[0] == said[1]
+
+
+def test_what_takes_too_long_is_told_not_to_be_asked(large, new_policy):
+    changed = new_policy(LARGE.replace('"read" if "reader";', ""))
+    said = run("preview_policy", changed, "--seconds", "0.0001")
+    assert "not asked: there was no time left" in said
 
 
 def test_the_other_environment_is_left_alone(repos, new_api, new_policy):

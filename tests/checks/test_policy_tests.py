@@ -1,8 +1,10 @@
 """In-policy tests: each over its own facts, on the engine that answers questions."""
 
+import io
 import time
 
 import pytest
+from django.core.management import call_command
 
 from checks import coverage, policy_tests
 from policy import rules
@@ -244,3 +246,17 @@ def test_a_rule_with_a_negation_is_covered_where_it_holds(db):
 
 def test_without_tests_nothing_is_covered(db):
     assert len(uncovered(POLICY)) == 8
+
+
+def test_rules_are_counted_alike_by_every_command(tmp_path):
+    """Without the defaults and the parts that the compiler makes of a rule."""
+    file = tmp_path / "main.polar"
+    file.write_text(
+        'actor User {}\nresource Repo { roles = ["a", "b"]; permissions = ["read"]; "read" if "a"; "a" if "b"; }\n'
+        'has_permission(u: User, "read", r: Repo) if is_root(u) or (is_open(r) and (is_new(u) or is_old(u)));\n'
+    )
+    out = io.StringIO()
+    call_command("check_policy", str(file), stdout=out)
+    call_command("test_policy", str(file), "--coverage", stdout=out)
+    assert "no problems: 2 types, 3 rules, 0 tests" in out.getvalue()
+    assert "0 of 3 rules are exercised by a test" in out.getvalue()

@@ -125,7 +125,7 @@ def test_the_version_that_is_chosen_is_asked(admin, version, repos):
         ({"kind": "guess"}, "Kind"),
         ({"version": "zzz"}, "Version"),
         ({"actor": "User:<b>bold</b>"}, 'User:"<b>bold</b>"'),
-        ({"resource": "Nothing:x"}, "The policy has no type `Nothing`."),
+        ({"resource": "Nothing:x"}, "The policy has no type `Nothing` (there are `Org`, `Repo`, `User`)."),
     ],
 )
 def test_mistakes_are_told_on_the_page(admin, version, changed, message):
@@ -220,13 +220,21 @@ def test_what_would_change_is_shown_with_its_explanation(admin, version):
     said = words(admin.post(url("preview", version), {"text": text}))
     assert "is_public(Repo) 1" in said
     assert "expected true, got false" in said
-    assert 'would be denied allow(User:ann, "read", Repo:p) Now: allowed' in said
+    assert 'would be denied allow(User:_, "read", Repo:p) Now: allowed' in said
     assert PolicyVersion.objects.count() == 1
 
 
 def test_questions_can_be_given(admin, version):
     text = POLICY.replace("is_root(user)", "is_root(user) and is_safe(user)")
     sent = {"text": text, "questions": 'allow(User:root, "read", Repo:a)'}
-    assert "1 of 1 decisions would be different" in words(admin.post(url("preview", version), sent))
+    assert "1 of 1 asked would be different" in words(admin.post(url("preview", version), sent))
     assert "Nothing is compared" in words(admin.post(url("preview", version), {**sent, "questions": "allow("}))
     assert "Nothing is compared" in words(admin.post(url("preview", version), {**sent, "text": "actor"}))
+
+
+def test_words_that_the_policy_does_not_have_are_told(admin, version):
+    asked = {"kind": "authorize", "actor": "User:ann", "action": "reed", "resource": "Repo:a"}
+    said = words(admin.post(url("ask", version), asked))
+    assert "The policy has no action `reed` on Repo (did you mean `read`?" in said.replace("&#x27;", "'")
+    listed = words(admin.post(url("ask", version), asked | {"kind": "list", "resource": "Rpo"}))
+    assert "The policy has no type `Rpo` (did you mean `Repo`?" in listed

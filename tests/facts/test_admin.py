@@ -76,6 +76,43 @@ def test_a_search_that_is_cut_short_says_so(staff, environment):
     assert "narrow the search" in staff.get(f"{PAGE}?id=t").content.decode()
 
 
+def summary(page) -> str:
+    return re.search(r'role="status">([^<]*)<', page.content.decode())[1].strip()
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("", "252 facts of these kinds."),
+        ("?predicate=has_role", "1 fact of these kinds."),
+        ("?id=u7", "3 facts have an argument with this id."),
+        ("?id=u7&type=User", "2 facts have an argument of User with this id."),
+        ("?id=nobody", "No fact of these kinds has an argument with the id “nobody”."),
+        ("?id=nobody&type=Team", "No fact of these kinds has an argument of Team with the id “nobody”."),
+    ],
+)
+def test_what_is_counted_is_what_is_shown(staff, filled, query, said):
+    assert summary(staff.get(PAGE + query)).startswith(said)
+
+
+def test_a_large_count_is_not_told_of_a_search_that_finds_nothing(staff, filled, monkeypatch):
+    monkeypatch.setattr(browse, "COUNTED", 100)
+    assert summary(staff.get(PAGE)) == "More than 100 facts of these kinds."
+    assert "More than" not in staff.get(f"{PAGE}?id=nobody").content.decode()
+
+
+def test_what_cannot_be_narrowed_to_is_told(staff, filled):
+    page = staff.get(f"{PAGE}?predicate=unheard")
+    assert "unheard is not one of the available choices" in page.content.decode()
+    assert summary(page) == "Nothing is shown: what is chosen above does not exist."
+
+
+def test_a_stored_fact_is_named_as_it_is_written(staff, environment):
+    sent = {"environment": environment.id, "fact": 'has_role(User:ann, "admin", Repo:a)'}
+    said = staff.post(f"{PAGE}add/", sent, follow=True).content.decode()
+    assert "Stored: has_role(User{&quot;ann&quot;}" in said and "Has_role" not in said
+
+
 def test_facts_are_added_as_the_api_adds_them(staff, environment):
     sent = {"environment": environment.id, "fact": 'has_role(User:ann, "admin", Repo:"a b")'}
     assert staff.post(f"{PAGE}add/", sent).status_code == 302

@@ -1,12 +1,19 @@
 """A new key, printed once."""
 
+from argparse import ArgumentTypeError
 from datetime import timedelta
 
+from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from authz_project.keys import create_key
-from policy.models import DEFAULT_SLUG, Environment, default_environment
+from authz_project.models import ApiKey
+from policy.management.command import above_zero
+from policy.models import DEFAULT_SLUG, SLUG, Environment, default_environment
+
+MOST_DAYS = 36_500
+MOST_LABEL = ApiKey._meta.get_field("label").max_length
 
 
 class Command(BaseCommand):
@@ -15,13 +22,23 @@ class Command(BaseCommand):
     def add_arguments(self, parser):
         parser.add_argument("--environment", default=DEFAULT_SLUG, help="its short name (default: %(default)s)")
         parser.add_argument("--create-environment", action="store_true", help="make the environment if it is missing")
-        parser.add_argument("--label", default="", help="what the key is for")
-        parser.add_argument("--days", type=float, help="how long the key lasts (default: for ever)")
+        parser.add_argument("--label", type=label, default="", help="what the key is for")
+        parser.add_argument("--days", type=days, help="how long the key lasts (default: for ever)")
 
     def handle(self, *, environment, create_environment, label, days, **options):
         expires_at = None if days is None else timezone.now() + timedelta(days=days)
         found = environment_named(environment, create_environment)
         self.stdout.write(create_key(found, label, expires_at)[1])
+
+
+def label(text: str) -> str:
+    if len(text) > MOST_LABEL:
+        raise ArgumentTypeError(f"it has {len(text):,} characters; a label has at most {MOST_LABEL}")
+    return text
+
+
+def days(text: str) -> float:
+    return above_zero(text, MOST_DAYS)
 
 
 def environment_named(slug: str, create: bool) -> Environment:
@@ -30,7 +47,10 @@ def environment_named(slug: str, create: bool) -> Environment:
     found = Environment.objects.filter(slug=slug).first()
     if found is None and create:
         found = Environment(slug=slug, name=slug)
-        found.full_clean()
+        try:
+            SLUG(slug)
+        except ValidationError as reason:
+            raise CommandError(f"`{slug}` names no environment: {reason.message}") from None
         found.save()
     if found is None:
         raise CommandError(f"there is no environment `{slug}`; --create-environment makes it")

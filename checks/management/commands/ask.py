@@ -3,11 +3,11 @@
 from django.core.management.base import CommandParser
 
 from checks import ask
+from checks.advice import advice_on_question
 from checks.engine.question import Compiled
 from checks.prepared import Asked, Page, Question, by_ids
-from facts.notation import fact_from_text, pattern_from_text
-from facts.wire import Argument
-from policy.errors import MalformedRequest
+from facts.notation import action_from_text, fact_from_text, value_from_text
+from policy.active import active_program
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.values import STRING
@@ -37,14 +37,19 @@ class Command(PolicyCommand):
         asker = ask.Trusted(environment.pk)
         if plan:
             compiled, unused = ask.plan(asker, question, Page(PAGE) if options["kind"] == "list" else None)
-            lines = [shown(compiled)]
+            lines, advice = [shown(compiled)], []
         else:
             found = ask.answer(asker, question)
             unused, lines = found.unused, answers(found, options["kind"])
-        for sentence in unused.sentences:
+            advice = [] if found.holds else self.advice(environment, question)
+        for sentence in (*unused.sentences, *advice):
             self.stderr.write(sentence)
-        for line in lines:
-            self.stdout.write(line)
+        self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
+
+    def advice(self, environment: Environment, question: Question) -> list[str]:
+        """Words that the policy does not have, for the standard error: the answer stays what it is."""
+        program = active_program(environment.pk)
+        return list(advice_on_question(program, question)) if program else []
 
 
 def answers(found: ask.Answered, kind: str) -> list[str]:
@@ -55,17 +60,19 @@ def answers(found: ask.Answered, kind: str) -> list[str]:
 
 def question_of(*, kind: str, actor: str, context: list[str], **options) -> Question:
     facts = tuple(fact_from_text(text) for text in context)
-    action = Asked(STRING, (options["action"],)) if kind != "actions" else Asked(STRING)
+    action = action_named(options["action"]) if kind != "actions" else Asked(STRING)
     resource = Asked(options["resource_type"]) if kind == "list" else value(options["resource"])
     outs = {"authorize": (), "actions": ("action",), "list": ("resource",)}[kind]
     return ask.allow(value(actor), action, resource, outs, facts)
 
 
 def value(text: str) -> Asked:
-    match pattern_from_text(f"value({text})").args:
-        case (Argument(str() as type_name, str() as written),) if type_name != STRING:
-            return Asked(type_name, (written,))
-    raise MalformedRequest("", f"`{text}` is not a value; write it as `User:alice`")
+    found = value_from_text(text)
+    return Asked(found.type, (found.id,))
+
+
+def action_named(text: str) -> Asked:
+    return Asked(STRING, (action_from_text(text),))
 
 
 def shown(compiled: Compiled) -> str:

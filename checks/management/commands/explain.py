@@ -4,13 +4,11 @@ from django.core.management.base import CommandParser
 
 from checks import ask
 from checks.explain import explain
-from checks.management.commands.ask import value
-from checks.prepared import Asked
+from checks.management.commands.ask import action_named, value
 from checks.rendering import explanation_to_text
 from facts.notation import fact_from_text
 from policy.management.command import PolicyCommand
 from policy.models import Environment, PolicyVersion
-from policy.values import STRING
 
 
 class Command(PolicyCommand):
@@ -26,7 +24,7 @@ class Command(PolicyCommand):
 
     def act(self, environment: Environment, *, actor, action, resource, context, **options) -> None:
         facts = tuple(fact_from_text(text) for text in context)
-        question = ask.allow(value(actor), Asked(STRING, (action,)), value(resource), (), facts)
+        question = ask.allow(value(actor), action_named(action), value(resource), (), facts)
         explanation = explain(ask.Trusted(environment.pk), question)
         version = PolicyVersion.objects.filter(environment=environment, number=explanation.version).first()
         is_coloured = self.stdout.isatty() and not options["no_color"]

@@ -2,16 +2,15 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-from django.core.management.base import CommandError
-
+from checks.comparing import Compared
 from checks.explain import Explanation
-from checks.preview import MAX_QUESTIONS, Flip, Preview, goals_of_text, preview
+from checks.preview import MOST_SHOWN, SECONDS, Flip, Preview, goals_of_text, preview
 from checks.rendering import explanation_to_text
 from policy.bundle import bundle_of_files
 from policy.errors import PolicyRejected
-from policy.management.command import FILES, PolicyCommand, failures, rejection, warnings
+from policy.files import text_of_file
+from policy.management.command import FILES, PolicyCommand, above_zero, failures, number, rejection, warnings
 from policy.models import Environment
 from policy.publishing import active_version, results_of
 
@@ -25,14 +24,27 @@ class Command(PolicyCommand):
         parser.add_argument(
             "--questions", metavar="FILE", help='one a line, as `allow(User:ann, "read", Repo:acme)`; otherwise drawn'
         )
+        parser.add_argument(
+            "--seconds", type=above_zero, default=SECONDS, help="for asking what is drawn (default: %(default)g)"
+        )
+        parser.add_argument("--seed", type=int, default=0, help="draws other questions (default: %(default)s)")
+        parser.add_argument(
+            "--show", type=number, default=MOST_SHOWN, metavar="N",
+            help="answers that differ, of each kind of question and in each direction (default: %(default)s)",
+        )  # fmt: skip
         parser.add_argument("--explain", action="store_true", dest="explains", help="say why each decision differs")
         parser.add_argument("--strict", action="store_true", help="exit with code 1 if tests fail or decisions differ")
 
-    def act(self, environment: Environment, *, files, questions, explains, strict, **options) -> None:
+    def act(
+        self, environment: Environment, *, files, questions, seconds, seed, show, explains, strict, **options
+    ) -> None:
         bundle = bundle_of_files(files, sys.stdin)
-        goals = goals_of_text(_read(questions)) if questions else None
+        goals = goals_of_text(text_of_file(questions)) if questions is not None else None
         try:
-            found = preview(environment.pk, bundle.text, bundle.filename, goals)
+            found = preview(
+                environment.pk, bundle.text, bundle.filename, goals,
+                seconds=seconds, seed=seed, most=show, explains=explains,
+            )  # fmt: skip
         except PolicyRejected as reason:
             raise rejection(reason, bundle, self.stderr) from None
         for line in warnings(found.draft.program, bundle) + failures(found.draft.report, bundle):
@@ -41,15 +53,8 @@ class Command(PolicyCommand):
         names = ((active and active.filename) or "", bundle.filename)
         for line in told(found, names, explains, self.stdout.isatty() and not options["no_color"]):
             self.stdout.write(line)
-        if strict and (found.flips or not found.draft.report.success):
+        if strict and (found.differ or not found.draft.report.success):
             sys.exit(1)
-
-
-def _read(name: str) -> str:
-    try:
-        return Path(name).read_text()
-    except (OSError, UnicodeDecodeError):
-        raise CommandError(f"cannot read `{name}`") from None
 
 
 def told(found: Preview, names: tuple[str, str], explains: bool, is_coloured: bool) -> Iterator[str]:
@@ -58,13 +63,24 @@ def told(found: Preview, names: tuple[str, str], explains: bool, is_coloured: bo
         yield f"  {found.draft.untested}"
     yield f"stored facts without use: {'none' if not found.unused else ''}".rstrip()
     yield from (f"  {unused.facts!s:>12}  {unused.signature}" for unused in found.unused)
-    more = f", the limit of {MAX_QUESTIONS:,}" if found.is_cut else ""
-    yield f"decisions: {len(found.flips)} of {found.asked} asked would be different{more}"
+    yield f"rules: {found.differs}"
+    yield f"decisions: {found.decisions}"
+    yield from (f"  {line_of(each)}" for each in found.asked.kinds if each.kind.is_decision)
+    if found.others:
+        yield f"what they are made of: {found.others}"
+        yield from (f"  {line_of(each)}" for each in found.asked.kinds if not each.kind.is_decision)
     for flip in found.flips:
         yield f"  {'+ allowed' if flip.is_allowed else '- denied '}  {flip.text}"
         if explains:
             yield from (f"      {line}" for line in _explained(flip, names, is_coloured))
-    yield from (f"  not answered: {reason}" for reason in found.refused)
+    if found.differ > len(found.flips):
+        yield f"  and {found.differ - len(found.flips):,} more; --show N shows so many of each kind"
+    yield from (f"  not answered: {reason}" for reason in found.asked.refused)
+
+
+def line_of(each: Compared) -> str:
+    tally = each.tally
+    return f"{each.kind}: {tally.flips:,} of {tally.answers:,} (+{tally.gained:,} -{tally.lost:,}), {each.extent}"
 
 
 def _explained(flip: Flip, names: tuple[str, str], is_coloured: bool) -> Iterator[str]:

@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from checks import coverage, policy_tests
 from policy import rules
-from policy.bundle import Bundle, Unreadable, bundle_of_files
+from policy.bundle import Bundle, bundle_of_files
 from policy.errors import AuthzError, PolicyRejected
 from policy.management.command import FILES, rejection
 from policy.publishing import results_of
@@ -30,7 +30,7 @@ class Command(BaseCommand):
             lines = [*lines_of(report, bundle), *(coverage_of(program, bundle) if covering else ())]
         except PolicyRejected as reason:
             raise rejection(reason, bundle, self.stderr) from None
-        except (Unreadable, AuthzError) as reason:
+        except AuthzError as reason:
             raise CommandError(reason.message) from None
         self.stdout.write("\n".join(lines))
         if not report.success:
@@ -52,7 +52,7 @@ def lines_of(report: TestReport, bundle: Bundle) -> list[str]:
 
 def coverage_of(program: Program, bundle: Bundle) -> list[str]:
     missing = coverage.uncovered(program, coverage.covered(program))
-    total = len({rule.origin for rule in coverage.written(program)})
+    total = len(program.written)
     lines = [f"{total - len(missing)} of {total} rules are exercised by a test"]
     for span in missing:
         line, _ = program.source.position(span.start)

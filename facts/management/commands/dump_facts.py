@@ -1,9 +1,8 @@
 """Facts to a file, as load_facts reads them."""
 
-from pathlib import Path
-
 from facts.lines import WRITERS
 from facts.read import every
+from policy.files import written_file
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 
@@ -22,6 +21,6 @@ class Command(PolicyCommand):
         if file == "-":
             write(self.stdout._out, facts)
             return
-        with Path(file).open("w", encoding="utf-8", newline="") as target:
+        with written_file(file) as target:
             number = write(target, facts)
         self.stdout.write(f"{number} facts written")

@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 
 from facts.lines import READERS
 from facts.loading import LinesRejected, load
+from policy.files import shown_name, why
 from policy.language.collector import without_collections
 from policy.management.command import PolicyCommand
 from policy.models import Environment
@@ -43,10 +44,12 @@ class Command(PolicyCommand):
 def opened(file: str) -> BinaryIO:
     if file == "-":
         return sys.stdin.buffer
+    if not file:
+        raise CommandError("a file's name is empty; name a file")
     try:
         return Path(file).open("rb", buffering=AT_ONCE)
     except OSError as reason:
-        raise CommandError(f"cannot read `{file}`: {reason.strerror}") from None
+        raise CommandError(f"cannot read `{shown_name(file)}`: {why(reason)}") from None
 
 
 def size_of(file: str) -> int:

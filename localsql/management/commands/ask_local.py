@@ -4,13 +4,13 @@ import sqlglot
 from django.core.management.base import CommandParser
 from sqlglot.errors import SqlglotError
 
+from checks.advice import advice_on_question
 from checks.prepared import Asked, Question
-from facts.notation import fact_from_text, pattern_from_text
-from facts.wire import Argument
+from facts.notation import action_from_text, fact_from_text, value_from_text
 from localsql import asking
 from localsql.bindings import bindings_from_text
-from localsql.management.commands.check_bindings import text_of_file
-from policy.errors import MalformedRequest
+from localsql.management.commands.check_bindings import text_named
+from policy.active import active_program
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.values import STRING
@@ -37,7 +37,7 @@ class Command(PolicyCommand):
             asked.add_argument("--raw", action="store_true", help="print the SQL as it is handed out")
 
     def act(self, environment: Environment, *, kind: str, bindings: str | None, raw: bool, **options) -> None:
-        text = text_of_file(bindings) if bindings else None
+        text = text_named(bindings) if bindings is not None else None
         asker = asking.Trusted(environment.pk)
         question = _question(kind, **options)
         if kind == "authorize":
@@ -46,13 +46,14 @@ class Command(PolicyCommand):
             said = asking.actions(asker, question, text)
         else:
             said = asking.filtered(asker, question, text, options["column"])
-        for sentence in said.unused.sentences:
+        program = active_program(environment.pk)
+        for sentence in (*said.unused.sentences, *(advice_on_question(program, question) if program else ())):
             self.stderr.write(sentence)
         self.stdout.write(said.sql if raw else formatted(said.sql, bindings_from_text(text).dialect.parser))
 
 
 def _question(kind: str, *, actor: str, context: list[str], **options) -> Question:
-    action = Asked(STRING) if kind == "actions" else Asked(STRING, (options["action"],))
+    action = Asked(STRING) if kind == "actions" else Asked(STRING, (action_from_text(options["action"]),))
     resource = Asked(options["resource_type"]) if kind == "list" else _value(options["resource"])
     outs = {"authorize": (), "actions": ("action",), "list": ("resource",)}[kind]
     variables = {"actor": _value(actor), "action": action, "resource": resource}
@@ -60,10 +61,8 @@ def _question(kind: str, *, actor: str, context: list[str], **options) -> Questi
 
 
 def _value(text: str) -> Asked:
-    match pattern_from_text(f"value({text})").args:
-        case (Argument(str() as type_name, str() as written),) if type_name != STRING:
-            return Asked(type_name, (written,))
-    raise MalformedRequest("", f"`{text}` is not a value; write it as `User:alice`")
+    found = value_from_text(text)
+    return Asked(found.type, (found.id,))
 
 
 def formatted(sql: str, dialect: str) -> str:

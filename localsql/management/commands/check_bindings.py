@@ -1,14 +1,13 @@
 """What is wrong with a file of data bindings, and what an environment's policy has no use for in it."""
 
 import sys
-from pathlib import Path
 
 from django.core.management.base import CommandError
 
 from localsql.bindings import Bindings, bindings_from_text
 from localsql.unused import unused_entries
 from policy.active import active_program
-from policy.errors import AuthzError
+from policy.files import decoded, text_of_file
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.rules.program import Program
@@ -37,14 +36,12 @@ class Command(PolicyCommand):
 
 
 def bindings_of_file(name: str) -> Bindings:
-    return bindings_from_text(text_of_file(name))
+    return bindings_from_text(text_named(name))
 
 
-def text_of_file(name: str) -> str:
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as reason:
-        raise AuthzError(f"`{name}` cannot be read: {reason}") from None
+def text_named(name: str) -> str:
+    """Of a file, or of the standard input."""
+    return decoded(sys.stdin.buffer.read(), "<stdin>") if name == "-" else text_of_file(name)
 
 
 def _missing(bindings: Bindings) -> list[str]:

@@ -1,6 +1,6 @@
 """Back to a policy that was loaded before."""
 
-from policy.management.command import PolicyCommand
+from policy.management.command import PolicyCommand, number
 from policy.models import Environment
 from policy.publishing import activate
 
@@ -10,7 +10,7 @@ class Command(PolicyCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("version_number", type=int, metavar="VERSION", help="as policy_history shows it")
+        parser.add_argument("version_number", type=number, metavar="VERSION", help="as policy_history shows it")
 
     def act(self, environment: Environment, *, version_number, **options):
         self.stdout.write(activate(environment.pk, version_number).message)

@@ -5,8 +5,9 @@ import sys
 from django.core.management.base import BaseCommand, CommandError
 
 from policy import rules
-from policy.bundle import Unreadable, bundle_of_files
+from policy.bundle import bundle_of_files
 from policy.errors import PolicyRejected
+from policy.files import Unreadable
 from policy.management.command import FILES, rejection, warnings
 
 
@@ -31,5 +32,5 @@ class Command(BaseCommand):
             self.stderr.write(warning)
         if found and strict:
             raise CommandError(f"{len(found)} warning{'' if len(found) == 1 else 's'}")
-        counts = f"{len(program.types)} types, {len(program.rules)} rules, {len(program.tests)} tests"
+        counts = f"{len(program.types)} types, {len(program.written)} rules, {len(program.tests)} tests"
         self.stdout.write(f"no problems: {counts}")

@@ -2,6 +2,8 @@
 
 import sys
 
+from django.core.management.base import CommandError
+
 from policy.bundle import bundle_of_files
 from policy.difference import difference, unified
 from policy.management.command import PolicyCommand
@@ -21,8 +23,7 @@ class Command(PolicyCommand):
 
     def act(self, environment: Environment, *, policies, **options):
         if len(policies) > 2:
-            self.print_help("manage.py", "diff_policy")
-            sys.exit(2)
+            raise CommandError(f"{len(policies)} policies are named; name one or two")
         old, new = policies if len(policies) == 2 else [ACTIVE, *policies]
         rows = difference(text_of(environment, old), text_of(environment, new))
         if rows:

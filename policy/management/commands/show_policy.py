@@ -1,7 +1,7 @@
 """The text of a policy, as it was sent."""
 
 from policy.errors import NotFound
-from policy.management.command import PolicyCommand
+from policy.management.command import PolicyCommand, number
 from policy.models import Environment
 from policy.publishing import active_version, version_numbered
 
@@ -11,7 +11,7 @@ class Command(PolicyCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("--version-number", "-n", type=int, help="default: the active one")
+        parser.add_argument("--version-number", "-n", type=number, help="default: the active one")
 
     def act(self, environment: Environment, *, version_number, **options):
         if version_number is None:

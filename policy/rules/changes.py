@@ -1,0 +1,267 @@
+"""Two programs -> what may hold in one of them only: the heads of rules that differ, and all that depends on those.
+
+    "reader" if "viewer" on "folder";        one of the programs has this rule on Doc
+    has_role(_, "reader", Doc)               its head
+    has_permission(_, "read", Doc) …         what the rules of either program make of that
+    allow(User, "read", Doc)
+
+It is decided by predicate, types and constants, never by facts, and errs on the side of too much.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from policy.rules.program import Atom, Literal, Member, Not, Now, Program, Rule, Signature, Term, Types, Var
+from policy.values import INTEGER, Value
+
+MOST_PATTERNS = 200  # of one predicate; more of them are taken for all of it
+MOST_ORIGINS = 50  # of one argument; more of them are taken for any value
+
+
+class Pattern(NamedTuple):
+    """Atoms of a predicate: for each argument its types, and its value where only one is meant."""
+
+    predicate: str
+    types: tuple[Types, ...]
+    values: tuple[Value | None, ...]
+
+    def is_of(self, signature: Signature) -> bool:
+        """Whether it is all facts of the signature, and no others."""
+        return (self.predicate, self.types) == (signature.predicate, tuple(frozenset((t,)) for t in signature.types))
+
+    def covers(self, other: Pattern) -> bool:
+        return (
+            self.predicate == other.predicate
+            and len(self.types) == len(other.types)
+            and all(mine >= theirs for mine, theirs in zip(self.types, other.types))
+            and all(mine in (None, theirs) for mine, theirs in zip(self.values, other.values))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A rule that only the one program has, or has for other types; `head` is what may differ because of it.
+
+    Without a rule it is facts that only the one program counts.
+    """
+
+    is_new: bool
+    head: Pattern
+    rule: Rule | None = None
+
+
+# ---- rules that differ ---------------------------------------------------------------------------------------
+
+
+def changed_rules(old: Program, new: Program) -> list[Changed]:
+    """Rules that are written otherwise in the one and in the other, up to where they stand and in which order."""
+    sides = [_Written(program).rules for program in (old, new)]
+    found: list[Changed] = []
+    for text in dict.fromkeys((*sides[0], *sides[1])):
+        here, there = (_apart(side.get(text, {}), other.get(text, {})) for side, other in (sides, sides[::-1]))
+        if len(here) == len(there) == 1:
+            found += _retyped(here[0], there[0])
+        else:
+            found += (Changed(False, head_of(rule), rule) for rule in here)
+            found += (Changed(True, head_of(rule), rule) for rule in there)
+    return found
+
+
+def changed_facts(old: Program, new: Program, stored: Iterable[Signature]) -> list[Changed]:
+    """Signatures whose facts count for one of the programs only."""
+    found = []
+    for predicate, types in ((each.predicate, each.types) for each in stored):
+        is_old, is_new = old.accepts(predicate, types), new.accepts(predicate, types)
+        if is_old != is_new:
+            head = Pattern(predicate, tuple(frozenset((name,)) for name in types), (None,) * len(types))
+            found.append(Changed(is_new, head))
+    return found
+
+
+def _apart(mine: dict[str, Rule], theirs: dict[str, Rule]) -> list[Rule]:
+    return [rule for typing, rule in mine.items() if typing not in theirs]
+
+
+def _retyped(old: Rule, new: Rule) -> Iterator[Changed]:
+    """Of a rule whose variables have other types now: the part of its head that these types make."""
+    for variable, before in old.types.items():
+        after = new.types[variable]
+        if before == after:
+            continue
+        either = {name: types | new.types[name] for name, types in old.types.items()}
+        if variable in old.head.args:
+            either[variable] = before ^ after
+        head = _pattern(old.head, either, {})
+        yield from (Changed(False, head, old), Changed(True, head, new))
+
+
+def head_of(rule: Rule) -> Pattern:
+    return _pattern(rule.head, rule.types, {})
+
+
+class _Written:
+    """The rules of a program by what they say, and then by their types; parts of a rule are written out in it."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.parts: dict[tuple[str, int], str] = {}
+        self.rules: dict[str, dict[str, Rule]] = defaultdict(dict)
+        for rule in program.rules:
+            if rule.head.predicate not in program.helpers:
+                self.rules[self._text(rule)][_typing(rule)] = rule
+
+    def _text(self, rule: Rule) -> str:
+        return f"{rule.head} if {' and '.join(map(self._literal, rule.body))}"
+
+    def _literal(self, literal: Literal) -> str:
+        match literal:
+            case Atom(predicate, args) if predicate in self.program.helpers:
+                return f"({', '.join(map(str, args))}: {self._part(predicate, len(args))})"
+            case Not(atom):
+                return f"not {self._literal(atom)}"
+        return str(literal)
+
+    def _part(self, predicate: str, arity: int) -> str:
+        key = (predicate, arity)
+        if key not in self.parts:
+            rules = self.program.rules_by_predicate.get(key, ())
+            texts = [f"{self._text(rule).partition('(')[2]} {_typing(rule)}" for rule in rules]
+            self.parts[key] = " or ".join(sorted(texts))
+        return self.parts[key]
+
+
+def _typing(rule: Rule) -> str:
+    return "; ".join(f"{variable}: {' '.join(sorted(types))}" for variable, types in sorted_by_name(rule))
+
+
+def sorted_by_name(rule: Rule) -> list[tuple[Var, Types]]:
+    return sorted(rule.types.items(), key=lambda item: item[0].name)
+
+
+# ---- what depends on them --------------------------------------------------------------------------------------
+
+Origins = frozenset[tuple[int, int]] | None  # which start and which of its arguments; None is any value whatever
+
+
+class Reached(NamedTuple):
+    """Atoms that may differ. Where they do, an argument that has origins is what one of these starts has there."""
+
+    pattern: Pattern
+    origins: tuple[Origins, ...]
+
+
+def reached(old: Program, new: Program, starts: Sequence[Pattern]) -> list[Reached]:
+    """The starts and all that the rules of either program derive from them, or from their absence."""
+    callers = _callers((old, new))
+    found: dict[tuple[str, int], dict[Pattern, tuple[Origins, ...]]] = defaultdict(dict)
+    waiting = [Reached(start, _own_origins(index, start)) for index, start in enumerate(starts)]
+    while waiting:
+        each = waiting.pop()
+        key = (each.pattern.predicate, len(each.pattern.types))
+        merged = _merged(found[key], each)
+        if merged is not None:
+            derived = (_derived(rule, atom, merged) for rule, atom in callers.get(key, ()))
+            waiting += (more for more in derived if more is not None)
+    return [Reached(*item) for patterns in found.values() for item in patterns.items()]
+
+
+def _own_origins(index: int, start: Pattern) -> tuple[Origins, ...]:
+    return tuple(frozenset({(index, place)}) for place in range(len(start.types)))
+
+
+def _merged(known: dict[Pattern, tuple[Origins, ...]], each: Reached) -> Reached | None:
+    """Takes it into what is known of its predicate; what is new by that, or None where nothing is."""
+    pattern, origins = each
+    wider = next((other for other in known if other.covers(pattern)), None)
+    if wider is None:
+        wider = pattern if len(known) < MOST_PATTERNS else _union([*known, pattern])
+    if wider in known and united(origins, known[wider]) == known[wider]:
+        return None
+    for other in [other for other in known if wider.covers(other)]:
+        origins = united(origins, known.pop(other))
+    known[wider] = origins
+    return Reached(wider, origins)
+
+
+def united(mine: tuple[Origins, ...], theirs: tuple[Origins, ...]) -> tuple[Origins, ...]:
+    """What an argument can be that has the one origins or the other."""
+    return tuple(None if a is None or b is None else _bounded(a | b) for a, b in zip(mine, theirs))
+
+
+def _bounded(origins: frozenset[tuple[int, int]]) -> Origins:
+    return origins if len(origins) <= MOST_ORIGINS else None
+
+
+def _callers(programs: Iterable[Program]) -> dict[tuple[str, int], list[tuple[Rule, Atom]]]:
+    """The rules that ask for a predicate, with the atom by which they do."""
+    found: dict[tuple[str, int], dict[tuple[str, Atom], tuple[Rule, Atom]]] = defaultdict(dict)
+    for program in programs:
+        for rule in program.rules:
+            same = f"{rule} {_typing(rule)}"
+            for literal in rule.body:
+                atom = literal.atom if isinstance(literal, Not) else literal
+                if isinstance(atom, Atom):
+                    found[atom.predicate, len(atom.args)][same, atom] = (rule, atom)
+    return {key: list(calls.values()) for key, calls in found.items()}
+
+
+def _derived(rule: Rule, atom: Atom, called: Reached) -> Reached | None:
+    """The heads of the rule whose body asks for something of the pattern by this atom; None where none does."""
+    narrowed = _narrowed(rule, atom, called.pattern)
+    if narrowed is None:
+        return None
+    origins = {term: known for term, known in zip(atom.args, called.origins) if isinstance(term, Var)}
+    kept = tuple(origins.get(term) if isinstance(term, Var) else None for term in rule.head.args)
+    return Reached(_pattern(rule.head, *narrowed), kept)
+
+
+def _narrowed(rule: Rule, atom: Atom, pattern: Pattern) -> tuple[dict[Var, Types], dict[Var, Value]] | None:
+    """What the rule's variables can be where the atom is of the pattern."""
+    types, values = dict(rule.types), {}
+    for term, allowed, value in zip(atom.args, pattern.types, pattern.values):
+        if isinstance(term, Var):
+            types[term] = types[term] & allowed
+            known = values.setdefault(term, value) if value is not None else values.get(term)
+            if not types[term] or (value is not None and known != value):
+                return None
+        elif not _is_of(term, allowed, value):
+            return None
+    for literal in rule.body:
+        if isinstance(literal, Member) and values.get(literal.variable, literal.values[0]) not in literal.values:
+            return None
+    return types, values
+
+
+def _is_of(term: Value | Now, allowed: Types, value: Value | None) -> bool:
+    if isinstance(term, Now):
+        return INTEGER in allowed
+    return term.type in allowed and value in (None, term)
+
+
+def _pattern(head: Atom, types: dict[Var, Types], values: dict[Var, Value]) -> Pattern:
+    def types_of(term: Term) -> Types:
+        match term:
+            case Var():
+                return types[term]
+            case Value(type=name):
+                return frozenset((name,))
+        return frozenset((INTEGER,))
+
+    known = tuple([values.get(term) if isinstance(term, Var) else _constant(term) for term in head.args])
+    return Pattern(head.predicate, tuple(map(types_of, head.args)), known)
+
+
+def _constant(term: Term) -> Value | None:
+    return term if isinstance(term, Value) else None
+
+
+def _union(patterns: list[Pattern]) -> Pattern:
+    types = tuple(frozenset().union(*each) for each in zip(*(pattern.types for pattern in patterns)))
+    return Pattern(patterns[0].predicate, types, (None,) * len(types))
+
+
+__all__ = ["Changed", "Origins", "Pattern", "Reached", "changed_facts", "changed_rules", "reached", "united"]

@@ -1,0 +1,84 @@
+"""Nonsense on the command line: every command says in one line what is wrong with it, and changes nothing."""
+
+import io
+
+import pytest
+from django.core.management import CommandError, call_command
+
+FILES = [
+    ("check_policy", "{}"), ("load_policy", "{}"), ("test_policy", "{}"), ("preview_policy", "{}"),
+    ("diff_policy", "{}"), ("audit_facts", "--policy", "{}"), ("load_facts", "{}"), ("check_bindings", "{}"),
+    ("ask_local", "authorize", "User:a", "read", "Repo:b", "--bindings", "{}"),
+]  # fmt: skip
+
+
+def refused(*words: str) -> str:
+    out = io.StringIO()
+    with pytest.raises(CommandError) as refusal:
+        call_command(*words, stdout=out, stderr=out)
+    assert out.getvalue() == ""
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize("command", FILES, ids=lambda command: command[0])
+def test_files_that_cannot_be_read(environment, tmp_path, command):
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe\x00")
+    for file, said in (
+        (tmp_path / "missing", "no such file or directory"),
+        (tmp_path, "is a directory"),
+        ("", "a file's name is empty"),
+        (binary, "is not UTF-8 text"),
+    ):
+        if command[0] != "load_facts" or file != binary:  # whose lines are told one by one
+            assert said in refused(*(word.format(file) for word in command))
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [("{}/missing/x", "no such file"), ("{}", "is a directory"), ("", "is empty"), ("/dev/full", "no space left")],
+)
+def test_files_that_cannot_be_written(environment, tmp_path, file, said):
+    store_one(environment)
+    assert said in refused("dump_facts", file.format(tmp_path))
+
+
+def store_one(environment) -> None:
+    from facts import store
+    from facts.store import Inserts
+    from facts.wire import Fact
+    from policy.values import Value
+
+    store.apply(environment.pk, [Inserts([Fact("p", (Value("T", "x"),))])])
+
+
+@pytest.mark.parametrize("days", ["-3", "0", "nan", "inf", "1e9", "", "soon"])
+def test_a_key_lasts_for_some_days_or_for_ever(environment, days):
+    assert "is not a number above 0, and at most 36,500" in refused("create_api_key", f"--days={days}")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("create_api_key", "--label", "x" * 201), "a label has at most 200"),
+        (("create_api_key", "--environment", "a b", "--create-environment"), "1 to 40 letters and digits"),
+        (("create_api_key", "--environment", "", "--create-environment"), "1 to 40 letters and digits"),
+        (("policy_history", "--environment", ""), "there is no environment ``"),
+        (("revoke_api_key", ""), "there is no such key"),
+        (("show_policy", "--version-number=-1"), "`-1` is not a whole number"),
+        (("show_policy", "--version-number", "99999999999999999999"), "is not a whole number from 0 to 2147483647"),
+        (("activate_policy", "x"), "`x` is not a whole number"),
+        (("activate_policy", "7"), "there is no policy version 7"),
+        (("diff_policy", "1", "2", "3"), "3 policies are named; name one or two"),
+        (("diff_policy", "9" * 30), "there is no policy version 999"),
+        (("preview_policy", "x", "--seconds", "0"), "`0` is not a number above 0"),
+        (("preview_policy", "x", "--show=-1"), "`-1` is not a whole number"),
+        (("delete_facts", "p("), "expected an argument"),
+        (("ask", "authorize", "User:*", "read", "Repo:b"), "must not be `*`"),
+        (("ask", "authorize", "User:" + "x" * 513, "read", "Repo:b"), "at most 512 bytes"),
+        (("ask", "authorize", "User:a", "", "Repo:b"), "the action is empty"),
+    ],
+)
+def test_values_that_mean_nothing(environment, words, said):
+    assert said in refused(*words)

@@ -1,0 +1,24 @@
+"""What a changed policy changes by brute force, the preview tells of; `run_mutations` tries more of it."""
+
+import pytest
+
+from policy.models import PolicyVersion
+from tests.properties import mutations
+
+MUTANTS = 6
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_a_change_does_is_seen(db, seed):
+    tried = list(mutations.trials(seed, MUTANTS))
+    assert len(tried) == MUTANTS
+    assert [trial.text for trial in tried if not trial.is_found or trial.missed] == []
+    assert PolicyVersion.objects.count() == len({trial.base.name for trial in tried})
+
+
+def test_what_a_change_does_is_seen_in_a_few_values(db, monkeypatch):
+    """As if there were too many facts to ask about all of them."""
+    monkeypatch.setattr("checks.comparing._FEW_FACTS", -1)
+    monkeypatch.setattr("checks.comparing._OTHERS", 8)
+    monkeypatch.setattr("checks.drawing.QUOTA", 8)
+    assert [trial.text for trial in mutations.trials(3, MUTANTS) if not trial.is_found] == []
