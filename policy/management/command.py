@@ -3,7 +3,7 @@
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from policy.bundle import Bundle
-from policy.errors import AuthzError, NotFound, PolicyRejected, PolicyTestsFailed
+from policy.errors import AuthzError, NotFound, PolicyRejected, PolicyTestsFailed, Unavailable
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.rules.program import Program
 from policy.testing import TestReport
@@ -22,7 +22,7 @@ class PolicyCommand(BaseCommand):
     def handle(self, *, environment: str, **options):
         try:
             self.act(environment_named(environment), **options)
-        except AuthzError as reason:
+        except (AuthzError, Unavailable) as reason:
             raise CommandError(reason.message) from None
 
     def act(self, environment: Environment, **options) -> None:
