@@ -32,15 +32,13 @@ class Deadline:
         if _opened.get() is None:
             self._token = _opened.set(self)
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._token is not None:
             _opened.reset(self._token)
 
-    @property
     def is_over(self) -> bool:
         return monotonic() >= self.end
 
-    @property
     def left(self) -> float:
         """Seconds; `QueryTooSlow` where there are none."""
         left = self.end - monotonic()
@@ -71,7 +69,7 @@ def holding(lock: Lock) -> Iterator[None]:
     found = _opened.get()
     if found is None or found.end == inf:
         lock.acquire()
-    elif not lock.acquire(timeout=found.left):
+    elif not lock.acquire(timeout=found.left()):
         raise QueryTooSlow(found.seconds)
     try:
         yield

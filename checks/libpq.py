@@ -60,6 +60,11 @@ def end_snapshot(raw: psycopg.Connection) -> None:
     _executed(raw, b"COMMIT")
 
 
+def limit(raw: psycopg.Connection, milliseconds: int) -> None:
+    """Of each statement until the snapshot ends."""
+    _good(raw, _executed(raw, b"SET LOCAL statement_timeout = %d" % milliseconds), ExecStatus.COMMAND_OK)
+
+
 def _executed(raw: psycopg.Connection, command: bytes) -> PGresult:
     if raw.pgconn.status != ConnStatus.OK:
         raise psycopg.OperationalError("the connection is lost")

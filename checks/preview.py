@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from checks.explain import Explained, explained_goal, question_of
 from checks.proof import Goal
-from checks.scene import TIME_LIMIT, Scene, scene, trial
+from checks.scene import Scene, scene, trial
 from checks.tree import shown_atom
 from facts.audit import Unused, unused_signatures
 from facts.browse import page_of
@@ -55,7 +55,7 @@ def preview(environment_id: int, text: str, filename: str, goals: list[Goal] | N
     active = publishing.active_version(environment_id)
     unused = tuple(unused_signatures(environment_id, drafted.program))
     with scene(environment_id, active.pk if active else None, (), _types(goals or ())) as before:
-        found = list(dict.fromkeys(goals if goals is not None else _drawn(environment_id, before.program, drafted)))
+        found = list(dict.fromkeys(goals if goals is not None else _drawn(before, drafted)))
         asked = found[:MAX_QUESTIONS]
         with trial(environment_id, drafted.program, ()) as after:
             flips, refused = _compared(before, after, asked)
@@ -78,7 +78,7 @@ def _compared(before: Scene, after: Scene, goals: list[Goal]) -> tuple[list[Flip
     for goal in goals:
         text = shown_atom(goal.predicate, goal.args)
         if after.is_late:
-            return flips, [*refused, f"{text} and all after it: comparing takes longer than {TIME_LIMIT:g} seconds"]
+            return flips, [*refused, f"{text} and all after it: comparing takes longer than {after.patience:g} seconds"]
         try:
             answers = [_holds(each, goal) for each in (before, after)]
             if answers[0] != answers[1]:
@@ -99,13 +99,15 @@ def _holds(asked: Scene, goal: Goal) -> bool:
 # ---- questions that facts bring to mind ------------------------------------------------------------------------
 
 
-def _drawn(environment_id: int, old: Program, drafted: Draft) -> Iterator[Goal]:
+def _drawn(before: Scene, drafted: Draft) -> Iterator[Goal]:
     """Of each kind of fact some, and of each of them what its actor may do with what it names."""
-    programs = (old, drafted.program)
+    programs = (before.program, drafted.program)
     seen: set[tuple[Value, Value]] = set()
     actors: dict[Value, None] = {}
     resources: dict[Value, None] = {}
-    for filed in Filed.objects.filter(environment_id=environment_id).order_by("predicate", "types"):
+    for filed in Filed.objects.filter(environment_id=before.environment_id).order_by("predicate", "types"):
+        if before.is_late:
+            break
         if {*types_of_text(filed.types)} <= {STRING}:
             continue
         for each in page_of([filed]).facts[:_FACTS_OF_A_KIND]:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from django.conf import settings
+
 from checks import run
 from checks.book import Book
 from checks.engine.answering import Row, answers_of
@@ -31,7 +33,8 @@ from policy.active import program_of_version
 from policy.models import PolicyVersion
 from policy.rules.program import Program, Signature
 
-TIME_LIMIT = 10.0  # seconds, after which nothing more is looked into
+TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
+_MOST = 0.8
 
 
 @contextmanager
@@ -55,7 +58,7 @@ def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Ite
 @contextmanager
 def _opened(found: Scene, program: Program | None) -> Iterator[None]:
     check_facts(program, found.context, "context_facts")
-    with run.snapshot():
+    with run.question_time(), run.snapshot():
         found.mark, found.numbers = numbers_as_of(found.environment_id)
         yield
 
@@ -69,6 +72,12 @@ def book_of(environment_id: int, version: int | None, types: frozenset[str]) -> 
     return Book(program_of_version(version), rulebook_of(version, types), number)
 
 
+def _patience() -> float:
+    """Most of a question's time, so that what was found in it is told in the rest."""
+    limit = settings.STATEMENT_TIMEOUT
+    return min(TIME_LIMIT, limit * _MOST) if limit > 0 else TIME_LIMIT
+
+
 @dataclass
 class Scene:
     """`numbers` are those that the environment's signatures have, as long as it bears the `mark`."""
@@ -79,7 +88,8 @@ class Scene:
     numbers: Mapping[Signature, int]
     mark: int = 0
     now: int = field(default_factory=lambda: int(time.time()))
-    deadline: float = field(default_factory=lambda: time.monotonic() + TIME_LIMIT)
+    patience: float = field(default_factory=_patience)  # seconds, after which nothing more is looked into
+    started: float = field(default_factory=time.monotonic)
     answered: dict[tuple, list[tuple]] = field(default_factory=dict)
     dialect: Dialect = field(default_factory=run.dialect)
 
@@ -89,7 +99,7 @@ class Scene:
 
     @property
     def is_late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return time.monotonic() > self.started + self.patience
 
     def number_of(self, signature: Signature) -> int:
         """Nothing is stored under a signature that has no number yet; one of the book's own stands in for it."""

@@ -20,6 +20,7 @@ from checks.prepared import Question, Setting, Values, check_predicate, inline_r
 from facts.accept import check_facts, check_signature
 from facts.bundles import by_signature
 from facts.errors import FactRejected
+from facts.signatures import Numbering, signature_mark
 from localsql.bindings import Bindings, bindings_from_text
 from localsql.columns import check_column, output_name
 from localsql.columntypes import ColumnTypes
@@ -34,6 +35,7 @@ from localsql.residual import Residual
 from localsql.split import Splitter
 from localsql.statements import EVERY, Folded, FoldedWay, condition, rows, verdict
 from policy.active import Caller, confirm, program_of_version
+from policy.errors import AuthzError
 from policy.models import Environment
 from policy.rules.program import Atom, Program
 
@@ -67,15 +69,19 @@ def actions(asker: Asker, question: Question, bindings: str | None) -> str:
 
 def filtered(asker: Asker, question: Question, bindings: str | None, column: object, path: str = "column") -> str:
     """A condition on the column: it is the one variable that the question asks for."""
-    checked = check_column(column, bindings_from_text(bindings).dialect, path)
-    return answered(asker, question, bindings, lambda renderer, folded: condition(renderer, folded, checked))
+    with run.question_time():
+        checked = check_column(column, bindings_from_text(bindings).dialect, path)
+        return answered(asker, question, bindings, lambda renderer, folded: condition(renderer, folded, checked))
 
 
 def selected(asker: Asker, question: Question, bindings: str | None, columns: dict[str, object]) -> str:
-    """The question's answers, by variable under the name of a column; without any, whether there is an answer."""
+    """The question's answers, by variable under the name of a column; without any, whether there is an answer.
+
+    `columns` are by the caller's names for the variables, in the order of the question's.
+    """
     if not columns:
         return answered(asker, question, bindings, lambda renderer, folded: verdict(renderer, folded, "result"))
-    names = [output_name(columns[name], f"mode.query_vars_to_output_column_names.{name}") for name in question.outs]
+    names = [output_name(column, f"mode.query_vars_to_output_column_names.{name}") for name, column in columns.items()]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise CannotSay(f"two variables are selected into the column `{twice}`; give each a name of its own")
@@ -86,16 +92,22 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
 
 
 def answered(asker: Asker, question: Question, text: str | None, form: Form) -> str:
-    bindings = bindings_from_text(text)
-    for _ in range(_TRIES):
-        asker = _confirmed(asker)
-        setting = Setting(asker.environment_id, asker.policy_version_id)
-        shaped = _shaped(setting, bindings, question)
-        # What plans need to be told of is told before: inside of the snapshot nothing is written.
-        with run.snapshot():
-            if _confirmed(asker).policy_version_id == asker.policy_version_id:
-                return _said(shaped, form)
+    with run.question_time():
+        bindings = bindings_from_text(text)
+        for _ in range(_TRIES):
+            asker = _confirmed(asker)
+            shaped = _shaped(Setting(asker.environment_id, asker.policy_version_id), bindings, question)
+            with run.snapshot():
+                if _is_active(shaped, asker):
+                    return _said(shaped, form)
     raise PolicyMoved
+
+
+def _is_active(shaped: Shaped, asker: Asker) -> bool:
+    """Whether the policy is still the one that was planned for, and no signature was given a number since."""
+    if _confirmed(asker).policy_version_id != asker.policy_version_id:
+        return False
+    return signature_mark(asker.environment_id) == shaped.prepared.numbering.mark
 
 
 def _confirmed(asker: Asker) -> Asker:
@@ -112,6 +124,7 @@ class Shaped:
     prepared: Prepared
     tables: CallerTables
     slots: dict[str, object]
+    names: tuple[str, ...]  # of the answer columns, as the caller calls them
 
 
 def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
@@ -121,14 +134,17 @@ def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
     slots: dict[str, object] = {"now": str(int(time.time()))}
     root = root_of(question, Values(program.names, slots))
     slot_types = {given.slot: _type_of(root, given.variable) for given in root.givens}
-    if question.context:
-        slots["facts"] = inline_rows(question.context, setting.number_of)
     types = tuple(question.variables[name].type for name in question.outs)
     knows = all(map(program.knows, question.types))
     tables = CallerTables(bindings, frozenset(by_signature(question.context)))
-    known = setting.own(mentioned)
-    prepared = _prepared(setting, known, tables, root, types, question.outs, tuple(slot_types.items()), knows)
-    return Shaped(prepared, tables, slots)
+    known, mark = setting.own(mentioned), signature_mark(setting.environment_id)
+    try:
+        prepared = _prepared(setting, mark, known, tables, root, types, tuple(slot_types.items()), knows)
+    except AuthzError as refusal:
+        raise question.in_words_of_caller(refusal) from None
+    if question.context:
+        slots["facts"] = inline_rows(question.context, prepared.numbering.of)
+    return Shaped(prepared, tables, slots, tuple(map(question.called, question.outs)))
 
 
 def _types_of(bindings: Bindings, question: Question) -> frozenset[str]:
@@ -171,32 +187,34 @@ class Prepared:
     splitter: Splitter
     types: ColumnTypes
     program: Program
+    numbering: Numbering
 
 
 @lru_cache(maxsize=1024)
 def _prepared(
     setting: Setting,
+    mark: int | None,  # of the environment's signatures, whose numbers are in statements
     types_known: frozenset[str],
     tables: CallerTables,
     root: Root,
     types: tuple[str, ...],
-    names: tuple[str, ...],
     slot_types: tuple[tuple[str, str], ...],
     knows: bool,
 ) -> Prepared:
-    rulebook = _rulebook(setting.version, types_known)
-    splitter = Splitter(tables, run.dialect(), setting.number_of)
+    rulebook, numbering = _rulebook(setting.version, types_known), Numbering(setting.environment_id)
+    splitter = Splitter(tables, run.dialect(), numbering.of)
     column_types = ColumnTypes(dict(slot_types))
     if not knows:
-        return Prepared(LocalPlan(Net("nothing", 0, ()), (), types, names), splitter, column_types, rulebook.program)
-    plan = planned(rulebook, tables, root, types, names)
+        plan = LocalPlan(Net("nothing", 0, ()), (), types)
+        return Prepared(plan, splitter, column_types, rulebook.program, numbering)
+    plan = planned(rulebook, tables, root, types)
     for net in plan.nets():
         column_types.add(net)
         splitter.prepare(net)
     for way in plan.ways:
         column_types.add_branch(plan.net, way.exit.branch)
         splitter.prepare_branch(plan.net, way.exit.branch, way.exit.outs)
-    return Prepared(plan, splitter, column_types, rulebook.program)
+    return Prepared(plan, splitter, column_types, rulebook.program, numbering)
 
 
 @lru_cache(maxsize=64)
@@ -215,7 +233,7 @@ def _said(shaped: Shaped, form: Form) -> str:
     residual = Residual(
         prepared.splitter, types, shaped.slots, sitting.rows, lambda net: _rule_of(prepared.program, net)
     )
-    folded = _folded(prepared.plan, residual)
+    folded = _folded(shaped, residual)
     if any(net.weight > MOST_WEIGHT for net in folded.nets()):
         raise CannotSay(
             "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
@@ -224,8 +242,9 @@ def _said(shaped: Shaped, form: Form) -> str:
     return form(Renderer(tables.bindings.dialect, tables, layouts), folded)
 
 
-def _folded(plan: LocalPlan, residual: Residual) -> Folded:
+def _folded(shaped: Shaped, residual: Residual) -> Folded:
     """The plan with what stored facts decide worked out. All ways are of one net, whose recursion they share."""
+    plan = shaped.prepared.plan
     net = residual.net(plan.net, (), {})
     ways = []
     for way in plan.ways:
@@ -233,7 +252,7 @@ def _folded(plan: LocalPlan, residual: Residual) -> Folded:
         if end is not None and pruned(replace(net, exits=(end,))).exits:
             withheld = way.withheld and tuple(residual.net(each, each.exits, {}) for each in way.withheld)
             ways.append(FoldedWay(end, withheld))
-    return Folded(plan, net, tuple(ways))
+    return Folded(plan, shaped.names, net, tuple(ways))
 
 
 def _rule_of(program: Program, net: Net) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from checks import deadline
 from checks.engine.clauses import Col, Inner, Neg, Slot, Var, substituted
 from checks.engine.errors import NonLinear
 from checks.engine.holding import tested
@@ -41,35 +42,31 @@ class LocalPlan:
     net: Net
     ways: tuple[Way, ...]
     types: tuple[str, ...]  # of the answer columns
-    names: tuple[str, ...]
 
     def nets(self) -> list[Net]:
         return [self.net, *(net for way in self.ways for net in way.withheld or ())]
 
 
-def planned(
-    rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...], names: tuple[str, ...]
-) -> LocalPlan:
+def planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
     """The plan; a component that turns out to need two of its own answers at once is set apart from then on."""
-    with rulebook.lock:
+    with deadline.holding(rulebook.lock):
         while True:
+            deadline.check()
             try:
-                return _planned(rulebook, tables, root, types, names)
+                return _planned(rulebook, tables, root, types)
             except NonLinear as found:
                 assert found.component not in rulebook.nonlinear, "a component worked out in rounds is no obstacle"
                 rulebook.nonlinear.add(found.component)
 
 
-def _planned(
-    rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...], names: tuple[str, ...]
-) -> LocalPlan:
+def _planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
     resolver = Resolver(rulebook, tables.places, make_net)
     outs = tuple(Var(k) for k in range(len(types)))
     fixed = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))
     net = make_net(resolver, Partial((*root.givens, *root.calls), outs), fixed)
     frame = Frame(fixed)
     ways = tuple(_way(resolver, frame, _enumerated(resolver, tables, end, types)) for end in net.exits)
-    return LocalPlan(net, tuple(way for way in ways if way is not None), types, names)
+    return LocalPlan(net, tuple(way for way in ways if way is not None), types)
 
 
 def _enumerated(resolver: Resolver, tables: CallerTables, end: Exit, types: tuple[str, ...]) -> Exit:

@@ -42,6 +42,7 @@ class FoldedWay:
 @dataclass(frozen=True)
 class Folded:
     plan: LocalPlan
+    names: tuple[str, ...]  # of the answer columns, as the caller calls them
     net: Net
     ways: tuple[FoldedWay, ...]
 
@@ -105,7 +106,7 @@ def _shown(folded: Folded, way: FoldedWay, every: str | None) -> Exit:
     if not opened:
         return way.exit
     if every is None:
-        raise UnboundedVariable(folded.plan.names[opened[0]], folded.plan.types[opened[0]])
+        raise UnboundedVariable(folded.names[opened[0]], folded.plan.types[opened[0]])
     if way.withheld != ():
         raise _all_but_some(folded, opened[0])
     outs = tuple(Const(every) if isinstance(out, Var) else out for out in way.exit.outs)
@@ -113,7 +114,7 @@ def _shown(folded: Folded, way: FoldedWay, every: str | None) -> Exit:
 
 
 def _all_but_some(folded: Folded, index: int) -> CannotSay:
-    name, type_name = folded.plan.names[index], folded.plan.types[index]
+    name, type_name = folded.names[index], folded.plan.types[index]
     return CannotSay(
         f"the answer for `{name}` is every {type_name} but some, which depends on facts in the database;"
         f" give the query of all ids of {type_name} under `domains` in the data bindings"

@@ -9,7 +9,6 @@ from checks.serializers import decoded
 from localsql import asking
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.endpoint import Endpoint, caller
-from policy.errors import MalformedRequest
 from policy.values import STRING
 
 ALLOW = (("allow", ("actor", "action", "resource")),)
@@ -51,16 +50,8 @@ class Evaluate(Endpoint):
         query = Query.of((asked["predicate"], *asked["calls"]), asked["constraints"], asked["context_facts"])
         if mode["mode"] == "select":
             columns = mode["query_vars_to_output_column_names"]
-            question = asking_for(query.question, tuple(columns))
-            return Response({"sql": asking.selected(who, question, body["data_bindings"], columns)})
-        question = asking_for(query.question, (mode["query_var"],))
+            return Response({"sql": asking.selected(who, query.asking_for(columns), body["data_bindings"], columns)})
+        question = query.asking_for((mode["query_var"],))
         path = "mode.output_column_name"
         found = asking.filtered(who, question, body["data_bindings"], mode.get("output_column_name"), path)
         return Response({"sql": found})
-
-
-def asking_for(question: Question, outs: tuple[str, ...]) -> Question:
-    for name in outs:
-        if name not in question.variables:
-            raise MalformedRequest("mode", f"the query has no variable `{name}`")
-    return Question(question.calls, question.variables, outs, question.context)
