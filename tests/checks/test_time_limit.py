@@ -120,7 +120,8 @@ LIST = {
         ("localsql.asking.Layouts", "/list_query", LIST),
     ],
 )
-def test_whatever_takes_long_counts(api, late, place, path, body):
+def test_whatever_takes_long_counts(api, settings, late, place, path, body):
+    settings.STATEMENT_TIMEOUT = 5
     publish(api, f"{SLOW} # {place} {path}")  # planned anew
     store(api, fact("likes", "User:ann", "Doc:d"))
     if isinstance(body, dict) and "data_bindings" in body:
