@@ -1,6 +1,8 @@
 """How HTTP meets the parts: keys in, JSON in and out, and one table from what went wrong to an answer."""
 
 import logging
+import math
+import time
 
 import orjson
 from django.conf import settings
@@ -17,8 +19,9 @@ from rest_framework.response import Response
 
 from authz_project.connections import note_loss, refresh_connection
 from authz_project.keys import caller_of_token
-from checks.errors import PolicyMoved, QueryTooSlow
-from policy.errors import AuthzError, KeyRefused, MalformedRequest, NotFound, TooLarge
+from checks.errors import QueryTooSlow
+from policy.errors import AuthzError, Cancelled, KeyRefused, MalformedRequest, NotFound, TooLarge, Unavailable
+from policy.offsets import was_cancelled
 
 log = logging.getLogger("authz.request")
 
@@ -78,8 +81,6 @@ class AlwaysJson(BaseContentNegotiation):
 
 # ---- what went wrong --------------------------------------------------------------------------------------
 
-QUERY_CANCELED = "57014"  # PostgreSQL's code for a statement that ran out of time
-
 STATUS = (  # the first that fits
     (KeyRefused, 401),
     (NotFound, 404),
@@ -88,7 +89,7 @@ STATUS = (  # the first that fits
     (RequestDataTooBig, 413),
     (Http404, 404),
     (PermissionDenied, 403),
-    (PolicyMoved, 503),
+    (Unavailable, 503),
     (OperationalError, 503),
     (InterfaceError, 503),
 )
@@ -98,8 +99,8 @@ def handle_exception(error: Exception, context: dict) -> Response:
     """Every answer that is not a success, as `{"message": …}`."""
     if isinstance(error, APIException):
         return Response({"message": _sentence(error)}, error.status_code, headers=_headers(error, context))
-    if _ran_out_of_time(error):
-        error = QueryTooSlow(settings.STATEMENT_TIMEOUT)
+    if was_cancelled(error):
+        error = _reason_for_cancelling(context)
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
     if isinstance(error, (OperationalError, InterfaceError)):
         note_loss()
@@ -118,8 +119,8 @@ def _body(error: Exception, context: dict) -> dict:
             return {"message": "no such path"}
         case PermissionDenied():
             return {"message": "not allowed"}
-        case PolicyMoved():
-            return {"message": "the policy keeps changing, try again"}
+        case Unavailable():
+            return {"message": error.message}
         case OperationalError() | InterfaceError():
             return {"message": "the database cannot be reached, try again"}
     return {"message": f"something went wrong here; it is logged as request {_request_id(context)}"}
@@ -135,7 +136,7 @@ def _headers(error: Exception, context: dict) -> dict[str, str]:
             return {"WWW-Authenticate": "Bearer"}
         case MethodNotAllowed():
             return {"Allow": ", ".join(context["view"].allowed_methods)}
-        case OperationalError() | InterfaceError() | PolicyMoved():
+        case OperationalError() | InterfaceError() | Unavailable():
             return {"Retry-After": "1"}
     return {}
 
@@ -151,8 +152,10 @@ def _sentence(error: APIException) -> str:
     return f"{path}: {text}" if path else text
 
 
-def _ran_out_of_time(error: Exception) -> bool:
-    return getattr(error.__cause__, "sqlstate", None) == QUERY_CANCELED
+def _reason_for_cancelling(context: dict) -> Exception:
+    """PostgreSQL says in the same way that time is over, and that somebody had it end the statement."""
+    limit, started = settings.STATEMENT_TIMEOUT, getattr(context.get("request"), "started", math.inf)
+    return QueryTooSlow(limit) if 0 < limit <= time.perf_counter() - started else Cancelled()
 
 
 def _request_id(context: dict) -> str:

@@ -21,14 +21,14 @@ def request_ids(get_response):
     """Answer with the request's `X-Request-ID`, or with a new one; and say how long it took."""
 
     def respond(request):
-        started = time.perf_counter()
+        request.started = time.perf_counter()
         given = request.META.get("HTTP_X_REQUEST_ID", "")
         request.request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
         response = get_response(request)
         response["X-Request-ID"] = request.request_id
         if not response.streaming:
             response["Content-Length"] = str(len(response.content))
-        response["Server-Timing"] = f"oso;dur={(time.perf_counter() - started) * 1000:.3f}"
+        response["Server-Timing"] = f"oso;dur={(time.perf_counter() - request.started) * 1000:.3f}"
         return response
 
     return respond

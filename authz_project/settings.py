@@ -34,10 +34,12 @@ DEV_SERVER = os.environ.get(DEV_SERVER_VARIABLE) in (str(os.getppid()), str(os.g
 
 STATEMENT_TIMEOUT = env.float("STATEMENT_TIMEOUT", default=5.0)  # seconds
 PLANNING_TIMEOUT = env.float("PLANNING_TIMEOUT", default=2.0)  # seconds of processor time, for one new kind of question
+WRITE_TIMEOUT = env.float("WRITE_TIMEOUT", default=30.0)  # seconds
+_FOR_EVER = 2_000_000.0  # seconds, as far as SQLite counts
 SQLITE_OPTIONS = {
     # Writers take the lock when they begin, so that none fails half way on another's.
     "transaction_mode": "IMMEDIATE",
-    "timeout": 20,
+    "timeout": WRITE_TIMEOUT or _FOR_EVER,
     "cached_statements": 1000,
     "init_command": "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY",
 }

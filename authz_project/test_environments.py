@@ -3,16 +3,15 @@
 import secrets
 import string
 
-from django.db import transaction
-
 from authz_project.keys import create_key
 from facts.store import copy_facts
 from policy.models import Environment, PolicyVersion, default_environment
+from policy.offsets import changing
 
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
-@transaction.atomic
+@changing()
 def create_test_environment(copied: bool) -> str:
     """A key to a new environment, `copied` from the default one or empty."""
     slug = "testenv" + "".join(secrets.choice(_ALPHABET) for _ in range(11))

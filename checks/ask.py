@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db import connection
 
@@ -50,8 +51,7 @@ def allow(
 # ---- answers ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """Answers, each with the index of its question: distinct rows, where None stands for every value."""
 
     setting: Setting
@@ -109,19 +109,27 @@ def answered(
     at_once: int = AT_ONCE,
 ) -> Answered:
     """The answers to questions about the same facts, `at_once` at most in a statement."""
+    with run.question_time():
+        return _answered(asker, questions_of, context, page, at_once)
+
+
+def _answered(
+    asker: Asker, questions_of: QuestionsOf, context: Sequence[Fact], page: Page | None, at_once: int
+) -> Answered:
     version = _hint(asker)
     for _ in range(_TRIES):
         generation = _generations.get(asker.environment_id, 0)
         setting = Setting(asker.environment_id, version, isinstance(asker, Caller), generation)
+        questions: Sequence[Question] = ()
         try:
             useful = brought_to(setting, context)
             questions = questions_of(setting)
             statements = prepared(setting, questions, useful.facts, page, at_once)
-        except AuthzError:
+        except AuthzError as refusal:
             # A refusal by a policy that is not active any more refuses nothing.
             current = confirmed(asker)
             if current == version:
-                raise
+                raise _told(refusal, questions) from None
         else:
             current, rows = _run(asker, statements, version)
             if current == version:
@@ -131,6 +139,10 @@ def answered(
                 continue
         version = _remember(asker, current)
     raise PolicyMoved
+
+
+def _told(refusal: AuthzError, questions: Sequence[Question]) -> AuthzError:
+    return questions[0].in_words_of_caller(refusal) if len(questions) == 1 else refusal
 
 
 def _run(asker: Asker, statements: list[Prepared], version: int | None) -> tuple[int | None, list[tuple[int, Row]]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 
+from checks import deadline
 from checks.engine.clauses import Call, Const, Other, Pattern
 from checks.engine.clauses import Literal as EngineLiteral
 from checks.engine.clauses import Var as EngineVar
@@ -105,14 +106,14 @@ class Book:
         """The cases for goals of this kind, in the order of the text, those first that do not lead back to it."""
         known = self._ordered.get(kind)
         if known is None:
-            with self.rulebook.lock:
+            with deadline.holding(self.rulebook.lock):
                 found = self._unordered(kind)
                 known = self._ordered[kind] = tuple(sorted(found, key=lambda case: self._leads_back(case, kind)))
         return known
 
     def component(self, kind: Pattern) -> int | None:
         """The number of the recursion that goals of this kind take part in, if they do."""
-        with self.rulebook.lock:  # numbers must not change while a proof is searched
+        with deadline.holding(self.rulebook.lock):  # numbers must not change while a proof is searched
             return self._components.number(kind)
 
     def stand_in(self, signature: Signature) -> int:
@@ -138,6 +139,7 @@ class Book:
         for rule in self.program.rules_by_predicate.get((kind.predicate, len(kind.types)), ()):
             if _fits(rule, kind):
                 for typing in typings_of(self.program, rule, kind.types):
+                    deadline.check()
                     conditions = [self._condition(rule, literal, typing) for literal in told(rule)]
                     if None not in conditions:
                         yield Case(rule, typing, tuple(conditions))

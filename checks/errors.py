@@ -1,13 +1,13 @@
 """What a question can be refused for when it runs; the compiler's own refusals are in `checks.engine.errors`."""
 
-from policy.errors import AuthzError
+from policy.errors import AuthzError, Unavailable
 
 
 class QueryTooSlow(AuthzError):
     def __init__(self, seconds: float):
         super().__init__(
             f"the question took longer than {seconds:g} seconds, the limit of STATEMENT_TIMEOUT;"
-            " ask about fewer values, or raise the limit"
+            " ask for less at a time, or raise the limit"
         )
 
 
@@ -32,8 +32,11 @@ class UnknownPredicate(AuthzError):
         super().__init__(f"the policy has no predicate `{name}`{advice}")
 
 
-class PolicyMoved(Exception):
+class PolicyMoved(Unavailable):
     """The policy changed again and again while the question was being asked."""
+
+    def __init__(self):
+        super().__init__("the policy keeps changing, try again")
 
 
 class NoNamesDeclared(AuthzError):

@@ -7,8 +7,7 @@ compiled for, and of the signatures whose facts it reads, in the same snapshot a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from django.conf import settings
@@ -20,7 +19,7 @@ from checks.engine.rounds import Rounds
 from checks.engine.rulebook import Rulebook
 from checks.engine.text import Statement, Text
 from checks.open_policy import open_program
-from facts.signatures import numbers_as_of, signature_number
+from facts.signatures import Numbering
 from policy.active import GATE, program_of_version
 from policy.rules.program import Program, Signature
 
@@ -42,9 +41,6 @@ class Setting(NamedTuple):
         """What tells programs without a policy apart: the types that questions mention."""
         return types if self.version is None else frozenset()
 
-    def number_of(self, signature: Signature) -> int:
-        return signature_number(self.environment_id, signature)
-
 
 class Ready(NamedTuple):
     """A compiled statement and how to read its rows. No statement: nothing can be true, whatever the facts."""
@@ -59,39 +55,6 @@ class Ready(NamedTuple):
 
 
 UNANSWERED = Ready(None, (), 0, False, (), {}, 0)
-
-
-# ---- the numbers of signatures ---------------------------------------------------------------------------------
-
-
-@dataclass
-class Numbering:
-    """The numbers of signatures in one statement. One that has none yet gets one that no fact has.
-
-    A question writes nothing, and so waits for no writer. What had no number is left out of the statement, which
-    checks that its environment's signatures are the same still: facts that gave it one may be of the moment that
-    the statement sees.
-    """
-
-    environment_id: int
-    missing: dict[Signature, int] = field(default_factory=dict)
-
-    @cached_property
-    def _as_of(self) -> tuple[int, Mapping[Signature, int]]:
-        return numbers_as_of(self.environment_id)
-
-    @property
-    def mark(self) -> int:
-        """What the environment was marked with when its signatures were read."""
-        return self._as_of[0]
-
-    def knows(self, signature: Signature) -> bool:
-        """Whether facts of the signature may be stored."""
-        return self.of(signature) > 0
-
-    def of(self, signature: Signature) -> int:
-        known = self._as_of[1].get(signature)
-        return known or self.missing.setdefault(signature, -1 - len(self.missing))
 
 
 # ---- compiled for a shape -------------------------------------------------------------------------------------

@@ -70,6 +70,11 @@ def end_limit(raw: psycopg.Connection) -> None:
     _executed(raw, b"ROLLBACK TO SAVEPOINT limited; RELEASE SAVEPOINT limited")
 
 
+def limit(raw: psycopg.Connection, milliseconds: int) -> None:
+    """Of each statement until the snapshot ends."""
+    _good(raw, _executed(raw, b"SET LOCAL statement_timeout = %d" % milliseconds), ExecStatus.COMMAND_OK)
+
+
 def _executed(raw: psycopg.Connection, command: bytes) -> PGresult:
     if raw.pgconn.status != ConnStatus.OK:
         raise psycopg.OperationalError("the connection is lost")

@@ -13,7 +13,7 @@ from checks.book import Case, Condition, Env
 from checks.engine.clauses import Neg, Pattern
 from checks.proof import Goal, proof_of
 from checks.proof_tree import tree_of
-from checks.scene import TIME_LIMIT, Scene
+from checks.scene import Scene
 from checks.tree import Node, bindings, shown_atom, shown_literal, written
 from checks.witness import met_by
 from policy.rules.program import Atom, Not, Program, Rule, Var
@@ -22,11 +22,6 @@ from policy.values import Value
 MAX_LEVELS = 4  # of conditions that are missing because others are
 MAX_OBSTACLES = 60  # rules that are tried
 Args = tuple[Value | None, ...]  # None is unknown: no value of it does
-
-
-_CUT = f"it would take more than {MAX_OBSTACLES} rules, or {TIME_LIMIT:g} seconds"
-_MORE = Node("unexplained", "other rules", note=_CUT)
-
 
 @dataclass(frozen=True)
 class _Attempt:
@@ -70,7 +65,11 @@ class _Walk:
                 best[case.rule] = attempt
         found = sorted(best.values(), key=lambda each: each.case.rule.origin.start)
         told = [self._obstacle(each, levels) for each in found]
-        return (*told, _MORE) if is_cut else tuple(told)
+        return (*told, self._more()) if is_cut else tuple(told)
+
+    def _more(self) -> Node:
+        note = f"it would take more than {MAX_OBSTACLES} rules, or {self.scene.patience:g} seconds"
+        return Node("unexplained", "other rules", note=note)
 
     def _attempt(self, case: Case, env: Env) -> _Attempt | None:
         """None where the rule holds after all, which happens to parts of what does not."""

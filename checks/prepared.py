@@ -8,21 +8,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 import orjson
 
-from checks import run
+from checks import deadline, run
 from checks.engine.answering import Row, answers_of
 from checks.engine.clauses import Call, Const, Given, Operand, Other, Slot, Term, Var
 from checks.engine.dialects import Dialect
+from checks.engine.errors import UnboundVariable
 from checks.engine.question import Compiled, Root, Shape
 from checks.errors import UnknownPredicate
-from checks.framing import IS_ANSWER, UNANSWERED, Numbering, Ready, Setting, compiled_here, ready_of
+from checks.framing import IS_ANSWER, UNANSWERED, Ready, Setting, compiled_here, ready_of
 from facts.accept import Brought, brought
 from facts.bundles import by_signature
+from facts.signatures import Numbering
 from facts.wire import Fact
 from policy.active import program_of_version
+from policy.errors import AuthzError
 from policy.rules.program import Program, Signature
 from policy.values import STRING
 
@@ -39,16 +43,28 @@ class Asked(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Calls that must hold together, by the names of their variables. Answers have the columns `outs`."""
+    """Calls that must hold together, by the names of their variables. Answers have the columns `outs`.
+
+    What it is compiled to is found again by the names, so a name that a caller makes up stays out of them: `names` has
+    those for messages, by ours.
+    """
 
     calls: tuple[tuple[str, tuple[str, ...]], ...]
     variables: Mapping[str, Asked]
     outs: tuple[str, ...] = ()
     context: Sequence[Fact] = ()
+    names: Mapping[str, str] = MappingProxyType({})
 
     @property
     def types(self) -> set[str]:
         return {asked.type for asked in self.variables.values()}
+
+    def called(self, name: str) -> str:
+        """What the caller calls a variable."""
+        return self.names.get(name, name)
+
+    def in_words_of_caller(self, refusal: AuthzError) -> AuthzError:
+        return UnboundVariable(self.called(refusal.name)) if isinstance(refusal, UnboundVariable) else refusal
 
 
 class Page(NamedTuple):
@@ -187,7 +203,7 @@ def _ready(setting: Setting, form: Form, dialect: Dialect) -> Ready:
     if run.in_transaction() or not _places(setting.program(form.types), form):
         raise _NotKept
     # After a change of the policy, many ask the same at once: one compiles it, the others wait and find it done.
-    with _compiling[hash((setting, form)) % len(_compiling)]:
+    with deadline.holding(_compiling[hash((setting, form)) % len(_compiling)]):
         return _compiled_once(setting, form, dialect)
 
 
@@ -197,6 +213,7 @@ def _compiled_once(setting: Setting, form: Form, dialect: Dialect) -> Ready:
 
 
 def _compiled(setting: Setting, form: Form, dialect: Dialect) -> Ready:
+    deadline.check()
     program = setting.program(form.types)
     _check(setting, program, form)
     places = _places(program, form)
@@ -300,7 +317,7 @@ class Outline(NamedTuple):
 
 
 def outline_of(question: Question, values: Values) -> Outline:
-    calls, asked, outs, _ = question
+    calls, asked, outs, _, _ = question
     variables = []
     for name, (type_name, ids) in asked.items():
         if ids is None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from checks import run
 from checks.comparing import Compared, Comparison
+from checks.deadline import Deadline
 from checks.drawing import Drawer
 from checks.explain import Explained, explained_goal, question_of
 from checks.kinds import DECISION, kinds_of
@@ -130,7 +131,7 @@ def preview(
     """Nothing is stored. `PolicyRejected` where the text is no policy."""
     drafted = publishing.draft(text, filename, force=True)
     unused = tuple(unused_signatures(environment_id, drafted.program))
-    with _sides(environment_id, drafted.program, goals or ()) as sides:
+    with Deadline(3 * seconds + _SHORTEST), _sides(environment_id, drafted.program, goals or ()) as sides:
         changed = _changed(*sides)
         until = time.monotonic() + seconds
         if goals is None:
@@ -229,7 +230,7 @@ def _holds(asked: Scene, goal: Goal) -> bool:
 def _explained(sides: Sides, flips: list[Flip], until: float) -> list[Flip]:
     """The flips, the first of each kind of question explained, as long as there is time."""
     for each in sides:
-        each.deadline = until
+        each.patience = until - each.started
     seen: dict[tuple, int] = {}
     found, told = [], 0
     most = max(1, MAX_EXPLAINED // max(1, len({_sort(flip) for flip in flips})))

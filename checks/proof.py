@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from checks.book import Case, Env
 from checks.engine.clauses import Call
-from checks.scene import TIME_LIMIT, Scene
+from checks.scene import Scene
 from checks.witness import ANY, witnesses
 from facts.wire import Fact
 from policy.rules.program import Atom
@@ -170,7 +170,7 @@ class _Search:
         """Why no more is looked into, once a limit is met."""
         if self.looked_into >= MAX_GOALS:
             return Unexplained(f"more than {MAX_GOALS:,} goals would have to be looked into")
-        return Unexplained(f"it takes longer than {TIME_LIMIT:g} seconds") if self.scene.is_late else None
+        return Unexplained(f"it takes longer than {self.scene.patience:g} seconds") if self.scene.is_late else None
 
     def rules_about(self, goal: Goal) -> _Rules:
         known = self.rules.get(goal)

@@ -27,7 +27,7 @@ def call_from_json(raw: object, path: str) -> Call:
         raise MalformedRequest(f"{path}[1]", "must be an array of variables")
     if len(variables) > MAX_VARIABLES:
         raise MalformedRequest(f"{path}[1]", f"must have at most {MAX_VARIABLES} elements")
-    names = [wire.name_from_json(name, f"{path}[1][{index}]") for index, name in enumerate(variables)]
+    names = [wire.new_name_from_json(name, f"{path}[1][{index}]") for index, name in enumerate(variables)]
     return wire.name_from_json(predicate, f"{path}[0]"), tuple(names)
 
 
@@ -72,21 +72,34 @@ def asked_from_json(constraints: dict[str, object], name: str) -> Asked:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The question, and its variables in order of appearance: those with one value are not asked."""
+    """The question, its variables in order of appearance: those with one value are not asked.
+
+    They are called by their places: clients make names up anew for each query.
+    """
 
     question: Question
 
     @classmethod
     def of(cls, calls: tuple[Call, ...], constraints: dict[str, object], context: tuple[Fact, ...]) -> Query:
         names = dict.fromkeys(name for _, variables in calls for name in variables)
-        variables = {name: asked_from_json(constraints, name) for name in names}
-        outs = tuple(name for name, asked in variables.items() if asked.ids is None or len(asked.ids) != 1)
-        return cls(Question(calls, variables, outs, context))
+        ours = {name: f"?{place}" for place, name in enumerate(names)}
+        variables = {ours[name]: asked_from_json(constraints, name) for name in names}
+        outs = tuple([name for name, asked in variables.items() if asked.ids is None or len(asked.ids) != 1])
+        placed = tuple([(predicate, tuple([ours[name] for name in args])) for predicate, args in calls])
+        return cls(Question(placed, variables, outs, context, dict(zip(variables, names))))
+
+    def asking_for(self, names: Iterable[str]) -> Question:
+        """The question of the values of these variables, by the caller's names."""
+        ours = {name: our for our, name in self.question.names.items()}
+        for name in names:
+            if name not in ours:
+                raise MalformedRequest("mode", f"the query has no variable `{name}`")
+        return self.question._replace(outs=tuple([ours[name] for name in names]))
 
     def results(self, rows: Iterable[Row]) -> list[dict[str, str | None]]:
         """One object for each solution, by the variables in order of appearance; null is every value."""
         outs, variables = self.question.outs, self.question.variables
         fixed = {name: asked.ids[0] for name, asked in variables.items() if name not in outs}
         solutions = ({**fixed, **dict(zip(outs, row))} for row in rows)
-        results = [{name: solution[name] for name in variables} for solution in solutions]
+        results = [{self.question.called(name): solution[name] for name in variables} for solution in solutions]
         return sorted(results, key=lambda result: by_ids(tuple(result.values())))

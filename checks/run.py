@@ -1,33 +1,39 @@
-"""Runs finished statements on the default database, each by its driver's shortest way, within a time limit."""
+"""Runs finished statements on the default database, each by its driver's shortest way, within its question's time."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from math import inf
+from math import ceil, inf
 
 import psycopg
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from checks import libpq
+from checks import deadline, libpq
+from checks.deadline import Deadline
 from checks.engine.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.rounds import Rounds, worked_out
 from checks.engine.text import Statement
 from checks.errors import QueryTooSlow, StatementTooLarge
+from policy.errors import Cancelled
 
-_SQLITE, _POSTGRESQL = SQLite(), PostgreSQL()
-_mine = threading.local()
+_DIALECTS = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
 _STEPS = 20_000  # of SQLite's machine between two looks at the clock: about a millisecond
+_FRESH = 0.9  # of a question's time: with so much left, the connection's own limit is near enough
 _TOO_LARGE = re.compile(r"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded")
 
 
 def dialect() -> Dialect:
-    return _POSTGRESQL if connections[DEFAULT_DB_ALIAS].vendor == "postgresql" else _SQLITE
+    # Each question asks for it: by the settings, since finding the thread's connection takes longer than the rest.
+    return _DIALECTS[connections.settings[DEFAULT_DB_ALIAS]["ENGINE"]]
+
+
+def question_time() -> Deadline:
+    """Open it around all that is done for a question."""
+    return Deadline(settings.STATEMENT_TIMEOUT)
 
 
 def execute(statement: Statement, slots: dict[str, object]) -> list[tuple]:
@@ -35,27 +41,20 @@ def execute(statement: Statement, slots: dict[str, object]) -> list[tuple]:
     mine = connections[DEFAULT_DB_ALIAS]  # Django's `connection` looks it up again for each attribute
     if mine.connection is None:
         mine.ensure_connection()
+    time = deadline.current() or question_time()
     with mine.wrap_database_errors:
         if mine.vendor == "postgresql":
-            return _on_postgresql(mine.connection, statement.sql, values)
-        return _on_sqlite(mine.connection, statement.sql, values)
+            return _on_postgresql(mine.connection, statement.sql, values, time)
+        return _on_sqlite(mine.connection, statement.sql, values, time)
 
 
 def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, object]) -> list[tuple]:
     """The rows of a statement, after what it reads has been worked out in rounds. All of it sees one moment."""
     if not rounds:
         return execute(statement, slots)
-    limit = _limit()
-    deadline = time.monotonic() + (limit or inf)
-
-    def step(statement: Statement, slots: dict[str, object]) -> list[tuple]:
-        if time.monotonic() > deadline:
-            raise QueryTooSlow(limit)
-        return execute(statement, slots)
-
-    with snapshot():
+    with question_time(), snapshot():
         for each in rounds:
-            slots = slots | worked_out(each, step, slots)
+            slots = slots | worked_out(each, execute, slots)
         return execute(statement, slots)
 
 
@@ -85,12 +84,11 @@ def limited(seconds: float) -> Iterator[None]:
     raw = connections[DEFAULT_DB_ALIAS].connection
     assert raw is not None and _in_transaction(raw), "a limit is one within a snapshot"
     begin, end = _LIMITS[connections[DEFAULT_DB_ALIAS].vendor]
-    before, _mine.limit = getattr(_mine, "limit", None), seconds
     begin(raw, seconds)
     try:
-        yield
+        with deadline.shortened(seconds):
+            yield
     finally:
-        _mine.limit = before
         with suppress(psycopg.Error):
             end(raw)
 
@@ -99,14 +97,6 @@ _LIMITS = {
     "postgresql": (libpq.begin_limit, libpq.end_limit),
     "sqlite": (lambda raw, seconds: None, lambda raw: None),
 }
-
-
-def _limit() -> float:
-    """Seconds that a statement may take; 0 is no limit."""
-    wanted = getattr(_mine, "limit", None)
-    return settings.STATEMENT_TIMEOUT if wanted is None else wanted
-
-
 _SNAPSHOTS = {
     "postgresql": (libpq.begin_snapshot, libpq.end_snapshot),
     "sqlite": (lambda raw: raw.execute("BEGIN"), lambda raw: raw.execute("ROLLBACK")),
@@ -124,17 +114,22 @@ def _in_transaction(raw: sqlite3.Connection | psycopg.Connection) -> bool:
     return raw.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
 
 
-# ---- PostgreSQL: the limit is the connection's `statement_timeout` ---------------------------------------------
+# ---- PostgreSQL: a statement has the connection's `statement_timeout`, or what the question has left ------------
 
 
-def _on_postgresql(raw: psycopg.Connection, sql: str, values: list[object]) -> list[tuple]:
+def _on_postgresql(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
+    left = time.left()
     try:
-        if libpq.can_run(raw):
+        if not libpq.can_run(raw):
+            with psycopg.RawCursor(raw) as cursor:
+                return cursor.execute(sql.encode(), values).fetchall()
+        if left >= time.seconds * _FRESH:
             return libpq.rows(raw, sql, values)
-        with psycopg.RawCursor(raw) as cursor:
-            return cursor.execute(sql.encode(), values).fetchall()
+        with snapshot():
+            libpq.limit(raw, ceil(left * 1000))
+            return libpq.rows(raw, sql, values)
     except psycopg.errors.QueryCanceled:
-        raise QueryTooSlow(_limit()) from None
+        raise QueryTooSlow(time.seconds) if time.is_over() else Cancelled from None
     except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.StatementTooComplex, psycopg.errors.TooManyColumns):
         raise StatementTooLarge from None
 
@@ -142,17 +137,15 @@ def _on_postgresql(raw: psycopg.Connection, sql: str, values: list[object]) -> l
 # ---- SQLite: a look at the clock now and then -------------------------------------------------------------------
 
 
-def _on_sqlite(raw: sqlite3.Connection, sql: str, values: list[object]) -> list[tuple]:
-    limit = _limit()
-    if limit <= 0:
+def _on_sqlite(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
+    if time.left() == inf:
         return raw.execute(sql, values).fetchall()
-    deadline = time.monotonic() + limit
-    raw.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+    raw.set_progress_handler(time.is_over, _STEPS)
     try:
         return raw.execute(sql, values).fetchall()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-            raise QueryTooSlow(limit) from None
+            raise QueryTooSlow(time.seconds) from None
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR and _TOO_LARGE.search(str(error)):
             raise StatementTooLarge from None
         raise

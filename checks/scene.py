@@ -34,7 +34,8 @@ from policy.active import program_of_version
 from policy.models import PolicyVersion
 from policy.rules.program import Program, Signature
 
-TIME_LIMIT = 10.0  # seconds, after which nothing more is looked into
+TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
+_MOST = 0.8
 
 
 @contextmanager
@@ -50,15 +51,18 @@ def scene(
 @contextmanager
 def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Iterator[Scene]:
     """Over what a program that is not published makes of the same facts."""
-    book = Book(program, Rulebook(program, patience=settings.PLANNING_TIMEOUT))
-    with _opened(environment_id, book, context, program) as found:
+    with _opened(environment_id, _trial_book(program), context, program) as found:
         yield found
+
+
+def _trial_book(program: Program) -> Book:
+    return Book(program, Rulebook(program, patience=settings.PLANNING_TIMEOUT))
 
 
 @contextmanager
 def _opened(environment_id: int, book: Book, context: Sequence[Fact], program: Program | None) -> Iterator[Scene]:
     useful = brought(program, context, "context_facts")
-    with run.snapshot():
+    with run.question_time(), run.snapshot():
         mark, numbers = numbers_as_of(environment_id)
         yield Scene(environment_id, book, useful.facts, numbers, mark, useful.unused)
 
@@ -70,6 +74,12 @@ def book_of(environment_id: int, version: int | None, types: frozenset[str]) -> 
         return Book(open_program(types), rulebook_of(version, types))
     number = PolicyVersion.objects.values_list("number", flat=True).get(pk=version)
     return Book(program_of_version(version), rulebook_of(version, types), number)
+
+
+def _patience() -> float:
+    """Most of a question's time, so that what was found in it is told in the rest."""
+    limit = settings.STATEMENT_TIMEOUT
+    return min(TIME_LIMIT, limit * _MOST) if limit > 0 else TIME_LIMIT
 
 
 @dataclass
@@ -86,7 +96,8 @@ class Scene:
     mark: int
     unused: Unused
     now: int = field(default_factory=lambda: int(time.time()))
-    deadline: float = field(default_factory=lambda: time.monotonic() + TIME_LIMIT)
+    patience: float = field(default_factory=_patience)  # seconds, after which nothing more is looked into
+    started: float = field(default_factory=time.monotonic)
     answered: dict[tuple, list[tuple]] = field(default_factory=dict)
     dialect: Dialect = field(default_factory=run.dialect)
 
@@ -96,11 +107,11 @@ class Scene:
 
     def of(self, program: Program) -> Scene:
         """The scene of another program over the same facts, as of the same moment."""
-        return replace(self, book=Book(program, Rulebook(program)), answered={})
+        return replace(self, book=_trial_book(program), answered={})
 
     @property
     def is_late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return time.monotonic() > self.started + self.patience
 
     def number_of(self, signature: Signature) -> int:
         """Nothing is stored under a signature that has no number yet; one of the book's own stands in for it."""

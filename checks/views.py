@@ -146,9 +146,10 @@ def solution(body: dict) -> Question:
     question = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"]).question
     variables = {}
     for name, asked in question.variables.items():
+        path = f"constraints.{question.called(name)}"
         if asked.ids is not None and len(asked.ids) != 1:
-            raise MalformedRequest(f"constraints.{name}.ids", "must be one id, or null for any")
-        variables[name] = asked if asked.ids else any_value(asked.type, f"constraints.{name}")
+            raise MalformedRequest(f"{path}.ids", "must be one id, or null for any")
+        variables[name] = asked if asked.ids else any_value(asked.type, path)
     return question._replace(variables=variables, outs=())
 
 

@@ -16,7 +16,7 @@ from facts.rows import Row
 from facts.signatures import types_of_text
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
-from policy.errors import AuthzError
+from policy.errors import AuthzError, Unavailable
 from policy.models import Environment
 
 
@@ -62,7 +62,7 @@ class NewFact(forms.Form):
                 fact = fact_from_text(asked["fact"])
                 store.apply(asked["environment"].id, [Inserts([fact], None)])
                 asked["stored"] = fact
-            except AuthzError as reason:
+            except (AuthzError, Unavailable) as reason:
                 self.add_error("fact", reason.message)
         return asked
 
@@ -105,14 +105,22 @@ class FactAdmin(admin.ModelAdmin):
         if not self.has_delete_permission(request):
             raise PermissionDenied
         deleted = 0
-        for row in filter(None, map(_row_of_token, request.POST.getlist("selected"))):
-            kind = Signature.objects.filter(id=row[0]).first()
-            if kind is not None:
-                pattern = _pattern_of_row(kind, row)
-                deleted += store.apply(kind.environment_id, [Deletes([pattern])]).deleted
-                self._note(request, kind, f"deleted {pattern}")
+        try:
+            for row in filter(None, map(_row_of_token, request.POST.getlist("selected"))):
+                deleted += self._delete(request, row)
+        except Unavailable as reason:
+            self.message_user(request, reason.message, messages.ERROR)
         self.message_user(request, f"{deleted} fact{'s are' if deleted != 1 else ' is'} deleted.", messages.SUCCESS)
         return HttpResponseRedirect(request.get_full_path())
+
+    def _delete(self, request: HttpRequest, row: Row) -> int:
+        kind = Signature.objects.filter(id=row[0]).first()
+        if kind is None:
+            return 0
+        pattern = _pattern_of_row(kind, row)
+        deleted = store.apply(kind.environment_id, [Deletes([pattern])]).deleted
+        self._note(request, kind, f"deleted {pattern}")
+        return deleted
 
     def add(self, request: HttpRequest) -> HttpResponse:
         if not self.has_add_permission(request):

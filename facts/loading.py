@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from django.db import transaction
-
 from facts.accept import check_signature
 from facts.bundles import Ids, Key, Row, padding, remember
 from facts.lines import BadLine
@@ -14,7 +12,7 @@ from facts.signatures import signature_number
 from facts.wire import Fact, fact_from_json, plain_fact
 from policy.active import program_of_version
 from policy.errors import AuthzError
-from policy.offsets import advance
+from policy.offsets import advance, changing
 from policy.rules.program import Program, Signature
 
 CHUNK = 10_000  # facts
@@ -47,9 +45,9 @@ def load(
 
     A line is a `Fact`, or what JSON says of one, or known to be bad.
     """
-    with transaction.atomic(savepoint=False):
-        rows_here().expect_many()
+    with changing():
         program = program_of_version(advance(environment_id).policy_version_id)
+        rows_here().expect_many()
         with rows_here().loader() as loader:
             filing = _Filing(environment_id, program, skip_bad, loader.settle)
             lines = iter(lines)

@@ -1,8 +1,10 @@
 """Signatures and their numbers. A number, once committed, means the same for ever; so processes remember it."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 
 import orjson
 from django.db import connection, transaction
@@ -27,12 +29,17 @@ def signature_number(environment_id: int, signature: Signature) -> int:
 
 
 def numbers_as_of(environment_id: int) -> tuple[int, Mapping[Signature, int]]:
-    """Every signature that has a number in the environment, and what the environment is marked with as long as no
-    other one is given a number."""
+    """Every signature that has a number in the environment, and the mark under which it has."""
+    mark = signature_mark(environment_id)
+    return (0, {}) if mark is None else (mark, _numbers_under(environment_id, mark))
+
+
+def signature_mark(environment_id: int) -> int | None:
+    """What the environment is marked with as long as no other signature is given a number."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT signature_mark FROM environment WHERE id = %s", (environment_id,))
         row = cursor.fetchone()
-    return (row[0], _numbers_under(environment_id, row[0])) if row else (0, {})
+    return row[0] if row else None
 
 
 @lru_cache(maxsize=256)
@@ -46,6 +53,33 @@ def signature_numbers(environment_id: int) -> dict[Signature, int]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT predicate, types, id FROM signature WHERE environment_id = %s", (environment_id,))
         return {Signature(name, types_of_text(types)): number for name, types, number in cursor.fetchall()}
+
+
+@dataclass
+class Numbering:
+    """The numbers of signatures in one statement. One that has none yet gets one that no fact has.
+
+    A question writes nothing, and so waits for no writer. What had no number is left out of the statement, which
+    checks that its environment's signatures are the same still: facts that gave it one may be of the moment that
+    the statement sees.
+    """
+
+    environment_id: int
+    missing: dict[Signature, int] = field(default_factory=dict)
+    mark: int = field(init=False)  # of the environment when its signatures were read
+    _known: Mapping[Signature, int] = field(init=False)
+    _unused: Iterator[int] = field(default_factory=lambda: count(-1, -1))
+
+    def __post_init__(self):
+        self.mark, self._known = numbers_as_of(self.environment_id)
+
+    def knows(self, signature: Signature) -> bool:
+        """Whether facts of the signature may be stored."""
+        return self.of(signature) > 0
+
+    def of(self, signature: Signature) -> int:
+        known = self._known.get(signature) or self.missing.get(signature)
+        return known or self.missing.setdefault(signature, next(self._unused))
 
 
 def matching(

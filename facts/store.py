@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 
 from facts.accept import check_facts
 from facts.bundles import Row, rows_of
@@ -15,7 +15,7 @@ from facts.signatures import matching, signature_number, signature_numbers
 from facts.wire import Argument, Fact, Pattern
 from policy.active import program_of_version
 from policy.errors import TooLarge
-from policy.offsets import advance
+from policy.offsets import advance, changing
 from policy.rules.program import Program, Signature
 
 
@@ -41,7 +41,7 @@ class Applied:
 
 def apply(environment_id: int, changes: Iterable[Change]) -> Applied:
     """Make the changes, all or none; the offset at which they are committed."""
-    with transaction.atomic(savepoint=False):
+    with changing():
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
         deleted = inserted = 0
@@ -59,7 +59,7 @@ def apply(environment_id: int, changes: Iterable[Change]) -> Applied:
 
 def clear(environment_id: int) -> Applied:
     """Remove every fact of the environment; its policy and its signatures' numbers stay."""
-    with transaction.atomic(savepoint=False):
+    with changing():
         turn = advance(environment_id)
         rows_here().lift_time_limit()
         deleted = 0
@@ -72,7 +72,7 @@ def clear(environment_id: int) -> Applied:
 
 def copy_facts(origin_id: int, target_id: int) -> None:
     """Give one environment the facts of another."""
-    with transaction.atomic(savepoint=False):
+    with changing():
         advance(target_id)
         names = ", ".join(COLUMNS)
         with connection.cursor() as cursor:

@@ -122,6 +122,14 @@ def name_from_json(raw: object, path: str) -> str:
     """A predicate's or a type's name."""
     if type(raw) is str and raw in _names:
         return raw
+    text = new_name_from_json(raw, path)
+    if len(_names) < _NAMES_REMEMBERED:
+        _names.add(text)
+    return text
+
+
+def new_name_from_json(raw: object, path: str) -> str:
+    """Any other name, which is not likely to be sent again."""
     text = _text(raw, path)
     if not text:
         raise MalformedRequest(path, "must not be empty")
@@ -129,8 +137,6 @@ def name_from_json(raw: object, path: str) -> str:
         raise MalformedRequest(path, f"must be at most {MAX_NAME_BYTES} bytes long")
     if _CONTROL.search(text):
         raise MalformedRequest(path, "must not contain control characters")
-    if len(_names) < _NAMES_REMEMBERED:
-        _names.add(text)
     return text
 
 

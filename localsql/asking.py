@@ -21,6 +21,7 @@ from checks.errors import PolicyMoved
 from checks.open_policy import open_program
 from checks.prepared import Question, Setting, Values, brought_to, check_predicate, inline_rows, root_of
 from facts.bundles import by_signature
+from facts.signatures import Numbering, signature_mark
 from facts.unused import Unused
 from localsql.bindings import Bindings, bindings_from_text
 from localsql.columns import check_column, output_name
@@ -37,6 +38,7 @@ from localsql.split import Splitter
 from localsql.statements import EVERY, Folded, FoldedWay, FoldedWays, condition, rows, verdict
 from localsql.unused import tell_once
 from policy.active import Caller, confirm, program_of_version
+from policy.errors import AuthzError
 from policy.models import Environment
 from policy.rules.program import Atom, Program
 
@@ -77,15 +79,19 @@ def actions(asker: Asker, question: Question, bindings: str | None) -> Said:
 
 def filtered(asker: Asker, question: Question, bindings: str | None, column: object, path: str = "column") -> Said:
     """A condition on the column: it is the one variable that the question asks for."""
-    checked = check_column(column, bindings_from_text(bindings).dialect, path)
-    return answered(asker, question, bindings, lambda renderer, folded: condition(renderer, folded, checked))
+    with run.question_time():
+        checked = check_column(column, bindings_from_text(bindings).dialect, path)
+        return answered(asker, question, bindings, lambda renderer, folded: condition(renderer, folded, checked))
 
 
 def selected(asker: Asker, question: Question, bindings: str | None, columns: dict[str, object]) -> Said:
-    """The question's answers, by variable under the name of a column; without any, whether there is an answer."""
+    """The question's answers, by variable under the name of a column; without any, whether there is an answer.
+
+    `columns` are by the caller's names for the variables, in the order of the question's.
+    """
     if not columns:
         return answered(asker, question, bindings, lambda renderer, folded: verdict(renderer, folded, "result"))
-    names = [output_name(columns[name], f"mode.query_vars_to_output_column_names.{name}") for name in question.outs]
+    names = [output_name(column, f"mode.query_vars_to_output_column_names.{name}") for name, column in columns.items()]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise CannotSay(f"two variables are selected into the column `{twice}`; give each a name of its own")
@@ -96,17 +102,24 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
 
 
 def answered(asker: Asker, question: Question, text: str | None, form: Form) -> Said:
-    bindings = bindings_from_text(text)
-    for _ in range(_TRIES):
-        asker = _confirmed(asker)
-        setting = Setting(asker.environment_id, asker.policy_version_id)
-        useful = brought_to(setting, question.context, "query.context_facts")
-        shaped = _shaped(setting, bindings, question._replace(context=useful.facts))
-        # What plans need to be told of is told before: inside of the snapshot nothing is written.
-        with run.snapshot():
-            if _confirmed(asker).policy_version_id == asker.policy_version_id:
-                return Said(_sql(shaped, form), useful.unused)
+    with run.question_time():
+        bindings = bindings_from_text(text)
+        for _ in range(_TRIES):
+            asker = _confirmed(asker)
+            setting = Setting(asker.environment_id, asker.policy_version_id)
+            useful = brought_to(setting, question.context, "query.context_facts")
+            shaped = _shaped(setting, bindings, question._replace(context=useful.facts))
+            with run.snapshot():
+                if _is_active(shaped, asker):
+                    return Said(_sql(shaped, form), useful.unused)
     raise PolicyMoved
+
+
+def _is_active(shaped: Shaped, asker: Asker) -> bool:
+    """Whether the policy is still the one that was planned for, and no signature was given a number since."""
+    if _confirmed(asker).policy_version_id != asker.policy_version_id:
+        return False
+    return signature_mark(asker.environment_id) == shaped.prepared.numbering.mark
 
 
 def _confirmed(asker: Asker) -> Asker:
@@ -123,6 +136,7 @@ class Shaped:
     prepared: Prepared
     tables: CallerTables
     slots: dict[str, object]
+    names: tuple[str, ...]  # of the answer columns, as the caller calls them
 
 
 def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
@@ -134,14 +148,17 @@ def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
     slots: dict[str, object] = {"now": str(int(time.time()))}
     root = root_of(question, Values(program.names, slots))
     slot_types = {given.slot: _type_of(root, given.variable) for given in root.givens}
-    if question.context:
-        slots["facts"] = inline_rows(question.context, setting.number_of)
     types = tuple(question.variables[name].type for name in question.outs)
     knows = all(map(program.knows, question.types))
     tables = CallerTables(bindings, frozenset(by_signature(question.context)))
-    known = setting.own(mentioned)
-    prepared = _prepared(setting, known, tables, root, types, question.outs, tuple(slot_types.items()), knows)
-    return Shaped(prepared, tables, slots)
+    known, mark = setting.own(mentioned), signature_mark(setting.environment_id)
+    try:
+        prepared = _prepared(setting, mark, known, tables, root, types, tuple(slot_types.items()), knows)
+    except AuthzError as refusal:
+        raise question.in_words_of_caller(refusal) from None
+    if question.context:
+        slots["facts"] = inline_rows(question.context, prepared.numbering.of)
+    return Shaped(prepared, tables, slots, tuple(map(question.called, question.outs)))
 
 
 def _types_of(bindings: Bindings, question: Question) -> frozenset[str]:
@@ -167,33 +184,34 @@ class Prepared:
     splitter: Splitter
     types: ColumnTypes
     program: Program
+    numbering: Numbering
 
 
 @lru_cache(maxsize=1024)
 def _prepared(
     setting: Setting,
+    mark: int | None,  # of the environment's signatures, whose numbers are in statements
     types_known: frozenset[str],
     tables: CallerTables,
     root: Root,
     types: tuple[str, ...],
-    names: tuple[str, ...],
     slot_types: tuple[tuple[str, str], ...],
     knows: bool,
 ) -> Prepared:
-    rulebook = _rulebook(setting.version, types_known)
-    splitter = Splitter(tables, run.dialect(), setting.number_of)
+    rulebook, numbering = _rulebook(setting.version, types_known), Numbering(setting.environment_id)
+    splitter = Splitter(tables, run.dialect(), numbering.of)
     column_types = ColumnTypes(dict(slot_types))
     if not knows:
-        nothing = LocalPlan(Ways(Net("nothing", 0, ()), ()), types, names)
-        return Prepared(nothing, splitter, column_types, rulebook.program)
-    plan = planned(rulebook, tables, root, types, names)
+        nothing = LocalPlan(Ways(Net("nothing", 0, ()), ()), types)
+        return Prepared(nothing, splitter, column_types, rulebook.program, numbering)
+    plan = planned(rulebook, tables, root, types)
     for ways in plan.ways.all():
         column_types.add(ways.net)
         splitter.prepare(ways.net)
         for way in ways.each:
             column_types.add_branch(ways.net, way.exit.branch)
             splitter.prepare_branch(ways.net, way.exit.branch, way.exit.outs)
-    return Prepared(plan, splitter, column_types, rulebook.program)
+    return Prepared(plan, splitter, column_types, rulebook.program, numbering)
 
 
 @lru_cache(maxsize=64)
@@ -213,7 +231,7 @@ def _sql(shaped: Shaped, form: Form) -> str:
     residual = Residual(
         prepared.splitter, types, shaped.slots, sitting.rows, lambda net: _rule_of(prepared.program, net)
     )
-    folded = Folded(prepared.plan, _folded(prepared.plan.ways, residual))
+    folded = Folded(prepared.plan, shaped.names, _folded(prepared.plan.ways, residual))
     if any(net.weight > MOST_WEIGHT for net in folded.ways.nets()):
         raise CannotSay(
             "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"

@@ -8,16 +8,14 @@ from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from hashlib import sha256
 
-import yaml
-
 from localsql.dialects import DIALECTS, Dialect
+from localsql.documents import document_from_text
 from localsql.errors import BindingRejected
 from localsql.families import Family, default_family, is_sql_type
 from localsql.inspect import problem_of
 from localsql.signatures import Key, key_from_text
 from policy.rules.program import Signature
 
-LARGEST = 1024 * 1024  # characters of the document
 MOST = 2000  # facts
 
 _KNOWN = ("facts", "sql_types", "domains", "dialect", "version", "source", "dbs")  # the last three are for others
@@ -84,7 +82,7 @@ class Bindings:
 @lru_cache(maxsize=64)
 def bindings_from_text(text: str | None) -> Bindings:
     """The bindings that the text says; none at all where it says nothing."""
-    document = _document(text or "")
+    document = document_from_text(text or "")
     if document is None:
         return Bindings(DIALECTS["postgres"])
     if not isinstance(document, dict):
@@ -101,34 +99,7 @@ def bindings_from_text(text: str | None) -> Bindings:
     return replace(made, facts=facts, digest=sha256(planned.encode()).hexdigest())
 
 
-# ---- YAML -------------------------------------------------------------------------------------------------
-
-
-class _Loader(yaml.SafeLoader):
-    """Plain data; a key that stands twice is a mistake, not the last of both."""
-
-    def construct_mapping(self, node, deep=False):
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise BindingRejected(key.value, "stands twice")
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
-        return super().construct_mapping(node, deep)
-
-
-def _document(text: str) -> object:
-    if len(text) > LARGEST:
-        raise BindingRejected("", f"must have at most {LARGEST} characters")
-    try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506  a safe loader
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise BindingRejected("", f"is not YAML: {error.problem or error.context}{place}") from None
-    except yaml.YAMLError as error:
-        raise BindingRejected("", f"is not YAML: {str(error).splitlines()[0]}") from None
-    except (RecursionError, ValueError):
-        raise BindingRejected("", "is not YAML: it is nested too deeply, or has a value that no YAML has") from None
+# ---- maps -------------------------------------------------------------------------------------------------
 
 
 def _check_keys(place: str, found: Mapping, known: tuple[str, ...]) -> None:

@@ -1,18 +1,26 @@
 """Is a binding's query one SELECT of so many columns, and nothing else?
 
 It is the caller's own text, and goes into the statement as it is. What is refused here is what would be a mistake
-there: several statements, comments that hide our text, placeholders that nobody fills, names like ours.
+there: several statements, comments that hide our text, placeholders that nobody fills, names like ours. And what would
+take the parser long, which tries some constructs in two ways, and those inside of them in two ways each time.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from checks import deadline
 from localsql.dialects import Dialect
 
 OURS = "__"  # what the names that statements give to their own tables start with
+LONGEST = 20_000  # characters
+MOST_WORDS = 2_000  # names, values and signs
+_STEPS = 8  # of the parser, for each word; common queries take less than 2
+
 _FORBIDDEN = (
     exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Into, exp.Lock, exp.DDL, exp.Drop, exp.Alter, exp.Command,
 )  # fmt: skip
@@ -26,20 +34,50 @@ _EFFECTS = {
 
 def problem_of(query: str, dialect: Dialect, columns: int) -> str | None:
     """What is wrong with the query; None if nothing is."""
+    if len(query) > LONGEST:
+        return f"the query must have at most {LONGEST} characters"
     if "\0" in query or any(0xD800 <= ord(char) < 0xE000 for char in query):
         return "the query has characters that SQL cannot have"
+    deadline.check()
     try:
-        problem = _token_problem(query, dialect)
-        if problem:
-            return problem
-        roots = sqlglot.parse(query, dialect=dialect.parser)
+        return _problem(query, sqlglot.Dialect.get_or_raise(dialect.parser), columns)
     except SqlglotError as error:
         return f"the query is not understood: {_first_line(error)}"
-    except RecursionError:
+    except (RecursionError, _TooManySteps):
         return "the query is nested too deeply"
+
+
+def _problem(query: str, dialect: sqlglot.Dialect, columns: int) -> str | None:
+    words = dialect.tokenize(query)
+    if len(words) > MOST_WORDS:
+        return f"the query must have at most {MOST_WORDS} names, values and signs"
+    problem = _word_problem(query, words)
+    if problem:
+        return problem
+    roots = _parser(type(dialect))(dialect=dialect).parse(words, query)
     if len(roots) != 1 or roots[0] is None:
         return "the query must be one statement, without a semicolon"
     return _tree_problem(roots[0], columns)
+
+
+class _TooManySteps(Exception):
+    """Raised where parsing takes longer than the length of a query can make it."""
+
+
+@cache
+def _parser(dialect: type[sqlglot.Dialect]) -> type[sqlglot.Parser]:
+    """The dialect's, which counts how often it goes on to another word, or back to one."""
+
+    class Counting(dialect.parser_class):
+        steps = 0
+
+        def _advance(self, times: int = 1) -> None:
+            self.steps += 1
+            if self.steps > _STEPS * (len(self._tokens) + 10):
+                raise _TooManySteps
+            super()._advance(times)
+
+    return Counting
 
 
 def _first_line(error: SqlglotError) -> str:
@@ -50,9 +88,9 @@ def _first_line(error: SqlglotError) -> str:
     return str(error).splitlines()[0][:200]
 
 
-def _token_problem(query: str, dialect: Dialect) -> str | None:
+def _word_problem(query: str, words: list[sqlglot.tokens.Token]) -> str | None:
     end = 0
-    for token in sqlglot.tokenize(query, dialect=dialect.parser):
+    for token in words:
         if query[end : token.start].strip() or token.comments:
             return "comments in the query are not accepted"
         if token.token_type == sqlglot.TokenType.SEMICOLON:
@@ -81,16 +119,18 @@ def _name(node: exp.Func) -> str:
 
 
 def _columns_problem(root: exp.Expression, columns: int) -> str | None:
-    root = root.unnest()
-    if isinstance(root, exp.SetOperation):
-        return _columns_problem(root.left, columns) or _columns_problem(root.right, columns)
-    if not isinstance(root, exp.Select):
-        return "the query must be a SELECT"
-    if root.is_star:
-        return "the query must list its columns instead of `*`"
-    found = len(root.selects)
-    if found != columns:
-        return f"the query has {_columns(found)}, but the signature needs {columns}"
+    waiting = [root]
+    while waiting:
+        each = waiting.pop().unnest()
+        if isinstance(each, exp.SetOperation):
+            waiting += [each.right, each.left]
+            continue
+        if not isinstance(each, exp.Select):
+            return "the query must be a SELECT"
+        if each.is_star:
+            return "the query must list its columns instead of `*`"
+        if len(each.selects) != columns:
+            return f"the query has {_columns(len(each.selects))}, but the signature needs {columns}"
     return None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from checks import deadline
 from checks.engine.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted
 from checks.engine.errors import NestedTooDeep, NonLinear
 from checks.engine.holding import tested
@@ -52,17 +53,15 @@ class Ways:
 class LocalPlan:
     ways: Ways
     types: tuple[str, ...]  # of the answer columns
-    names: tuple[str, ...]
 
 
-def planned(
-    rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...], names: tuple[str, ...]
-) -> LocalPlan:
+def planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
     """The plan; a component that turns out to need two of its own answers at once is set apart from then on."""
     with rulebook.planning((tables, root, types)):
         while True:
+            deadline.check()
             try:
-                return _planned(rulebook, tables, root, types, names)
+                return _planned(rulebook, tables, root, types)
             except NonLinear as found:
                 assert found.component not in rulebook.nonlinear, "a component worked out in rounds is no obstacle"
                 rulebook.nonlinear.add(found.component)
@@ -70,15 +69,13 @@ def planned(
                 raise NestedTooDeep from None
 
 
-def _planned(
-    rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...], names: tuple[str, ...]
-) -> LocalPlan:
+def _planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
     resolver = Resolver(rulebook, tables.places, make_net)
     outs = tuple(Var(k) for k in range(len(types)))
     fixed: frozenset[Operand] = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))
     net = make_net(resolver, Partial((*root.givens, *root.calls), outs), fixed)
     ends = (_enumerated(resolver, tables, end, types) for end in net.exits)
-    return LocalPlan(_ways(resolver, net, ends, fixed), types, names)
+    return LocalPlan(_ways(resolver, net, ends, fixed), types)
 
 
 def _ways(resolver: Resolver, net: Net, ends: Iterable[Exit], fixed: frozenset[Operand]) -> Ways:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from checks import deadline
 from checks.engine.clauses import Col, Const, Term, Var
 from checks.engine.plan import (
     Answers,
@@ -183,6 +184,7 @@ class Renderer:
 
     def select(self, branch: Branch, shown: str, scope: Scope) -> str | None:
         """A select over the branch, whose sources the scope names already."""
+        deadline.check()
         tables, tests = [], []
         for source in branch.sources:
             table = self._table(source, branch, scope)

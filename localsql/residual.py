@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from checks import deadline
 from checks.engine.clauses import FRESH, Col, Const, Operand, Other, Slot, Term
 from checks.engine.plan import (
     Among,
@@ -129,6 +130,7 @@ class Residual:
         self, net: Net, branch: Branch, terms: tuple[Term, ...], environment: Environment
     ) -> tuple[Branch, tuple[Term, ...]] | None:
         """The branch and what is asked of its rows; None where it has none."""
+        deadline.check()
         split = self.splitter.split(net, branch, terms)
         inner = dict(environment)
         for source in split.left.sources:

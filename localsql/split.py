@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from checks import deadline
 from checks.engine.clauses import Col, Operand, Term
 from checks.engine.dialects import Dialect
 from checks.engine.plan import (
@@ -63,6 +64,7 @@ class Splitter:
         """`terms` are what is asked of the branch's rows; `net` is the net that the branch is of."""
         key = (id(net), id(branch), terms)
         if key not in self.splits:
+            deadline.check()
             self.kept[id(net)], self.kept[id(branch)] = net, branch
             self.splits[key] = self._split(net, branch, terms)
         return self.splits[key]

@@ -71,6 +71,7 @@ class FoldedWays:
 @dataclass(frozen=True)
 class Folded:
     plan: LocalPlan
+    names: tuple[str, ...]  # of the answer columns, as the caller calls them
     ways: FoldedWays
 
 
@@ -127,15 +128,15 @@ def _shown(folded: Folded, way: FoldedWay, every: str | None) -> Exit:
     if not opened:
         return way.exit
     if every is None:
-        raise UnboundedVariable(folded.plan.names[opened[0]], folded.plan.types[opened[0]])
+        raise UnboundedVariable(folded.names[opened[0]], folded.plan.types[opened[0]])
     if way.withheld != ():
-        raise _all_but_some(folded.plan, opened[0])
+        raise _all_but_some(folded, opened[0])
     outs = tuple(Const(every) if isinstance(out, Var) else out for out in way.exit.outs)
     return Exit(way.exit.branch, outs)
 
 
-def _all_but_some(plan: LocalPlan, index: int) -> CannotSay:
-    name, type_name = plan.names[index], plan.types[index]
+def _all_but_some(folded: Folded, index: int) -> CannotSay:
+    name, type_name = folded.names[index], folded.plan.types[index]
     return CannotSay(
         f"the answer for `{name}` is every {type_name} but some, which depends on facts in the database;"
         f" give the query of all ids of {type_name} under `domains` in the data bindings"
@@ -148,13 +149,13 @@ def _all_but_some(plan: LocalPlan, index: int) -> CannotSay:
 def condition(renderer: Renderer, folded: Folded, column: str) -> str:
     """A truth value for each row that the caller's column is of."""
     side = Typed(column, renderer.tables.bindings.family(folded.plan.types[0]))
-    return _Condition(renderer, folded.plan, side).among(folded.ways)
+    return _Condition(renderer, folded, side).among(folded.ways)
 
 
 @dataclass(frozen=True)
 class _Condition:
     renderer: Renderer
-    plan: LocalPlan
+    folded: Folded
     side: Typed  # the caller's column
 
     def among(self, ways: FoldedWays) -> str:
@@ -173,7 +174,7 @@ class _Condition:
     def _gate(self, ways: FoldedWays, way: FoldedWay) -> str:
         """Every value, as far as a test of its own holds, but those that are withheld."""
         if way.withheld is None:
-            raise _all_but_some(self.plan, 0)
+            raise _all_but_some(self.folded, 0)
         tests = [] if way.is_certain else [_exists(self.renderer, ways.net, [way.exit])]
         tests += map(self._not_among, way.withheld)
         if FALSE in tests:

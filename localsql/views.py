@@ -11,7 +11,6 @@ from localsql import asking
 from localsql.asking import Said
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.endpoint import Endpoint, caller
-from policy.errors import MalformedRequest
 from policy.values import STRING
 
 ALLOW = (("allow", ("actor", "action", "resource")),)
@@ -57,16 +56,8 @@ class Evaluate(Endpoint):
         query = Query.of((asked["predicate"], *asked["calls"]), asked["constraints"], asked["context_facts"])
         if mode["mode"] == "select":
             columns = mode["query_vars_to_output_column_names"]
-            question = asking_for(query.question, tuple(columns))
-            return told(request, asking.selected(who, question, body["data_bindings"], columns))
-        question = asking_for(query.question, (mode["query_var"],))
+            return told(request, asking.selected(who, query.asking_for(columns), body["data_bindings"], columns))
+        question = query.asking_for((mode["query_var"],))
         path = "mode.output_column_name"
         column = mode.get("output_column_name")
         return told(request, asking.filtered(who, question, body["data_bindings"], column, path))
-
-
-def asking_for(question: Question, outs: tuple[str, ...]) -> Question:
-    for name in outs:
-        if name not in question.variables:
-            raise MalformedRequest("mode", f"the query has no variable `{name}`")
-    return Question(question.calls, question.variables, outs, question.context)

@@ -13,7 +13,7 @@ from policy import editor, publishing
 from policy.active import program_of_version
 from policy.difference import difference
 from policy.editor import Outcome, PolicyForm
-from policy.errors import AuthzError
+from policy.errors import AuthzError, Unavailable
 from policy.excerpts import excerpts_of_problems
 from policy.highlight import highlighted_lines
 from policy.models import Environment, PolicyVersion, default_environment
@@ -110,7 +110,7 @@ class PolicyVersionAdmin(admin.ModelAdmin):
     def _activate(self, request: HttpRequest, version: PolicyVersion) -> HttpResponse:
         try:
             published = publishing.activate(version.environment_id, version.number)
-        except AuthzError as reason:
+        except (AuthzError, Unavailable) as reason:
             self.message_user(request, reason.message, messages.ERROR)
             return HttpResponseRedirect(_url("change", version))
         self.log_change(request, version, "made active")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from django import forms
 
 from policy import publishing
-from policy.errors import AuthzError, PolicyRejected, PolicyTestsFailed
+from policy.errors import AuthzError, PolicyRejected, PolicyTestsFailed, Unavailable
 from policy.excerpts import Excerpt, excerpts_of_failures, excerpts_of_problems
 from policy.language.source import Source
 from policy.models import Environment
@@ -67,7 +67,7 @@ def _outcome(sent: dict, act: Callable[[dict, Source], Outcome]) -> Outcome:
     except PolicyTestsFailed as reason:
         trouble = f"{publishing.results_of(reason.report)}; nothing is published"
         return Outcome(trouble=trouble, excerpts=excerpts_of_failures(source, reason.report), may_force=True)
-    except AuthzError as reason:
+    except (AuthzError, Unavailable) as reason:
         return Outcome(trouble=reason.message)
 
 

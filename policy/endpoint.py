@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from policy.active import Caller, confirm
+from policy.offsets import changing
 
 
 class Endpoint(APIView):
@@ -39,7 +39,7 @@ def unconfirmed_caller(request: Request) -> Caller:
 @contextmanager
 def writing(request: Request) -> Iterator[Caller]:
     """A transaction in which the caller's key holds."""
-    with transaction.atomic():
+    with changing():
         yield confirm(request.auth)
 
 

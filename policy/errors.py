@@ -1,7 +1,7 @@
 """What went wrong, for the caller to read.
 
-`AuthzError` is the caller's mistake; anything else that is raised is ours. A `Problem` is one
-mistake in a policy text: data, collected by the passes and raised together as `PolicyRejected`.
+`AuthzError` is the caller's mistake, and `Unavailable` nobody's; anything else that is raised is ours. A `Problem` is
+one mistake in a policy text: data, collected by the passes and raised together as `PolicyRejected`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,31 @@ class AuthzError(Exception):
     def body(self) -> dict[str, object]:
         """The answer's JSON; some mistakes have more to say than a message."""
         return {"message": self.message}
+
+
+class Unavailable(Exception):
+    """It cannot be done now, and may be tried again as it is; `message` says why."""
+
+    def __init__(self, message: str):
+        super().__init__(message)
+        self.message = message
+
+
+class Busy(Unavailable):
+    """A change waited for others that were being made, and is not made."""
+
+    def __init__(self, seconds: float):
+        super().__init__(
+            f"other changes were being made for longer than {seconds:g} seconds, the limit of WRITE_TIMEOUT;"
+            " nothing is changed, try again"
+        )
+
+
+class Cancelled(Unavailable):
+    """Somebody had the database end a statement."""
+
+    def __init__(self):
+        super().__init__("the database cancelled a statement before it was done; try again")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from policy.active import program_of_version, remember_program
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed
 from policy.language.source import Source
 from policy.models import Environment, PolicyVersion
-from policy.offsets import advance
+from policy.offsets import advance, changing
 from policy.rules.program import Program
 from policy.testing import TestReport
 
@@ -75,7 +75,7 @@ def publish(
     *,
     force: bool = False,
     fail_fast: bool = False,
-    within: Transaction = transaction.atomic,
+    within: Transaction = changing,
 ) -> Published:
     """Make the text the environment's policy. `within` opens the transaction in which it becomes so.
 
@@ -118,7 +118,7 @@ def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bo
     return Draft(program, report, untested)
 
 
-def activate(environment_id: int, number: int, *, within: Transaction = transaction.atomic) -> Published:
+def activate(environment_id: int, number: int, *, within: Transaction = changing) -> Published:
     """Return to a version that was published before. Its tests are not run again: what takes back must be quick."""
     chosen = version_numbered(environment_id, number)
     program = program_of_version(chosen.pk)

@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from policy.bundle import Bundle
-from policy.errors import AuthzError, NotFound, PolicyRejected, PolicyTestsFailed
+from policy.errors import AuthzError, NotFound, PolicyRejected, PolicyTestsFailed, Unavailable
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.rules.program import Program
 from policy.testing import TestReport
@@ -25,7 +25,7 @@ class PolicyCommand(BaseCommand):
     def handle(self, *, environment: str, **options):
         try:
             self.act(environment_named(environment), **options)
-        except AuthzError as reason:
+        except (AuthzError, Unavailable) as reason:
             raise CommandError(reason.message) from None
 
     def act(self, environment: Environment, **options) -> None:

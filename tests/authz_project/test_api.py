@@ -101,11 +101,14 @@ def test_a_database_that_is_down_is_told_as_such(api):
     assert "refused" not in answer.content.decode()
 
 
-def test_a_statement_that_runs_out_of_time_is_the_callers_to_change(api, db):
+@pytest.mark.parametrize(("limit", "code", "reason"), [(0.05, 400, "longer than 0.05"), (5, 503, "cancelled")])
+def test_only_a_statement_that_runs_out_of_time_is_the_callers_to_change(api, db, settings, limit, code, reason):
     if db != "postgresql":
         pytest.skip("this is how PostgreSQL says it")
 
     from django.db import connection
+
+    settings.STATEMENT_TIMEOUT = limit
 
     def slow(environment_id: int) -> None:
         with connection.cursor() as cursor:
@@ -117,7 +120,7 @@ def test_a_statement_that_runs_out_of_time_is_the_callers_to_change(api, db):
 
     with mock.patch("facts.read.stats", slow):
         answer = api.get("/stats")
-    assert (answer.status_code, "longer than" in answer.json()["message"]) == (400, True)
+    assert (answer.status_code, reason in answer.json()["message"]) == (code, True)
 
 
 def test_test_environments_exist_in_development_only(db, settings):

@@ -1,11 +1,14 @@
 """A question that takes too long is refused, in words; nothing else notices."""
 
+import importlib
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import connection
 
+from checks import deadline, prepared
 from tests.checks.conftest import about, fact, publish, store
 
 SLOW = """
@@ -19,12 +22,12 @@ has_permission(user: User, "read", doc: Doc) if
 
 @pytest.fixture
 def slow(api, settings):
-    """An action that takes for ever to decide, and a limit of a tenth of a second."""
+    """An action that takes for ever to decide, and a limit of some tenths of a second."""
     publish(api, SLOW)
     store(api, *(fact("number", f"Integer:{number}") for number in range(300)), fact("likes", "User:ann", "Doc:d"))
-    settings.STATEMENT_TIMEOUT = 0.1
+    settings.STATEMENT_TIMEOUT = 0.3
     if connection.vendor == "postgresql":
-        limit("100")
+        limit("300")
     yield api
     if connection.vendor == "postgresql":
         limit("DEFAULT")
@@ -71,3 +74,99 @@ def test_the_limit_can_be_lifted(slow, settings):
     if connection.vendor == "postgresql":
         limit("0")
     assert slow.post("/authorize", about("User:ann", "Doc:d", action="look")).json() == {"allowed": True}
+
+
+# ---- one clock for all that a question does ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def late(monkeypatch):
+    """Sets the clock on by so many seconds as soon as a function is called."""
+    now, ahead = time.monotonic, []
+    monkeypatch.setattr(deadline, "monotonic", lambda: now() + sum(ahead))
+
+    def after(place: str, seconds: float) -> None:
+        module, _, name = place.rpartition(".")
+        act = getattr(importlib.import_module(module), name)
+
+        def acted(*args, **kwargs):
+            ahead.append(seconds)
+            return act(*args, **kwargs)
+
+        monkeypatch.setattr(place, acted)
+
+    return after
+
+
+LOOK = about("User:ann", "Doc:d", action="look")
+LIST = {
+    "query": about("User:ann", action="look", resource_type="Doc"),
+    "data_bindings": "facts: {'likes(User:_, Doc:_)': {query: 'SELECT u, d FROM likes'}}",
+    "column": "id",
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "path", "body"),
+    [
+        ("checks.prepared.ready_of", "/authorize", LOOK),
+        ("checks.prepared.ready_of", "/bulk_actions", [about("User:ann", "Doc:d"), about("User:ann", "Doc:e")]),
+        ("checks.explain.proof_of", "/explain", LOOK),
+        ("checks.explain.question_of", "/explain", LOOK),
+        ("localsql.documents._scalar", "/list_query", LIST),
+        ("localsql.bindings.problem_of", "/list_query", LIST),
+        ("localsql.asking.planned", "/list_query", LIST),
+        ("localsql.residual.pruned", "/list_query", LIST),
+        ("localsql.asking.Layouts", "/list_query", LIST),
+    ],
+)
+def test_whatever_takes_long_counts(api, settings, late, place, path, body):
+    settings.STATEMENT_TIMEOUT = 5
+    publish(api, f"{SLOW} # {place} {path}")  # planned anew
+    store(api, fact("likes", "User:ann", "Doc:d"))
+    if isinstance(body, dict) and "data_bindings" in body:
+        body = {**body, "data_bindings": f"{body['data_bindings']} # {api.environment.pk} {place}"}  # read anew
+    late(place, 100)
+    answer = api.post(path, body)
+    assert answer.status_code == 400, answer.content
+    assert "took longer than 5 seconds, the limit of STATEMENT_TIMEOUT" in answer.json()["message"]
+
+
+def test_a_statement_has_no_more_than_its_question_has_left(slow, settings, late):
+    settings.STATEMENT_TIMEOUT = 5
+    if connection.vendor == "postgresql":
+        limit("5000")
+    late("checks.prepared.ready_of", 4.8)
+    started = time.monotonic()
+    answer = slow.post("/authorize", about("User:ann", "Doc:d", action="read"))
+    assert (answer.status_code, "longer than 5 seconds" in answer.json()["message"]) == (400, True)
+    assert time.monotonic() - started < 3
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW statement_timeout")
+            assert cursor.fetchone() == ("5s",)
+
+
+def test_nobody_waits_longer_for_another_to_compile_than_the_question_may_take(slow, monkeypatch):
+    lock = threading.Lock()
+    monkeypatch.setattr(prepared, "_compiling", (lock,))
+    with lock:
+        answer = slow.post("/authorize", LOOK)
+    assert (answer.status_code, "STATEMENT_TIMEOUT" in answer.json()["message"]) == (400, True)
+    assert slow.post("/authorize", LOOK).json() == {"allowed": True}
+
+
+def test_a_question_that_somebody_cancels_may_be_asked_again(slow, settings):
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has nobody to cancel a statement")
+    settings.STATEMENT_TIMEOUT = 20
+    limit("200")  # ends before the question's time does: the server cannot tell that from being cancelled
+    answer = slow.post("/authorize", about("User:ann", "Doc:d", action="read"))
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert "cancelled" in answer.json()["message"]
+
+
+def test_what_is_explained_ends_before_the_questions_time_does(slow, monkeypatch):
+    monkeypatch.setattr("checks.scene._MOST", 0.0)
+    proof = slow.post("/explain", LOOK).json()["proof"]
+    assert (proof["kind"], proof["note"]) == ("unexplained", "it takes longer than 0 seconds")

@@ -1,7 +1,11 @@
 """What data bindings may say, and how a mistake in them is told."""
 
+import time
+
 import pytest
 
+from checks.deadline import Deadline
+from checks.errors import QueryTooSlow
 from localsql.bindings import bindings_from_text
 from localsql.columns import check_column
 from localsql.dialects import DIALECTS
@@ -81,6 +85,12 @@ def test_queries_that_only_read_are_accepted(query):
         ("SELECT id FROM __f0", "reserved"),
         ("SELECT pg_sleep(10)", "not accepted"),
         ("SELECT id FROM a UNION SELECT id, x FROM b", "2 columns"),
+        (" UNION ".join(["SELECT 1"] * 600) + " UNION SELECT 1, 2", "2 columns"),
+        ("(" * 900 + "SELECT 1" + ")" * 900, "nested too deeply"),
+        ("SELECT " + "ARRAY[" * 30 + "1" + "]" * 30, "nested too deeply"),
+        ("SELECT CAST(x AS " + "decimal(" * 30 + "1" + ")" * 30 + ") FROM a", "nested too deeply"),
+        (f"SELECT id FROM a WHERE id IN ({', '.join(['1'] * 1500)})", "at most 2000 names, values and signs"),
+        (f"SELECT '{'x' * 20_000}'", "at most 20000 characters"),
     ],
 )
 def test_queries_that_do_not_belong_into_a_statement_are_refused(query, reason):
@@ -148,3 +158,51 @@ def test_bindings_of_the_same_facts_share_their_plans():
     assert one_way.dialect != other.dialect
     assert one_way != bindings_from_text(REPOS.replace("parent", "owner"))
     assert one_way != bindings_from_text(REPOS + "domains: {Repo: {query: SELECT id FROM repos}}\n")
+
+
+# ---- limits ---------------------------------------------------------------------------------------------------------
+
+DOUBLED = "\n".join(["a0: &a0 {x: 1}", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 25))])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (DOUBLED, "anchors and aliases (`&`, `*`) are not accepted; write out what they stand for (line 1, column 5)"),
+        ("facts: *a", "anchors and aliases"),
+        ("facts: {<<: {p(Repo:_): {query: SELECT 1}}}", "merge keys (`<<`) are not accepted"),
+        ("facts: {}\nversion: !!float 1", "tags (`!`) are not accepted"),
+        ("facts: !!python/object:os.system {}", "tags (`!`) are not accepted"),
+        (f"facts: {'[' * 25}", "nested at most 20 levels"),
+        ("- " * 100_000, "nested at most 20 levels"),
+        ("facts: [" + "a," * 50_001 + "]", "at most 50000 keys and values"),
+        ("#" * (1024 * 1024 + 1), "at most 1048576 characters"),
+        (f"facts:\n  ? 0x{'f' * 5000}\n  : {{query: SELECT 1}}", "must be a predicate"),
+        ("facts: {}\n--- \nfacts: {}", "one YAML document"),
+        ("facts: {[a]: {query: SELECT 1}}", "a key must be text"),
+        ("facts: {}\nversion: \ud800", "is not YAML"),
+    ],
+)
+def test_what_is_short_to_write_and_long_to_read_is_refused_at_once(text, reason):
+    started = time.monotonic()
+    with pytest.raises(BindingRejected) as refused:
+        bindings_from_text(text)
+    assert reason in refused.value.message
+    assert time.monotonic() - started < 5
+
+
+def test_words_mean_what_they_mean_in_yaml_and_numbers_are_text():
+    text = "facts: {'p(A:_)': {query: SELECT a, not_null: yes}, 'p(A:007)': {query: SELECT 1, not_null: 'yes'}}"
+    with pytest.raises(BindingRejected, match="`not_null` must be true or false"):
+        bindings_from_text(text)
+    (binding, other) = bindings_from_text(text.replace("'yes'", "No")).facts
+    assert (binding.is_not_null, other.is_not_null) == (True, False)
+    assert other.key.constants == ("007",)
+
+
+@pytest.mark.parametrize("text", [REPOS, one("SELECT id FROM a")])
+def test_reading_ends_with_the_time_of_its_question(text):
+    bindings_from_text.cache_clear()
+    with Deadline(1e-9), pytest.raises(QueryTooSlow):
+        bindings_from_text(text)
+    assert bindings_from_text(text).facts

@@ -1,0 +1,88 @@
+"""How long a question may take: one clock for all that is done for it, from its first look at the policy to its answer.
+
+Whoever answers a question opens a `Deadline`. What runs inside, and for as long as somebody else's text or facts
+decide, looks at it now and then with `check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from math import inf
+from time import monotonic
+from typing import Protocol
+
+from checks.errors import QueryTooSlow
+
+_opened: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+
+
+class Deadline:
+    """So many seconds from now; 0 is no limit. Opened inside of another, it leaves the other's to count."""
+
+    __slots__ = ("_token", "end", "seconds")
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self.end = monotonic() + seconds if seconds > 0 else inf
+        self._token: Token | None = None
+
+    def __enter__(self) -> None:
+        if _opened.get() is None:
+            self._token = _opened.set(self)
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if self._token is not None:
+            _opened.reset(self._token)
+
+    def is_over(self) -> bool:
+        return monotonic() >= self.end
+
+    def left(self) -> float:
+        """Seconds; `QueryTooSlow` where there are none."""
+        left = self.end - monotonic()
+        if left <= 0:
+            raise QueryTooSlow(self.seconds)
+        return left
+
+
+@contextmanager
+def shortened(seconds: float) -> Iterator[None]:
+    """What is done inside has so long at most, and no longer than what it is part of."""
+    mine, outer = Deadline(seconds), _opened.get()
+    token = _opened.set(outer if outer is not None and outer.end < mine.end else mine)
+    try:
+        yield
+    finally:
+        _opened.reset(token)
+
+
+def current() -> Deadline | None:
+    return _opened.get()
+
+
+def check() -> None:
+    """Refuse to go on with a question whose time is over."""
+    found = _opened.get()
+    if found is not None and monotonic() >= found.end:
+        raise QueryTooSlow(found.seconds)
+
+
+class Lock(Protocol):
+    def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool: ...
+    def release(self) -> None: ...
+
+
+@contextmanager
+def holding(lock: Lock) -> Iterator[None]:
+    """With the lock, but not waiting for it longer than the question may take."""
+    found = _opened.get()
+    if found is None or found.end == inf:
+        lock.acquire()
+    elif not lock.acquire(timeout=found.left()):
+        raise QueryTooSlow(found.seconds)
+    try:
+        yield
+    finally:
+        lock.release()

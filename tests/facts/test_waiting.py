@@ -1,0 +1,92 @@
+"""Waiting for one's turn to change something is not asking: it has its own limit, and its own answer."""
+
+import time
+from threading import Timer
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from facts.models import Signature
+from policy.models import Environment
+from tests.waiting import another_writer
+
+FACT = {"predicate": "likes", "args": [{"type": "User", "id": "ann"}]}
+CHANGES = [
+    ("/batch", [{"inserts": [FACT]}]),
+    ("/batch", [{"deletes": [FACT]}]),
+    ("/facts", FACT),
+    ("/clear_data", None),
+    ("/policy", {"src": "actor User {}", "filename": ""}),
+]
+
+
+@pytest.fixture
+def limits(settings):
+    """Sets both limits, of questions and of waiting, in settings and on this thread's connection."""
+
+    def limit(asking: float, waiting: float) -> None:
+        settings.STATEMENT_TIMEOUT, settings.WRITE_TIMEOUT = asking, waiting
+        with connection.cursor() as cursor:
+            if connection.vendor == "sqlite":
+                cursor.execute(f"PRAGMA busy_timeout = {int(waiting * 1000)}")
+            else:
+                cursor.execute(f"SET statement_timeout = {int(asking * 1000)}")
+
+    yield limit
+    connection.close()
+
+
+@pytest.mark.parametrize(("path", "body"), CHANGES)
+def test_who_waits_too_long_is_told_so_and_may_try_again(api, limits, path, body):
+    limits(5, 0.2)
+    with another_writer(api.environment.pk):
+        started = time.monotonic()
+        answer = api.post(path, body)
+        assert 0.2 <= time.monotonic() - started < 4
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert answer.json()["message"] == (
+        "other changes were being made for longer than 0.2 seconds, the limit of WRITE_TIMEOUT;"
+        " nothing is changed, try again"
+    )
+    limits(5, 30)
+    assert Environment.objects.get(pk=api.environment.pk).offset == 1  # the other writer's
+    assert Signature.objects.count() == 0
+    assert api.post(path, body).status_code == 200
+
+
+@pytest.mark.parametrize(("path", "body"), CHANGES[:1])
+def test_waiting_may_take_longer_than_asking(api, limits, path, body):
+    limits(0.1, 30)
+    with another_writer(api.environment.pk) as done:
+        Timer(0.5, done.set).start()
+        assert api.post(path, body).status_code == 200
+
+
+def test_a_command_that_waits_too_long_ends_with_the_reason(environment, limits, tmp_path):
+    file = tmp_path / "facts.csv"
+    file.write_text("likes,User,ann\n")
+    limits(5, 0.2)
+    with another_writer(environment.pk), pytest.raises(CommandError, match="limit of WRITE_TIMEOUT"):
+        call_command("load_facts", str(file))
+
+
+def test_a_change_that_somebody_cancels_may_be_tried_again(api, db):
+    if db != "postgresql":
+        pytest.skip("SQLite has nobody to cancel a statement")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (own,) = cursor.fetchone()
+    with another_writer(api.environment.pk):
+        Timer(0.3, _cancel, [own]).start()
+        answer = api.post("/batch", [{"inserts": [FACT]}])
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert "cancelled" in answer.json()["message"]
+
+
+def _cancel(process: int) -> None:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_cancel_backend(%s)", (process,))
+    finally:
+        connection.close()
