@@ -156,9 +156,8 @@ def test_nobody_waits_longer_for_another_to_compile_than_the_question_may_take(s
     assert slow.post("/authorize", LOOK).json() == {"allowed": True}
 
 
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)  # SQLite has nobody to cancel a statement
 def test_a_question_that_somebody_cancels_may_be_asked_again(slow, settings):
-    if connection.vendor != "postgresql":
-        pytest.skip("SQLite has nobody to cancel a statement")
     settings.STATEMENT_TIMEOUT = 20
     limit("200")  # ends before the question's time does: the server cannot tell that from being cancelled
     answer = slow.post("/authorize", about("User:ann", "Doc:d", action="read"))
