@@ -20,7 +20,7 @@ from policy.rules.program import Program
 from policy.values import PRIMITIVES, STRING, Value
 
 DECISION = "allow"
-MOST_KINDS = 2_000
+MOST_KINDS = 2_000  # that are looked into; more are told of
 
 
 class Kind(NamedTuple):
@@ -68,8 +68,8 @@ class Kind(NamedTuple):
         return self.predicate in program.predicates or self.predicate in BUILT_IN
 
 
-def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> list[Kind]:
-    """What can be asked about what may differ: decisions first; none that is part of another."""
+def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> tuple[list[Kind], bool]:
+    """What can be asked about what may differ: decisions first, none that is part of another; and if these are all."""
     hidden = {("has_permission", arity) for arity in (2, 3) if all(_is_default(each, arity) for each in programs)}
     kinds: dict[tuple, Kind] = {}
     for each in found:
@@ -83,7 +83,8 @@ def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> lis
         if wider:
             del kinds[kind[:3]]
             kinds |= {each[:3]: _with_origins(each, kind) for each in wider}
-    return sorted(kinds.values(), key=lambda kind: (not kind.is_decision, str(kind)))[:MOST_KINDS]
+    told = sorted(kinds.values(), key=lambda kind: (not kind.is_decision, str(kind)))
+    return told[:MOST_KINDS], len(told) <= MOST_KINDS
 
 
 def _with_origins(kind: Kind, other: Kind | None) -> Kind:
@@ -97,7 +98,7 @@ def _is_default(program: Program, arity: int) -> bool:
 
 def _kinds_of(found: Reached) -> Iterator[Kind]:
     predicate, types, values = found.pattern
-    for concrete in islice(product(*map(sorted, types)), MOST_KINDS):
+    for concrete in islice(product(*map(sorted, types)), MOST_KINDS + 1):
         if predicate != DECISION or concrete[1:2] == (STRING,):  # what may be done is asked for by its name
             yield Kind(predicate, concrete, values, found.origins)
 

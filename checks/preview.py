@@ -61,11 +61,12 @@ class Flip:
 class Asked:
     """What was asked: `given` questions, or where none were given, those of the kinds that the difference reaches.
 
-    `refused` are given questions that were not compared, and why.
+    `refused` are given questions that were not compared, and why. Where `are_all` is false, there are more kinds.
     """
 
     given: int | None = None
     kinds: tuple[Compared, ...] = ()
+    are_all: bool = True
     refused: tuple[str, ...] = ()
     seed: int = 0
 
@@ -100,7 +101,9 @@ class Preview:
             return ""
         flips, answers = sum(each.tally.flips for each in kinds), sum(each.tally.answers for each in kinds)
         said = f"{flips:,} of {answers:,} would be different"
-        if all(each.is_all for each in kinds):
+        if not self.asked.are_all:
+            said += f" in {len(kinds):,} kinds of questions, of more that the difference reaches and nobody asked"
+        if self.asked.are_all and all(each.is_all for each in kinds):
             return f"{said}: all that either policy gives and the difference reaches"
         return f"{said}, of those that were asked: not all were, see each kind; drawn with seed {self.asked.seed}"
 
@@ -184,11 +187,11 @@ def _changed(before: Scene, after: Scene) -> list[Changed]:
 def _asked(sides: Sides, changed: list[Changed], seed: int, until: float, most: int) -> Asked:
     before, after = sides
     programs = (before.program, after.program)
-    kinds = kinds_of(reached(*programs, [each.head for each in changed]), programs)
+    kinds, are_all = kinds_of(reached(*programs, [each.head for each in changed]), programs)
     if before.book.number is None:  # then facts of all kinds hold, and only decisions can be compared with a policy's
         kinds = [kind for kind in kinds if kind.is_decision]
     comparison = Comparison(sides, Drawer(sides, changed, seed, until), until, most)
-    return Asked(kinds=tuple(comparison.compared(kinds)), seed=seed)
+    return Asked(kinds=tuple(comparison.compared(kinds)), are_all=are_all, seed=seed)
 
 
 def _flips_of(found: Compared) -> Iterator[Flip]:

@@ -178,6 +178,12 @@ def test_a_sample_says_so_and_is_the_same_for_the_same_seed(large, new_policy, m
     assert said[0] == said[1]
 
 
+def test_kinds_of_questions_that_are_left_out_are_told(repos, new_policy, monkeypatch):
+    monkeypatch.setattr("checks.kinds.MOST_KINDS", 1)
+    said = run("preview_policy", new_policy(POLICY.replace('"reader" if "writer";', "")))
+    assert "in 1 kinds of questions, of more that the difference reaches and nobody asked" in said
+
+
 def test_what_takes_too_long_is_told_not_to_be_asked(large, new_policy):
     changed = new_policy(LARGE.replace('"read" if "reader";', ""))
     said = run("preview_policy", changed, "--seconds", "0.0001")
