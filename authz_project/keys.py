@@ -5,7 +5,7 @@ import secrets
 import string
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from django.conf import settings
@@ -72,10 +72,26 @@ _environments: dict[str, int] = {}  # hash -> environment: a hint, which every s
 _last_noted: dict[str, float] = {}  # hash -> when its use was last written down
 
 
+def token_of(headers: Mapping[str, object]) -> str:
+    """From `Authorization: Bearer <key>`; the oldest clients say Basic, and send the key just as plainly."""
+    scheme, _, token = headers.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
+    return token.strip() if scheme.lower() in ("bearer", "basic") else ""
+
+
+def is_remembered(token: str) -> bool:
+    """Whether this process has seen the key open something, and not seen it refused since."""
+    return bool(token) and hash_of(token) in _environments
+
+
+def forget(token: str) -> None:
+    """After a refusal: the key may have been good before."""
+    _environments.pop(hash_of(token), None)
+
+
 def caller_of_token(token: str) -> Caller:
     """Who sends this key. Known keys cost no query here, and are not confirmed."""
     key_hash = hash_of(token)
-    if key_hash == DEV_KEY_HASH and not settings.DEV_SERVER:
+    if not token or (key_hash == DEV_KEY_HASH and not settings.DEV_SERVER):
         raise KeyRefused
     environment_id = _environments.get(key_hash)
     if environment_id is not None:

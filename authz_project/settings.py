@@ -96,6 +96,7 @@ if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqli
 # ---- limits: 0 is none --------------------------------------------------------------------------------
 
 MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=10 * 1024 * 1024)
+BODY_TIMEOUT = env.float("BODY_TIMEOUT", default=10.0)  # seconds
 MAX_BATCH_ENTRIES = env.int("MAX_BATCH_ENTRIES", default=0)
 MAX_DELETE_MATCHES = env.int("MAX_DELETE_MATCHES", default=0)
 MAX_CONTEXT_FACTS = env.int("MAX_CONTEXT_FACTS", default=0)

@@ -1,7 +1,6 @@
-"""The application that servers run, and two repairs of what reaches Django."""
+"""The application that servers run, and a repair of what reaches Django."""
 
 import gc
-import io
 import os
 import re
 
@@ -10,7 +9,6 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authz_project.settings")
 django_application = get_wsgi_application()
 
-from django.conf import settings  # noqa: E402  usable once the application is there
 from django.urls import get_resolver  # noqa: E402
 
 _PATHS = get_resolver().url_patterns  # imports every view now, and not while the first request waits
@@ -26,14 +24,4 @@ _LEADING_SLASHES = re.compile(r"\A/{2,}")
 def application(environ, start_response):
     # Clients that are given a URL with a trailing slash ask for //api/….
     environ["PATH_INFO"] = _LEADING_SLASHES.sub("/", environ.get("PATH_INFO", "/"))
-    if "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "").lower():
-        _measure_body(environ)
     return django_application(environ, start_response)
-
-
-def _measure_body(environ) -> None:
-    """Give a chunked body the length that Django takes the body's existence from."""
-    limit = settings.MAX_BODY_BYTES
-    body = environ["wsgi.input"].read(limit + 1) if limit else environ["wsgi.input"].read()
-    environ["CONTENT_LENGTH"] = str(len(body))
-    environ["wsgi.input"] = io.BytesIO(body)

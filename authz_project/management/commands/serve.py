@@ -1,6 +1,5 @@
 """The service, from nothing: database, first key, server."""
 
-import multiprocessing
 import os
 import secrets
 import socket
@@ -12,18 +11,15 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, connections
-from granian import Granian
-from granian.constants import Interfaces
-from granian.log import LogLevels
 
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.models import ApiKey
+from authz_project.server.process import run_server
 from policy.models import default_environment
 
 WELL_KNOWN_SECRETS = ("secret", "changeme", "password", "insecure", "example", "test")
 SHORTEST_SECRET = 32
 START_LOCK = 0x617574687A  # any number that nobody else locks
-FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
 
 
 class Command(BaseCommand):
@@ -107,20 +103,3 @@ def refuse_taken_port(host: str, port: int) -> None:
             probe.bind(address)
         except OSError as reason:
             raise CommandError(f"cannot listen on {host}:{port}: {reason.strerror}") from None
-
-
-def run_server(host: str, port: int, workers: int, threads: int) -> None:
-    multiprocessing.set_start_method("spawn", force=True)  # workers read the settings anew, and share nothing
-    Granian(
-        "authz_project.wsgi:application",
-        address=host,
-        port=port,
-        interface=Interfaces.WSGI,
-        workers=workers,
-        blocking_threads=threads,
-        blocking_threads_idle_timeout=600,
-        workers_kill_timeout=FINISH_WITHIN,
-        respawn_failed_workers=True,
-        websockets=False,
-        log_level=LogLevels.error,
-    ).serve()
