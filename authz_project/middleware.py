@@ -4,6 +4,7 @@ import re
 import time
 import uuid
 
+import orjson
 from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
@@ -11,7 +12,7 @@ from django.contrib.sessions.middleware import SessionMiddleware
 from django.http import JsonResponse
 from django.middleware.csrf import CsrfViewMiddleware
 
-from authz_project.api import too_large
+from authz_project.errors import too_large
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 
@@ -31,7 +32,12 @@ def request_ids(get_response):
         started = time.perf_counter()
         request.request_id = request_id_of(request.META.get("HTTP_X_REQUEST_ID", ""))
         response = get_response(request)
+        if response.status_code >= 400 and not response.streaming and not response.content:
+            response.content = orjson.dumps({"message": response.reason_phrase.lower()})
+            response["Content-Type"] = "application/json"
         response["X-Request-ID"] = request.request_id
+        for header, value in ANSWERED_WITH:
+            response.setdefault(header, value)
         if not response.streaming:
             response["Content-Length"] = str(len(response.content))
         response["Server-Timing"] = f"oso;dur={(time.perf_counter() - started) * 1000:.3f}"
@@ -69,7 +75,7 @@ def body_limit(get_response):
     def respond(request):
         length = request.META.get("CONTENT_LENGTH") or "0"
         limit = settings.MAX_BODY_BYTES
-        if not limit or not length.isdecimal() or int(length) <= limit:
+        if not limit or (len(length) < 20 and length.isdecimal() and int(length) <= limit):
             return get_response(request)
         return JsonResponse({"message": too_large().message}, status=413)
 

@@ -171,5 +171,6 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="WARNING")},
-    "loggers": {"django.request": {"level": "ERROR"}},  # a caller's mistake is told to the caller
+    # A caller's mistake is told to the caller, and ours is logged where it is answered.
+    "loggers": {"django": {"handlers": []}, "django.request": {"level": "CRITICAL"}},
 }

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import Error
 
 from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
-from authz_project.api import too_large
+from authz_project.errors import too_large
 from authz_project.server.admission import SMALL, allowance, largest, quick_allowance
 from authz_project.server.exchange import Environ, Withheld, answer, environ_of, say, say_broken
 from authz_project.server.reading import Body, Rest, start_watch

@@ -152,7 +152,7 @@ def test_health_is_told_while_every_thread_is_busy(attacked, folder):
     client = attacked.client()
     fact = {"predicate": "p", "args": [{"type": "T", "id": "x"}]}
     codes: list[int] = []
-    senders = [threading.Thread(target=lambda: codes.append(client.post("/facts", fact).status_code)) for _ in "x" * 12]
+    senders = [
         threading.Thread(target=lambda: codes.append(client.post("/facts", fact).status_code)) for _ in range(12)
     ]
     database = sqlite3.connect(folder / "authz.sqlite3", isolation_level=None)
