@@ -3,8 +3,6 @@
 import re
 import time
 import uuid
-
-import orjson
 from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
@@ -32,9 +30,8 @@ def request_ids(get_response):
         started = time.perf_counter()
         request.request_id = request_id_of(request.META.get("HTTP_X_REQUEST_ID", ""))
         response = get_response(request)
-        if response.status_code >= 400 and not response.streaming and not response.content:
-            response.content = orjson.dumps({"message": response.reason_phrase.lower()})
-            response["Content-Type"] = "application/json"
+        if response.status_code >= 400 and (response.streaming or not response.content):
+            response = _with_message(response)
         response["X-Request-ID"] = request.request_id
         for header, value in ANSWERED_WITH:
             response.setdefault(header, value)
@@ -44,6 +41,12 @@ def request_ids(get_response):
         return response
 
     return respond
+
+
+def _with_message(response):
+    """In place of an error that says nothing, as what serves files answers with."""
+    response.close()
+    return JsonResponse({"message": response.reason_phrase.lower()}, status=response.status_code)
 
 
 class _AdminOnly:

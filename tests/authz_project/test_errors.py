@@ -31,7 +31,8 @@ def ask(method: str, path: str, query: str = "", body: bytes = b"[]", **variable
 @pytest.mark.parametrize(
     "parameter",
     ["charset=zlib", "charset=rot13", "charset=base64", "charset=undefined", "charset=idna", "charset=utf-16",
-     "charset", "charset=punycode", "charset=" + "a" * 5000, "x*=nope''y", "x*=undefined''%ff", "charset*=zlib''x", "boundary="],
+     "charset", "charset=punycode", "charset=" + "a" * 5000, "x*=nope''y", "x*=undefined''%ff",
+     "charset*=zlib''x", "boundary="],
 )  # fmt: skip
 def test_no_content_type_is_taken_for_how_addresses_are_written(db, path, parameter):
     for kind in ("application/json", "multipart/form-data"):
