@@ -1,6 +1,7 @@
 """Making, reading and revoking API keys."""
 
 import hashlib
+import re
 import secrets
 import string
 import threading
@@ -18,6 +19,9 @@ from policy.errors import KeyRefused
 from policy.models import Environment
 
 DEV_KEY = "e_0123456789_12345_osotesttoken01xiIn"
+
+TEST_SLUG = re.compile(r"testenv[a-z0-9]{11}")  # of environments for one test run each, and no others
+_TEST_KEY = re.compile(rf"e_{TEST_SLUG.pattern}_")
 
 _ALPHABET = string.ascii_letters + string.digits
 _REMEMBERED = 10_000  # keys
@@ -91,7 +95,7 @@ def forget(token: str) -> None:
 def caller_of_token(token: str) -> Caller:
     """Who sends this key. Known keys cost no query here, and are not confirmed."""
     key_hash = hash_of(token)
-    if not token or (key_hash == DEV_KEY_HASH and not settings.DEV_SERVER):
+    if not token or (not settings.DEV_SERVER and (key_hash == DEV_KEY_HASH or _TEST_KEY.match(token))):
         raise KeyRefused
     environment_id = _environments.get(key_hash)
     if environment_id is not None:

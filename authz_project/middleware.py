@@ -3,6 +3,7 @@
 import re
 import time
 import uuid
+
 from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
