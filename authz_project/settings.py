@@ -101,8 +101,11 @@ def database_from_url(url: str) -> dict:
         config = env.db_url_config(url)
     except ValueError as reason:
         raise ImproperlyConfigured(f"DATABASE_URL cannot be read: {reason}") from None
-    if config["ENGINE"] == "django.db.backends.sqlite3" and not Path(config["NAME"]).absolute().parent.is_dir():
-        raise ImproperlyConfigured("DATABASE_URL names a file in a folder that does not exist")
+    if config["ENGINE"] == "django.db.backends.sqlite3":
+        if config["NAME"] in ("", ":memory:"):
+            raise ImproperlyConfigured("DATABASE_URL must name a file, as sqlite:///authz.sqlite3")
+        if not Path(config["NAME"]).absolute().parent.is_dir():
+            raise ImproperlyConfigured("DATABASE_URL names a file in a folder that does not exist")
     options = SQLITE_OPTIONS if config["ENGINE"] == "django.db.backends.sqlite3" else POSTGRESQL_OPTIONS
     # Each thread keeps its connection, with the statements that are prepared on it.
     return {**config, "CONN_MAX_AGE": None, "OPTIONS": options | config.get("OPTIONS", {})}
