@@ -10,6 +10,7 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from authz_project.keys import TEST_SLUG, create_key, revoke_key
+from authz_project.logins import LoginForm
 from authz_project.models import ApiKey
 from facts import store
 from policy.models import DEFAULT_SLUG, Environment
@@ -22,6 +23,7 @@ def _minute(moment: datetime | None) -> str:
 
 
 admin.site.site_header = admin.site.site_title = "Authorization"
+admin.site.login_form = LoginForm
 admin.site.index_title = "Facts, policies and keys"
 admin.site.site_url = "/api/docs"
 
