@@ -118,7 +118,7 @@ def _length(environ: Environ) -> int | None:
     """Of the body; None for one that comes in chunks."""
     if "HTTP_TRANSFER_ENCODING" in environ:
         return None
-    return int(environ.get("CONTENT_LENGTH") or 0)
+    return int(environ.get("CONTENT_LENGTH", "0").partition(",")[0])  # said twice, it is the same: granian looks
 
 
 def _refuse(scope, protocol, status: int, message: str) -> None:

@@ -1,8 +1,11 @@
 """A bounded number of threads for work that takes its time."""
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+
+log = logging.getLogger("authz.server")
 
 
 class Slots:
@@ -18,14 +21,17 @@ class Slots:
         self._lock = threading.Lock()
 
     def do(self, work: Callable[..., None], *arguments: object) -> None:
-        """Now, in this thread, or when there is a slot for it. The work deals with its own failures."""
+        """Now, in this thread, or when there is a slot for it. Work deals with its failures; none may cost a slot."""
         with self._lock:
             if not self._free:
                 self._waiting.append((work, arguments))
                 return
             self._free -= 1
         while True:
-            work(*arguments)
+            try:
+                work(*arguments)
+            except BaseException:  # granian's own are no Exceptions, and nobody is there to see them
+                log.exception("a request was not answered")
             with self._lock:
                 if not self._waiting:
                     self._free += 1

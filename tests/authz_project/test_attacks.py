@@ -171,6 +171,14 @@ def test_health_is_told_while_every_thread_is_busy(attacked, folder):
     assert codes == [200] * 12
 
 
+def test_a_length_that_is_said_twice_is_one_length(attacked):
+    headers = (
+        f"Authorization: Bearer {attacked.client().key}\r\nContent-Length: 2\r\nContent-Length: 2\r\nConnection: close"
+    )
+    with begin(attacked, "/api/batch", headers, "[]") as connection:
+        assert told(connection)[9:12] in (b"200", b"400")
+
+
 def test_one_request_cannot_pass_for_two_headers(attacked):
     """`X_Request_ID` would be the same variable as `X-Request-ID`, which a proxy may set."""
     answer = requests.get(f"{attacked.origin}/api/facts", headers={"X_Request_ID": "forged"}, timeout=10)
