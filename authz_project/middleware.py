@@ -15,8 +15,6 @@ from authz_project.errors import too_large
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 
-# On every answer: what says application/json is not to be taken for anything else, and nobody learns our paths.
-ANSWERED_WITH = (("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "same-origin"))
 
 # Nothing of the admin's is written in its pages: no script runs there, and no form leads out, that is not ours.
 ADMIN_POLICY = (
@@ -40,8 +38,6 @@ def request_ids(get_response):
         if response.status_code >= 400 and (response.streaming or not response.content):
             response = _with_message(response)
         response["X-Request-ID"] = request.request_id
-        for header, value in ANSWERED_WITH:
-            response.setdefault(header, value)
         if request.path.startswith("/admin/"):
             response.setdefault("Content-Security-Policy", ADMIN_POLICY)
         if not response.streaming:

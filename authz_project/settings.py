@@ -53,7 +53,7 @@ CSRF_TRUSTED_ORIGINS = origins("CSRF_TRUSTED_ORIGINS")
 # A browser that reaches the admin over HTTPS is not to send its cookies over anything else.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)
 CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", default="").strip()
-# What these two look for by name is there under another: `request_ids` sets headers, `AdminCsrf` is the middleware.
+# What these two look for by name is there under another: `wsgi` sets headers, `AdminCsrf` is the middleware.
 SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W003"]
 USE_TZ = True
 TIME_ZONE = "UTC"

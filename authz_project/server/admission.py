@@ -1,5 +1,7 @@
 """How large a body may be, depending on who sends it: asked before any of it is read."""
 
+from functools import cache
+
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.contrib.sessions.backends.db import SessionStore
@@ -13,6 +15,7 @@ SMALL = 1 << 16  # bytes: what a form without a login may have
 UNLIMITED = 1 << 62
 
 
+@cache
 def largest() -> int:
     return settings.MAX_BODY_BYTES or UNLIMITED
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import orjson
 
-from authz_project.middleware import ANSWERED_WITH, request_id_of
-from authz_project.wsgi import application
+from authz_project.middleware import request_id_of
+from authz_project.wsgi import ANSWERED_WITH, application
 
 log = logging.getLogger("authz.request")
 

@@ -23,7 +23,7 @@ HEAD_WITHIN = 30_000  # milliseconds for a request's head to arrive, and for the
 
 
 def run_server(host: str, port: int, workers: int, threads: int) -> None:
-    """Until a signal to stop. Of each worker's threads one more than `threads` is granian's: see `Slots`."""
+    """Until a signal to stop. Of a process's threads, one is kept free to look at what arrives: see `Slots`."""
     multiprocessing.set_start_method("spawn", force=True)  # workers read the settings anew, and share nothing
     Granian(
         "authz_project.server.intake:Intake",
@@ -31,7 +31,7 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
         port=port,
         interface=Interfaces.WSGI,  # the one that may have more than one thread
         workers=workers,
-        blocking_threads=threads + 1,
+        blocking_threads=max(2, threads),
         blocking_threads_idle_timeout=600,
         workers_kill_timeout=FINISH_WITHIN,
         respawn_failed_workers=True,

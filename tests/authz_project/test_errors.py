@@ -99,3 +99,9 @@ def test_a_database_that_is_away_is_one_line_a_second(api, caplog, monkeypatch):
     assert len(lines) == 2 and all("\n" not in line for line in lines), lines
     assert "Is the server running?" in lines[0] and "49 like it" in lines[1]
     assert not any(record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize("path", ["/healthcheck", "/api/facts", "/api/docs", "/admin/login/", "/nope", "/api/policy"])
+def test_every_answer_has_what_browsers_heed(db, path):
+    head, _ = ask("GET", path)
+    assert (head["X-Content-Type-Options"], head["Referrer-Policy"]) == ("nosniff", "same-origin")
