@@ -79,7 +79,7 @@ def test_every_place_where_something_fails_answers_by_the_table(api, place, erro
 
 
 def test_the_admin_says_when_the_database_is_away(db):
-    with mock.patch("django.contrib.admin.sites.AdminSite.login", side_effect=OperationalError("gone")):
+    with mock.patch("django.contrib.auth.views.LoginView.get", side_effect=OperationalError("gone")):
         answer = Client(raise_request_exception=False).get("/admin/login/")
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     assert "the database cannot be reached" in answer.content.decode()
