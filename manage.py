@@ -10,10 +10,12 @@ from django.core.management import execute_from_command_line
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 UNDEFINED_TABLE = "42P01"  # PostgreSQL's code
+PREPARING = "`manage.py serve` does so as it starts, or `manage.py migrate`"
 
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authz_project.settings")
+    os.umask(0o077)  # databases hold password hashes, dumps who may do what: files are their owner's
     try:
         execute_from_command_line(sys.argv)
         sys.stdout.flush()  # here, where it can still be said that it fails
@@ -41,7 +43,7 @@ def forget_output() -> None:
 def told(error: DatabaseError | InterfaceError) -> str:
     """What is the matter with the database; raises again what is a mistake of ours."""
     if lacks_tables(error):
-        return "the database is not prepared: `manage.py serve` does so as it starts, or `manage.py migrate`"
+        return f"the database is not prepared: {PREPARING}"
     if not isinstance(error, InterfaceError | OperationalError) and type(error) is not DatabaseError:
         raise error
     first = next(iter(str(error).splitlines()), type(error).__name__)

@@ -3,15 +3,19 @@
 from datetime import datetime
 
 from django.contrib import admin, messages
+from django.core.validators import RegexValidator
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
 
-from authz_project.keys import create_key, revoke_key
+from authz_project.keys import TEST_SLUG, create_key, revoke_key
+from authz_project.logins import LoginForm
 from authz_project.models import ApiKey
 from facts import store
 from policy.models import DEFAULT_SLUG, Environment
+
+RESERVED = "this is a name for test environments, whose keys are good with `serve --dev` only"
 
 
 def _minute(moment: datetime | None) -> str:
@@ -19,6 +23,7 @@ def _minute(moment: datetime | None) -> str:
 
 
 admin.site.site_header = admin.site.site_title = "Authorization"
+admin.site.login_form = LoginForm
 admin.site.index_title = "Facts, policies and keys"
 admin.site.site_url = "/api/docs"
 
@@ -98,6 +103,12 @@ class EnvironmentAdmin(admin.ModelAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, environment: Environment | None = None):
         return ["created_at", "policy_version", "offset"] + (["slug"] if environment else [])
+
+    def formfield_for_dbfield(self, field, request: HttpRequest, **options):
+        shown = super().formfield_for_dbfield(field, request, **options)
+        if field.name == "slug":
+            shown.validators.append(RegexValidator(TEST_SLUG.pattern + r"\Z", RESERVED, inverse_match=True))
+        return shown
 
     def save_model(self, request: HttpRequest, environment: Environment, form: ModelForm, change: bool) -> None:
         """What the form changed: the rest of the row moves on with every write, and is not to be set back."""

@@ -1,43 +1,28 @@
-"""How HTTP meets the parts: keys in, JSON in and out, and one table from what went wrong to an answer."""
+"""How HTTP meets the parts: keys in, JSON in and out."""
 
-import logging
 import math
-import time
 
 import orjson
-from django.conf import settings
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
-from django.db import InterfaceError, OperationalError
-from django.http import Http404
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import APIException, MethodNotAllowed
+from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authz_project.connections import note_loss, refresh_connection
-from authz_project.keys import caller_of_token
-from checks.errors import QueryTooSlow
-from policy.errors import AuthzError, Cancelled, KeyRefused, MalformedRequest, NotFound, TooLarge, Unavailable
-from policy.offsets import was_cancelled
-
-log = logging.getLogger("authz.request")
+from authz_project.connections import refresh_connection
+from authz_project.errors import told
+from authz_project.keys import caller_of_token, forget, token_of
+from policy.errors import KeyRefused, MalformedRequest
 
 # ---- keys ----------------------------------------------------------------------------------------------
 
 
 class KeyAuthentication(BaseAuthentication):
-    """`Authorization: Bearer <key>`; the oldest clients say Basic, and send the key just as plainly."""
-
     def authenticate(self, request: Request):
-        scheme, _, token = request.META.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
-        token = token.strip()
         refresh_connection()
-        if scheme.lower() not in ("bearer", "basic") or not token:
-            raise KeyRefused
-        return None, caller_of_token(token)
+        return None, caller_of_token(token_of(request.META))
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
@@ -81,82 +66,13 @@ class AlwaysJson(BaseContentNegotiation):
 
 # ---- what went wrong --------------------------------------------------------------------------------------
 
-STATUS = (  # the first that fits
-    (KeyRefused, 401),
-    (NotFound, 404),
-    (TooLarge, 413),
-    (AuthzError, 400),
-    (RequestDataTooBig, 413),
-    (Http404, 404),
-    (PermissionDenied, 403),
-    (Unavailable, 503),
-    (OperationalError, 503),
-    (InterfaceError, 503),
-)
-
 
 def handle_exception(error: Exception, context: dict) -> Response:
     """Every answer that is not a success, as `{"message": …}`."""
-    if isinstance(error, APIException):
-        return Response({"message": _sentence(error)}, error.status_code, headers=_headers(error, context))
-    if was_cancelled(error):
-        error = _reason_for_cancelling(context)
-    status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
-    if isinstance(error, (OperationalError, InterfaceError)):
-        note_loss()
-    if status >= 500:
-        log.error("request %s failed", _request_id(context), exc_info=error)
-    return Response(_body(error, context), status, headers=_headers(error, context))
-
-
-def _body(error: Exception, context: dict) -> dict:
-    match error:
-        case AuthzError():
-            return error.body
-        case RequestDataTooBig():
-            return too_large().body
-        case Http404():
-            return {"message": "no such path"}
-        case PermissionDenied():
-            return {"message": "not allowed"}
-        case Unavailable():
-            return {"message": error.message}
-        case OperationalError() | InterfaceError():
-            return {"message": "the database cannot be reached, try again"}
-    return {"message": f"something went wrong here; it is logged as request {_request_id(context)}"}
-
-
-def too_large() -> TooLarge:
-    return TooLarge(f"the body is larger than {settings.MAX_BODY_BYTES} bytes, the limit of MAX_BODY_BYTES")
-
-
-def _headers(error: Exception, context: dict) -> dict[str, str]:
-    match error:
-        case KeyRefused():
-            return {"WWW-Authenticate": "Bearer"}
-        case MethodNotAllowed():
-            return {"Allow": ", ".join(context["view"].allowed_methods)}
-        case OperationalError() | InterfaceError() | Unavailable():
-            return {"Retry-After": "1"}
-    return {}
-
-
-def _sentence(error: APIException) -> str:
-    """What the framework found, with the path to the field where it found it."""
-    detail, path = error.detail, ""
-    while isinstance(detail, dict | list):
-        key, detail = next(iter(detail.items())) if isinstance(detail, dict) else ("", detail[0])
-        path = path if key in ("", "non_field_errors") else f"{path}.{key}" if path else str(key)
-    text = str(detail).rstrip(".")
-    text = text[:1].lower() + text[1:]
-    return f"{path}: {text}" if path else text
-
-
-def _reason_for_cancelling(context: dict) -> Exception:
-    """PostgreSQL says in the same way that time is over, and that somebody had it end the statement."""
-    limit, started = settings.STATEMENT_TIMEOUT, getattr(context.get("request"), "started", math.inf)
-    return QueryTooSlow(limit) if 0 < limit <= time.perf_counter() - started else Cancelled()
-
-
-def _request_id(context: dict) -> str:
-    return getattr(context.get("request"), "request_id", "")
+    request = context["request"]
+    if isinstance(error, KeyRefused):
+        forget(token_of(request.META))
+    status, body, headers = told(error, getattr(request, "request_id", ""), getattr(request, "started", math.inf))
+    if isinstance(error, MethodNotAllowed):
+        headers = {"Allow": ", ".join(context["view"].allowed_methods)}
+    return Response(body, status, headers=headers)

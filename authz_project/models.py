@@ -1,4 +1,4 @@
-"""API keys: who may talk to which environment."""
+"""API keys: who may talk to which environment; and who tries to log in."""
 
 from django.db import models
 
@@ -24,3 +24,17 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.prefix}_…"
+
+
+class LoginAttempts(models.Model):
+    """How often a login was tried, `since` the first one that counts. The key is a hash of who tried."""
+
+    key = models.CharField(max_length=64, unique=True)
+    count = models.PositiveIntegerField(default=0)
+    since = models.DateTimeField(db_index=True)
+
+    class Meta:
+        db_table = "login_attempts"
+
+    def __str__(self) -> str:
+        return f"{self.count} since {self.since}"

@@ -1,5 +1,6 @@
 """Every setting. The environment is read here and nowhere else."""
 
+import math
 import os
 import secrets
 from contextlib import suppress
@@ -10,15 +11,58 @@ from django.core.exceptions import ImproperlyConfigured
 
 env = environ.Env()
 
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+LARGEST = {float: 1_000_000, int: 10**15}  # seconds; bytes, or things
+
+
+def number(name: str, default: float, kind: type = float) -> float:
+    """A setting that is a number, 0 or more."""
+    text = env.str(name, default="").strip()
+    try:
+        value = kind(text) if text else kind(default)
+    except (ValueError, OverflowError):
+        value = math.nan
+    if not 0 <= value <= LARGEST[kind]:
+        what = "a number of seconds" if kind is float else "a whole number"
+        raise ImproperlyConfigured(f"{name} must be {what} from 0 to {LARGEST[kind]}, not {text!r}")
+    return value
+
+
+def truth(name: str) -> bool:
+    """A setting that is on or off; off where nothing is said."""
+    text = env.str(name, default="").strip().lower()
+    if text not in ("", "0", "1", "false", "true"):
+        raise ImproperlyConfigured(f"{name} must be 0 or 1, not {text!r}")
+    return text in ("1", "true")
+
+
+def origins(name: str) -> list[str]:
+    """A setting that is origins, by commas."""
+    found = env.list(name, default=[])
+    if wrong := [each for each in found if not each.startswith(("http://", "https://"))]:
+        raise ImproperlyConfigured(f"{name} must be origins such as https://authz.example.org, not {wrong[0]!r}")
+    return found
+
+
+def log_level() -> str:
+    level = env.str("LOG_LEVEL", default="").strip().upper() or "WARNING"
+    if level not in LOG_LEVELS:
+        raise ImproperlyConfigured(f"LOG_LEVEL must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
+    return level
+
+
 # ---- who we are -------------------------------------------------------------------------------------
 
 DEBUG = False
 ROOT_URLCONF = "authz_project.urls"
 WSGI_APPLICATION = "authz_project.wsgi.application"
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["*"])  # answers name no host, so any may ask
-CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+CSRF_TRUSTED_ORIGINS = origins("CSRF_TRUSTED_ORIGINS")
 # A browser that reaches the admin over HTTPS is not to send its cookies over anything else.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)
+CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", default="").strip()
+# What these two look for by name is there under another: `wsgi` sets headers, `AdminCsrf` is the middleware.
+SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W003"]
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
@@ -32,9 +76,9 @@ DEV_SERVER = os.environ.get(DEV_SERVER_VARIABLE) in (str(os.getppid()), str(os.g
 
 # ---- where things are kept ---------------------------------------------------------------------------
 
-STATEMENT_TIMEOUT = env.float("STATEMENT_TIMEOUT", default=5.0)  # seconds
-PLANNING_TIMEOUT = env.float("PLANNING_TIMEOUT", default=2.0)  # seconds of processor time, for one new kind of question
-WRITE_TIMEOUT = env.float("WRITE_TIMEOUT", default=30.0)  # seconds
+STATEMENT_TIMEOUT = number("STATEMENT_TIMEOUT", 5)  # seconds
+PLANNING_TIMEOUT = number("PLANNING_TIMEOUT", 2)  # seconds of processor time, for one new kind of question
+WRITE_TIMEOUT = number("WRITE_TIMEOUT", 30)  # seconds
 _FOR_EVER = 2_000_000.0  # seconds, as far as SQLite counts
 SQLITE_OPTIONS = {
     # Writers take the lock when they begin, so that none fails half way on another's.
@@ -67,7 +111,15 @@ def database_from_url(url: str) -> dict:
     """Django's settings of the database at the URL, with what this service needs of it."""
     if not url.startswith(("sqlite:///", "postgres://", "postgresql://")):
         raise ImproperlyConfigured("DATABASE_URL must begin with sqlite:/// or postgres://")
-    config = env.db_url_config(url)
+    try:
+        config = env.db_url_config(url)
+    except ValueError as reason:
+        raise ImproperlyConfigured(f"DATABASE_URL cannot be read: {reason}") from None
+    if config["ENGINE"] == "django.db.backends.sqlite3":
+        if config["NAME"] in ("", ":memory:"):
+            raise ImproperlyConfigured("DATABASE_URL must name a file, as sqlite:///authz.sqlite3")
+        if not Path(config["NAME"]).absolute().parent.is_dir():
+            raise ImproperlyConfigured("DATABASE_URL names a file in a folder that does not exist")
     options = SQLITE_OPTIONS if config["ENGINE"] == "django.db.backends.sqlite3" else POSTGRESQL_OPTIONS
     # Each thread keeps its connection, with the statements that are prepared on it.
     return {**config, "CONN_MAX_AGE": None, "OPTIONS": options | config.get("OPTIONS", {})}
@@ -98,16 +150,17 @@ if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqli
 
 # ---- limits: 0 is none --------------------------------------------------------------------------------
 
-MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=10 * 1024 * 1024)
-MAX_BATCH_ENTRIES = env.int("MAX_BATCH_ENTRIES", default=0)
-MAX_DELETE_MATCHES = env.int("MAX_DELETE_MATCHES", default=0)
-MAX_CONTEXT_FACTS = env.int("MAX_CONTEXT_FACTS", default=0)
+MAX_BODY_BYTES = number("MAX_BODY_BYTES", 10 * 1024 * 1024, int)
+BODY_TIMEOUT = number("BODY_TIMEOUT", 10)  # seconds
+MAX_BATCH_ENTRIES = number("MAX_BATCH_ENTRIES", 0, int)
+MAX_DELETE_MATCHES = number("MAX_DELETE_MATCHES", 0, int)
+MAX_CONTEXT_FACTS = number("MAX_CONTEXT_FACTS", 0, int)
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES or None
 
 # ---- what is refused ----------------------------------------------------------------------------------
 
 # A context fact that the policy has no use for: refused, or left out of account with a word.
-STRICT_CONTEXT_FACTS = env.bool("STRICT_CONTEXT_FACTS", default=False)
+STRICT_CONTEXT_FACTS = truth("STRICT_CONTEXT_FACTS")
 
 # ---- the parts ----------------------------------------------------------------------------------------
 
@@ -177,6 +230,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="WARNING")},
-    "loggers": {"django.request": {"level": "ERROR"}},  # a caller's mistake is told to the caller
+    "root": {"handlers": ["console"], "level": log_level()},
+    # A caller's mistake is told to the caller, and ours is logged where it is answered.
+    "loggers": {"django": {"handlers": []}, "django.request": {"level": "CRITICAL"}},
 }

@@ -33,7 +33,5 @@ urlpatterns = [
     path("admin/", admin.site.urls),
 ]
 
-handler400 = "authz_project.views.bad_request"
-handler403 = "authz_project.views.forbidden"
-handler404 = "authz_project.views.not_found"
+handler400 = handler403 = handler404 = "authz_project.views.refused"
 handler500 = "authz_project.views.broken"

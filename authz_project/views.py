@@ -1,10 +1,14 @@
 """Paths that belong to no part: health, the greeting, test environments, and pages for what went wrong."""
 
+import sys
+
 from django.conf import settings
-from django.http import Http404, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.template.loader import render_to_string
 from django.views import defaults
 from rest_framework.response import Response
 
+from authz_project.errors import told
 from authz_project.test_environments import create_test_environment
 from policy.endpoint import Endpoint, caller
 
@@ -41,25 +45,28 @@ class TestEnvironment(Endpoint):
 # ---- errors outside of any endpoint ---------------------------------------------------------------------------
 
 
-def bad_request(request, exception):
-    return JsonResponse({"message": "the request is malformed"}, status=400)
+def answer_to(error: Exception, request: HttpRequest) -> HttpResponse:
+    """What the table says: to programs in JSON, to people in the admin as a page."""
+    status, body, headers = told(error, getattr(request, "request_id", ""))
+    if request.path.startswith("/admin/") and status != 413:
+        return HttpResponse(_page(request, error, status, body["message"]), status=status, headers=headers)
+    return JsonResponse(body, status=status, headers=headers)
 
 
-def forbidden(request, exception):
-    return _page(request, defaults.permission_denied, 403, "not allowed", exception)
+def _page(request: HttpRequest, error: Exception, status: int, message: str) -> bytes:
+    """The admin's own, if it has one; it may need the database."""
+    match status:
+        case 403:
+            return defaults.permission_denied(request, error).content
+        case 404:
+            return defaults.page_not_found(request, error).content
+    return render_to_string("authz_project/error.html", {"message": message}).encode()
 
 
-def not_found(request, exception):
-    return _page(request, defaults.page_not_found, 404, "no such path", exception)
+def refused(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return answer_to(exception, request)
 
 
-def broken(request):
-    message = f"something went wrong here; it is logged as request {getattr(request, 'request_id', '')}"
-    return _page(request, defaults.server_error, 500, message)
-
-
-def _page(request, html, status: int, message: str, *exception):
-    """People in the admin get a page, programs get JSON."""
-    if request.path.startswith("/admin/"):
-        return html(request, *exception)
-    return JsonResponse({"message": message}, status=status)
+def broken(request: HttpRequest) -> HttpResponse:
+    """Django asks for this page while it handles what went wrong."""
+    return answer_to(sys.exc_info()[1], request)

@@ -55,6 +55,10 @@ def test_a_database_that_is_down_and_up_again(server, running):
     for answer in (client.get("/facts"), client.post("/facts", fact), client.get("/stats"), client.post("/clear_data")):
         assert (answer.status_code, set(answer.json())) == (503, {"message"})
     assert client.get("/healthcheck").status_code == 200
+    before, started = len(running.log.read_text()), time.monotonic()
+    assert set(codes(client, 200)) == {503}
+    told = running.log.read_text()[before:]
+    assert "Traceback" not in told and len(told.splitlines()) <= 3 * (time.monotonic() - started + 1), told
     assert server.run()
     deadline = time.monotonic() + 20
     while client.get("/facts").status_code != 200 and time.monotonic() < deadline:

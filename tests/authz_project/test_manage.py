@@ -1,6 +1,7 @@
 """What `manage.py` says where a command cannot begin, or cannot go on: one line, and an exit status."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -94,3 +95,16 @@ def test_a_mistake_of_ours_is_not_passed_off_as_the_databases(monkeypatch):
     monkeypatch.setattr("manage.execute_from_command_line", fail)
     with pytest.raises(ProgrammingError):
         main()
+
+
+def test_the_check_before_deployment_finds_what_is_there_and_nothing_else(tmp_path):
+    """Cookies go over plain HTTP, until the admin is said to be reached by HTTPS."""
+
+    def check(**variables: str) -> str:
+        return subprocess.run(
+            [sys.executable, ROOT / "manage.py", "check", "--deploy"], cwd=tmp_path, capture_output=True, text=True,
+            env=os.environ | {"DATABASE_URL": ""} | variables, timeout=60,
+        ).stderr  # fmt: skip
+
+    assert set(re.findall(r"\w+\.W\d+", check())) == {"security.W010"}
+    assert re.findall(r"\w+\.[WE]\d+", check(CSRF_TRUSTED_ORIGINS="https://authz.example.org")) == []

@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from authz_project.keys import create_key
+from authz_project.keys import TEST_SLUG, create_key
 from authz_project.models import ApiKey
 from policy.management.command import above_zero
 from policy.models import DEFAULT_SLUG, SLUG, Environment, default_environment
@@ -46,6 +46,8 @@ def environment_named(slug: str, create: bool) -> Environment:
         return default_environment()
     found = Environment.objects.filter(slug=slug).first()
     if found is None and create:
+        if TEST_SLUG.fullmatch(slug):
+            raise CommandError(f"`{slug}` is a name for test environments, whose keys are good with `serve --dev` only")
         found = Environment(slug=slug, name=slug)
         try:
             SLUG(slug)

@@ -1,29 +1,30 @@
 """The service, from nothing: database, first key, server."""
 
-import multiprocessing
+import fcntl
 import os
 import secrets
 import socket
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from ipaddress import ip_address
+from pathlib import Path
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection, connections
-from granian import Granian
-from granian.constants import Interfaces
-from granian.log import LogLevels
+from django.db import Error, connection, connections
 
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.models import ApiKey
+from authz_project.server.process import run_server
 from policy.models import default_environment
 
 WELL_KNOWN_SECRETS = ("secret", "changeme", "password", "insecure", "example", "test")
 SHORTEST_SECRET = 32
+MOST = 1000  # processes, or threads
 START_LOCK = 0x617574687A  # any number that nobody else locks
-FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
 
 
 class Command(BaseCommand):
@@ -32,14 +33,19 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser):
         parser.add_argument("--host", default="127.0.0.1")
-        parser.add_argument("--port", type=int, default=8080)
-        parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
-        parser.add_argument("--threads", type=int, default=4, help="threads, and so connections, of each process")
+        parser.add_argument("--port", type=port_number, default=8080)
+        parser.add_argument(
+            "--workers", type=at_least_one, default=os.cpu_count() or 1, help="processes (default: one a core)"
+        )
+        parser.add_argument(
+            "--threads", type=at_least_one, default=4, help="threads, and so connections, of each process"
+        )
         parser.add_argument("--dev", action="store_true", help="turn on the well-known key and POST /test_environment")
 
     def handle(self, *, host, port, workers, threads, dev, **options):
         secret = secret_that_is_set()
         if dev:
+            refuse_outsiders(host)
             os.environ["SECRET_KEY"] = secret or secrets.token_urlsafe(48)  # logins last as long as this server
         else:
             refuse_weak_secret(secret)
@@ -47,7 +53,6 @@ class Command(BaseCommand):
         with alone():
             call_command("migrate", verbosity=0)
             self.prepare_keys(dev)
-        connections.close_all()
         # Workers are children of this process: its id is what they know a development server by.
         os.environ.pop(settings.DEV_SERVER_VARIABLE, None)
         if dev:
@@ -75,12 +80,67 @@ class Command(BaseCommand):
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Servers that start at the same time on one PostgreSQL prepare it one after the other, however long it takes."""
-    with connection.cursor() as cursor:
+    """Servers that start at the same time on one database prepare it one after the other, however long it takes."""
+    with ExitStack() as stack:
+        if connection.vendor == "sqlite":
+            database = Path(connection.settings_dict["NAME"]).absolute()
+            keep_from_others(database)
+            stack.enter_context(folder_lock(database))
+        stack.callback(connections.close_all)
+        try:
+            connection.ensure_connection()
+        except Error as reason:
+            raise CommandError(f"the database cannot be reached: {' '.join(str(reason).split())}") from None
         if connection.vendor == "postgresql":
-            cursor.execute("SET statement_timeout = 0")
-            cursor.execute("SELECT pg_advisory_lock(%s)", (START_LOCK,))
-    yield  # the lock ends with the connection
+            with connection.cursor() as cursor:
+                cursor.execute("SET statement_timeout = 0")
+                cursor.execute("SELECT pg_advisory_lock(%s)", (START_LOCK,))  # ends with the connection
+        yield
+
+
+def keep_from_others(database: Path) -> None:
+    """What is made now is its owner's alone; what an earlier version made may be open to everybody."""
+    for end in ("", "-wal", "-shm", ".secret"):
+        path = database.with_name(database.name + end)
+        with suppress(FileNotFoundError, PermissionError):
+            if path.stat().st_mode & 0o007:
+                path.chmod(0o600)
+
+
+@contextmanager
+def folder_lock(database: Path) -> Iterator[None]:
+    """Not a lock on the file itself: whoever closes that ends SQLite's own locks."""
+    folder = os.open(database.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def port_number(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:6]) <= 65535:
+        raise ArgumentTypeError(f"{text!r} is no port: 1 to 65535")
+    return int(text)
+
+
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:6]) <= MOST:
+        raise ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST}")
+    return int(text)
+
+
+def refuse_outsiders(host: str) -> None:
+    """The key of development is known to everybody."""
+    if not all(ip_address(address).is_loopback for address in addresses_of(host)):
+        raise CommandError(f"--dev opens the service to everybody who reaches it: {host} is not this machine alone")
+
+
+def addresses_of(host: str) -> set[str]:
+    try:
+        return {found[4][0] for found in socket.getaddrinfo(host, None)}
+    except OSError as reason:
+        raise CommandError(f"there is no {host!r} to listen on: {reason.strerror}") from None
 
 
 def secret_that_is_set() -> str:
@@ -100,6 +160,7 @@ def refuse_weak_secret(secret: str) -> None:
 
 def refuse_taken_port(host: str, port: int) -> None:
     """The server's workers share their port, and would share it with a stranger's as well."""
+    addresses_of(host)
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -107,20 +168,3 @@ def refuse_taken_port(host: str, port: int) -> None:
             probe.bind(address)
         except OSError as reason:
             raise CommandError(f"cannot listen on {host}:{port}: {reason.strerror}") from None
-
-
-def run_server(host: str, port: int, workers: int, threads: int) -> None:
-    multiprocessing.set_start_method("spawn", force=True)  # workers read the settings anew, and share nothing
-    Granian(
-        "authz_project.wsgi:application",
-        address=host,
-        port=port,
-        interface=Interfaces.WSGI,
-        workers=workers,
-        blocking_threads=threads,
-        blocking_threads_idle_timeout=600,
-        workers_kill_timeout=FINISH_WITHIN,
-        respawn_failed_workers=True,
-        websockets=False,
-        log_level=LogLevels.error,
-    ).serve()

@@ -1,0 +1,149 @@
+"""The one table from what went wrong to an answer, whoever found it, and what the log says of it."""
+
+import logging
+import math
+import threading
+import time
+from typing import NamedTuple
+
+from django.conf import settings
+from django.core.exceptions import (
+    BadRequest,
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+    TooManyFieldsSent,
+)
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
+from rest_framework.exceptions import APIException
+
+from authz_project.connections import note_loss
+from checks.errors import PolicyMoved, QueryTooSlow
+from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, TooLarge, Unavailable
+from policy.offsets import was_cancelled
+
+log = logging.getLogger("authz.request")
+
+LONGEST_LINE = 500  # characters
+
+STATUS = (  # the first that fits
+    (KeyRefused, 401),
+    (NotFound, 404),
+    (TooLarge, 413),
+    (AuthzError, 400),
+    (RequestDataTooBig, 413),
+    (SuspiciousOperation, 400),
+    (BadRequest, 400),
+    (MultiPartParserError, 400),
+    (UnreadablePostError, 400),
+    (Http404, 404),
+    (PermissionDenied, 403),
+    (PolicyMoved, 503),
+    (Unavailable, 503),
+    (OperationalError, 503),
+    (InterfaceError, 503),
+)
+
+
+class Told(NamedTuple):
+    """An answer that is not a success."""
+
+    status: int
+    body: dict[str, object]
+    headers: dict[str, str]
+
+
+def told(error: Exception, request_id: str, started: float = math.inf) -> Told:
+    """The answer to the error of a request that began then, by `perf_counter`; logged if it is ours."""
+    if isinstance(error, APIException):
+        return Told(error.status_code, {"message": _sentence(error)}, {})
+    if was_cancelled(error):
+        error = _reason_for_cancelling(started)
+    status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+    if isinstance(error, (OperationalError, InterfaceError)):
+        note_loss()
+    if status == 500:
+        log.error("request %s failed", request_id, exc_info=error)
+    elif status > 500:
+        _seldom.error(f"request {request_id}: {_message(error, request_id)}: {error}", kind=type(error))
+    return Told(status, _body(error, request_id), _headers(error))
+
+
+def _reason_for_cancelling(started: float) -> Exception:
+    """PostgreSQL says in the same way that time is over, and that somebody had it end the statement."""
+    limit = settings.STATEMENT_TIMEOUT
+    return QueryTooSlow(limit) if 0 < limit <= time.perf_counter() - started else Cancelled()
+
+
+def too_large() -> TooLarge:
+    return TooLarge(f"the body is larger than {settings.MAX_BODY_BYTES} bytes, the limit of MAX_BODY_BYTES")
+
+
+def _body(error: Exception, request_id: str) -> dict[str, object]:
+    return error.body if isinstance(error, AuthzError) else {"message": _message(error, request_id)}
+
+
+def _message(error: Exception, request_id: str) -> str:
+    match error:
+        case RequestDataTooBig():
+            return too_large().message
+        case TooManyFieldsSent():
+            return f"there are more than {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS} parameters"
+        case SuspiciousOperation() | BadRequest() | MultiPartParserError() | UnreadablePostError():
+            return "the request is malformed"
+        case Http404():
+            return "no such path"
+        case PermissionDenied():
+            return "not allowed"
+        case PolicyMoved():
+            return "the policy keeps changing, try again"
+        case Unavailable():
+            return error.message
+        case OperationalError() | InterfaceError():
+            return "the database cannot be reached, try again"
+    return f"something went wrong here; it is logged as request {request_id}"
+
+
+def _headers(error: Exception) -> dict[str, str]:
+    match error:
+        case KeyRefused():
+            return {"WWW-Authenticate": "Bearer"}
+        case OperationalError() | InterfaceError() | PolicyMoved() | Unavailable():
+            return {"Retry-After": "1"}
+    return {}
+
+
+def _sentence(error: APIException) -> str:
+    """What the framework found, with the path to the field where it found it."""
+    detail, path = error.detail, ""
+    while isinstance(detail, dict | list):
+        key, detail = next(iter(detail.items())) if isinstance(detail, dict) else ("", detail[0])
+        path = path if key in ("", "non_field_errors") else f"{path}.{key}" if path else str(key)
+    text = str(detail).rstrip(".")
+    text = text[:1].lower() + text[1:]
+    return f"{path}: {text}" if path else text
+
+
+class _Seldom:
+    """One line a second for each kind of trouble: while a database is away, every request has the same to say."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._last: dict[type, float] = {}
+        self._left_out: dict[type, int] = {}
+
+    def error(self, text: str, kind: type) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if now - self._last.get(kind, -1.0) < 1.0:
+                self._left_out[kind] = self._left_out.get(kind, 0) + 1
+                return
+            self._last[kind] = now
+            left_out = self._left_out.pop(kind, 0)
+        line = " ".join(text.split())[:LONGEST_LINE]
+        log.error("%s%s", line, f" (and {left_out} like it before)" if left_out else "")
+
+
+_seldom = _Seldom()

@@ -1,0 +1,73 @@
+"""How often somebody may try a password: counted in the database, which all processes share.
+
+Counted is who tries for a name from an address, and who tries from an address at all. Nobody is kept out by what others
+try from elsewhere.
+"""
+
+import hashlib
+from datetime import timedelta
+from ipaddress import IPv6Address, ip_address
+
+from django.conf import settings
+from django.contrib.admin.forms import AdminAuthenticationForm
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import F
+from django.http import HttpRequest
+from django.utils import timezone
+
+from authz_project.models import LoginAttempts
+
+WINDOW = timedelta(minutes=15)
+FOR_ONE_NAME = 5
+FOR_ALL_NAMES = 20
+
+
+class LoginForm(AdminAuthenticationForm):
+    """The admin's, for those who have not tried too often."""
+
+    def clean(self) -> dict:
+        address = address_of(self.request)
+        name = str(self.cleaned_data.get("username", "")).casefold()
+        one, every = _key(address, name), _key(address)
+        refuse_after({one: FOR_ONE_NAME, every: FOR_ALL_NAMES})
+        count(one, every)  # before the password is looked at: those who try at the same time are counted, too
+        cleaned = super().clean()
+        LoginAttempts.objects.filter(key=one).delete()
+        LoginAttempts.objects.filter(key=every, count__gt=0).update(count=F("count") - 1)
+        return cleaned
+
+
+def refuse_after(limits: dict[str, int]) -> None:
+    now = timezone.now()
+    for tried in LoginAttempts.objects.filter(key__in=limits, since__gt=now - WINDOW):
+        if tried.count >= limits[tried.key]:
+            minutes = max(1, round((tried.since + WINDOW - now).total_seconds() / 60))
+            raise ValidationError(f"Too many failed logins. Try again in {minutes} minute{'s'[: minutes > 1]}.")
+
+
+@transaction.atomic
+def count(*keys: str) -> None:
+    now = timezone.now()
+    LoginAttempts.objects.filter(since__lte=now - WINDOW).delete()
+    for key in sorted(keys):
+        LoginAttempts.objects.get_or_create(key=key, defaults={"since": now})
+        LoginAttempts.objects.filter(key=key).update(count=F("count") + 1)
+
+
+def address_of(request: HttpRequest) -> str:
+    """Where the request comes from: what the proxy in front says, if there is one. A network of IPv6 is one place."""
+    told = request.headers.get(settings.CLIENT_ADDRESS_HEADER, "") if settings.CLIENT_ADDRESS_HEADER else ""
+    text = told.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", "")
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return ""
+    if isinstance(address, IPv6Address):
+        return str(address.ipv4_mapped or address.exploded[:19])
+    return str(address)
+
+
+def _key(*parts: str) -> str:
+    """Neither names nor addresses are stored."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,5 @@
+"""From a connection to Django and back.
+
+`process` runs the workers and hands over what arrives; `intake` decides whose body is read, and how much of it;
+`reading` reads it, in time or not at all; `slots` bounds how many threads are busy; `exchange` asks Django.
+"""

@@ -1,0 +1,118 @@
+"""One request, as Django wants it asked, and its answer."""
+
+import io
+import logging
+import sys
+from functools import lru_cache
+
+import orjson
+
+from authz_project.middleware import request_id_of
+from authz_project.wsgi import ANSWERED_WITH, application
+
+log = logging.getLogger("authz.request")
+
+Environ = dict[str, object]
+
+_SAME_FOR_ALL: Environ = {
+    "SCRIPT_NAME": "",
+    "SERVER_NAME": "localhost",  # Django asks for it where a request names no host
+    "SERVER_PORT": "80",
+    "wsgi.version": (1, 0),
+    "wsgi.errors": sys.stderr,
+    "wsgi.multithread": True,
+    "wsgi.multiprocess": True,
+    "wsgi.run_once": False,
+}
+
+
+def environ_of(scope) -> Environ:
+    """All of the request but its body."""
+    environ = _SAME_FOR_ALL | {
+        "REQUEST_METHOD": scope.method,
+        "PATH_INFO": scope.path.encode().decode("latin-1"),  # WSGI's way to write bytes
+        "QUERY_STRING": scope.query_string,
+        "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
+        "REMOTE_ADDR": scope.client.rpartition(":")[0].strip("[]"),
+        "wsgi.url_scheme": scope.scheme,
+    }
+    for name, value in scope.headers.items():
+        key = _key(name)
+        if key in environ:
+            environ[key] += ("; " if key == "HTTP_COOKIE" else ",") + value
+        elif key:
+            environ[key] = value
+    return environ
+
+
+@lru_cache(1000)
+def _key(header: str) -> str:
+    """The header's name in WSGI. One with `_` has none: it would pass for the one with `-`, past any proxy."""
+    if "_" in header:
+        return ""
+    key = header.upper().replace("-", "_")
+    return key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
+
+
+class Withheld(io.RawIOBase):
+    """A body that was not read, for a `reason` that whoever wants it is told.
+
+    It is told in an exception of its own: one that remembers where it has been would keep the request, and so the
+    connection, until the next collection.
+    """
+
+    def __init__(self, reason: Exception):
+        self._kind, self._told = type(reason), reason.args
+
+    def read(self, size: int = -1) -> bytes:
+        raise self._kind(*self._told)
+
+
+class _Head:
+    """WSGI's `start_response`."""
+
+    __slots__ = ("headers", "status")
+
+    def __call__(self, status: str, headers: list[tuple[str, str]], exc_info: object = None) -> None:
+        self.status, self.headers = int(status[:3]), headers
+
+
+def answer(environ: Environ, body: io.RawIOBase, length: int, protocol, *, close: bool = False) -> None:
+    """Have Django answer; and `close` the connection, if there is more of the body than was read."""
+    environ["CONTENT_LENGTH"] = str(length)
+    environ["wsgi.input"] = body
+    head = _Head()
+    try:
+        answered = application(environ, head)
+        content = b"".join(answered)
+        answered.close()
+    except Exception:
+        _broken(protocol, request_id_of(environ.get("HTTP_X_REQUEST_ID", "")))
+        return
+    if close:
+        head.headers.append(("Connection", "close"))
+    protocol.response_bytes(head.status, head.headers, content)
+
+
+def say(scope, protocol, status: int, message: str, *, close: bool = False) -> None:
+    """Answer without Django."""
+    _say(protocol, status, message, request_id_of(scope.headers.get("x-request-id", "")), close)
+
+
+def say_broken(scope, protocol) -> None:
+    _broken(protocol, request_id_of(scope.headers.get("x-request-id", "")))
+
+
+def _broken(protocol, request_id: str) -> None:
+    """What is left to say of the exception at hand, where Django itself fails."""
+    log.exception("request %s failed", request_id)
+    _say(protocol, 500, f"something went wrong here; it is logged as request {request_id}", request_id, close=True)
+
+
+def _say(protocol, status: int, message: str, request_id: str, close: bool) -> None:
+    headers = [("Content-Type", "application/json"), ("X-Request-ID", request_id), *ANSWERED_WITH]
+    if status == 503:
+        headers.append(("Retry-After", "1"))
+    if close:
+        headers.append(("Connection", "close"))
+    protocol.response_bytes(status, headers, orjson.dumps({"message": message}))

@@ -1,0 +1,130 @@
+"""What becomes of a request that arrives.
+
+Nothing here waits: bodies arrive by themselves, and what asks the database takes a slot.
+"""
+
+import io
+import threading
+from functools import partial
+
+from django.conf import settings
+from django.db import Error
+
+from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
+from authz_project.errors import too_large
+from authz_project.server.admission import SMALL, allowance, largest, quick_allowance
+from authz_project.server.exchange import Environ, Withheld, answer, environ_of, say, say_broken
+from authz_project.server.reading import Body, Rest, start_watch
+from authz_project.server.slots import Slots
+from policy.errors import KeyRefused
+
+HEALTH = ("/healthcheck", "/api/healthcheck")
+HELD_AT_ONCE = 16  # of the largest bodies, in memory at the same time
+
+
+class Intake:
+    """What granian calls for each request of a process, whose slow work `threads` of its threads do."""
+
+    def __init__(self, threads: int):
+        self._slots = Slots(threads)
+        self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
+        start_watch()
+
+    def __call__(self, arrived) -> None:
+        """Granian's one call for a request; what it raised would be lost."""
+        try:
+            self._receive(arrived.scope, arrived.proto)
+        except Exception:
+            say_broken(arrived.scope, arrived.proto)
+
+    def _receive(self, scope, protocol) -> None:
+        if scope.path in HEALTH and scope.method in ("GET", "HEAD"):
+            say(scope, protocol, 200, "ready")
+            return
+        environ = environ_of(scope)
+        length = _length(environ)
+        if length == 0:
+            self._slots.do(answer, environ, io.BytesIO(), 0, protocol)
+            return
+        limit = quick_allowance(environ)
+        if length is not None and length > largest():
+            _refuse(scope, protocol, 413, too_large().message)
+        elif limit == largest() or (length is not None and length <= limit):
+            self._read(scope, protocol, environ, length, limit)
+        else:
+            self._slots.do(self._admit, scope, protocol, environ, length)
+
+    def _admit(self, scope, protocol, environ: Environ, length: int | None) -> None:
+        """Ask the database who sends so much. Who may not is answered without what they send."""
+        try:
+            limit = allowance(environ)
+        except (KeyRefused, Error) as reason:
+            answer(environ, Withheld(reason), 1, protocol, close=True)
+            Rest(protocol)
+        except Exception:
+            say_broken(scope, protocol)
+        else:
+            self._read(scope, protocol, environ, length, limit)
+
+    def _read(self, scope, protocol, environ: Environ, length: int | None, limit: int) -> None:
+        held = limit if length is None else length
+        if held > limit:
+            _refuse(scope, protocol, 413, _long(limit))
+        elif not self._room.take(held):
+            _refuse(scope, protocol, 503, "too many large bodies at once, try again")
+        else:
+            done = partial(self._slots.do, self._answer, environ, protocol, held)
+            Body(protocol, length, limit, done, partial(self._fail, scope, protocol, held, limit))
+
+    def _answer(self, environ: Environ, protocol, held: int, body: bytes) -> None:
+        answer(environ, io.BytesIO(body), len(body), protocol)
+        self._room.give(held)
+
+    def _fail(self, scope, protocol, held: int, limit: int, how: str) -> None:
+        self._room.give(held)
+        match how:
+            case "long":
+                _refuse(scope, protocol, 413, _long(limit))
+            case "late":
+                message = f"the body took longer than the {settings.BODY_TIMEOUT:g} seconds of BODY_TIMEOUT"
+                say(scope, protocol, 408, message, close=True)
+            case "broken":
+                say(scope, protocol, 400, "the body breaks off", close=True)
+
+
+class _Room:
+    """Memory for bodies. Small ones are not counted: there are at most as many as there are connections."""
+
+    def __init__(self, size: int):
+        self._free = self._size = size
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        if size <= SMALL:
+            return True
+        with self._lock:
+            if size > self._free < self._size:  # one body always has room
+                return False
+            self._free -= size
+        return True
+
+    def give(self, size: int) -> None:
+        if size > SMALL:
+            with self._lock:
+                self._free += size
+
+
+def _length(environ: Environ) -> int | None:
+    """Of the body; None for one that comes in chunks."""
+    if "HTTP_TRANSFER_ENCODING" in environ:
+        return None
+    return int(environ.get("CONTENT_LENGTH", "0").partition(",")[0])  # said twice, it is the same: granian looks
+
+
+def _refuse(scope, protocol, status: int, message: str) -> None:
+    say(scope, protocol, status, message, close=True)
+    Rest(protocol)
+
+
+def _long(limit: int) -> str:
+    return too_large().message if limit == largest() else f"the body is larger than {limit} bytes; log in first"

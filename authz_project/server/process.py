@@ -1,0 +1,68 @@
+"""The processes that answer, and what granian hands to them.
+
+Granian's interface for WSGI gives each request a thread before its body is there, and lets that thread wait for the
+body without end. Its other interface reads bodies without a thread, but hands everything through an event loop, which
+takes a third more of a processor. So the worker here uses the latter with its own end: what granian delivers to an
+"event loop" is done at once, in the thread of granian's that delivers it.
+"""
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+
+from granian import Granian
+from granian._granian import CallbackScheduler, RSGIWorker
+from granian._signals import set_sync_signals
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.server.mp import WorkerProcess
+
+FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
+HEAD_WITHIN = 30_000  # milliseconds for a request's head to arrive, and for the next one to begin
+
+
+def run_server(host: str, port: int, workers: int, threads: int) -> None:
+    """Until a signal to stop. Of a process's threads, one is kept free to look at what arrives: see `Slots`."""
+    multiprocessing.set_start_method("spawn", force=True)  # workers read the settings anew, and share nothing
+    Granian(
+        "authz_project.server.intake:Intake",
+        address=host,
+        port=port,
+        interface=Interfaces.WSGI,  # the one that may have more than one thread
+        workers=workers,
+        blocking_threads=max(2, threads),
+        blocking_threads_idle_timeout=600,
+        workers_kill_timeout=FINISH_WITHIN,
+        respawn_failed_workers=True,
+        websockets=False,
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(header_read_timeout=HEAD_WITHIN),
+        log_level=LogLevels.error,
+    ).serve(spawn_target=worker)
+
+
+@WorkerProcess.wrap_target
+def worker(number, intake, sock, ipc, loop, mode, *settings):
+    """Serve until a signal to stop; granian says what the arguments are (`MPServer._spawn_worker`)."""
+    runtime_threads, runtime_blocking, threads, idle, backpressure, _, *protocols, _, ssl, _, metrics = settings
+    stop, stopped = set_sync_signals(), threading.Event()
+    stop.add_cb(stopped.set)
+    at_once = AtOnce()
+    scheduler = CallbackScheduler(at_once, None, None, None, None)
+    scheduler._schedule_fn = intake(threads - 1)
+    rust = RSGIWorker(
+        number, sock, ipc, runtime_threads, runtime_blocking, threads, idle, backpressure, *protocols, *ssl, metrics
+    )  # fmt: skip
+    rust.serve_str(scheduler, at_once, stop)
+    stopped.wait()
+
+
+class AtOnce:
+    """Stands where granian expects an event loop, and makes nothing wait for another thread."""
+
+    @staticmethod
+    def call_soon(callback: Callable, *arguments: object, context: object = None) -> None:
+        callback(*arguments)
+
+    call_soon_threadsafe = call_soon

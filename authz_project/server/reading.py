@@ -1,0 +1,138 @@
+"""Bodies, read while no thread waits for them, and only for so long."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from django.conf import settings
+
+LEAST_RATE = 1 << 16  # bytes a second: what a body has to come at once `BODY_TIMEOUT` is over
+LINGER = 2.0  # seconds for which a refused body is still taken, so that its sender hears the refusal
+LINGER_SIZE = 1 << 26  # bytes
+_TICK = 0.25  # seconds between looks at what is late
+
+
+class _Reading:
+    """A body on its way, chunk by chunk. Chunks come in some thread of granian's, one after the other."""
+
+    def __init__(self, protocol):
+        self.size = 0
+        self.started = time.monotonic()
+        self._chunks = protocol.__aiter__()
+        self._chunk = None
+        _open.add(self)
+        self._go_on()
+
+    def take(self, part: bytes) -> bool:
+        """Whether more is wanted. After the last part there is an empty one."""
+        raise NotImplementedError
+
+    def late(self) -> None:
+        raise NotImplementedError
+
+    def allowed(self) -> float:
+        """Seconds from the start on."""
+        raise NotImplementedError
+
+    def expire(self, now: float) -> None:
+        chunk = self._chunk
+        if chunk is not None and now - self.started > self.allowed():
+            chunk.cancel()  # it then arrives, as cancelled
+
+    def _go_on(self) -> None:
+        """Take what is there, and come back for what is not."""
+        while self in _open:
+            self._chunk = self._chunks.__anext__()
+            if not self._chunk.done():
+                self._chunk.add_done_callback(self._arrived)
+                return
+            self._take(self._chunk)
+
+    def _arrived(self, chunk) -> None:
+        self._take(chunk)
+        self._go_on()
+
+    def _take(self, chunk) -> None:
+        if chunk.cancelled():
+            self._end()
+            self.late()
+            return
+        part = chunk.result()
+        self.size += len(part)
+        if not self.take(part):
+            self._end()
+
+    def _end(self) -> None:
+        _open.discard(self)
+        self._chunk = self._chunks = None
+
+
+class Body(_Reading):
+    """A body that is wanted: `done` is told it, or `failed` that it is "long", "late" or "broken"."""
+
+    def __init__(self, protocol, length: int | None, limit: int, done: Callable, failed: Callable):
+        self._length, self._limit = length, limit
+        self._done, self._failed = done, failed
+        self._parts: list[bytes] = []
+        super().__init__(protocol)
+
+    def allowed(self) -> float:
+        return settings.BODY_TIMEOUT + self.size / LEAST_RATE if settings.BODY_TIMEOUT else float("inf")
+
+    def late(self) -> None:
+        self._failed("late")
+
+    def take(self, part: bytes) -> bool:
+        self._parts.append(part)
+        if self.size > self._limit:
+            self._failed("long")
+        elif self.size == self._length or (not part and self._is_whole()):
+            self._done(b"".join(self._parts))
+        elif not part:
+            self._failed("broken")
+        else:
+            return True
+        return False
+
+    def _is_whole(self) -> bool:
+        """At the end of chunks: a body that broke off ends with an empty part as well, but not its stream."""
+        if self._length is not None:
+            return False
+        try:
+            self._chunks.__anext__().cancel()
+        except StopAsyncIteration:
+            return True
+        return False
+
+
+class Rest(_Reading):
+    """A body that nobody wants, taken for a while: closed at once, the connection would take the answer with it."""
+
+    def allowed(self) -> float:
+        return LINGER
+
+    def late(self) -> None:
+        pass
+
+    def take(self, part: bytes) -> bool:
+        return bool(part) and self.size < LINGER_SIZE
+
+
+_open: set[_Reading] = set()
+
+
+def start_watch() -> None:
+    threading.Thread(target=_watch, name="late bodies", daemon=True).start()
+
+
+def _watch() -> None:
+    while True:
+        time.sleep(_TICK)
+        _end_what_is_late()
+
+
+def _end_what_is_late() -> None:
+    """By itself, for its variables to go: granian closes a connection when nobody holds the body any more."""
+    now = time.monotonic()
+    for reading in tuple(_open):
+        reading.expire(now)

@@ -1,0 +1,134 @@
+"""How `manage.py` begins: files for their owner only, servers that start together, and clear words for nonsense."""
+
+import os
+import runpy
+import sqlite3
+import subprocess
+import sys
+from argparse import ArgumentTypeError
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import CommandError
+
+from authz_project import settings
+from authz_project.management.commands.serve import port_number, refuse_outsiders
+from tests.authz_project.test_serve import SECRET, new_url, refusal, sqlite_url  # noqa: F401  fixtures
+from tests.service import ROOT, start_service
+
+
+def test_files_are_their_owners(tmp_path):
+    """Of the command that makes the database, of a server that works on it, and of one that prints facts."""
+    url, before = f"sqlite:///{tmp_path / 'authz.sqlite3'}", os.umask(0o022)
+    try:
+        service = start_service(tmp_path, url, "--dev", "--workers", "1")
+        client = service.client()
+        assert client.post("/facts", {"predicate": "p", "args": [{"type": "T", "id": "x"}]}).status_code == 200
+        manage(tmp_path, url, "dump_facts", "facts.jsonl")
+    finally:
+        os.umask(before)
+    made = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir() if not path.name.endswith(".log")}
+    service.stop()
+    assert {"authz.sqlite3", "authz.sqlite3-wal", "authz.sqlite3-shm", "facts.jsonl"} <= set(made)
+    assert set(made.values()) == {0o600}, made
+
+
+def manage(folder, url: str, *arguments: str) -> str:
+    return subprocess.run(
+        [sys.executable, ROOT / "manage.py", *arguments], cwd=folder, check=True, capture_output=True, text=True,
+        env=os.environ | {"DATABASE_URL": url, "PYTHONPATH": str(ROOT)}, timeout=60,
+    ).stdout  # fmt: skip
+
+
+def test_a_database_that_was_open_to_everybody_is_closed(tmp_path):
+    path = tmp_path / "authz.sqlite3"
+    sqlite3.connect(path).close()
+    path.touch()
+    path.chmod(0o644)
+    start_service(tmp_path, f"sqlite:///{path}", "--workers", "1").stop()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_servers_may_start_together(tmp_path, new_url):  # noqa: F811
+    def start(_):
+        return start_service(tmp_path, new_url, "--workers", "1", SECRET_KEY=SECRET)
+
+    with ThreadPoolExecutor(2) as pool:
+        services = list(pool.map(start, range(2)))
+    for service in services:
+        assert service.stop() == 0
+    assert sum("first API key" in service.log.read_text() for service in services) == 1
+
+
+NONSENSE = [
+    ("STATEMENT_TIMEOUT", "abc"), ("STATEMENT_TIMEOUT", "-1"), ("BODY_TIMEOUT", "nan"), ("MAX_BODY_BYTES", "10MB"),
+    ("MAX_BODY_BYTES", "9" * 5000), ("MAX_BATCH_ENTRIES", "1.5"), ("LOG_LEVEL", "loud"),
+    ("CSRF_TRUSTED_ORIGINS", "authz.example.org"), ("DATABASE_URL", "postgres://u:p@h:port/x"),
+    ("DATABASE_URL", "sqlite:////no/such/folder/x.sqlite3"), ("DATABASE_URL", "sqlite:///"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), NONSENSE)
+def test_a_setting_with_nonsense_is_named(tmp_path, monkeypatch, name, value):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ImproperlyConfigured, match=name):
+        runpy.run_path(settings.__file__)
+
+
+def test_nonsense_in_the_settings_is_one_line(tmp_path):
+    told = refusal(tmp_path, STATEMENT_TIMEOUT="abc")
+    assert "STATEMENT_TIMEOUT must be" in told and len(told.strip().splitlines()) == 1, told
+
+
+@pytest.mark.parametrize(
+    "options", [("--port", "99999"), ("--workers", "0"), ("--host", "no such host"), ("--dev", "--host", "0.0.0.0")]
+)
+def test_an_option_with_nonsense_is_said_to_be_so(tmp_path, options):
+    assert options[-1] in refusal(tmp_path, *options)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "65536", "9" * 5000, "8080.0", ""])
+def test_what_is_no_port(text):
+    with pytest.raises(ArgumentTypeError):
+        port_number(text)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_development_is_for_this_machine_alone(host):
+    with pytest.raises(CommandError, match="--dev"):
+        refuse_outsiders(host)
+    for near in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
+        refuse_outsiders(near)
+
+
+def test_a_database_that_cannot_be_reached_is_one_line(tmp_path):
+    url = "postgres://nobody:hush@127.0.0.1:1/none"
+    told = refusal(tmp_path, DATABASE_URL=url, SECRET_KEY=SECRET)
+    assert "the database cannot be reached" in told and "hush" not in told and len(told.strip().splitlines()) == 1
+    done = subprocess.run(
+        [sys.executable, ROOT / "manage.py", "list_api_keys"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env=os.environ | {"DATABASE_URL": url, "SECRET_KEY": SECRET},
+    )  # fmt: skip
+    assert done.stderr.startswith("error: the database cannot be used") and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_keys_of_test_environments_are_good_in_development_only(tmp_path, sqlite_url):  # noqa: F811
+    service = start_service(tmp_path, sqlite_url, "--dev", "--workers", "1")
+    key = service.fresh_client().key
+    assert service.client(key).get("/facts").status_code == 200
+    service.stop()
+    service = start_service(tmp_path, sqlite_url, "--workers", "1")
+    assert service.client(key).get("/facts").status_code == 401
+    service.stop()
+    service = start_service(tmp_path, sqlite_url, "--dev", "--workers", "1")
+    assert service.client(key).get("/facts").status_code == 200
+    service.stop()
+
+
+def test_names_of_test_environments_are_theirs(tmp_path, sqlite_url):  # noqa: F811
+    manage(tmp_path, sqlite_url, "migrate")
+    with pytest.raises(subprocess.CalledProcessError):
+        manage(tmp_path, sqlite_url, "create_api_key", "--create-environment", "--environment", "testenvironment123")
+    manage(tmp_path, sqlite_url, "create_api_key", "--create-environment", "--environment", "testenvironment")
