@@ -37,6 +37,7 @@ CONDITIONS = (  # what is written around a condition, and whether it then holds 
     ("NOT {}", False),
     ("(NOT ({}) AND 1 = 1)", False),
 )
+MOST = 8  # questions of a case
 Post = Callable[[Caller, str, dict], object]
 
 
@@ -103,7 +104,7 @@ def _state(made: Moved, caller: Caller, database: Database, asked: list, brings:
 
 
 def questions_of(case: Case, rng: Random) -> Iterator[tuple[Ask | Filter, bool]]:
-    for question in case.questions:
+    for question in case.questions[:MOST]:
         yield question.ask, question.with_context
         match question.ask:
             case Authorize(actor, action, resource):

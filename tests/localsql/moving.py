@@ -44,7 +44,8 @@ class Table:
 
     def entry(self, dialect: str, rng: Random) -> dict[str, object]:
         columns = ", ".join(f"{self.name}_c{index}" for index in self.kinds)
-        found: dict[str, object] = {"query": f"SELECT {rng.choice(('', 'DISTINCT '))}{columns} FROM {self.name}"}
+        query = f"SELECT {columns} FROM {self.name}"
+        found: dict[str, object] = {"query": rng.choice((query, query, f"{query} UNION ALL {query}"))}
         if self.is_said:
             found["sql_types"] = [kind.said[dialect] for kind in self.kinds.values()]
         return found | ({"not_null": True} if self.is_full else {})

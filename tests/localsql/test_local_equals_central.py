@@ -1,17 +1,23 @@
-"""Whatever part of the facts lies in tables of the caller's: the produced SQL gives the answers of the oracle."""
+"""Whatever part of the facts lies in tables of the caller's: the produced SQL gives the answers of the oracle.
+
+`python -m tests.localsql.run_long` asks many more.
+"""
 
 import itertools
+from contextlib import suppress
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.localsql.local_questions import Tally, differences
 from tests.properties.ask_adapter import PolicyRefused
-from tests.properties.random_policies import random_case
+from tests.properties.random_policies import Case, random_case
+from tests.properties.written import written_case
 
 quick = settings(
-    max_examples=12,
+    max_examples=3,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
@@ -23,13 +29,19 @@ numbers = itertools.count()
 @quick
 @given(seed=st.integers(0, 10**9))
 def test_the_sql_says_what_the_oracle_says(new_api, caller_databases, seed):
+    rng = Random(seed)
+    check(random_case(rng), rng, new_api, caller_databases)
+
+
+@pytest.mark.parametrize("name", ["denied inside", "a role that changes on its way", "everyone but some"])
+def test_the_sql_of_written_policies(new_api, caller_databases, name):
+    rng = Random(2)
+    check(written_case(name, rng), rng, new_api, caller_databases)
+
+
+def check(case: Case, rng: Random, new_api, databases) -> None:
     def new_key() -> str:
         return new_api(f"local{next(numbers)}").key
 
-    rng = Random(seed)
-    case = random_case(rng)
-    try:
-        wrong = next(differences(case, rng, new_key, caller_databases, Tally()), None)
-    except PolicyRefused:
-        return
-    assert wrong is None, wrong
+    with suppress(PolicyRefused):
+        assert not (wrong := next(differences(case, rng, new_key, databases, Tally()), None)), wrong

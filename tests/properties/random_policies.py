@@ -86,7 +86,7 @@ def named(wanted: Collection[str]) -> list[Feature]:
 def random_facts(draft: Draft, count: int) -> list[tuple[str, Row]]:
     """Often of few signatures only: what has no facts is left out of plans. And often there are cycles."""
     shapes = list(draft.shapes.values())
-    if draft.often(0.4):
+    if draft.often(0.5):
         shapes = [narrowed(draft, shape) for shape in draft.rng.sample(shapes, draft.rng.randint(1, len(shapes)))]
     rows = [(shape.predicate, random_row(draft, shape)) for shape in draft.rng.choices(shapes, k=count)]
     if count and draft.often(0.3):

@@ -38,6 +38,7 @@ class Land:
     facts: list[Predicate] = field(default_factory=list)
     rungs: list[Predicate] = field(default_factory=list)  # the finished ones: what is made now lies above them
     named: int = 0
+    calm: float = 1  # how often there are conditions, compared with as often as can be
 
     def name(self, word: str) -> str:
         self.named += 1

@@ -27,12 +27,12 @@ class Rung:
 # ---- the ground ---------------------------------------------------------------------------------------------
 
 
-def land_of(draft: Draft) -> Land:
-    land = Land(draft)
+def land_of(draft: Draft, is_small: bool = False) -> Land:
+    land = Land(draft, calm=0.6 if is_small else 1)
     draft.actor("Group")
-    if draft.often(0.3):
+    if draft.often(0.05 if is_small else 0.3):
         draft.actor(draft.pick("Staff", "Robot"), extends=draft.pick("User", ""))
-    if draft.often(0.25):
+    if draft.often(0.05 if is_small else 0.25):
         draft.resource("Item")
         draft.resource("Page", extends="Item")
     place = draft.some_resource()
@@ -42,7 +42,7 @@ def land_of(draft: Draft) -> Land:
         for relation, target in block.relations.items():
             near, far = land.kinds_of(block.name), land.kinds_of(target)
             land.edges.append(Edge(f'has_relation({{0}}, "{relation}", {{1}})', near, far))
-    for _ in range(draft.rng.choice((0, 0, 1, 2))):
+    for _ in range(draft.rng.choice((0, 0, 1) if is_small else (0, 0, 1, 2))):
         edge_of_its_own(land)
     return land
 
@@ -81,6 +81,20 @@ def ladder(draft: Draft) -> None:
         land.rungs += [each.predicate for each in rungs]
         if index == count - 1 or draft.often(0.15):
             grant(land, rungs[0])
+
+
+def small_ladder(draft: Draft) -> None:
+    """One rung or two of few rules: planned soon, so that there can be many."""
+    land = land_of(draft, is_small=True)
+    lower = [rung_of(land, some_types(land, is_top=True)) for _ in range(draft.rng.choice((0, 1, 1)))]
+    top = rung_of(land, some_types(land, is_top=True))
+    for each in (*lower, top):
+        draft.rule(base_of(land, each))
+        for _ in range(draft.rng.choice((1, 1, 2))):
+            draft.rule(step_of(land, each, each) or base_of(land, each))
+        draft.asks(each.name, *(land.values(kinds) for kinds in each.places))
+        land.rungs.append(each.predicate)
+    grant(land, top)
 
 
 def role_ladder(draft: Draft) -> None:
@@ -166,7 +180,7 @@ def base_of(land: Land, rung: Rung) -> str:
 def ruled(land: Land, head: str, parts: list[str], env: Env, chance: float) -> str:
     """The rule with its conjuncts in any order, and perhaps conditions."""
     draft = land.draft
-    while draft.often(chance):
+    while draft.often(chance * land.calm):
         parts = [*parts, land.condition(env)]
     return f"{head} if {' and '.join(draft.rng.sample(parts, len(parts)))}" if parts else head
 
@@ -259,4 +273,4 @@ def _said(draft: Draft, args: list[str], otherwise: str) -> str:
     return "p: String" if "p" in args else f'"{otherwise}"'
 
 
-FEATURES = (ladder, role_ladder)
+FEATURES = (small_ladder, small_ladder, small_ladder, ladder, role_ladder)
