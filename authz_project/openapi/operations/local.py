@@ -25,8 +25,8 @@ _QUERY = {
 # ---- what is answered: the statement around the binding's query, and what is stored here as literals -----------
 
 _TABLE = "WITH __f0(a0, a2) AS (\nSELECT id, organization_id FROM repository\n)"
-_ACME = "CAST(__t0.a2 AS text) = 'acme'"
-_SAW = f"FROM __f0 __t0 WHERE {_ACME} AND CAST(__t0.a0 AS text) = 'saw'"
+_ACME = "CAST(__t0.a2 AS text) COLLATE \"default\" = 'acme'"
+_SAW = f"FROM __f0 __t0 WHERE {_ACME} AND CAST(__t0.a0 AS text) COLLATE \"default\" = 'saw'"
 _STORED = "__k0(k0) AS (VALUES ('anvil'), ('hammer'))"
 _ROWS = f"FROM __f0 __t0 WHERE __t0.a0 IS NOT NULL AND {_ACME}"
 _ID = 'CAST(__t0.a0 AS text) COLLATE "default"'
