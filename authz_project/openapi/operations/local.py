@@ -30,10 +30,11 @@ _SAW = f"FROM __f0 __t0 WHERE {_ACME} AND CAST(__t0.a0 AS text) COLLATE \"defaul
 _STORED = "__k0(k0) AS (VALUES ('anvil'), ('hammer'))"
 _ROWS = f"FROM __f0 __t0 WHERE __t0.a0 IS NOT NULL AND {_ACME}"
 _ID = 'CAST(__t0.a0 AS text) COLLATE "default"'
+_CALLERS = 'CAST(repository.id AS text) COLLATE "default"'
 
 _AUTHORIZE = f"{_TABLE} SELECT EXISTS (SELECT 1 {_SAW}) AS allowed"
 _ACTIONS = f"""{_TABLE}, __answers(o0) AS (SELECT DISTINCT 'read' AS o0 {_SAW}) SELECT o0 AS "actions" FROM __answers"""
-_LIST = f"repository.id IN ({_TABLE}, {_STORED} SELECT {_ID} {_ROWS} UNION ALL SELECT k0 FROM __k0)"
+_LIST = f"{_CALLERS} IN ({_TABLE}, {_STORED} SELECT {_ID} {_ROWS} UNION ALL SELECT k0 FROM __k0)"
 _SELECT = (
     f"{_TABLE}, {_STORED}, __answers(o0) AS (SELECT {_ID} AS o0 {_ROWS} "
     'UNION SELECT __t0.k0 COLLATE "default" AS o0 FROM __k0 __t0) SELECT o0 AS "id" FROM __answers'
