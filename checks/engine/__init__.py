@@ -8,6 +8,7 @@ concrete    rule + argument types -> clauses
 merging     clauses that differ in one constant as one
 components  which calls recurse
 factoring   recursion that moves one argument at a time -> reachability of each argument on its own
+calls       what a call leads to, through its clauses
 rulebook    program -> the clauses of any call, remembered
 plan        what is read, joined and tested: branches, nets, states
 partial     a way that is being built

@@ -79,7 +79,7 @@ def holds(resolver: Resolver, literals: tuple[Call, ...], frame: Frame, among: t
 
 def leans(rulebook: Rulebook, call: Call, kind: type | tuple[type, ...]) -> bool:
     """Whether an argument of that kind is only compared, so that nothing would bind it apart from here."""
-    return any(isinstance(call.args[index], kind) for index in rulebook.leans_on(pattern_of(call)))
+    return any(isinstance(call.args[index], kind) for index in rulebook.calls.leans_on(pattern_of(call)))
 
 
 def _is_better_as_set(rulebook: Rulebook, literals: tuple[Call, ...], among: tuple[Source, ...]) -> bool:
@@ -88,7 +88,7 @@ def _is_better_as_set(rulebook: Rulebook, literals: tuple[Call, ...], among: tup
     columns = [arg for call in literals for arg in call.args if isinstance(arg, Col)]
     if not columns or not all(column.source in numbers for column in columns):
         return False
-    takes_long = any(rulebook.is_deep(pattern_of(call)) or _is_wide(rulebook, call) for call in literals)
+    takes_long = any(rulebook.calls.is_deep(pattern_of(call)) or _is_wide(rulebook, call) for call in literals)
     return takes_long and all(is_led_to(call) and not leans(rulebook, call, Col) for call in literals)
 
 

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 
 from checks.engine.applying import applied
+from checks.engine.calls import Calls
 from checks.engine.clauses import (
     Call,
     Clause,
-    Cmp,
     Const,
     Literal,
-    Member,
     Neg,
     Pattern,
     Scan,
@@ -41,7 +40,6 @@ from checks.engine.transitive import BASE, based, is_transitive
 from policy.rules.program import Program, Rule, Signature
 from policy.values import Value
 
-_NOTHING: frozenset[int] = frozenset()
 TABLED = 0  # stands for a component: its members need not recurse
 
 
@@ -56,8 +54,6 @@ class Rulebook:
     _renamed: dict[Pattern, frozenset[Call]] = field(default_factory=dict)
     _reaches: dict[str, dict] = field(default_factory=dict)
     _ways: dict[Pattern, int] = field(default_factory=dict)
-    _deep: dict[Pattern, bool] = field(default_factory=dict)
-    _leaning: dict[Pattern, frozenset[int]] = field(default_factory=dict)
     _made: dict[tuple[Pattern, bool], tuple[Clause, ...]] = field(default_factory=dict)
     tabled: set[Pattern] = field(default_factory=set)  # whose answers are tabled, lest their rules be multiplied out
     is_tabling: bool = False
@@ -85,6 +81,7 @@ class Rulebook:
     def __post_init__(self) -> None:
         self._plain_components = Components(lambda pattern: _called(self._alternatives(pattern)))
         self._components = Components(lambda pattern: _called(self.alternatives(pattern)))
+        self.calls = Calls(self.alternatives, self.component)
 
     def alternatives(self, pattern: Pattern, backward: bool = False) -> tuple[Clause, ...]:
         """The clauses of a call; `backward` where only the end of a way is known, not its start."""
@@ -123,54 +120,6 @@ class Rulebook:
             if all(self._is_possible(pattern_of(call)) for call in clause.body)
         ]
 
-    def is_deep(self, pattern: Pattern) -> bool:
-        """Whether answering the call takes following ways or recursion."""
-        if pattern not in self._deep:
-            self._deep[pattern] = any(self.component(each) is not None for each in self._led_to(pattern))
-        return self._deep[pattern]
-
-    def leans_on(self, pattern: Pattern) -> frozenset[int]:
-        """The arguments that some clause only compares: they are bound where the call is made, or nowhere."""
-        if pattern not in self._leaning:
-            found = dict.fromkeys(self._led_to(pattern), _NOTHING)
-            while True:
-                more = {each: self._leaning_of(each, found) for each in found}
-                if more == found:
-                    break
-                found = more
-            self._leaning |= found
-        return self._leaning[pattern]
-
-    def _led_to(self, pattern: Pattern) -> list[Pattern]:
-        """The pattern and all that its clauses call, directly or through others."""
-        found, queue = {pattern: None}, [pattern]
-        while queue:
-            tick()
-            more = [each for each in _called(self.alternatives(queue.pop())) if each not in found]
-            found |= dict.fromkeys(more)
-            queue += more
-        return list(found)
-
-    def _leaning_of(self, pattern: Pattern, known: dict[Pattern, frozenset[int]]) -> frozenset[int]:
-        tick()
-        return _NOTHING.union(*(self._leaning_in(clause, known) for clause in self.alternatives(pattern)))
-
-    def _leaning_in(self, clause: Clause, known: dict[Pattern, frozenset[int]]) -> set[int]:
-        compared, bound = set(), set()
-        for literal in clause.body:
-            match literal:
-                case Cmp(_, left, right):
-                    compared |= {left, right}
-                case Call(args=args):
-                    leaning = known[pattern_of(literal)]
-                    compared |= {args[index] for index in leaning}
-                    bound |= {arg for index, arg in enumerate(args) if index not in leaning}
-                case Scan(args=args):
-                    bound |= set(args)
-                case Member(variable, _):
-                    bound.add(variable)
-        return {index for index, param in enumerate(clause.params) if param in compared - bound}
-
     def tabling(self, starts: Iterable[Pattern], in_rounds: bool) -> Rulebook:
         """A rulebook for questions about these, with answers tabled where several rules call for the same.
 
@@ -185,7 +134,7 @@ class Rulebook:
                     seen.add(pattern)
                     queue.append(pattern)
         shared = (each for each, count in times.items() if count > 1 and self.component(each) is None)
-        tabled = {each for each in shared if _calls_made(self.alternatives(each)) and not self.leans_on(each)}
+        tabled = {each for each in shared if _calls_made(self.alternatives(each)) and not self.calls.leans_on(each)}
         nonlinear = {TABLED} if in_rounds else set()
         return Rulebook(
             self.program,
