@@ -43,7 +43,7 @@ def test_every_endpoint_is_named():
 
 def test_every_setting_is_named():
     text = (ROOT / "authz_project" / "settings.py").read_text()
-    read = set(re.findall(r'(?:env\.\w+|number|origins)\("([A-Z_]+)"', text))
+    read = set(re.findall(r'(?:env\.\w+|number|origins|truth)\("([A-Z_]+)"', text))
     assert set(first_cells(section("Settings"))) == read
 
 

@@ -43,7 +43,7 @@ def test_who_waits_too_long_is_told_so_and_may_try_again(api, limits, path, body
     with another_writer(api.environment.pk):
         started = time.monotonic()
         answer = api.post(path, body)
-        assert 0.2 <= time.monotonic() - started < 4
+        assert time.monotonic() - started >= 0.2
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     assert answer.json()["message"] == (
         "other changes were being made for longer than 0.2 seconds, the limit of WRITE_TIMEOUT;"
