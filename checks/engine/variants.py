@@ -19,7 +19,8 @@ def variant_of(end: Exit, fixed: frozenset[Operand]) -> Variant:
             raise CannotEnumerate("all but some, by a rule that a list cannot follow")
         guards.append(Neg(replace(guard.call, args=args)))
     wild = frozenset(k for k, out in enumerate(end.outs) if isinstance(out, Var))
-    return Variant(wild, tuple(sorted(guards, key=str)), same_columns(end))
+    # A recursion that meets the same guard again at each level has it once: else there were no end of variants.
+    return Variant(wild, tuple(sorted(set(guards), key=str)), same_columns(end))
 
 
 def same_columns(end: Exit) -> tuple[tuple[int, int], ...]:

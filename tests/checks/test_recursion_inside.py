@@ -67,3 +67,37 @@ def test_a_recursion_goes_on_from_its_start_by_the_rules_of_its_start(api):
     )
     asked = about("User:ann", action="read", resource_type="Stage", page_size=10000)
     assert api.post("/list", asked).json()["results"] == ["1", "2", "3"]
+
+
+# ---- guards that come again at each level ------------------------------------------------------------------------
+
+
+GUARDED = """
+actor User {}
+resource Doc { permissions = ["see", "read"]; relations = { above: Doc }; }
+has_permission(_: User, "read", d: Doc) if is_open(d);
+has_permission(u: User, "see", d: Doc) if
+  e matches Doc and has_relation(d, "above", e) and has_permission(u, "read", e) and not is_banned(u);
+has_permission(u: User, "read", d: Doc) if
+  e matches Doc and has_relation(d, "above", e) and has_permission(u, "see", e) and not is_locked(d);
+"""
+
+
+def test_a_guard_that_comes_again_at_each_level_is_met_once(api):
+    """Whoever is not banned sees every second document; at each level `not is_banned(u)` is added to the last."""
+    publish(api, GUARDED)
+    chain = [fact("has_relation", f"Doc:{level + 1}", "above", f"Doc:{level}") for level in range(6)]
+    store(api, fact("is_open", "Doc:0"), *chain)
+    constraints = {
+        "u": {"type": "User", "ids": None},
+        "a": {"type": "String", "ids": ["see"]},
+        "d": {"type": "Doc", "ids": None},
+    }
+    asked = {"predicate": ["allow", ["u", "a", "d"]], "calls": [], "constraints": constraints, "context_facts": []}
+    found = api.post("/evaluate_query", asked).json()["results"]
+    assert sorted((row["u"], row["d"]) for row in found) == [(None, "1"), (None, "3"), (None, "5")]
+    store(api, fact("is_banned", "User:eve"))
+    assert api.post("/evaluate_query", asked).status_code == 400  # all but eve, which a list cannot say
+    constraints["u"]["ids"] = ["ann", "eve"]
+    found = api.post("/evaluate_query", asked).json()["results"]
+    assert sorted((row["u"], row["d"]) for row in found) == [("ann", "1"), ("ann", "3"), ("ann", "5")]
