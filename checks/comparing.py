@@ -71,6 +71,7 @@ class Compared:
     tally: Tally
     drawn: tuple[Drawn, ...] = ()
     problem: str = ""
+    is_refused: bool = False  # by the new policy alone: it would answer no question of the kind
 
     @property
     def examples(self) -> Iterator[tuple[Goal, bool]]:
@@ -89,6 +90,14 @@ class Compared:
         if self.problem:
             return f"not asked: {self.problem}"
         return f"asked about {' and '.join(map(str, self.drawn))}" if self.drawn else "all"
+
+
+class _Refused(AuthzError):
+    """Not even one question is answered by a policy."""
+
+    def __init__(self, reason: AuthzError, is_new: bool):
+        self.is_new = is_new
+        super().__init__(f"{'the new' if is_new else 'the active'} policy answers no such question: {reason.message}")
 
 
 class _TooMany(AuthzError):
@@ -157,18 +166,22 @@ class Comparison:
         """The same for given ids in all of the places, where no list can be had: every question for itself."""
         rows = list(product(*(ids[place] for place in kind.places)))
         until = time.monotonic() + max(seconds, _SHORTEST)
-        old, new = ({row for row in rows if self._holds(scene, kind, row, until)} for scene in self.sides)
+        old, new = ({row for row in rows if self._holds(is_new, kind, row, until)} for is_new in (False, True))
         return old, new
 
-    def _holds(self, scene: Scene, kind: Kind, row: Row, until: float) -> bool:
+    def _holds(self, is_new: bool, kind: Kind, row: Row, until: float) -> bool:
+        scene = self.sides[is_new]
         left = until - time.monotonic()
         if left <= 0:
             raise QueryTooSlow(0)
         ids = {place: (text,) for place, text in zip(kind.places, row)}
         if not kind.is_known_to(scene.program):
             return False
-        with run.limited(left):
-            return scene.holds(kind.question(ids)._replace(outs=()))
+        try:
+            with run.limited(left):
+                return scene.holds(kind.question(ids)._replace(outs=()))
+        except (CannotEnumerate, UnboundVariable) as reason:
+            raise _Refused(reason, is_new) from None
 
     def _rows(self, scene: Scene, kind: Kind, ids: Mapping[int, tuple[str, ...]], seconds: float) -> set[Row]:
         if not kind.is_known_to(scene.program):
@@ -195,6 +208,7 @@ class _Walk:
     skipped: int = 0
     size: int = 1
     reason: str = _LATE
+    is_refused: bool = False
 
     def __post_init__(self):
         self.tally = Tally(self.comparison.most)
@@ -229,6 +243,7 @@ class _Walk:
     def _retreat(self, problem: AuthzError) -> None:
         """What cannot be listed is asked about given values, then one by one; what is too much, about fewer."""
         self.reason = _SLOW if isinstance(problem, QueryTooSlow) else problem.message
+        self.is_refused = isinstance(problem, _Refused) and problem.is_new
         cannot_be_listed = isinstance(problem, CannotEnumerate | UnboundVariable)
         places = [place for place in self.kind.places if place not in (self.place, *self.others)]
         if cannot_be_listed and places:
@@ -243,7 +258,7 @@ class _Walk:
     def told(self) -> Compared:
         asked = Drawn(self.values.type, tuple(self.asked), self.values.among, self.values.is_traced)
         if not (self.asked or asked.is_all):
-            return Compared(self.kind, self.tally, problem=self.reason)
+            return Compared(self.kind, self.tally, problem=self.reason, is_refused=self.is_refused)
         parts = (asked, *self.others.values())
         return Compared(self.kind, self.tally, () if all(each.is_all for each in parts) else parts)
 

@@ -105,7 +105,8 @@ class Preview:
             said += f" in {len(kinds):,} kinds of questions, of more that the difference reaches and nobody asked"
         if self.asked.are_all and all(each.is_all for each in kinds):
             return f"{said}: all that either policy gives and the difference reaches"
-        return f"{said}, of those that were asked: not all were, see each kind; drawn with seed {self.asked.seed}"
+        said += f", of those that were asked: not all were, see each kind; drawn with seed {self.asked.seed}"
+        return f"{said}; some are refused by the new policy" if any(each.is_refused for each in kinds) else said
 
     @property
     def differs(self) -> str:
@@ -113,6 +114,11 @@ class Preview:
         if not any(self.rules):
             return "no rule differs"
         return f"{gone:,} {'rule' if gone == 1 else 'rules'} would go, and {new:,} come"
+
+    @property
+    def refuses(self) -> bool:
+        """Whether there are questions that only the active policy answers."""
+        return any(each.is_refused for each in self.asked.kinds)
 
     @property
     def differ(self) -> int:

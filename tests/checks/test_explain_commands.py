@@ -178,6 +178,28 @@ def test_a_sample_says_so_and_is_the_same_for_the_same_seed(large, new_policy, m
     assert said[0] == said[1]
 
 
+def test_what_the_new_policy_would_refuse_is_told(api, new_policy):
+    """Answers are 400s then, which is a change, and no decision."""
+    text = """
+    actor User {}
+    resource Folder { roles = ["reader"]; permissions = ["read"]; relations = { parent: Folder }; "read" if "reader"; }
+    has_role(user: User, role: String, folder: Folder) if
+      parent matches Folder and has_relation(folder, "parent", parent) and has_role(user, role, parent);
+    """
+    publish(api, text)
+    store(
+        api,
+        fact("has_relation", "Folder:b", "parent", "Folder:a"),
+        fact("has_role", "User:ann", "reader", "Folder:a"),
+    )
+    changed = new_policy(text.replace("and has_relation", "and not has_relation"))
+    said = run("preview_policy", changed)
+    assert "some are refused by the new policy" in said
+    assert "not asked: the new policy answers no such question: the answer is all but some" in said
+    with pytest.raises(SystemExit):
+        run("preview_policy", changed, "--strict")
+
+
 def test_kinds_of_questions_that_are_left_out_are_told(repos, new_policy, monkeypatch):
     monkeypatch.setattr("checks.kinds.MOST_KINDS", 1)
     said = run("preview_policy", new_policy(POLICY.replace('"reader" if "writer";', "")))

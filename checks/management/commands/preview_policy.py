@@ -53,7 +53,7 @@ class Command(PolicyCommand):
         names = ((active and active.filename) or "", bundle.filename)
         for line in told(found, names, explains, self.stdout.isatty() and not options["no_color"]):
             self.stdout.write(line)
-        if strict and (found.differ or not found.draft.report.success):
+        if strict and (found.differ or found.refuses or not found.draft.report.success):
             sys.exit(1)
 
 
