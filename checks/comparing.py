@@ -164,10 +164,13 @@ class Comparison:
         self, kind: Kind, ids: Mapping[int, tuple[str, ...]], seconds: float
     ) -> tuple[set[Row], set[Row]]:
         """The same for given ids in all of the places, where no list can be had: every question for itself."""
-        rows = list(product(*(ids[place] for place in kind.places)))
         until = time.monotonic() + max(seconds, _SHORTEST)
-        old, new = ({row for row in rows if self._holds(is_new, kind, row, until)} for is_new in (False, True))
-        return old, new
+        found: tuple[set[Row], set[Row]] = (set(), set())
+        for row in product(*(ids[place] for place in kind.places)):
+            for is_new, rows in enumerate(found):
+                if self._holds(bool(is_new), kind, row, until):
+                    rows.add(row)
+        return found
 
     def _holds(self, is_new: bool, kind: Kind, row: Row, until: float) -> bool:
         scene = self.sides[is_new]
@@ -221,13 +224,14 @@ class _Walk:
         """At least one step."""
         while self.goes_on:
             begun = time.monotonic()
-            self._step(until - begun)
+            is_answered = self._step(until - begun)
             if time.monotonic() > until:
                 break
-            if (time.monotonic() - begun) * _STEPS < until - begun:
+            if is_answered and (time.monotonic() - begun) * _STEPS < until - begun:
                 self.size = min(2 * self.size, _MOST_AT_ONCE)
 
-    def _step(self, seconds: float) -> None:
+    def _step(self, seconds: float) -> bool:
+        """Whether some more are answered."""
         start = len(self.asked) + self.skipped
         chunk = self.values.texts[start : start + self.size]
         ids = {place: drawn.texts for place, drawn in self.others.items()}
@@ -236,9 +240,10 @@ class _Walk:
             found = ask(self.kind, ids | {self.place: chunk}, seconds)
         except AuthzError as problem:
             self._retreat(problem)
-            return
+            return False
         self.tally.count(*found)
         self.asked += chunk
+        return True
 
     def _retreat(self, problem: AuthzError) -> None:
         """What cannot be listed is asked about given values, then one by one; what is too much, about fewer."""
