@@ -239,11 +239,19 @@ LARGE = {
 }
 
 
+@pytest.fixture(scope="module")
+def ordinary():
+    """The processor time that a tenth of a megabyte of rules takes."""
+    started = time.process_time()
+    parse(Source("p(1);" * 20_000))
+    return time.process_time() - started
+
+
 @pytest.mark.parametrize("text", LARGE.values(), ids=LARGE.keys())
-def test_hostile_text_is_refused_soon_and_shortly(text):
+def test_hostile_text_is_refused_soon_and_shortly(text, ordinary):
     started = time.process_time()
     caught = rejection(text)
-    assert time.process_time() - started < 5, "a second on a quiet machine"
+    assert time.process_time() - started < 10 * ordinary, "no more than as much text of rules"
     assert len(caught.problems) <= 50
     assert len(caught.message) < 50_000
     assert caught.descriptions[0].startswith("policy:1:")
