@@ -30,6 +30,10 @@ from tests.reference import Row
 
 Fact = tuple[str, Row]
 LARGEST_PAGE = 10_000
+LIMITS = {
+    "PLANNING_TIMEOUT": "planning the question takes more than",
+    "STATEMENT_TIMEOUT": "the question took longer than",
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Caller:
 
 
 class PastLimit(UnsatisfiedAssumption):
-    """The question passes the named limit of planning: neither right nor wrong, and nothing to compare."""
+    """The question passes a limit of time, which is named: neither right nor wrong, and nothing to compare."""
 
 
 class PolicyRefused(Exception):
@@ -156,8 +160,10 @@ def _post(caller: Caller, path: str, body: object) -> Any:
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {caller.key}")
     response = client.post(f"/api{path}", json.dumps(body), content_type="application/json")
     said = json.loads(response.content)
-    if response.status_code == 400 and said["message"].startswith("planning the question takes more than"):
-        raise PastLimit
+    if response.status_code == 400:
+        for limit, words in LIMITS.items():
+            if said["message"].startswith(words):
+                raise PastLimit(limit)
     return said if response.status_code in (200, 202) else Refused(said["message"], response.status_code)
 
 

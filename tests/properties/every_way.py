@@ -23,36 +23,52 @@ from tests.properties.random_policies import Case
 from tests.reference import Row
 
 ALLOW = "allow"
-FEWER = 8  # of the case's own questions, beside the others
+ALIKE = 4
+FEWER = 6  # of the case's own questions, beside the others
 
 
 def in_every_way(case: Case, rng: Random, most: int) -> Case:
-    """The case with some of its questions, and goals of its rules, asked in other ways too."""
+    """The case with some of its questions, and goals of its rules, asked in other ways too, and about other things.
+
+    Questions that differ in their ids only share a plan: many cost little more than one.
+    """
     decisions = [each for each in case.questions if isinstance(each.ask, Authorize)][:most]
     asked = [Question(way, each.with_context) for each in decisions for way in ways_of_decision(each.ask, case, rng)]
     for predicate, row in case.goals[: 2 * most]:
         with_context = rng.random() < 0.4
-        asked += [Question(way, with_context) for way in ways_of_goal(predicate, row, rng)]
+        asked += [Question(way, with_context) for way in ways_of_goal(predicate, row, case, rng)]
     return replace(case, questions=tuple(dict.fromkeys((*case.questions[:FEWER], *asked))))
 
 
 def ways_of_decision(ask: Authorize, case: Case, rng: Random) -> Iterator[Ask]:
-    actor, action, resource = ask.actor, ask.action, ask.resource
-    others = [value for value in case.ids if value.id == resource.id]  # of other types
-    yield List(actor, action, resource.type)
-    yield Actions(actor, resource, in_bulk=rng.random() < 0.5)
-    yield AuthorizeResources(actor, action, (resource, *others, resource))
-    yield from ways_of_goal(ALLOW, (actor, Value(STRING, action), resource), rng)
+    others = [value for value in case.ids if value.id == ask.resource.id]  # of other types
+    in_bulk = rng.random() < 0.5
+    for actor, resource in alike((ask.actor, ask.resource), case, rng):
+        yield Authorize(actor, ask.action, resource)
+        yield List(actor, ask.action, resource.type)
+        yield Actions(actor, resource, in_bulk)
+        yield AuthorizeResources(actor, ask.action, (resource, *others, ask.resource))
+    yield from ways_of_goal(ALLOW, (ask.actor, Value(STRING, ask.action), ask.resource), case, rng)
 
 
-def ways_of_goal(predicate: str, row: Row, rng: Random) -> Iterator[Ask]:
+def ways_of_goal(predicate: str, row: Row, case: Case, rng: Random) -> Iterator[Ask]:
     """Given, asked for as a whole, and with some choice of what is asked for."""
     names = tuple(f"v{index}" for index in range(len(row)))
     choices = list(itertools.product((False, True), repeat=len(row)))
-    for free in dict.fromkeys((choices[0], choices[-1], rng.choice(choices))):
-        constraints = ((name, v.type, None if asked else (v.id,)) for name, v, asked in zip(names, row, free))
-        yield Evaluate(((predicate, names),), tuple(constraints))
-    if row:
-        given, whole = ((value.type, value.id) for value in row), ((None, None) for _ in row)
-        yield QueryFacts(predicate, tuple(rng.choice((given, whole, ((value.type, None) for value in row)))))
+    chosen, pattern = dict.fromkeys((choices[0], choices[-1], rng.choice(choices))), rng.randrange(3)
+    for other in alike(row, case, rng):
+        for free in chosen:
+            constraints = ((name, v.type, None if asked else (v.id,)) for name, v, asked in zip(names, other, free))
+            yield Evaluate(((predicate, names),), tuple(constraints))
+        if row:
+            given, typed = ((v.type, v.id) for v in other), ((v.type, None) for v in other)
+            yield QueryFacts(predicate, tuple((given, typed, ((None, None) for _ in row))[pattern]))
     yield Explain(predicate, row)
+
+
+def alike(row: Row, case: Case, rng: Random) -> Iterator[Row]:
+    """The row, and some of other values of the same types."""
+    yield row
+    known = [[v for v in case.ids if v.type == value.type] or [value] for value in row]
+    rows = [other for other in itertools.product(*known) if other != row]
+    yield from rng.sample(rows, min(len(rows), ALIKE))

@@ -98,18 +98,20 @@ def named(wanted: Collection[str]) -> list[Feature]:
 def random_facts(draft: Draft, count: int) -> list[tuple[str, Row]]:
     """Often of few signatures only: what has no facts is left out of plans. And often there are cycles."""
     shapes = list(draft.shapes.values())
-    if draft.often(0.5):
-        shapes = [narrowed(draft, shape) for shape in draft.rng.sample(shapes, draft.rng.randint(1, len(shapes)))]
+    if draft.often(0.6):
+        exact = [each for shape in shapes for each in signatures(shape)]
+        shapes = [each for each in exact if draft.often(0.5)] or exact
     rows = [(shape.predicate, random_row(draft, shape)) for shape in draft.rng.choices(shapes, k=count)]
     if count and draft.often(0.3):
         rows += itertools.chain.from_iterable(cycle(draft, shape) for shape in shapes if draft.often(0.5))
     return list(dict.fromkeys(rows))
 
 
-def narrowed(draft: Draft, shape: Shape) -> Shape:
-    """The shape with values of one type in each place."""
-    types = [draft.rng.choice(slot).type for slot in shape.slots]
-    return replace(shape, slots=tuple(tuple(v for v in slot if v.type == t) for slot, t in zip(shape.slots, types)))
+def signatures(shape: Shape) -> Iterator[Shape]:
+    """The shape with values of one type in each place, in every way."""
+    for types in itertools.product(*(dict.fromkeys(value.type for value in slot) for slot in shape.slots)):
+        slots = (tuple(v for v in slot if v.type == name) for slot, name in zip(shape.slots, types))
+        yield replace(shape, slots=tuple(slots))
 
 
 def cycle(draft: Draft, shape: Shape) -> Iterator[tuple[str, Row]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from policy.values import ACTOR, RESOURCE, STRING
@@ -147,7 +148,7 @@ def fill(land: Land, rung: Rung, siblings: list[Rung]) -> None:
         draft.fact(rung.name, *slots, label=f"{rung.name} itself")
 
 
-def head_of(land: Land, rung: Rung) -> tuple[str, Env]:
+def head_of(land: Land, rung: Rung, narrow: float) -> tuple[str, Env]:
     """A head with variables, now and then one that nothing binds, or a literal; and what the body may mention."""
     params, env = [], {}
     for index, (type_name, kinds) in enumerate(zip(rung.types, rung.places)):
@@ -155,7 +156,7 @@ def head_of(land: Land, rung: Rung) -> tuple[str, Env]:
         if chance < 0.05:
             params.append(str(land.draft.rng.choice(land.values(kinds))))
             continue
-        if chance < 0.25 and type_name and type_name != STRING:  # a rule about some of them only
+        if chance < narrow and type_name != STRING:  # a rule about some of them only
             exact = land.draft.rng.choice(kinds)
             type_name, kinds = exact, land.kinds_of(exact)
         name = "_" if chance > 0.96 else "xyz"[index]
@@ -165,9 +166,9 @@ def head_of(land: Land, rung: Rung) -> tuple[str, Env]:
 
 
 def base_of(land: Land, rung: Rung) -> str:
-    """What a rung starts from: facts, a lower rung, and conditions."""
+    """What a rung starts from: facts, a lower rung, and conditions. Often it starts from one type only."""
     draft = land.draft
-    head, env = head_of(land, rung)
+    head, env = head_of(land, rung, 0.45)
     parts = []
     if env and draft.often(0.8):
         names = list(env) if draft.often(0.8) else draft.rng.sample(list(env), 1)
@@ -187,12 +188,23 @@ def ruled(land: Land, head: str, parts: list[str], env: Env, chance: float) -> s
 
 def step_of(land: Land, rung: Rung, callee: Rung) -> str | None:
     """One step along an edge of one argument, and the rung again from there."""
-    head, env = head_of(land, rung)
+    head, env = head_of(land, rung, 0.2)
     step = step_from(land, rung, env)
     if step is None:
         return None
     name, parts, env = step
-    return ruled(land, head, [*parts, called(land, rung, callee, env, {name: "g"})], env, 0.4)
+    parts = [*parts, *on_the_way(land, env, name), called(land, rung, callee, env, {name: "g"})]
+    return ruled(land, head, parts, env, 0.3)
+
+
+def on_the_way(land: Land, env: Env, name: str) -> Iterator[str]:
+    """What the step asks for besides: a lower rung that may be recursive itself, or a fact that ties both arguments."""
+    if land.rungs and land.draft.often(0.45):
+        yield f"{land.draft.pick('not ', 'not ', '')}{land.lower(env)}"
+    others = [other for other in env if other not in (name, "g")]
+    if others and land.draft.often(0.35):
+        pair = ("g", land.draft.rng.choice(others))
+        yield f"{land.fact(*(env[each] for each in pair)).name}({', '.join(pair)})"
 
 
 def step_from(land: Land, rung: Rung, env: Env, to: str = "g") -> tuple[str, list[str], Env] | None:
@@ -201,12 +213,12 @@ def step_from(land: Land, rung: Rung, env: Env, to: str = "g") -> tuple[str, lis
     for name, kinds in env.items():
         target = set(rung.places["xyz".index(name)])
         for edge in land.edges:
-            for near, far, text in (
-                (edge.near, edge.far, edge.text.format(name, to)),
-                (edge.far, edge.near, edge.text.format(to, name)),
+            for near, far, text, often in (
+                (edge.near, edge.far, edge.text.format(name, to), 3),
+                (edge.far, edge.near, edge.text.format(to, name), 1),
             ):
                 if set(near) & set(kinds) and set(far) & target:
-                    ways.append((name, text, tuple(kind for kind in far if kind in target)))
+                    ways += [(name, text, tuple(kind for kind in far if kind in target))] * often
     if not ways:
         return None
     name, text, far = land.draft.rng.choice(ways)
@@ -226,7 +238,7 @@ def called(land: Land, rung: Rung, callee: Rung, env: Env, moved: dict[str, str]
 
 def twice_of(land: Land, rung: Rung) -> str | None:
     """Two calls of itself: through something in between, or after two steps."""
-    head, env = head_of(land, rung)
+    head, env = head_of(land, rung, 0.2)
     if len(rung.places) == 2 and len(env) == 2 and set(rung.places[0]) & set(rung.places[1]):
         return ruled(land, head, [f"{rung.name}(x, m)", f"{rung.name}(m, y)"], env, 0.2)
     first = step_from(land, rung, env)
