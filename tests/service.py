@@ -13,7 +13,7 @@ from tests.postgresql import free_port
 
 ROOT = Path(__file__).parent.parent
 DEV_KEY = "e_0123456789_12345_osotesttoken01xiIn"
-START_WITHIN = 60  # seconds
+START_WITHIN = 180  # seconds
 LOG_SHOWN = 10_000  # characters
 
 

