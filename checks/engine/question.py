@@ -219,17 +219,20 @@ def _question(renderer: Renderer, shape: Shape, plans: tuple[Plan, ...], columns
             arms.append(renderer.row(each.exit, [(str(exit_count),), verdict, *first], scope))
     if not arms:
         arms = [("SELECT ", ", ".join(["NULL AS o0"] * columns), " WHERE 1 = 0")]
-    rows = union(arms, distinct=shape.width > 0 and not shape.most)
+    in_pages = shape.is_paged and not is_guarded
+    rows = union(arms, distinct=shape.width > 0 and not shape.most and not in_pages)
     if shape.width == 0:
         rows = ("SELECT EXISTS (", *rows, ") AS o0")
     elif shape.most and not is_guarded:
         rows = ("SELECT q.* FROM (", *rows, f") q LIMIT {int(shape.most)}")
-    elif shape.is_paged and not is_guarded:
+    elif in_pages:
         rows = _paged(renderer.dialect, shape, rows)
     return tables, rows
 
 
 def _paged(dialect: Dialect, shape: Shape, rows: Text) -> Text:
+    """A page of the rows, each once: what sorts them tells equal ones, too."""
     column = dialect.bytewise(("q.o0",))
     keyset: Text = (" WHERE ", *column, " > ", AFTER) if shape.has_after else ()
-    return ("SELECT q.o0 FROM (", *rows, ") q", *keyset, " ORDER BY ", *column, " NULLS FIRST LIMIT ", LIMIT)
+    order: Text = (" GROUP BY q.o0 ORDER BY ", *column, " NULLS FIRST LIMIT ", LIMIT)
+    return ("SELECT q.o0 FROM (", *rows, ") q", *keyset, *order)
