@@ -1,16 +1,13 @@
-"""What the README names exists, what exists is named there, and its tour is one that can be taken."""
+"""What the README names exists, and what exists is named there."""
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from django.core.management import BaseCommand, get_commands, load_command_class
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from authz_project.openapi.document import document
-from tests.service import ROOT, Service, start_service
+from tests.service import ROOT
 
 README = (ROOT / "README.md").read_text()
 OF_EVERY_COMMAND = {option for each in BaseCommand().create_parser("", "")._actions for option in each.option_strings}
@@ -97,32 +94,3 @@ def test_every_file_exists():
 def test_every_word_is_explained_once():
     words = re.findall(r"^\| \*([\w ]+)\* \|", README, re.MULTILINE)
     assert len(words) == len(set(words)) > 10
-
-
-# ---- the tour -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def visited(tmp_path) -> Service:
-    """A server as the tour starts it, in a folder of its own."""
-    running = start_service(tmp_path, "", "--workers", "1")
-    yield running
-    running.stop()
-
-
-def test_the_tour_can_be_taken(visited, tmp_path):
-    key = re.search(r"e_default_\w+", visited.log.read_text())[0]
-    blocks = re.findall(r"```(sh|python)\n(.*?)```", section("Five minutes"), re.DOTALL)
-    _, _, policy, questions, client = [text.replace("http://127.0.0.1:8080", visited.origin) for _, text in blocks]
-    commands = policy.replace("python manage.py", f"{sys.executable} {ROOT}/manage.py")
-    assert "version 1 is active" in run(tmp_path, key, "bash", "-ec", commands)
-    assert run(tmp_path, key, "bash", "-ec", questions).endswith('{"allowed":true}')
-    promised = re.findall(r"^print\(.*  # (.*)$", client, re.MULTILINE)
-    assert run(tmp_path, key, sys.executable, "-c", client).splitlines() == promised != []
-
-
-def run(folder, key: str, *command: str) -> str:
-    variables = os.environ | {"KEY": key, "DATABASE_URL": "", "SECRET_KEY": ""}
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
