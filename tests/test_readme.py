@@ -4,6 +4,7 @@ import configparser
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
-from django.core.management import load_command_class
+from django.core.management import get_commands, load_command_class
 
 from authz_project.server.process import FINISH_WITHIN
+from localsql.bindings import bindings_from_text
 from tests.service import ROOT, Service, start_service
 
 README = (ROOT / "README.md").read_text()
@@ -176,8 +178,6 @@ def test_every_sample_runs_as_it_stands(reader):
             assert printed == sample.text  # what the shell before it prints
         else:
             assert sample.language in FOR_OTHER_PROGRAMS
-    within_text = re.findall(r"`(python manage.py (?:ask|explain) [^`]+)`", README)
-    assert reader.shell("\n".join(within_text)).startswith("allowed")
 
 
 def test_every_sample_is_found():
@@ -190,24 +190,38 @@ def test_every_sample_is_found():
 def test_what_is_not_run_is_there_and_names_what_exists():
     lines = [line for sample in SAMPLES if sample.language == "sh" for line in sample.text.splitlines()]
     assert set(NOT_RUN) - {bare(line) for line in lines} == set()
-    for line in NOT_RUN:
-        if line.startswith("python manage.py serve"):
-            assert serve_options(line.removeprefix("python manage.py serve"))
     exported = set(re.findall(r"^export (\w+)=", "\n".join(NOT_RUN), re.MULTILINE)) - {"KEY"}
     text = (ROOT / "authz_project" / "settings.py").read_text()
     assert [name for name in sorted(exported) if f'"{name}"' not in text] == []
-    assert "\ntest = [" in (ROOT / "pyproject.toml").read_text()
 
 
-def serve_options(written: str):
-    """What `serve` makes of them; it fails on what it does not know."""
-    return load_command_class("authz_project", "serve").create_parser("manage.py", "serve").parse_args(written.split())
+def test_every_command_is_one_that_can_be_given():
+    """Also those that are not run, and those within the text."""
+    given = set(re.findall(r"python manage\.py (\w+)([^`…\n]*)", README))
+    assert {"ask", "createsuperuser", "explain", "load_policy", "serve"} <= {name for name, _ in given}
+    for name, words in given:
+        options_of(name, shlex.split(words, comments=True))
+
+
+def options_of(name: str, words: list[str]):
+    """What a command makes of the words; it fails on what it does not know."""
+    return load_command_class(get_commands()[name], name).create_parser("manage.py", name).parse_args(words)
 
 
 def test_the_address_is_that_of_serve():
-    options = serve_options("")
+    options = options_of("serve", [])
     assert f"http://{options.host}:{options.port}" == ADDRESS
     assert set(re.findall(r"http://127\.0\.0\.1:\d+", README)) == {ADDRESS}
+
+
+def test_the_bindings_are_as_good_for_every_dialect():
+    (text,) = re.findall(r"^cat > bindings.yaml <<'END'\n(.*?)^END$", README, re.DOTALL | re.MULTILINE)
+    _, others = re.match(r"dialect: (\w+) +# or (.*)", text).groups()
+    names = re.findall(r"(\w+)(?: \([^)]*\))?(?:, |$)", others)
+    assert names == ["postgres", "mysql", "mariadb"]
+    told = [bindings_from_text(text.replace("dialect: sqlite", f"dialect: {name}")) for name in names]
+    assert [len(each.facts) for each in told] == [2, 2, 2]
+    assert bindings_from_text(text.replace("dialect: sqlite", "")).dialect is told[0].dialect
 
 
 # ---- what other programs read ---------------------------------------------------------------------------------------
@@ -238,7 +252,7 @@ def test_the_unit_starts_and_stops_the_service():
     python, *command = unit["ExecStart"].split()
     assert python.startswith(f"{unit['WorkingDirectory']}/.venv/")
     assert command[:2] == ["manage.py", "serve"]
-    assert serve_options(" ".join(command[2:]))
+    assert options_of("serve", command[2:])
     assert int(unit["TimeoutStopSec"]) > FINISH_WITHIN
 
 
