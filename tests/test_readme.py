@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -227,6 +226,7 @@ def test_the_bindings_are_as_good_for_every_dialect():
 # ---- what other programs read ---------------------------------------------------------------------------------------
 
 OF_NGINX = {"listen", "server_name", "client_max_body_size", "proxy_pass", "proxy_set_header"}
+OF_SYSTEMD = {"User", "WorkingDirectory", "EnvironmentFile", "ExecStart", "Restart", "TimeoutStopSec"}
 
 
 def test_the_proxy_lets_through_what_the_service_reads():
@@ -249,18 +249,9 @@ def test_the_unit_starts_and_stops_the_service():
     parser.optionxform = str
     parser.read_string(the_only("ini"))
     unit = parser["Service"]
+    assert set(unit) == OF_SYSTEMD
     python, *command = unit["ExecStart"].split()
     assert python.startswith(f"{unit['WorkingDirectory']}/.venv/")
     assert command[:2] == ["manage.py", "serve"]
     assert options_of("serve", command[2:])
     assert int(unit["TimeoutStopSec"]) > FINISH_WITHIN
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_knows_every_line_of_the_unit(tmp_path):
-    unit = tmp_path / "authz.service"
-    unit.write_text(the_only("ini"))
-    command = ["systemd-analyze", "verify", unit]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    # A number says which line it does not know; without one it misses the folders, which are not on this machine.
-    assert re.findall(r"authz\.service:\d+:.*", done.stderr) == []
