@@ -16,6 +16,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.conftest import DATABASES
+from tests.sampling import some
 from tests.service import DEV_KEY, ROOT, Client, Service, start_service
 
 WITHIN = 20  # seconds
@@ -72,7 +73,7 @@ class Browser:
         self.driver.save_screenshot(str(self.pictures / f"{number:02}.png"))
 
 
-@pytest.fixture(scope="module", params=DATABASES)
+@pytest.fixture(scope="module", params=some(DATABASES, 2))
 def service(request, database_urls, tmp_path_factory):
     url, folder = database_urls(request.param, f"browser-{request.param}"), tmp_path_factory.mktemp("browser")
     secret = {"SECRET_KEY": "only for these tests " * 3}

@@ -3,6 +3,8 @@
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from tests.sampling import some
+
 BAD_BODIES = (
     b"", b"{", b"null", b"0", b'"x"', b"[]", b"{}", b"[null]", b"[[]]", b"[{}]", b'{"a": 1}', b"true", b"[1, 2]",
     b'[{"inserts": 5}]', b'[{"inserts": [{"predicate": "p", "args": [{"type": 1, "id": []}]}]}]',
@@ -23,7 +25,7 @@ ENDPOINTS = [path.removeprefix("api") for path in paths(get_resolver()) if path.
 OPEN = ("/healthcheck", "/openapi.json", "/docs")
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PUT"])
+@pytest.mark.parametrize("method", some(("POST", "GET", "DELETE", "PUT"), 4))
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_bad_bodies_are_answered_with_a_message(api, path, method):
     for body in BAD_BODIES:

@@ -12,6 +12,8 @@ import requests
 
 from tests.service import Client, start_service
 
+pytestmark = pytest.mark.long
+
 KILLS = int(os.environ.get("CRASH_KILLS", "3"))  # 200 in the long run, by hand
 BATCH = 40  # facts
 

@@ -12,6 +12,7 @@ import time
 import pytest
 import requests
 
+from tests.sampling import some
 from tests.service import DEV_KEY, ROOT, start_service
 
 SECRET = "9f2c1b7a4e8d6035f1a2b3c4d5e6f708"
@@ -22,7 +23,7 @@ def sqlite_url(tmp_path):
     return f"sqlite:///{tmp_path / 'authz.sqlite3'}"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=some(("sqlite", "postgresql"), 2))
 def new_url(request, database_urls):
     return database_urls(request.param, f"serve_{request.node.name.split('[')[0][-40:]}")
 
@@ -67,7 +68,7 @@ def test_nothing_of_development_is_left_without_the_flag(tmp_path, sqlite_url):
 
 
 @pytest.mark.parametrize(
-    "secret", ["changeme", "x" * 50, "short but random 8f3a", "django-insecure-8f3a9c1b7e5d2046a1b2c3d4e5f6"]
+    "secret", some(("changeme", "x" * 50, "short but random 8f3a", "django-insecure-8f3a9c1b7e5d2046a1b2c3d4e5f6"), 4)
 )
 def test_a_secret_that_can_be_guessed_is_refused(tmp_path, secret):
     assert "SECRET_KEY can be guessed" in refusal(tmp_path, SECRET_KEY=secret)
@@ -86,7 +87,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path, service):
     assert "cannot listen on" in refusal(tmp_path, "--dev", "--port", service.origin.rpartition(":")[2])
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("stop", some((signal.SIGTERM, signal.SIGINT), 2))
 def test_requests_in_flight_are_finished(tmp_path, sqlite_url, stop):
     service = start_service(tmp_path, sqlite_url, "--dev", "--workers", "1", SECRET_KEY=SECRET)
     facts = [{"predicate": "p", "args": [{"type": "T", "id": f"{n}"}]} for n in range(60_000)]

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.long
 def test_python_that_strips_docstrings_is_refused(tmp_path):
     command = [sys.executable, "-OO", "-B", ROOT / "manage.py", "check"]
     environment = os.environ | {"DATABASE_URL": "", "SECRET_KEY": "", "PYTHONPATH": str(ROOT)}

@@ -5,25 +5,17 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 from policy.values import STRING, Value
 from tests.properties import ask_adapter
 from tests.properties.ask_adapter import Caller, Fact
 from tests.properties.differences import fitted
 from tests.properties.questions import Actions, Authorize, AuthorizeResources, Evaluate, Question, Refused
-from tests.properties.random_policies import Case, cases
+from tests.properties.random_policies import Case, case_of
 from tests.properties.renaming import renamed, renamed_answer
+from tests.sampling import some
 
-quick = settings(
-    max_examples=15,
-    deadline=None,
-    derandomize=True,  # the same everywhere: `run_long` asks new ones
-    phases=(Phase.explicit, Phase.generate),  # shrinking would ask for minutes
-    suppress_health_check=list(HealthCheck),
-)
-seeds = st.integers(min_value=0, max_value=2**32)
+seeds = pytest.mark.parametrize("seed", some(range(15), 5))
 
 
 @pytest.fixture
@@ -56,10 +48,9 @@ def settled(said: object) -> object:
 # ---- one question, asked in every way ---------------------------------------------------------------------
 
 
-@quick
-@given(case=cases().map(fitted), seed=seeds)
-def test_every_way_of_asking_says_the_same(environment_of, case: Case, seed: int):
-    rng = Random(seed)
+@seeds
+def test_every_way_of_asking_says_the_same(environment_of, seed: int):
+    case, rng = fitted(case_of(seed)), Random(seed)
     caller = replace(environment_of(case), context=case.context)
     asked = [question.ask for question in case.questions if isinstance(question.ask, Authorize)]
     for ask in asked:
@@ -90,10 +81,9 @@ def check_one(caller: Caller, actor: Value, action: str, resource: Value) -> Non
 # ---- changes that change nothing -----------------------------------------------------------------------------
 
 
-@quick
-@given(case=cases().map(fitted), seed=seeds)
-def test_the_order_of_rules_and_facts_does_not_matter(environment_of, case: Case, seed: int):
-    rng = Random(seed)
+@seeds
+def test_the_order_of_rules_and_facts_does_not_matter(environment_of, seed: int):
+    case, rng = fitted(case_of(seed)), Random(seed)
     blocks = [replace(block, shorthands=rng.sample(block.shorthands, len(block.shorthands))) for block in case.blocks]
     shuffled = replace(
         case,
@@ -105,10 +95,10 @@ def test_the_order_of_rules_and_facts_does_not_matter(environment_of, case: Case
     assert answers(environment_of(case), case) == answers(environment_of(shuffled), shuffled)
 
 
-@quick
-@given(case=cases().map(fitted))
-def test_ids_are_only_names(environment_of, case: Case):
+@seeds
+def test_ids_are_only_names(environment_of, seed: int):
     """All the ids changed, and all the answers changed back."""
+    case = fitted(case_of(seed))
     other = renamed(case)
     caller = environment_of(other)
     said = [
@@ -119,10 +109,9 @@ def test_ids_are_only_names(environment_of, case: Case):
     assert said == answers(environment_of(case), case)
 
 
-@quick
-@given(case=cases().map(fitted), seed=seeds)
-def test_context_facts_equal_stored_facts(environment_of, case: Case, seed: int):
-    rng = Random(seed)
+@seeds
+def test_context_facts_equal_stored_facts(environment_of, seed: int):
+    case, rng = fitted(case_of(seed)), Random(seed)
     moved = tuple(fact for fact in case.facts if rng.random() < 0.5)
     stored = replace(case, context=(), facts=tuple(dict.fromkeys((*case.facts, *case.context))))
     brought = replace(
@@ -134,10 +123,10 @@ def test_context_facts_equal_stored_facts(environment_of, case: Case, seed: int)
     assert answers(environment_of(stored), stored) == answers(environment_of(brought), brought)
 
 
-@quick
-@given(case=cases().map(fitted))
-def test_facts_about_others_do_not_matter(environment_of, case: Case):
+@seeds
+def test_facts_about_others_do_not_matter(environment_of, seed: int):
     """A second copy of all facts, about users and things of other names, and a neighbour environment with them."""
+    case = fitted(case_of(seed))
     ghosts = renamed(case).facts
     case = replace(case, questions=tuple(q for q in case.questions if is_about_named_things(q)))
     alone = answers(environment_of(case), case)
