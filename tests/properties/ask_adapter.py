@@ -33,6 +33,7 @@ LARGEST_PAGE = 10_000
 LIMITS = {
     "PLANNING_TIMEOUT": "planning the question takes more than",
     "STATEMENT_TIMEOUT": "the question took longer than",
+    "what the database takes": "the question needs a larger statement than the database takes",
 }
 
 
@@ -45,7 +46,7 @@ class Caller:
 
 
 class PastLimit(UnsatisfiedAssumption):
-    """The question passes a limit of time, which is named: neither right nor wrong, and nothing to compare."""
+    """The question passes a limit, which is named: neither right nor wrong, and nothing to compare."""
 
 
 class PolicyRefused(Exception):

@@ -35,6 +35,7 @@ MODEST = (
     "any other value that a rule compares",
     "the answer is every value with itself",
     "the answer is all but some",
+    "got every value but some",  # of a test in a policy
 )
 PATIENCE = 15  # seconds of trying to make a case smaller
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # they need settings, which are made below
     from tests.properties.differences import Outcome
     from tests.properties.questions import Ask
 
-MODEST_TESTS = ("took longer than", "got every value but some")
 LONG, TOO_LONG, WHOLE_CASE, SHRINKING = 2, 30, 180, 60  # seconds
 
 
@@ -155,8 +154,8 @@ def run(seeds: Iterable[int], options: argparse.Namespace) -> int:
 
 def outcomes_of(seed: int, options: argparse.Namespace, new_key, asking: Asking, tally: Counter) -> list[Outcome]:
     """Of one case; none where the policy is refused or something breaks, which is counted."""
-    from tests.properties.ask_adapter import PolicyRefused
-    from tests.properties.differences import outcomes
+    from tests.properties.ask_adapter import LIMITS, PolicyRefused
+    from tests.properties.differences import MODEST, outcomes
     from tests.properties.every_way import in_every_way
     from tests.properties.stated import refusal
     from tests.properties.written import some_case
@@ -167,7 +166,7 @@ def outcomes_of(seed: int, options: argparse.Namespace, new_key, asking: Asking,
         with at_most(WHOLE_CASE):
             found = outcomes(in_every_way(case, rng, options.ways), new_key, asking)
             against = refusal(case, rng, new_key)
-            is_modest = against is not None and any(words in against for words in MODEST_TESTS)
+            is_modest = against is not None and any(words in against for words in (*MODEST, *LIMITS.values()))
             tally["tests in policies", "refused" if is_modest else "WRONG" if against else "right"] += 1
             if against and not is_modest:
                 print(f"==== seed {seed} {case.features} is refused for its test: {against}", flush=True)
