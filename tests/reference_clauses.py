@@ -129,6 +129,8 @@ _fresh = itertools.count()
 def vocabulary(policy: ast.Policy, blocks: Mapping[str, ast.Block]) -> Vocabulary:
     found: dict[tuple[str | None, str], tuple[str, ast.Name | None]] = {}
     everyone = {name: [blocks[above] for above in supertypes(name, blocks) if above in blocks] for name in blocks}
+    for kind in (ACTOR, RESOURCE):  # have the names of all that are of the kind
+        everyone[kind] = [block for name, block in blocks.items() if kind in supertypes(name, blocks)]
     everyone[None] = [item for item in policy.items if isinstance(item, ast.Block) and item.kind == "global"]
     for name, sources in everyone.items():
         for item in itertools.chain.from_iterable(block.items for block in sources):

@@ -2,76 +2,21 @@
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from checks.engine.clauses import Call, Col, Const, Other, Slot, Var
+from checks.engine.clauses import Col, Const, Other
 from checks.engine.dialects import PostgreSQL, SQLite
 from checks.engine.plan import Branch, Fact, Net, Same
-from checks.engine.question import Compiled, Root, Shape, compiled
-from checks.engine.rounds import worked_out
-from checks.engine.rulebook import Rulebook
-from policy.rules import compile_text
-from policy.rules.program import Signature
+from checks.engine.question import Compiled
 from policy.values import STRING
+from tests.checks.in_memory import Engine
 
 CASES = json.loads((Path(__file__).parent.parent / "cases" / "decisions.json").read_text())
 POLICIES = sorted((Path(__file__).parent.parent / "policies").glob("*.polar"))
 MOST_TEXT = 256_000
-TABLE = """
-CREATE TABLE fact (sig INTEGER, a0 TEXT, a1 TEXT, a2 TEXT, a3 TEXT, a4 TEXT,
-                   PRIMARY KEY (sig, a0, a1, a2, a3, a4)) WITHOUT ROWID;
-CREATE INDEX by_a1 ON fact (sig, a1, a2, a0);
-CREATE INDEX by_a2 ON fact (sig, a2, a1, a0);
-"""
-
-
-class Engine:
-    """The engine over facts in memory, without anything else of the service."""
-
-    def __init__(self, policy: str, dialect=None):
-        self.book = Rulebook(compile_text(policy), patience=0)
-        self.dialect = dialect or SQLite()
-        self.numbers: dict[Signature, int] = {}
-        self.database = sqlite3.connect(":memory:")
-        self.database.executescript(TABLE)
-
-    def number(self, signature: Signature) -> int:
-        return self.numbers.setdefault(signature, len(self.numbers) + 1)
-
-    def store(self, predicate: str, *args: str) -> None:
-        values = [arg.partition(":")[::2] if ":" in arg else (STRING, arg) for arg in args]
-        number = self.number(Signature(predicate, tuple(kind for kind, _ in values)))
-        ids = [text for _, text in values]
-        row = (number, *ids, *[""] * (5 - len(ids)))
-        self.database.execute("INSERT OR IGNORE INTO fact VALUES (?, ?, ?, ?, ?, ?)", row)
-
-    def compiled(self, kind: str, action: str, actor: str = "User", resource: str = "Doc") -> Compiled:
-        name = Const(action) if action in self.book.program.names else Other("action")
-        args, width = {
-            "authorize": ((Slot("actor"), name, Slot("resource")), 0),
-            "list": ((Slot("actor"), name, Var(0)), 1),
-            "actions": ((Slot("actor"), Var(0), Slot("resource")), 1),
-            "actors": ((Var(0), name, Slot("resource")), 1),
-        }[kind]
-        shape = Shape((Root((Call("allow", (actor, STRING, resource), args),)),), width)
-        return compiled(self.book, shape, self.dialect, self.number)
-
-    def ask(self, kind: str, action: str, resource_type: str = "Doc", **slots: object) -> object:
-        question = self.compiled(kind, action, resource=resource_type)
-        slots = {"action": action, "now": 0, **slots}
-        for rounds in question.rounds:
-            slots |= worked_out(rounds, self._run, slots)
-        if question.statement is None:
-            return False if kind == "authorize" else []
-        rows = self._run(question.statement, slots)
-        return bool(rows[0][0]) if kind == "authorize" else sorted(row[0] for row in rows)
-
-    def _run(self, statement, slots):
-        return self.database.execute(statement.sql, statement.values(slots)).fetchall()
 
 
 # ---- what is read ---------------------------------------------------------------------------------------------

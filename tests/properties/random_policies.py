@@ -150,8 +150,8 @@ def random_ask(draft: Draft) -> Ask:
 
 
 def targets(draft: Draft) -> Slot:
-    names = [block.name for block in draft.resources()] if draft.often(0.9) else list(draft.ids)
-    return tuple(value for name in names for value in draft.ids[name])
+    names = [block.name for block in draft.resources()] if draft.often(0.9) else []
+    return tuple(value for name in names or draft.ids for value in draft.ids[name])
 
 
 def some(draft: Draft, slot: Slot) -> Value:

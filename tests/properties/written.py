@@ -15,7 +15,7 @@ from policy.rules.program import Program
 from policy.values import BOOLEAN, INTEGER, PRIMITIVES, STRING, Value
 from tests.properties.draft import ODD_IDS, TRUTHS, Draft, Shape, Slot, strings
 from tests.properties.questions import Question
-from tests.properties.random_policies import Case, random_ask, random_case, random_facts, random_goal
+from tests.properties.random_policies import Case, random_ask, random_case, random_evaluation, random_facts, random_goal
 
 STATED = ("has_role", "has_relation", "has_group")  # facts for the most part, whatever rules there are
 HEAD = """
@@ -143,7 +143,11 @@ has_permission(u: User, "p1", f: Folder) if any(f, g) and any(u, g) and not open
 
 
 def written_case(name: str, rng: Random) -> Case:
-    text = HEAD + WRITTEN[name]
+    return case_of(HEAD + WRITTEN[name], name, rng)
+
+
+def case_of(text: str, name: str, rng: Random) -> Case:
+    """The policy with random facts and questions, of as many kinds as it knows."""
     program = compile_source(Source(text))
     draft = drafted(program, rng)
     only_derived = {shape.predicate for shape in draft.derived.values()} - set(STATED)
@@ -151,7 +155,8 @@ def written_case(name: str, rng: Random) -> Case:
     draft.shapes = {name: draft.shapes[name] for name in likely}
     facts = random_facts(draft, rng.randint(2, 40))
     context = [fact for fact in random_facts(draft, rng.randint(0, 6)) if fact not in facts]
-    questions = tuple(Question(random_ask(draft), draft.often(0.4)) for _ in range(6))
+    asked = random_ask if draft.actors() else random_evaluation
+    questions = tuple(Question(asked(draft), draft.often(0.4)) for _ in range(6))
     goals = tuple(random_goal(draft) for _ in range(4))
     ids = tuple(value for slot in draft.ids.values() for value in slot)
     return Case((), (text,), tuple(facts), tuple(context), questions, (name,), ids, goals)

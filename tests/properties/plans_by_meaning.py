@@ -1,0 +1,264 @@
+"""Plans of random questions held against what plans mean, and that against what the rules mean.
+
+The statement of a plan answers, on SQLite, the rows that the plan's oracle says, and they mean what the rules' oracle
+says. Neither a database of the service nor its views take part.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from checks import ask as asking
+from checks.engine import plan as p
+from checks.engine.answering import Row, answers_of
+from checks.engine.errors import TooComplex, TooMuchRecursion
+from checks.engine.question import Compiled
+from checks.fact_patterns import questions_of
+from checks.prepared import Asked, Question
+from facts.wire import Argument, Fact, Pattern
+from policy.errors import AuthzError
+from policy.language import parse
+from policy.language.source import Source
+from policy.rules.program import Program, Signature
+from policy.values import STRING
+from tests import reference_plans
+from tests.checks.in_memory import NOW, Engine
+from tests.properties.differences import MODEST, fitted
+from tests.properties.questions import (
+    Actions,
+    Ask,
+    Authorize,
+    AuthorizeResources,
+    Evaluate,
+    Explain,
+    List,
+    Meaning,
+    QueryFacts,
+    Refused,
+    expected,
+    meaning,
+    values_in,
+)
+from tests.properties.random_policies import Case
+from tests.reference import World, model_of
+
+TABLES = dict[Signature, list[tuple[str, ...]]]
+PATIENCE = 2.0  # seconds of planning, and of the oracles
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A question's plans, the rows of their statement, and those that their oracle says; then what they mean."""
+
+    case: Case
+    ask: Ask
+    compiled: Compiled | None  # None: refused before there was a plan
+    answered: set[tuple]
+    meant: set[tuple]
+    said: Meaning
+    wanted: Meaning
+
+    @property
+    def faults(self) -> Iterator[str]:
+        if self.answered != self.meant:
+            missing, extra = self.meant - self.answered, self.answered - self.meant
+            yield f"the statement lacks the rows {missing} of its plan, and adds {extra}"
+        if self.said != self.wanted and not self._is_modest:
+            yield f"the plan says {self.said}, the rules {self.wanted}"
+
+    @property
+    def _is_modest(self) -> bool:
+        """Refused by what one rule says, though another one grants it all."""
+        if not isinstance(self.said, Refused) or isinstance(self.wanted, Refused):
+            return False
+        return any(words in self.said.message for words in MODEST)
+
+    def __str__(self) -> str:
+        facts = [f"  {predicate}({', '.join(map(str, row))})" for predicate, row in self.case.facts]
+        context = [f"  with {predicate}({', '.join(map(str, row))})" for predicate, row in self.case.context]
+        plans = [str(plan) for plan in self.compiled.plans] if self.compiled else []
+        return "\n".join([self.case.policy, *facts, *context, str(self.ask), *plans, *self.faults])
+
+
+# ---- questions --------------------------------------------------------------------------------------------------
+
+
+def planned(case: Case, only_known: bool) -> Iterator[Planned]:
+    """The case's questions, one after the other; `only_known`: of facts that are stored, as the service plans."""
+    case = fitted(case)
+    engine = Engine(case.policy, patience=PATIENCE)
+    stored = by_signature(case.facts)
+    for signature, rows in stored.items():
+        engine.store_all(signature, rows)
+    knows = stored.__contains__ if only_known else lambda signature: True
+    policy = parse(Source(case.policy))
+    for with_context in (False, True):
+        context = [fact for fact in case.context if fact not in case.facts] if with_context else []
+        asks = [each.ask for each in case.questions if each.with_context == with_context]
+        asks = [each for each in asks if not isinstance(each, Explain)]
+        if asks:
+            mentioned = [value for each in asks for value in values_in(each)]
+            world = World.of(policy, [*case.facts, *context], mentioned, NOW)
+            model = model_of(policy, [*case.facts, *context], world)
+            for each in asks:
+                said = _asked(engine, each, stored, context, knows)
+                if said is not None:
+                    compiled, answered, meant, result = said
+                    result = meaning(each, result, world)
+                    yield Planned(case, each, compiled, answered, meant, result, expected(each, model, world))
+
+
+def _asked(engine: Engine, ask: Ask, stored: TABLES, context: list, knows) -> tuple | None:
+    """The plans, their statement's rows, their oracle's, and the answer that these make. None where limits are met."""
+    facts = [Fact(*each) for each in context]
+    questions = put(ask, engine.book.program)
+    if not questions:
+        return None, set(), set(), answer_to(ask, questions, [])
+    shape, slots = engine.shape(questions, facts)
+    try:
+        compiled = engine.compiled_for(shape, knows)
+        answered = engine.rows(compiled, slots)
+    except (TooComplex, TooMuchRecursion, sqlite3.OperationalError):  # of what one statement may say
+        return None
+    except AuthzError as refused:
+        return None, set(), set(), Refused(str(refused))
+    known = reference_plans.Known(stored, by_signature(context), slots)
+    meant = reference_plans.rows_of(compiled.plans, shape.width, known)
+    if compiled.statement is None:
+        answered = [] if shape.width else [(0,)]
+    assert not shape.width or len(answered) == len(set(answered)), "no row comes twice"
+    try:
+        result = answer_to(ask, questions, rows_of_each(compiled, meant))
+    except AuthzError as refused:
+        result = Refused(str(refused))
+    return compiled, set(answered), meant, result
+
+
+def by_signature(facts: Iterable[tuple[str, tuple]]) -> TABLES:
+    found: TABLES = defaultdict(list)
+    for predicate, row in facts:
+        found[Signature(predicate, tuple(value.type for value in row))].append(tuple(value.id for value in row))
+    return dict(found)
+
+
+def put(ask: Ask, program: Program) -> list[Question]:
+    """The question as the service asks it: several ones, for several types."""
+    match ask:
+        case Authorize(actor, action, resource):
+            return _known(program, [asking.allow(_one(actor), Asked(STRING, (action,)), _one(resource))])
+        case Actions(actor, resource):
+            return _known(program, [asking.allow(_one(actor), Asked(STRING), _one(resource), ("action",))])
+        case List(actor, action, kind):
+            named = Asked(STRING, (action,))
+            return _known(program, [asking.allow(_one(actor), named, Asked(kind), ("resource",))])
+        case AuthorizeResources(actor, action, resources):
+            kinds = {kind: tuple(dict.fromkeys(v.id for v in resources if v.type == kind)) for kind in _types(ask)}
+            named = Asked(STRING, (action,))
+            each = [asking.allow(_one(actor), named, Asked(kind, ids), ("resource",)) for kind, ids in kinds.items()]
+            return _known(program, each)
+        case Evaluate(calls, constraints):
+            variables = {name: Asked(kind, ids) for name, kind, ids in constraints}
+            outs = tuple(name for name, asked in variables.items() if asked.ids is None or len(asked.ids) != 1)
+            return _known(program, [Question(calls, variables, outs)])
+        case QueryFacts(predicate, pattern):
+            setting: Any = SimpleNamespace(version=1, program=lambda types: program)
+            return questions_of(setting, Pattern(predicate, tuple(Argument(*each) for each in pattern)), ())
+    raise AssertionError(ask)
+
+
+def _known(program: Program, questions: list[Question]) -> list[Question]:
+    return [each for each in questions if all(map(program.knows, each.types))]
+
+
+def _one(value) -> Asked:
+    return Asked(value.type, (value.id,))
+
+
+def _types(ask: AuthorizeResources) -> list[str]:
+    return list(dict.fromkeys(value.type for value in ask.resources))
+
+
+def rows_of_each(compiled: Compiled, rows: set[tuple]) -> list[list[Row]]:
+    """The answers to each of the questions, out of the statement's rows."""
+    if not compiled.shape.width:
+        return [[()] for (truth,) in rows if truth]
+    found: list[list[Row]] = [[] for _ in compiled.plans]
+    for row in answers_of(rows) if compiled.is_guarded else rows:
+        index, own = (int(row[0]), row[1:]) if len(compiled.plans) > 1 else (0, row)
+        found[index].append(own)
+    return found
+
+
+def answer_to(ask: Ask, questions: list[Question], rows: list[list[Row]]) -> Any:
+    """The answer as `questions.meaning` takes it."""
+    match ask:
+        case Authorize():
+            return any(rows)
+        case Actions() | List():
+            return ["*" if text is None else text for own in rows for (text,) in own]
+        case AuthorizeResources(_, _, resources):
+            kinds = [question.variables["resource"].type for question in questions]
+            found = {(kind, text) for kind, own in zip(kinds, rows) for (text,) in own}
+            return [value for value in resources if (value.type, value.id) in found]
+        case Evaluate():
+            return [dict(cells) for cells in _cells(questions, rows, lambda name, asked, text: (name, text))]
+        case QueryFacts():
+            return list(_cells(questions, rows, lambda name, asked, text: (asked.type, text)))
+
+
+def _cells(questions: list[Question], rows: list[list[Row]], cell) -> dict[tuple, None]:
+    """Each answer once, with a cell for each variable."""
+    found: dict[tuple, None] = {}
+    for question, own in zip(questions, rows):
+        for row in own:
+            ids = {name: asked.ids[0] for name, asked in question.variables.items() if asked.ids}
+            ids |= dict(zip(question.outs, row))
+            found[tuple(cell(name, asked, ids[name]) for name, asked in question.variables.items())] = None
+    return found
+
+
+# ---- what plans are made of ----------------------------------------------------------------------------------------
+
+
+def forms_in(each: Planned) -> set[str]:
+    """The kinds of sources, conditions and nets that the question's plans have."""
+    found: set[str] = set()
+    for plan in each.compiled.plans if each.compiled else ():
+        guarded = [part for own in plan.guarded for part in (*own.exit.branch.sources, *own.tests)]
+        found |= {"guarded"} if guarded else set()
+        for net in every_net(plan.net):
+            found |= set(_forms_of_net(net)) | set(map(_form_of, (*parts_of(net), *guarded)))
+    return found
+
+
+def every_net(net: p.Net) -> Iterator[p.Net]:
+    yield net
+    for inner in dict.fromkeys(part.net for part in parts_of(net) if isinstance(part, (p.Holds, p.Relation))):
+        yield from every_net(inner)
+
+
+def parts_of(net: p.Net) -> list[p.Source | p.Condition]:
+    return [part for branch in net.branches() for part in (*branch.sources, *branch.conditions)]
+
+
+def _forms_of_net(net: p.Net) -> Iterator[str]:
+    kinds = {"goals": net.seeds, "answers": net.answers, "a set": net.is_set, "rounds": net.is_rounds}
+    kinds["a plain way"] = net.is_plain_way
+    yield from (f"net: {name}" for name, there in kinds.items() if there)
+
+
+def _form_of(part: p.Source | p.Condition) -> str:
+    match part:
+        case p.Fact(place=place):
+            return f"Fact {place}"
+        case p.Relation(variant=p.Variant(wild, guards, same)):
+            words = {"wild": wild, "guarded": guards, "same": same}
+            return " ".join(("Relation", *(word for word, there in words.items() if there)))
+        case p.Holds(_, negated):
+            return "Holds not" if negated else "Holds"
+    return type(part).__name__

@@ -1,0 +1,207 @@
+"""The oracle of plans: what a plan means, worked out by brute force over Python sets, without a word of SQL.
+
+A branch is every way to take one row from each of its sources so that its conditions hold. A net's answers are what
+its exits make of their branches; its goals and answers are the least tables that its seeds, moves and arms lead to,
+found by going on until nothing is new. Nothing is remembered, ordered or indexed.
+
+    known = Known(stored, inline, slots)
+    rows_of(plans, width, known)        # what the statement for these plans answers, row for row
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from checks.engine.clauses import Col, Const, Operand, Other, Slot, Term, Var
+from checks.engine.plan import (
+    Among,
+    Answers,
+    Branch,
+    Candidates,
+    Condition,
+    Exit,
+    Fact,
+    Goals,
+    Holds,
+    Ids,
+    Net,
+    Order,
+    Relation,
+    Same,
+    Source,
+    Tagged,
+)
+from checks.engine.question import Plan
+from checks.engine.variants import variant_of
+from policy.rules.program import Signature
+
+Facts = Mapping[Signature, Iterable[tuple[str, ...]]]
+Row = tuple[str | None, ...]  # None stands for every value
+Env = Mapping[Col, object]  # of the rows that were taken: what is in which column
+
+
+@dataclass(frozen=True)
+class Known:
+    """Stored facts, those that the request brings, and the question's values; lists of values as JSON."""
+
+    stored: Facts
+    inline: Facts
+    slots: Mapping[str, object]
+
+    def facts(self, place: str, signature: Signature) -> Iterable[tuple[str, ...]]:
+        return (self.stored if place == "stored" else self.inline).get(signature, ())
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Rows of a net's goals (tag, keys) and answers (tag, keys, outs)."""
+
+    goals: set[tuple[int, Row]] = field(default_factory=set)
+    answers: set[tuple[int, Row, Row]] = field(default_factory=set)
+
+
+# ---- plans and nets ---------------------------------------------------------------------------------------------
+
+
+def rows_of(plans: tuple[Plan, ...], width: int, known: Known) -> set[tuple]:
+    """The rows of the statement: exit and outcome where there are guards, the root where there are several, answers."""
+    found: set[tuple] = set()
+    is_guarded, exit_count = any(plan.guarded for plan in plans), 0
+    for index, plan in enumerate(plans):
+        root, tables = (str(index),) if len(plans) > 1 else (), tables_of(plan.net, {}, known)
+        for end in plan.plain:
+            for env in taken(end.branch, {}, tables, known):
+                found.add((*((0, 1) if is_guarded else ()), *root, *outs_of(end, env, known)))
+        for each in plan.guarded:
+            exit_count += 1
+            for env in taken(each.exit.branch, {}, tables, known):
+                outcome = all(is_met(test, env, known) for test in each.tests)
+                found.add((exit_count, int(outcome), *root, *outs_of(each.exit, env, known)))
+    return found if width else {(int(bool(found)),)}
+
+
+def answers_of_net(net: Net, exits: Iterable[Exit], env: Env, known: Known) -> set[Row]:
+    tables = tables_of(net, env, known)
+    return {outs_of(end, row, known) for end in exits for row in taken(end.branch, env, tables, known)}
+
+
+def tables_of(net: Net, env: Env, known: Known) -> Tables:
+    """The least goals and answers that hold what seeds, moves and arms make of them."""
+    tables = Tables()
+    while True:
+        goals = {
+            (net.states.index(jump.state), values(jump.keys, row, known))
+            for jump in (*net.seeds, *net.moves)
+            for row in taken(jump.branch, env, tables, known)
+        }
+        answers = {
+            (arm.tag, values(arm.keys, row, known), outs_of(arm.exit, row, known))
+            for arm in net.answers
+            for row in taken(arm.exit.branch, env, tables, known)
+        }
+        if goals <= tables.goals and answers <= tables.answers:
+            return tables
+        tables = Tables(tables.goals | goals, tables.answers | answers)
+
+
+def outs_of(end: Exit, env: Env, known: Known) -> Row:
+    return tuple(None if isinstance(out, Var) else value(out, env, known) for out in end.outs)
+
+
+# ---- branches ---------------------------------------------------------------------------------------------------
+
+
+def taken(branch: Branch, env: Env, tables: Tables, known: Known) -> list[Env]:
+    """Every way to take a row from each source; conditions are tested once what they compare is there."""
+    tests = [each for each in branch.conditions if not isinstance(each, Holds)]
+    found, unread = [env], {source.number for source in branch.sources}
+    for source in (None, *branch.sources):
+        if source is not None:
+            unread.remove(source.number)
+            found = [{**each, **row} for each in found for row in columns_of(source, each, tables, known)]
+        ready = [test for test in tests if not {column.source for column in compared(test)} & unread]
+        tests = [test for test in tests if test not in ready]
+        found = [each for each in found if all(is_met(test, each, known) for test in ready)]
+    checks = [each for each in branch.conditions if isinstance(each, Holds)]
+    return [each for each in found if all(is_met(check, each, known) for check in checks)]
+
+
+def columns_of(source: Source, env: Env, tables: Tables, known: Known) -> Iterator[Env]:
+    """Each row of the source, by its columns."""
+    for row in rows_in(source, env, tables, known):
+        yield {Col(source.number, name): value for name, value in row.items()}
+
+
+def rows_in(source: Source, env: Env, tables: Tables, known: Known) -> Iterator[dict[str, object]]:
+    match source:
+        case Fact(_, signature, place):
+            yield from (named("a", row) for row in known.facts(place, signature))
+        case Ids(_, slot):
+            yield from ({"v": text} for text in json.loads(str(known.slots[slot])))
+        case Candidates(_, places, ids):
+            facts = [(place.index, row) for place in places for row in every(place.signature, known)]
+            yield from ({"v": text} for text in {"", *ids, *(row[index] for index, row in facts)})
+        case Goals():
+            yield from ({"tag": tag, **named("c", keys)} for tag, keys in tables.goals)
+        case Answers():
+            yield from ({"tag": tag, **named("c", keys), **named("o", outs)} for tag, keys, outs in tables.answers)
+        case Relation(_, net, variant):
+            exits = [end for end in net.exits if variant_of(end, net.fixed) == variant]
+            for row in answers_of_net(net, exits, env, known):
+                yield {net.column(index): text for index, text in enumerate(row)}
+
+
+def every(signature: Signature, known: Known) -> list[tuple[str, ...]]:
+    return [*known.facts("stored", signature), *known.facts("inline", signature)]
+
+
+def named(letter: str, row: Row) -> dict[str, object]:
+    return {f"{letter}{index}": text for index, text in enumerate(row)}
+
+
+# ---- conditions -------------------------------------------------------------------------------------------------
+
+
+def is_met(condition: Condition, env: Env, known: Known) -> bool:
+    match condition:
+        case Same(left, right):
+            return value(left, env, known) == value(right, env, known)
+        case Among(operand, ids):
+            return value(operand, env, known) in ids
+        case Order("!=", left, right):
+            return value(left, env, known) != value(right, env, known)
+        case Order(operator, left, right):
+            a, b = int(value(left, env, known)), int(value(right, env, known))
+            return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]
+        case Tagged(source, tags):
+            return env[Col(source, "tag")] in tags
+        case Holds(net, negated):
+            return bool(answers_of_net(net, net.exits, env, known)) != negated
+
+
+def compared(condition: Condition) -> set[Col]:
+    match condition:
+        case Same(left, right) | Order(_, left, right):
+            terms: tuple[Term, ...] = (left, right)
+        case Among(operand):
+            terms = (operand,)
+        case Tagged(source):
+            terms = (Col(source, "tag"),)
+    return {term for term in terms if isinstance(term, Col)}
+
+
+def values(operands: Iterable[Operand], env: Env, known: Known) -> Row:
+    return tuple(value(operand, env, known) for operand in operands)
+
+
+def value(operand: Term, env: Env, known: Known) -> str:
+    match operand:
+        case Const(text):
+            return text
+        case Slot(name) | Other(name):
+            return str(known.slots[name])
+        case Col():
+            return str(env[operand])
+    raise AssertionError(f"{operand} has no value where a statement runs")
