@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import orjson
 import pytest
@@ -18,6 +19,31 @@ from tests.factories import EnvironmentFactory
 from tests.service import Service, start_service
 
 DATABASES = ("sqlite", "postgresql")
+
+
+# ---- golden files: with `--rewrite`, the tests that read them write them anew -----------------------------------
+
+
+def pytest_addoption(parser):
+    parser.addoption("--rewrite", action="store_true", help="write the golden files anew; review the difference")
+
+
+@pytest.fixture
+def rewrite(request) -> bool:
+    return request.config.getoption("--rewrite", default=False)
+
+
+@pytest.fixture
+def golden(rewrite):
+    """Holds a result against the golden file beside a case."""
+
+    def compare(case: Path, actual: str) -> None:
+        expected = case.with_suffix(".expected")
+        if rewrite:
+            expected.write_text(actual, encoding="utf-8", newline="")
+        assert actual == expected.read_bytes().decode(), f"{expected.name} differs; see --rewrite"
+
+    return compare
 
 
 # ---- servers and databases, once a run -------------------------------------------------------------------

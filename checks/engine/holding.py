@@ -101,4 +101,4 @@ def _is_wide(rulebook: Rulebook, call: Call) -> bool:
 def _membership(resolver: Resolver, literals: tuple[Call, ...], frame: Frame) -> Net:
     """The net that looks the literals' joined arguments up among all that the given ones answer to."""
     ends = tuple(related(resolver, Partial((), ()), literals, replace(frame, fixed=frozenset())))
-    return Net(f"n{len(resolver.nets)}", 0, ends, fixed=fixed_in(Partial(literals, ())), is_set=True)
+    return Net(resolver.name(), 0, ends, fixed=fixed_in(Partial(literals, ())), is_set=True)

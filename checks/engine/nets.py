@@ -25,7 +25,7 @@ def make_net(
     table: Pattern | None = None,
 ) -> Net:
     """The net of what is to be met; in `rounds` of that component, where it takes two answers of its own at once."""
-    name = f"n{len(resolver.nets)}"
+    name = resolver.name()
     frame = Frame(fixed, rounds=rounds, table=table)
     explored = explore(resolver, start, frame)
     if rounds is not None or any(isinstance(end, Step) for end in explored.ends()):

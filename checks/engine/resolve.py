@@ -82,6 +82,7 @@ class Resolver:
     places: Callable[[Signature], tuple[str, ...]]
     make_net: Callable[..., Net]
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    names: Iterator[int] = field(default_factory=count)  # of nets: a plan is read by them
     nets: dict = field(default_factory=dict)
     depth: int = 0
     nested: int = 0
@@ -287,6 +288,10 @@ class Resolver:
         body = tuple(substituted(substituted(literal, moved), ends) for literal in clause.body)
         own = set(moved.values())
         return body, {variable: end for variable, end in ends.items() if variable not in own}, conditions
+
+    def name(self) -> str:
+        """What the next net is called: no other net of the plan is."""
+        return f"n{next(self.names)}"
 
     def fresh(self, name: str = "") -> Var:
         return Var(1000 + next(self.numbers), name)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from checks import ask as asking
 from checks.engine import plan as p
 from checks.engine.answering import Row, answers_of
 from checks.engine.errors import TooComplex, TooMuchRecursion
-from checks.engine.question import Compiled
+from checks.engine.question import Compiled, Shape
 from checks.fact_patterns import questions_of
 from checks.prepared import Asked, Question
 from facts.wire import Argument, Fact, Pattern
@@ -25,7 +26,7 @@ from policy.errors import AuthzError
 from policy.language import parse
 from policy.language.source import Source
 from policy.rules.program import Program, Signature
-from policy.values import STRING
+from policy.values import STRING, Value
 from tests import reference_plans
 from tests.checks.in_memory import NOW, Engine
 from tests.properties.differences import MODEST, fitted
@@ -85,6 +86,35 @@ class Planned:
         return "\n".join([self.case.policy, *facts, *context, str(self.ask), *plans, *self.faults])
 
 
+# ---- other values ------------------------------------------------------------------------------------------------
+
+
+def about_others(case: Case, rng: Random, times: int) -> Case:
+    """The case with its questions about other values of the same types too, which takes no more planning."""
+    known: dict[str, list[str]] = defaultdict(list)
+    for value in case.ids:
+        known[value.type].append(value.id)
+    more = [replace(each, ask=_other(each.ask, known, rng)) for _ in range(times) for each in case.questions]
+    return replace(case, questions=tuple(dict.fromkeys((*case.questions, *more))))
+
+
+def _other(ask: Ask, known: dict[str, list[str]], rng: Random) -> Ask:
+    def one(value: Value) -> Value:
+        return replace(value, id=rng.choice(known[value.type])) if value.type in known else value
+
+    match ask:
+        case Authorize(actor, action, resource):
+            return Authorize(one(actor), action, one(resource))
+        case Actions(actor, resource):
+            return Actions(one(actor), one(resource))
+        case List(actor, action, kind):
+            return List(one(actor), action, kind)
+        case Evaluate(calls, constraints):
+            ids = {name: ids and tuple(one(Value(kind, text)).id for text in ids) for name, kind, ids in constraints}
+            return Evaluate(calls, tuple((name, kind, ids[name]) for name, kind, _ in constraints))
+    return ask
+
+
 # ---- questions --------------------------------------------------------------------------------------------------
 
 
@@ -92,6 +122,7 @@ def planned(case: Case, only_known: bool) -> Iterator[Planned]:
     """The case's questions, one after the other; `only_known`: of facts that are stored, as the service plans."""
     case = fitted(case)
     engine = Engine(case.policy, patience=PATIENCE)
+    compiled: dict[Shape, Compiled] = {}
     stored = by_signature(case.facts)
     for signature, rows in stored.items():
         engine.store_all(signature, rows)
@@ -106,14 +137,14 @@ def planned(case: Case, only_known: bool) -> Iterator[Planned]:
             world = World.of(policy, [*case.facts, *context], mentioned, NOW)
             model = model_of(policy, [*case.facts, *context], world)
             for each in asks:
-                said = _asked(engine, each, stored, context, knows)
+                said = _asked(engine, compiled, each, stored, context, knows)
                 if said is not None:
-                    compiled, answered, meant, result = said
+                    made, answered, meant, result = said
                     result = meaning(each, result, world)
-                    yield Planned(case, each, compiled, answered, meant, result, expected(each, model, world))
+                    yield Planned(case, each, made, answered, meant, result, expected(each, model, world))
 
 
-def _asked(engine: Engine, ask: Ask, stored: TABLES, context: list, knows) -> tuple | None:
+def _asked(engine: Engine, known_plans: dict, ask: Ask, stored: TABLES, context: list, knows) -> tuple | None:
     """The plans, their statement's rows, their oracle's, and the answer that these make. None where limits are met."""
     facts = [Fact(*each) for each in context]
     questions = put(ask, engine.book.program)
@@ -121,7 +152,7 @@ def _asked(engine: Engine, ask: Ask, stored: TABLES, context: list, knows) -> tu
         return None, set(), set(), answer_to(ask, questions, [])
     shape, slots = engine.shape(questions, facts)
     try:
-        compiled = engine.compiled_for(shape, knows)
+        compiled = known_plans.get(shape) or known_plans.setdefault(shape, engine.compiled_for(shape, knows))
         answered = engine.rows(compiled, slots)
     except (TooComplex, TooMuchRecursion, sqlite3.OperationalError):  # of what one statement may say
         return None
@@ -175,7 +206,7 @@ def _known(program: Program, questions: list[Question]) -> list[Question]:
     return [each for each in questions if all(map(program.knows, each.types))]
 
 
-def _one(value) -> Asked:
+def _one(value: Value) -> Asked:
     return Asked(value.type, (value.id,))
 
 

@@ -1,0 +1,105 @@
+"""Plans as texts, with the SQL that they become, and what they cost: read the difference when they change.
+
+    pytest tests/checks/test_golden_plans.py --rewrite      # writes texts and budgets anew
+
+Costs are exact counts, but another SQLite may well take other steps. So a budget has some room: ROOM of the count that
+was written down where the library has the version that it was counted with, OTHER_ROOM where it has another.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from math import ceil
+
+import pytest
+
+from checks.engine.dialects import PostgreSQL
+from checks.engine.question import Compiled
+from checks.management.commands.ask import shown
+from tests.checks.in_memory import Engine
+from tests.checks.measured import Cost, Measure
+from tests.checks.plan_questions import GOLDEN, QUESTIONS, brought_for, policy_of, question_of
+
+ROOM, OTHER_ROOM = 1.1, 1.5
+VERSION = f"SQLite {sqlite3.sqlite_version}"
+HEADING = "    steps     rows  answers  question"
+
+# ---- texts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(QUESTIONS))
+def test_plans_and_their_sql_are_as_they_were_read(name, golden):
+    on_sqlite, on_postgresql = Engine(policy_of(name)), Engine(policy_of(name), PostgreSQL())
+    golden(GOLDEN / name, "\n".join(plan_text(on_sqlite, on_postgresql, text) for text in QUESTIONS[name]))
+
+
+def plan_text(on_sqlite: Engine, on_postgresql: Engine, text: str) -> str:
+    """The plan as `ask --plan` prints it, with a statement for each database."""
+    plan, _, sql = shown(compiled(on_sqlite, text)).partition("\n\n")
+    other_plan, _, other_sql = shown(compiled(on_postgresql, text)).partition("\n\n")
+    again = [] if numbered(other_plan) == numbered(plan) else [numbered(other_plan), ""]
+    parts = [f"==== {text}", "", numbered(plan), "", "-- SQLite", "", laid_out(sql), "", "-- PostgreSQL", "", *again]
+    return "\n".join([*parts, laid_out(other_sql), ""])
+
+
+def numbered(plan: str) -> str:
+    """The plan with its sources and variables numbered as they appear, not as they were made."""
+    numbers: dict[str, str] = {}
+    return re.sub(r"\bs\d+\b|(?<=')\d{4,}\b", lambda found: numbered_as(found[0], numbers), plan)
+
+
+def numbered_as(name: str, numbers: dict[str, str]) -> str:
+    return numbers.setdefault(name, f"{name[0] if name[0] == 's' else ''}{len(numbers)}")
+
+
+def compiled(engine: Engine, text: str) -> Compiled:
+    question, signatures = question_of(text)
+    return engine.compiled_for(engine.shape([question], brought_for(engine.book.program, signatures))[0])
+
+
+def laid_out(text: str) -> str:
+    """SQL in lines that differences can be read in; only spaces have changed."""
+    words = r" (?=(?:UNION ALL|UNION|SELECT|FROM|WHERE|AND EXISTS|AND NOT EXISTS|CROSS JOIN)\b)"
+    return "\n".join(indented(re.sub(words, "\n", line)) for line in text.splitlines())
+
+
+def indented(text: str) -> str:
+    """Each line by the parentheses that are open before it."""
+    depth, lines = 0, []
+    for line in text.splitlines():
+        lines.append("  " * depth + line)
+        depth += line.count("(") - line.count(")")
+    return "\n".join(lines)
+
+
+# ---- costs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(QUESTIONS))
+def test_plans_cost_no_more_than_they_did(name, rewrite):
+    path, measure = GOLDEN / f"{name}.budget", Measure(name)
+    costs = {text: measure.cost(text) for text in QUESTIONS[name]}
+    if rewrite:
+        lines = [f"{cost}  {text}" for text, cost in costs.items()]
+        path.write_text("\n".join([VERSION, HEADING, *lines, ""]), encoding="utf-8")
+    budgets = dict(budgets_in(path.read_text()))
+    assert list(budgets) == QUESTIONS[name], "the questions are others; see --rewrite"
+    dear = [f"{costs[text]} {text}, was {budgets[text]}" for text in budgets if is_dear(costs[text], budgets[text])]
+    assert not dear, "\n".join(dear)
+
+
+def budgets_in(text: str) -> Iterator[tuple[str, Cost]]:
+    """Each question with what it may cost here."""
+    version, _, *lines = text.splitlines()
+    room = ROOM if version == VERSION else OTHER_ROOM
+    for line in lines:
+        *counts, question = line.split(maxsplit=3)
+        cost = Cost(*map(int, counts))
+        yield question, Cost(ceil(cost.steps * room), ceil(cost.rows * room), cost.answers)
+
+
+def is_dear(cost: Cost, budget: Cost) -> bool:
+    """More than it was; what was too much to count cannot become worse here. Other answers are no answers."""
+    if budget.is_endless:
+        return False
+    return cost.is_endless or cost.answers != budget.answers or cost.steps > budget.steps or cost.rows > budget.rows
