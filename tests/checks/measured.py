@@ -1,18 +1,28 @@
-"""What statements cost on SQLite: steps of its machine, and rows that are read. Both are counts, the same each time."""
+"""What statements cost on SQLite: steps of its machine, and rows that are read. Both are exact counts.
+
+Another SQLite may well take other steps. So a budget has some room: ROOM times the count that was written down where
+the library has the version that it was counted with, OTHER_ROOM times where it has another.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil
+from pathlib import Path
 from typing import NamedTuple
 
 from checks.engine.question import Compiled
 from tests.checks.in_memory import Engine
-from tests.checks.plan_questions import ENTITIES, brought_for, facts_for, policy_of, question_of
+from tests.checks.plan_questions import ENTITIES, GOLDEN, brought_for, facts_for, policy_of, question_of
 
 ASKED_ABOUT = (0, ENTITIES // 2, ENTITIES - 1)  # entities that many facts are about, and hardly any
 MOST_STEPS = 300_000  # that are waited for, of one asking
+
+ROOM, OTHER_ROOM = 1.1, 1.5
+VERSION = f"SQLite {sqlite3.sqlite_version}"
+HEADING = "    steps     rows  answers  question"
 
 COUNTING = """
 ALTER TABLE fact RENAME TO counted_fact;
@@ -27,10 +37,6 @@ class Cost(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.steps:9} {self.rows:8} {self.answers:8}"
-
-    @classmethod
-    def from_text(cls, text: str) -> Cost:
-        return cls(*map(int, text.split()))
 
     @property
     def is_endless(self) -> bool:
@@ -100,3 +106,36 @@ def counted(database: sqlite3.Connection) -> Iterator[list[int]]:
         yield done
     finally:
         database.set_progress_handler(None, 0)
+
+
+# ---- budgets ------------------------------------------------------------------------------------------------------
+
+
+def budget_path(name: str) -> Path:
+    return GOLDEN / f"{name}.budget"
+
+
+def text_of(costs: dict[str, Cost]) -> str:
+    return "\n".join([VERSION, HEADING, *(f"{cost}  {text}" for text, cost in costs.items()), ""])
+
+
+def budgets_of(name: str) -> dict[str, Cost]:
+    """What each question about the policy may cost here."""
+    version, _, *lines = budget_path(name).read_text().splitlines()
+    room = ROOM if version == VERSION else OTHER_ROOM
+    found = {}
+    for line in lines:
+        *counts, question = line.split(maxsplit=3)
+        found[question] = with_room(Cost(*map(int, counts)), room)
+    return found
+
+
+def with_room(cost: Cost, room: float) -> Cost:
+    return cost._replace(steps=ceil(cost.steps * room), rows=ceil(cost.rows * room))
+
+
+def is_dear(cost: Cost, budget: Cost) -> bool:
+    """More than it may be, or not about the same answers. What was too much to count cannot become worse here."""
+    if budget.is_endless:
+        return False
+    return cost.is_endless or cost.answers != budget.answers or cost.steps > budget.steps or cost.rows > budget.rows

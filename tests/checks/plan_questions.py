@@ -37,6 +37,7 @@ QUESTIONS: dict[str, list[str]] = {
         'allow(User, "read", Doc**)',
     ],
     "diamond": ['allow(User, "read", T0)', 'allow(User, "read", T0?)', 'allow(User?, "read", T0)'],
+    "half_factored": ['allow(User, "read", Folder)', 'allow(User, "read", Folder?)'],
     "ladders_of_roles": [
         'allow(User, "pull", Repo)',
         'allow(User, "close", Issue?)',
@@ -95,7 +96,7 @@ QUESTIONS: dict[str, list[str]] = {
     "every_required_role": ['allow(User, "sign", Document?)'],
     "time_based_access": ['allow(User, "read", Repository?)'],
     "universal_grants": ['allow(Bot, "read", Organization?)', "allow(User, String?, Organization)"],
-    "supertypes": ['allow(Admin, "view", Page?)', 'allow(User, "edit", Page?)'],
+    "supertypes": ['allow(Admin, "edit", Page)', 'allow(User, "edit", Page?)'],
     "strings_only": ['is_a("poodle", String?)', "friends(String?, String?)"],
     "resource_creation": ['allow(User, "repository.create", Organization)', 'allow(User, "create_organization")'],
     "entitlements_and_quotas": ['allow(User, "create_repository", Organization)'],

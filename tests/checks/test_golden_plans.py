@@ -2,14 +2,10 @@
 
     pytest tests/checks/test_golden_plans.py --rewrite      # writes texts and budgets anew
 
-Costs are exact counts, but another SQLite may well take other steps. So a budget has some room: ROOM of the count that
-was written down where the library has the version that it was counted with, OTHER_ROOM where it has another.
+What costs and budgets are, `measured` says.
 """
 
 import re
-import sqlite3
-from collections.abc import Iterator
-from math import ceil
 
 import pytest
 
@@ -17,12 +13,8 @@ from checks.engine.dialects import PostgreSQL
 from checks.engine.question import Compiled
 from checks.management.commands.ask import shown
 from tests.checks.in_memory import Engine
-from tests.checks.measured import Cost, Measure
+from tests.checks.measured import Measure, budget_path, budgets_of, is_dear, text_of
 from tests.checks.plan_questions import GOLDEN, QUESTIONS, brought_for, policy_of, question_of
-
-ROOM, OTHER_ROOM = 1.1, 1.5
-VERSION = f"SQLite {sqlite3.sqlite_version}"
-HEADING = "    steps     rows  answers  question"
 
 # ---- texts ----------------------------------------------------------------------------------------------------------
 
@@ -77,29 +69,11 @@ def indented(text: str) -> str:
 
 @pytest.mark.parametrize("name", list(QUESTIONS))
 def test_plans_cost_no_more_than_they_did(name, rewrite):
-    path, measure = GOLDEN / f"{name}.budget", Measure(name)
+    path, measure = budget_path(name), Measure(name)
     costs = {text: measure.cost(text) for text in QUESTIONS[name]}
     if rewrite:
-        lines = [f"{cost}  {text}" for text, cost in costs.items()]
-        path.write_text("\n".join([VERSION, HEADING, *lines, ""]), encoding="utf-8")
-    budgets = dict(budgets_in(path.read_text()))
+        path.write_text(text_of(costs), encoding="utf-8")
+    budgets = budgets_of(name)
     assert list(budgets) == QUESTIONS[name], "the questions are others; see --rewrite"
-    dear = [f"{costs[text]} {text}, was {budgets[text]}" for text in budgets if is_dear(costs[text], budgets[text])]
+    dear = [f"{costs[each]} {each}, may cost {budgets[each]}" for each in costs if is_dear(costs[each], budgets[each])]
     assert not dear, "\n".join(dear)
-
-
-def budgets_in(text: str) -> Iterator[tuple[str, Cost]]:
-    """Each question with what it may cost here."""
-    version, _, *lines = text.splitlines()
-    room = ROOM if version == VERSION else OTHER_ROOM
-    for line in lines:
-        *counts, question = line.split(maxsplit=3)
-        cost = Cost(*map(int, counts))
-        yield question, Cost(ceil(cost.steps * room), ceil(cost.rows * room), cost.answers)
-
-
-def is_dear(cost: Cost, budget: Cost) -> bool:
-    """More than it was; what was too much to count cannot become worse here. Other answers are no answers."""
-    if budget.is_endless:
-        return False
-    return cost.is_endless or cost.answers != budget.answers or cost.steps > budget.steps or cost.rows > budget.rows

@@ -1,0 +1,62 @@
+"""Budgets of plans notice a loss: whatever makes plans cheap, switched off, makes one of the questions too dear."""
+
+from typing import NamedTuple
+
+import pytest
+
+from checks.engine import holding, nets, render, resolve, rulebook, text
+from checks.engine.resolve import Resolver
+from checks.engine.rulebook import Rulebook
+from tests.checks.measured import ROOM, Measure, is_dear, with_room
+
+
+class Loss(NamedTuple):
+    """What is put in place of which name, and a question that then costs too much."""
+
+    places: tuple[object, ...]
+    name: str
+    other: object
+    policy: str
+    question: str
+
+
+def no(*_: object) -> bool:
+    return False
+
+
+def nothing(*_: object) -> None:
+    return None
+
+
+def distinct(arms):
+    return list(dict.fromkeys(arms))
+
+
+LOSSES = {
+    "decision by set": Loss((holding,), "_is_better_as_set", no, "company", 'allow(User, "sign", Doc?)'),
+    "factoring": Loss((rulebook,), "factors_of", nothing, "company", 'allow(User, "comment", Doc?)'),
+    "transitivity": Loss((Rulebook,), "_with_bases", lambda _, own, __: own, "company", 'allow(User, "comment", Doc)'),
+    "subsumption": Loss((Rulebook,), "_undominated", lambda _, own: own, "company", 'allow(User, "read", Doc?)'),
+    "merging of clauses": Loss((rulebook,), "merged", tuple, "company", 'allow(User, "read", Doc?)'),
+    "renaming": Loss((rulebook,), "_is_renaming", no, "company", 'allow(User, "read", Doc?)'),
+    "kept states": Loss(
+        (nets,),
+        "_kept_states",
+        lambda explored: frozenset(explored.arms),
+        "ladders_of_roles",
+        'allow(User, "pull", Repo*)',
+    ),
+    "prefixes": Loss((resolve,), "prefix_of", nothing, "company", "allow(User, String?, Doc)"),
+    "sums, not products": Loss((Resolver,), "_multiplies", no, "strings_only", 'is_a("poodle", String?)'),
+    "merging of texts": Loss(
+        (text, render), "merged", distinct, "resource_roles_through_relations", 'allow(User, "read", Issue?)'
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_a_loss_is_too_dear(loss, monkeypatch):
+    budget = with_room(Measure(loss.policy).cost(loss.question), ROOM)
+    for place in loss.places:
+        monkeypatch.setattr(place, loss.name, loss.other)
+    assert is_dear(Measure(loss.policy).cost(loss.question), budget)
