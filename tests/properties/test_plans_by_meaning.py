@@ -10,7 +10,7 @@ import pytest
 
 from tests.properties.plans_by_meaning import about_others, forms_in, planned
 from tests.properties.random_policies import Case, random_case
-from tests.properties.written import WRITTEN, case_of, written_case
+from tests.properties.written import WRITTEN, case_for, written_case
 
 POLICIES = sorted((Path(__file__).parent.parent / "policies").glob("*.polar"))
 SMALL_LADDERS = range(15)
@@ -46,7 +46,7 @@ def test_policies_that_were_written_to_be_tricky(name):
 
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
 def test_policies_as_people_write_them(path):
-    check(case_of(path.read_text(), path.stem, Random(2)), POLICIES.index(path))
+    check(case_for(path.read_text(), path.stem, Random(2)), POLICIES.index(path))
 
 
 def test_these_plans_are_made_of_everything_that_plans_are_made_of():

@@ -143,10 +143,10 @@ has_permission(u: User, "p1", f: Folder) if any(f, g) and any(u, g) and not open
 
 
 def written_case(name: str, rng: Random) -> Case:
-    return case_of(HEAD + WRITTEN[name], name, rng)
+    return case_for(HEAD + WRITTEN[name], name, rng)
 
 
-def case_of(text: str, name: str, rng: Random) -> Case:
+def case_for(text: str, name: str, rng: Random) -> Case:
     """The policy with random facts and questions, of as many kinds as it knows."""
     program = compile_source(Source(text))
     draft = drafted(program, rng)
