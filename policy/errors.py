@@ -48,7 +48,7 @@ class Busy(Unavailable):
 class Cancelled(Unavailable):
     """Somebody had the database end a statement."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("the database cancelled a statement before it was done; try again")
 
 

@@ -4,16 +4,17 @@ The grammar accepts somewhat more than Polar, so that `nodes` can say what is wr
 """
 
 from policy.language import ast, nodes, places
+from policy.language.ply_types import Production
 
 # ---- policy --------------------------------------------------------------------------------------
 
 
-def p_policy(p):
+def p_policy(p: Production) -> None:
     "policy : items"
     p[0] = ast.Policy(tuple(p[1]))
 
 
-def p_items_none(p):
+def p_items_none(p: Production) -> None:
     """items :
     entries :
     facts :
@@ -22,7 +23,7 @@ def p_items_none(p):
     p[0] = []
 
 
-def p_items_more(p):
+def p_items_more(p: Production) -> None:
     """items : items block
     items : items rule
     items : items declare
@@ -36,7 +37,7 @@ def p_items_more(p):
     p[0].append(p[2])
 
 
-def p_items_stray_semicolon(p):
+def p_items_stray_semicolon(p: Production) -> None:
     "items : items SEMI"
     p[0] = p[1]
 
@@ -44,29 +45,29 @@ def p_items_stray_semicolon(p):
 # ---- blocks --------------------------------------------------------------------------------------
 
 
-def p_block(p):
+def p_block(p: Production) -> None:
     """block : ACTOR name extends LBRACE entries RBRACE
     block : RESOURCE name extends LBRACE entries RBRACE"""
     p[0] = nodes.block(p)
 
 
-def p_block_global(p):
+def p_block_global(p: Production) -> None:
     "block : GLOBAL LBRACE entries RBRACE"
     p[0] = ast.Block("global", None, (), tuple(p[3]), places.tokens_span(p, 1, 4))
 
 
-def p_extends_none(p):
+def p_extends_none(p: Production) -> None:
     "extends :"
     p[0] = []
 
 
-def p_extends(p):
+def p_extends(p: Production) -> None:
     """extends : EXTENDS names
     extends : EXTENDS names COMMA"""
     p[0] = p[2]
 
 
-def p_names_first(p):
+def p_names_first(p: Production) -> None:
     """names : name
     list_items : term
     relations : relation
@@ -75,7 +76,7 @@ def p_names_first(p):
     p[0] = [p[1]]
 
 
-def p_names_more(p):
+def p_names_more(p: Production) -> None:
     """names : names COMMA name
     list_items : list_items COMMA term
     relations : relations COMMA relation
@@ -85,48 +86,48 @@ def p_names_more(p):
     p[0].append(p[3])
 
 
-def p_name_list(p):
+def p_name_list(p: Production) -> None:
     "declaration : name EQ list SEMI"
     p[0] = nodes.name_list(p)
 
 
-def p_relation_map(p):
+def p_relation_map(p: Production) -> None:
     """declaration : name EQ LBRACE relations RBRACE SEMI
     declaration : name EQ LBRACE relations COMMA RBRACE SEMI"""
     p[0] = ast.RelationMap(p[1], tuple(p[4]), p[1].span.to(p[4][-1].span))
 
 
-def p_relation_map_empty(p):
+def p_relation_map_empty(p: Production) -> None:
     "declaration : name EQ LBRACE RBRACE SEMI"
     p[0] = ast.RelationMap(p[1], (), places.span_to(p, p[1].span, 4))
 
 
-def p_relation(p):
+def p_relation(p: Production) -> None:
     "relation : name COLON name"
     p[0] = ast.Relation(p[1], p[3], p[1].span.to(p[3].span))
 
 
-def p_relation_without_type(p):
+def p_relation_without_type(p: Production) -> None:
     "relation : name"
     p[0] = ast.Relation(p[1], None, p[1].span)
 
 
-def p_relation_quoted(p):
+def p_relation_quoted(p: Production) -> None:
     "relation : STRING COLON name"
     p[0] = nodes.quoted_relation(p)
 
 
-def p_relation_union(p):
+def p_relation_union(p: Production) -> None:
     "relation : name COLON list"
     p[0] = nodes.union_relation(p, p[1])
 
 
-def p_relation_alternatives(p):
+def p_relation_alternatives(p: Production) -> None:
     "relation : relation OR name"
     p[0] = nodes.union_relation(p, p[1].name)
 
 
-def p_entries_rule(p):
+def p_entries_rule(p: Production) -> None:
     "entries : entries rule"
     p[0] = p[1]
     nodes.rule_in_block(p)
@@ -135,12 +136,12 @@ def p_entries_rule(p):
 # ---- shorthand -----------------------------------------------------------------------------------
 
 
-def p_shorthand(p):
+def p_shorthand(p: Production) -> None:
     "shorthand : STRING IF formula SEMI"
     p[0] = nodes.shorthand(p, nodes.reference(p, nodes.string(p, 1)))
 
 
-def p_shorthand_word(p):
+def p_shorthand_word(p: Production) -> None:
     "shorthand : name IF formula SEMI"
     p[0] = nodes.shorthand(p, nodes.shorthand_head(p))
 
@@ -148,32 +149,32 @@ def p_shorthand_word(p):
 # ---- declarations and rules ----------------------------------------------------------------------
 
 
-def p_declare(p):
+def p_declare(p: Production) -> None:
     "declare : DECLARE application SEMI"
     p[0] = nodes.declare(p)
 
 
-def p_fact_rule(p):
+def p_fact_rule(p: Production) -> None:
     "rule : application SEMI"
     p[0] = nodes.rule(p, None, 2)
 
 
-def p_rule(p):
+def p_rule(p: Production) -> None:
     "rule : application IF formula SEMI"
     p[0] = nodes.rule(p, p[3], 4)
 
 
-def p_application(p):
+def p_application(p: Production) -> None:
     "application : name LPAREN arguments RPAREN"
     p[0] = nodes.application(p)
 
 
-def p_arguments(p):
+def p_arguments(p: Production) -> None:
     "arguments : argument_list"
     p[0] = p[1]
 
 
-def p_parameter(p):
+def p_parameter(p: Production) -> None:
     "parameter : name COLON name"
     p[0] = ast.Parameter(ast.Variable(p[1].text, p[1].span), p[3], p[1].span.to(p[3].span))
 
@@ -181,59 +182,59 @@ def p_parameter(p):
 # ---- tests ---------------------------------------------------------------------------------------
 
 
-def p_fixture(p):
+def p_fixture(p: Production) -> None:
     "fixture : TEST FIXTURE name LBRACE facts RBRACE"
     p[0] = ast.Fixture(p[3], tuple(p[5]), places.tokens_span(p, 1, 6))
 
 
-def p_test(p):
+def p_test(p: Production) -> None:
     "test : TEST STRING LBRACE setup assertions RBRACE"
     p[0] = nodes.test(p, nodes.test_name(p, 2))
 
 
-def p_test_unquoted(p):
+def p_test_unquoted(p: Production) -> None:
     "test : TEST name LBRACE setup assertions RBRACE"
     p[0] = nodes.test(p, nodes.unquoted_test_name(p, 2))
 
 
-def p_setup_none(p):
+def p_setup_none(p: Production) -> None:
     "setup :"
     p[0] = []
 
 
-def p_setup(p):
+def p_setup(p: Production) -> None:
     "setup : SETUP LBRACE facts RBRACE"
     p[0] = p[3]
 
 
-def p_fact(p):
+def p_fact(p: Production) -> None:
     "fact : application SEMI"
     p[0] = nodes.fact(p, 1)
 
 
-def p_fact_conditional(p):
+def p_fact_conditional(p: Production) -> None:
     "fact : application IF formula SEMI"
     p[0] = nodes.conditional_fact(p)
 
 
-def p_fixture_use(p):
+def p_fixture_use(p: Production) -> None:
     "fact : FIXTURE name SEMI"
     p[0] = ast.FixtureUse(p[2], places.tokens_span(p, 1, 3))
 
 
-def p_assertion(p):
+def p_assertion(p: Production) -> None:
     """assertion : ASSERT application SEMI
     assertion : ASSERT_NOT application SEMI"""
     p[0] = nodes.assertion(p, None, 3)
 
 
-def p_assertion_iff(p):
+def p_assertion_iff(p: Production) -> None:
     """assertion : ASSERT application values_clause SEMI
     assertion : ASSERT_NOT application values_clause SEMI"""
     p[0] = nodes.assertion(p, p[3], 4)
 
 
-def p_values_clause(p):
+def p_values_clause(p: Production) -> None:
     "values_clause : IFF formula"
     p[0] = nodes.values_clause(p)
 
@@ -241,26 +242,26 @@ def p_values_clause(p):
 # ---- known only to be refused --------------------------------------------------------------------
 
 
-def p_refused_type(p):
+def p_refused_type(p: Production) -> None:
     "items : items TYPE application SEMI"
     p[0] = p[1]
     places.refuse(p, 2, "`type` is not supported", "use `declare` to say which facts may be stored")
 
 
-def p_refused_query(p):
+def p_refused_query(p: Production) -> None:
     "items : items INLINE_QUERY formula SEMI"
     p[0] = p[1]
     places.refuse(p, 2, "`?=` is not supported", 'use a `test "..." { assert ...; }`')
 
 
-def p_refused_flag(p):
+def p_refused_flag(p: Production) -> None:
     """items : items AT_NAME
     entries : entries AT_NAME"""
     p[0] = p[1]
     places.refuse(p, 2, "rule flags are not supported", "remove it")
 
 
-def p_refused_assert(p):
+def p_refused_assert(p: Production) -> None:
     """assertion : ASSERT NOT application SEMI
     assertion : ASSERT_NOT NOT application SEMI"""
     p[0] = ast.Assertion(p[1] != "assert", p[3].predicate, p[3].args, None, places.tokens_span(p, 1, 4))

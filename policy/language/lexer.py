@@ -10,11 +10,13 @@ carries the `notes` of its parse.
 
 import re
 import sys
+from collections.abc import Callable
+from typing import TypeVar
 
 from ply import lex
-from ply.lex import TOKEN
 
 from policy.language.notes import shown
+from policy.language.ply_types import Lexer, Token
 from policy.language.source import Span
 
 RESERVED = {
@@ -66,9 +68,12 @@ t_COMMA = r","
 t_SEMI = r";"
 t_COLON = r":"
 
+_Rule = TypeVar("_Rule", bound=Callable[[Token], Token | None])
+TOKEN: Callable[[str], Callable[[_Rule], _Rule]] = lex.TOKEN
+
 
 @TOKEN(rf"matches!(?!=)|{NAME}")
-def t_NAME(token):
+def t_NAME(token: Token) -> Token | None:
     token.type = _KINDS.get(token.value, "NAME")
     if token.type == "LEGACY":
         _legacy_word(token)
@@ -78,7 +83,7 @@ def t_NAME(token):
 
 
 @TOKEN(rf"@(?:{NAME})")
-def t_AT_NAME(token):
+def t_AT_NAME(token: Token) -> Token:
     if token.value == "@current_unix_time":
         token.type = "NOW"
     return token
@@ -88,35 +93,35 @@ def t_AT_NAME(token):
 
 
 @TOKEN(r"[+-]?(?:[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)(?![0-9a-zA-Z_])")
-def t_FLOAT(token):
+def t_FLOAT(token: Token) -> Token:
     return _instead(token, "INTEGER", "0", "floats are not supported", "use an Integer")
 
 
 @TOKEN(rf"[0-9]+{WORD}")
-def t_NUMBERED(token):
+def t_NUMBERED(token: Token) -> Token:
     message = f"{shown(token.value)} is not a name"
     return _instead(token, "NAME", "_numbered", message, "a name cannot start with a digit")
 
 
 @TOKEN(_CLOSED.removesuffix('"') + '(?!")')
-def t_UNCLOSED(token):
+def t_UNCLOSED(token: Token) -> Token:
     message = "the string is not closed on its line"
     return _instead(token, "STRING", '"unclosed"', message, r"end it with a quote, and write a line break as `\n`")
 
 
 @TOKEN(rf"'[^'\n]*'?|`[^`\n]*`?|[{_QUOTES}][^{_QUOTES}\"\n]*[{_QUOTES}\"]?")
-def t_QUOTED(token):
+def t_QUOTED(token: Token) -> Token:
     return _instead(token, "STRING", '"quoted"', "strings stand in double quotes", 'write `"..."`')
 
 
 @TOKEN(rf"\.+\s*(?:{NAME})?")
-def t_ATTRIBUTE(token):
+def t_ATTRIBUTE(token: Token) -> None:
     hint = "store a fact such as is_owner(User, Repo), and ask for it with a call"
     _note(token, f"attributes do not exist: {shown(token.value)}", hint)
 
 
 @TOKEN(r"//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?")
-def t_FOREIGN_COMMENT(token):
+def t_FOREIGN_COMMENT(token: Token) -> None:
     hint = "a comment starts with `#` and ends with its line"
     _note(token, f"{shown(token.value[:2])} does not start a comment", hint)
 
@@ -141,29 +146,29 @@ _INSTEAD = {
 
 
 @TOKEN(r"===?|:=|=<|=>|<>|!==|!(?!=)|&&?|\|\|?|:-(?![0-9])|<-(?![0-9])|->")
-def t_OPERATOR(token):
+def t_OPERATOR(token: Token) -> Token:
     kind, value, hint = _INSTEAD[token.value]
     return _instead(token, kind, value, f"{shown(token.value)} is not an operator", hint)
 
 
 @TOKEN(rf"(?:[*/%]|[+-](?![0-9]))\s*(?:{NAME}|[0-9]+|{_CLOSED})?")
-def t_ARITHMETIC(token):
+def t_ARITHMETIC(token: Token) -> None:
     _note(token, f"arithmetic does not exist: {shown(token.value[0])}", "store the result as a fact, and compare that")
 
 
-def t_error(token):
+def t_error(token: Token) -> None:
     char = token.value[0]
     token.lexer.skip(1)
     token.value = char
     _note(token, f"unexpected character {shown(char)}", "choose a name without it, or put it inside a string")
 
 
-def _legacy_word(token):
+def _legacy_word(token: Token) -> None:
     token.type = "NAME"
     _note(token, f"{shown(token.value)} is reserved, and not supported", LEGACY[token.value])
 
 
-def _creation(token):
+def _creation(token: Token) -> Token | None:
     token.type = "NAME"
     if not _CREATION.match(token.lexer.lexdata, token.lexpos + len(token.value)):
         return token
@@ -171,15 +176,16 @@ def _creation(token):
     return None
 
 
-def _instead(token, kind, value, message, hint):
+def _instead(token: Token, kind: str, value: str, message: str, hint: str) -> Token:
     _note(token, message, hint)
     token.type, token.value = kind, value
     return token
 
 
-def _note(token, message, hint):
+def _note(token: Token, message: str, hint: str) -> None:
     token.lexer.notes.refuse(Span(token.lexpos, token.lexpos + len(token.value)), message, hint)
 
 
-def build() -> lex.Lexer:
-    return lex.lex(module=sys.modules[__name__], reflags=re.NOFLAG)
+def build() -> Lexer:
+    lexer: Lexer = lex.lex(module=sys.modules[__name__], reflags=re.NOFLAG)
+    return lexer

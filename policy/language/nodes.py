@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from policy.language import ast, literals
 from policy.language.notes import Notes, clipped, shown
 from policy.language.places import refuse, span_to, token_span, tokens_span
+from policy.language.ply_types import Production
 from policy.language.source import Span
+from policy.values import Value
 
 WORDS = ("role", "permission")  # bare words that shorthand knows
 
@@ -17,29 +19,29 @@ WORDS = ("role", "permission")  # bare words that shorthand knows
 # ---- terms ---------------------------------------------------------------------------------------
 
 
-def string(p, n: int, what: str = "a string") -> ast.Literal:
+def string(p: Production, n: int, what: str = "a string") -> ast.Literal:
     return literals.string(p.lexer.notes, p[n], token_span(p, n), what)
 
 
-def integer(p, n: int) -> ast.Literal:
+def integer(p: Production, n: int) -> ast.Literal:
     return literals.integer(p.lexer.notes, p[n], token_span(p, n))
 
 
-def boolean(p, n: int) -> ast.Literal:
+def boolean(p: Production, n: int) -> ast.Literal:
     return literals.boolean(p[n], token_span(p, n))
 
 
-def entity(p) -> ast.Literal:
+def entity(p: Production) -> ast.Literal:
     return literals.entity(p.lexer.notes, p[1], p[3], span_to(p, p[1].span, 4))
 
 
-def unusable_id(p, n: int) -> ast.Literal:
+def unusable_id(p: Production, n: int) -> ast.Literal:
     hint = "for any entity of a type, use a variable of that type"
     p.lexer.notes.refuse(p[n].span, f"an id is a string, a number, `true` or `false`, not {shown(p[n].text)}", hint)
-    return ast.Literal(ast.Value("String", "unknown"), p[n].span)
+    return ast.Literal(Value("String", "unknown"), p[n].span)
 
 
-def unknown_constant(p) -> ast.CurrentTime:
+def unknown_constant(p: Production) -> ast.CurrentTime:
     span = token_span(p, 1)
     p.lexer.notes.refuse(span, f"unknown constant {shown(p[1])}", "the only constant is `@current_unix_time`")
     return ast.CurrentTime(span)
@@ -53,7 +55,7 @@ class Listed:
     span: Span
 
 
-def membership(p, n: int) -> ast.Membership:
+def membership(p: Production, n: int) -> ast.Membership:
     """`x in [...]`, where the list is the n-th symbol and must hold literals."""
     for term in p[n].terms:
         if not isinstance(term, ast.Literal):
@@ -62,13 +64,13 @@ def membership(p, n: int) -> ast.Membership:
     return ast.Membership(p[1], literals_only, p[1].span.to(p[n].span))
 
 
-def misplaced_list(p) -> ast.Literal:
+def misplaced_list(p: Production) -> ast.Literal:
     span = p[1].span
     p.lexer.notes.refuse(span, "a list is not a value", "pass one value, and use `in` for several")
-    return ast.Literal(ast.Value("String", "list"), span)
+    return ast.Literal(Value("String", "list"), span)
 
 
-def compared_list(p) -> ast.Membership:
+def compared_list(p: Production) -> ast.Membership:
     refuse(p, 2, "a list cannot be compared", 'write `x in ["a", "b"]`')
     return ast.Membership(p[1], (), p[1].span)
 
@@ -76,16 +78,17 @@ def compared_list(p) -> ast.Membership:
 # ---- formulas ------------------------------------------------------------------------------------
 
 
-def call(p, n: int) -> ast.Call:
+def call(p: Production, n: int) -> ast.Call:
     """A call inside a body: its arguments carry no types."""
-    for arg in p[n].args:
+    called: ast.Call = p[n]
+    for arg in called.args:
         if isinstance(arg, ast.Parameter):
             hint = f"write `{clipped(arg.variable.name)} matches {clipped(arg.type.text)}` beside the call"
             p.lexer.notes.refuse(arg.span, "a call in a body has no types", hint)
-    return p[n]
+    return called
 
 
-def lone(p) -> ast.Formula:
+def lone(p: Production) -> ast.Formula:
     """A term that stands alone as a condition: `true`, or in shorthand a string or one of its two words."""
     match p[1]:
         case ast.Literal(value, span) if value.type == "Boolean":
@@ -94,7 +97,7 @@ def lone(p) -> ast.Formula:
             return reference(p, term)
 
 
-def reference(p, term: ast.Term) -> ast.Reference:
+def reference(p: Production, term: ast.Term) -> ast.Reference:
     match term:
         case ast.Literal(value, span) if value.type == "String":
             return ast.Reference(value.id, False, None, span)
@@ -108,32 +111,33 @@ def reference(p, term: ast.Term) -> ast.Reference:
     return ast.Reference("unknown", False, None, term.span)
 
 
-def on(p) -> ast.Reference:
+def on(p: Production) -> ast.Reference:
     left, right = reference(p, p[1]), reference(p, p[3])
     if right.is_word:
         p.lexer.notes.refuse(right.span, f"{shown(right.name)} cannot follow `on`", "name one relation of this block")
     return ast.Reference(left.name, left.is_word, right.name, left.span.to(right.span), right.span)
 
 
-def second_hop(p) -> ast.Reference:
+def second_hop(p: Production) -> ast.Reference:
     hint = "declare a role or permission on the type between, and refer to that"
     p.lexer.notes.refuse(p[3].span, "`on` takes one step", hint)
-    return p[1]
+    first: ast.Reference = p[1]
+    return first
 
 
-def global_reference(p) -> ast.GlobalReference:
+def global_reference(p: Production) -> ast.GlobalReference:
     found = reference(p, p[2])
     return ast.GlobalReference(found.name, found.is_word, Span(p.slice[1].lexpos, found.span.end))
 
 
-def matches(p, exact: bool = False) -> ast.Matches:
+def matches(p: Production, exact: bool = False) -> ast.Matches:
     if not isinstance(p[1], ast.Variable):
         p.lexer.notes.refuse(p[1].span, "only a variable can match a type", "values carry their type")
         return ast.Matches(ast.Variable("_"), p[3], exact, p[1].span.to(p[3].span))
     return ast.Matches(p[1], p[3], exact, p[1].span.to(p[3].span))
 
 
-def in_no_list(p) -> ast.Membership:
+def in_no_list(p: Production) -> ast.Membership:
     p.lexer.notes.refuse(p[3].span, "`in` takes a list that is written out", 'write `in ["a", "b"]`, or a call')
     return ast.Membership(p[1], (), p[1].span)
 
@@ -155,11 +159,11 @@ def disjunction(parts: list[ast.Formula]) -> ast.Or:
 # ---- blocks --------------------------------------------------------------------------------------
 
 
-def block(p) -> ast.Block:
+def block(p: Production) -> ast.Block:
     return ast.Block(p[1], p[2], tuple(p[3]), tuple(p[5]), tokens_span(p, 1, 6))
 
 
-def name_list(p) -> ast.NameList:
+def name_list(p: Production) -> ast.NameList:
     names = tuple(_listed_name(p.lexer.notes, p[1].text, term) for term in p[3].terms)
     return ast.NameList(p[1], names, span_to(p, p[1].span, 4))
 
@@ -175,46 +179,47 @@ def _listed_name(notes: Notes, keyword: str, term: ast.Term) -> ast.String:
     return ast.String("unknown", term.span)
 
 
-def quoted_relation(p) -> ast.Relation:
+def quoted_relation(p: Production) -> ast.Relation:
     span = token_span(p, 1)
     hint = f"write `{clipped(literals.text_of(p[1]))}: {clipped(p[3].text)}`"
     p.lexer.notes.refuse(span, "the name of a relation stands without quotes", hint)
     return ast.Relation(ast.Name("unknown", span), p[3], span)
 
 
-def union_relation(p, name: ast.Name) -> ast.Relation:
+def union_relation(p: Production, name: ast.Name) -> ast.Relation:
     hint = "let the types extend one, and relate to that, or write longhand rules"
     p.lexer.notes.refuse(name.span, f"the relation {shown(name.text)} has more than one type", hint)
     return ast.Relation(name, None, name.span)
 
 
-def shorthand(p, head: ast.Reference) -> ast.Shorthand:
+def shorthand(p: Production, head: ast.Reference) -> ast.Shorthand:
     return ast.Shorthand(head, p[3], span_to(p, head.span, 4))
 
 
-def shorthand_head(p) -> ast.Reference:
+def shorthand_head(p: Production) -> ast.Reference:
     if p[1].text not in WORDS:
         hint = f'write `"{clipped(p[1].text)}" if ...`'
         p.lexer.notes.refuse(p[1].span, f"{shown(p[1].text)} cannot be granted", hint)
     return ast.Reference(p[1].text, True, None, p[1].span)
 
 
-def rule_in_block(p) -> ast.Rule:
+def rule_in_block(p: Production) -> ast.Rule:
+    misplaced: ast.Rule = p[2]
     hint = "move it after the closing `}` of the block"
-    p.lexer.notes.refuse(p[2].head.span, "a block holds lists and shorthand, not rules about predicates", hint)
-    return p[2]
+    p.lexer.notes.refuse(misplaced.head.span, "a block holds lists and shorthand, not rules about predicates", hint)
+    return misplaced
 
 
 # ---- rules ---------------------------------------------------------------------------------------
 
 
-def application(p) -> ast.Call:
+def application(p: Production) -> ast.Call:
     if p[1].text == "_":
         p.lexer.notes.refuse(p[1].span, "`_` cannot name a predicate", "give it a name")
     return ast.Call(p[1], tuple(p[3]), span_to(p, p[1].span, 4))
 
 
-def rule(p, body: ast.Formula | None, end: int) -> ast.Rule:
+def rule(p: Production, body: ast.Formula | None, end: int) -> ast.Rule:
     called = p[1]
     for param in called.args:
         if isinstance(param, ast.CurrentTime):
@@ -238,7 +243,7 @@ def _refuse_shorthand(notes: Notes, body: ast.Formula) -> None:
                 notes.refuse(span, f"{shown(name)} alone is a condition only in the shorthand of a block", hint)
 
 
-def declare(p) -> ast.Declare:
+def declare(p: Production) -> ast.Declare:
     types = tuple(_declared_type(p.lexer.notes, arg) for arg in p[2].args)
     return ast.Declare(p[2].predicate, types, tokens_span(p, 1, 3))
 
@@ -258,38 +263,40 @@ def _declared_type(notes: Notes, arg: ast.Parameter | ast.Term) -> ast.Name:
 # ---- tests ---------------------------------------------------------------------------------------
 
 
-def fact(p, n: int) -> ast.Call:
+def fact(p: Production, n: int) -> ast.Call:
     hint = 'write `User{"alice"}`, a string or a number'
-    for arg in p[n].args:
+    stated: ast.Call = p[n]
+    for arg in stated.args:
         if not isinstance(arg, ast.Literal):
             p.lexer.notes.refuse(arg.span, "a fact of a test holds values", hint)
-    return p[n]
+    return stated
 
 
-def conditional_fact(p) -> ast.Call:
+def conditional_fact(p: Production) -> ast.Call:
     p.lexer.notes.refuse(token_span(p, 2), "a fact of a test has no conditions", "state the facts that hold")
-    return p[1]
+    stated: ast.Call = p[1]
+    return stated
 
 
-def test(p, name: ast.String) -> ast.Test:
+def test(p: Production, name: ast.String) -> ast.Test:
     if not p[5]:
         p.lexer.notes.refuse(name.span, f"the test {shown(name.text)} asserts nothing", "add `assert` or `assert_not`")
     return ast.Test(name, tuple(p[4]), tuple(p[5]), tokens_span(p, 1, 6))
 
 
-def test_name(p, n: int) -> ast.String:
+def test_name(p: Production, n: int) -> ast.String:
     text, span = literals.text_of(p[n]), token_span(p, n)
     if not text or "\0" in text:
         p.lexer.notes.refuse(span, "a test needs a name that can be shown", 'write `test "owners can edit" { ... }`')
     return ast.String(text, span)
 
 
-def unquoted_test_name(p, n: int) -> ast.String:
+def unquoted_test_name(p: Production, n: int) -> ast.String:
     p.lexer.notes.refuse(p[n].span, "the name of a test is a string", f'write `test "{clipped(p[n].text)}" {{ ... }}`')
     return ast.String(p[n].text, p[n].span)
 
 
-def assertion(p, iff: ast.ValuesClause | None, end: int) -> ast.Assertion:
+def assertion(p: Production, iff: ast.ValuesClause | None, end: int) -> ast.Assertion:
     notes, called = p.lexer.notes, p[2]
     for arg in called.args:
         if not isinstance(arg, ast.Parameter | ast.Literal):
@@ -312,7 +319,7 @@ def _refuse_stranger(notes: Notes, variable: ast.Variable, args: tuple[ast.Param
         notes.refuse(variable.span, f"{shown(variable.name)} is not an argument of the assertion", hint)
 
 
-def values_clause(p) -> ast.ValuesClause:
+def values_clause(p: Production) -> ast.ValuesClause | None:
     match p[2]:
         case ast.Membership(ast.Variable() as variable, listed, span):
             return ast.ValuesClause(variable, False, listed, span)

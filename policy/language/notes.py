@@ -1,6 +1,7 @@
 """What one parse notes on its way: the mistakes found so far, and how deep it is."""
 
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from policy.errors import PolicyRejected, Problem
 from policy.language.source import Source, Span
@@ -35,7 +36,7 @@ class Notes:
     def leave(self) -> None:
         self.depth -= 1
 
-    def reject(self) -> None:
+    def reject(self) -> NoReturn:
         raise PolicyRejected(self.source, tuple(self.problems))
 
 

@@ -6,13 +6,14 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import NoReturn
 
 from ply import yacc
-from ply.lex import Lexer, LexToken
 
 from policy.language import ast, conditions, grammar, lexer
 from policy.language.collector import without_collections
 from policy.language.notes import Notes
+from policy.language.ply_types import Lexer, Parser, Production, Token
 from policy.language.source import Source, Span
 from policy.language.unexpected import problem_at
 
@@ -33,7 +34,7 @@ def parse(source: Source) -> ast.Policy:
     _refuse_unfit(notes)
     with without_collections():
         policy = _parsed(notes)
-    if notes.problems:
+    if policy is None or notes.problems:
         notes.reject()
     return policy
 
@@ -49,7 +50,7 @@ def _parsed(notes: Notes) -> ast.Policy | None:
         return None
 
 
-def _counted(tokens: Lexer, notes: Notes) -> Iterator[LexToken]:
+def _counted(tokens: Lexer, notes: Notes) -> Iterator[Token]:
     yield from itertools.islice(iter(tokens.token, None), MAX_TOKENS)
     if token := tokens.token():
         message = f"the policy has more than {MAX_TOKENS} words and signs"
@@ -62,7 +63,7 @@ def grammar_is_intact() -> bool:
     return all(production.__doc__ for production in _productions().values())
 
 
-def _productions() -> dict[str, Callable]:
+def _productions() -> dict[str, Callable[[Production], None]]:
     written = {**vars(grammar), **vars(conditions)}
     return {name: production for name, production in written.items() if name.startswith("p_")}
 
@@ -79,7 +80,7 @@ def _refuse_unfit(notes: Notes) -> None:
         notes.reject()
 
 
-def _stop(parser, notes: Notes, token) -> None:
+def _stop(parser: Parser, notes: Notes, token: Token | None) -> NoReturn:
     # After a lexical mistake on the way, what does not fit is most likely its consequence.
     if not notes.problems:
         notes.problems.append(problem_at(parser, notes, _cloned_lexer(notes), token))
@@ -105,23 +106,25 @@ def _lexer() -> Lexer:
 
 
 @functools.cache
-def _parser() -> yacc.LRParser:
+def _parser() -> Parser:
     assert grammar_is_intact(), "the grammar lives in docstrings: run Python without -OO"
     module = SimpleNamespace(**_productions(), tokens=lexer.tokens, start="policy", __file__=grammar.__file__)
     # PLY counts conflicts only when it debugs; without a file to debug into, that costs nothing.
-    return yacc.yacc(module=module, write_tables=False, debug=True, debuglog=yacc.NullLogger(), errorlog=_Strict())
+    log = yacc.NullLogger()
+    parser: Parser = yacc.yacc(module=module, write_tables=False, debug=True, debuglog=log, errorlog=_Strict())
+    return parser
 
 
 class _Strict:
     """PLY's log: a conflict, an unused token or any other doubt about the grammar is an error."""
 
-    def warning(self, message: str, *args) -> None:
+    def warning(self, message: str, *args: object) -> None:
         # The error function is set per parse, on the clone.
         assert "p_error" in message, message % args
 
     error = critical = warning
 
-    def info(self, message: str, *args) -> None:
+    def info(self, message: str, *args: object) -> None:
         pass
 
     debug = info

@@ -1,5 +1,7 @@
 """Syntax tree -> canonical text. Parsing the text gives the tree back."""
 
+from collections.abc import Iterable
+
 from policy.language import ast
 from policy.values import quoted
 
@@ -32,7 +34,7 @@ def print_item(item: ast.Item) -> str:
             return _braced(f"test {quoted(name.text)}", [*lines, *map(_assertion, assertions)])
 
 
-def _braced(opening: str, lines) -> str:
+def _braced(opening: str, lines: Iterable[str]) -> str:
     """Lines inside braces, one step further in."""
     inner = "".join(f"{_INDENT}{line}\n" for text in lines for line in text.split("\n"))
     return f"{opening} {{\n{inner}}}" if inner else f"{opening} {{}}"
@@ -101,7 +103,7 @@ def _negated(formula: ast.Formula) -> str:
     return f"({print_formula(formula)})" if isinstance(formula, ast.And | ast.Or) else print_formula(formula)
 
 
-def _call(predicate: ast.Name, args) -> str:
+def _call(predicate: ast.Name, args: Iterable[ast.Term | ast.Parameter]) -> str:
     return f"{predicate.text}({', '.join(map(print_term, args))})"
 
 

@@ -6,6 +6,7 @@ from policy.errors import Problem
 from policy.language import ast
 from policy.language.lexer import CONTEXTUAL, RESERVED
 from policy.language.notes import Notes, shown
+from policy.language.ply_types import Lexer, Parser, Symbol, Token
 from policy.language.source import Span
 
 _PUNCTUATION = {
@@ -18,7 +19,7 @@ _BETWEEN_ITEMS = "INLINE_QUERY"  # is expected there, and nowhere else
 _NAMES = {"NAME", *CONTEXTUAL.values()}
 # Sets of tokens that a person thinks of as one thing: those that tell it, what it is called, and those that go with
 # it. The first that fits is taken away, and so on.
-_THINGS = (
+_THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
     ({_BETWEEN_ITEMS}, "a block, a rule, a declaration or a test", _NAMES | {"SEMI", "AT_NAME"}),
     ({"NOT", "LPAREN", "NAME", "STRING"}, "a condition", _NAMES | {"INTEGER", "TRUE", "FALSE", "NOW", "AT_NAME"}),
     ({"NAME", "STRING", "NOW"}, "a variable or a value", _NAMES | {"INTEGER", "TRUE", "FALSE", "AT_NAME", "LBRACKET"}),
@@ -30,7 +31,7 @@ _THINGS = (
 _AFTER_NAME = re.compile(r"\s*[:,)]")
 
 
-def problem_at(parser, notes: Notes, tokens, token) -> Problem:
+def problem_at(parser: Parser, notes: Notes, tokens: Lexer, token: Token | None) -> Problem:
     """What to say about the token that the parser cannot take (None at the end of the text).
 
     `tokens` is a lexer at the start of the text: where the token before ended is known only by reading again.
@@ -45,12 +46,12 @@ def problem_at(parser, notes: Notes, tokens, token) -> Problem:
     return _in_text(parser, notes, token, expected)
 
 
-def _acceptable(parser) -> set[str]:
+def _acceptable(parser: Parser) -> set[str]:
     """The tokens that the parser could take where it stands."""
     return {kind for kind in parser.action[parser.statestack[-1]] if _accepts(parser, kind)}
 
 
-def _accepts(parser, kind: str) -> bool:
+def _accepts(parser: Parser, kind: str) -> bool:
     stack = list(parser.statestack)
     while True:
         action = parser.action[stack[-1]].get(kind)
@@ -61,7 +62,7 @@ def _accepts(parser, kind: str) -> bool:
         stack.append(parser.goto[stack[-1]][production.name])
 
 
-def _end_before(tokens, offset: int) -> int:
+def _end_before(tokens: Lexer, offset: int) -> int:
     """Where the last token before the offset ends."""
     end = 0
     while (token := tokens.token()) and token.lexpos < offset:
@@ -69,7 +70,7 @@ def _end_before(tokens, offset: int) -> int:
     return end
 
 
-def _lacks_semicolon(notes: Notes, expected: set[str], token, before: int) -> bool:
+def _lacks_semicolon(notes: Notes, expected: set[str], token: Token | None, before: int) -> bool:
     if "SEMI" not in expected or _BETWEEN_ITEMS in expected:
         return False
     if token is None or token.type == "RBRACE":
@@ -79,7 +80,7 @@ def _lacks_semicolon(notes: Notes, expected: set[str], token, before: int) -> bo
     return "\n" in notes.source.text[before : token.lexpos]
 
 
-def _at_end(parser, span: Span, expected: set[str]) -> Problem:
+def _at_end(parser: Parser, span: Span, expected: set[str]) -> Problem:
     for symbol in reversed(parser.symstack):
         if symbol.type in _OPENING:
             place = Span(symbol.lexpos, symbol.lexpos + 1)
@@ -87,7 +88,7 @@ def _at_end(parser, span: Span, expected: set[str]) -> Problem:
     return Problem("unexpected end of the policy", span, f"expected {_in_words(expected)}")
 
 
-def _in_text(parser, notes: Notes, token, expected: set[str]) -> Problem:
+def _in_text(parser: Parser, notes: Notes, token: Token, expected: set[str]) -> Problem:
     span = Span(token.lexpos, token.lexpos + len(token.value))
     if token.value in RESERVED and "NAME" in expected and _looks_like_name(notes, span, expected):
         return Problem(f"{shown(token.value)} is a reserved word", span, "choose another name")
@@ -98,7 +99,7 @@ def _looks_like_name(notes: Notes, span: Span, expected: set[str]) -> bool:
     return _BETWEEN_ITEMS in expected or bool(_AFTER_NAME.match(notes.source.text, span.end))
 
 
-def _hint(previous, token, expected: set[str]) -> str:
+def _hint(previous: Symbol, token: Token, expected: set[str]) -> str:
     match token.type:
         case "RPAREN" | "RBRACE" if previous.type == "COMMA":
             return "remove the comma before it"
@@ -121,7 +122,7 @@ def _hint(previous, token, expected: set[str]) -> str:
     return f"expected {_in_words(expected)}"
 
 
-def _written(symbol) -> str | None:
+def _written(symbol: Symbol) -> str | None:
     """The word that a symbol of the parser's stack stands for, if it is one."""
     return symbol.value.text if isinstance(symbol.value, ast.Name) else symbol.value
 
