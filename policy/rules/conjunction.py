@@ -49,10 +49,13 @@ class Conjunction:
             case ast.Variable(name):
                 variable = self.state.variable(name)
                 return self.env.get(variable, variable) if self.env else variable
-            case ast.Literal(value):
-                self.state.vocabulary.check_literal(written, self.state.problems)
-                return value
+            case ast.Literal():
+                return self.value(written)
         return NOW
+
+    def value(self, written: ast.Literal) -> Value:
+        self.state.vocabulary.check_literal(written, self.state.problems)
+        return written.value
 
     def add(self, literal: Literal, span: Span) -> None:
         self.literals.append((literal, span))
@@ -66,17 +69,18 @@ class Conjunction:
         """The term is of these types; False, and a problem, where it cannot be."""
         if mask is None:
             return True
-        is_variable = isinstance(term, Var)
-        known = self.bounds.get(term) if is_variable else self.types_of(term)
+        known = self.bounds.get(term) if isinstance(term, Var) else self.types_of(term)
+        if not known and not isinstance(term, Var):
+            return False  # a value of an unknown type, of which `value` tells
         if known and mask and not known & mask:
             self._refuse_conflict(term, known, mask, span, operator)
             return False
-        if is_variable:
+        if isinstance(term, Var):
             self.bounds[term] = mask if known is None else known & mask
         return True
 
     def types_of(self, constant: Value | Now) -> Mask:
-        return self.state.vocabulary.bits.get(INTEGER if constant == NOW else constant.type, 0)
+        return self.state.vocabulary.bits.get(INTEGER if isinstance(constant, Now) else constant.type, 0)
 
     def _refuse_conflict(self, term: Term, known: Mask, mask: Mask, span: Span, operator: str) -> None:
         describe, problems = self.state.vocabulary.describe, self.state.problems
