@@ -129,9 +129,11 @@ def _own_facts(
 
 
 def _fact(call: ast.Call, accepted: Accepted, known: Vocabulary, problems: Problems) -> Atom:
-    for arg in call.args:
-        known.check_literal(arg, problems)
-    args = tuple([arg.value for arg in call.args])
+    literals = [arg for arg in call.args if isinstance(arg, ast.Literal)]
+    assert len(literals) == len(call.args)
+    for literal in literals:
+        known.check_literal(literal, problems)
+    args = tuple([literal.value for literal in literals])
     if all(value.type in known.bits for value in args):
         _check_accepted(call, args, accepted, known, problems)
     return Atom(call.predicate.text, args)
@@ -158,7 +160,7 @@ def _check_accepted(
 
 def describe_pattern(predicate: str, pattern: tuple[Types, ...], known: Vocabulary) -> str:
     """A pattern of facts for people: `has_role(Actor, String, Repo or Org)`."""
-    names = {known.types_of(mask): name for name, mask in reversed(known.masks.items())}
+    names = {known.types_of(mask): name for name, mask in reversed([*known.masks.items()])}
     return f"{predicate}({', '.join(names.get(types) or _either(types, known) for types in pattern)})"
 
 

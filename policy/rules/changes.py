@@ -11,7 +11,7 @@ It is decided by predicate, types and constants, never by facts, and errs on the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -221,7 +221,8 @@ def _derived(rule: Rule, atom: Atom, called: Reached) -> Reached | None:
 
 def _narrowed(rule: Rule, atom: Atom, pattern: Pattern) -> tuple[dict[Var, Types], dict[Var, Value]] | None:
     """What the rule's variables can be where the atom is of the pattern."""
-    types, values = dict(rule.types), {}
+    types = dict(rule.types)
+    values: dict[Var, Value] = {}
     for term, allowed, value in zip(atom.args, pattern.types, pattern.values):
         if isinstance(term, Var):
             types[term] = types[term] & allowed
@@ -242,7 +243,7 @@ def _is_of(term: Value | Now, allowed: Types, value: Value | None) -> bool:
     return term.type in allowed and value in (None, term)
 
 
-def _pattern(head: Atom, types: dict[Var, Types], values: dict[Var, Value]) -> Pattern:
+def _pattern(head: Atom, types: Mapping[Var, Types], values: Mapping[Var, Value]) -> Pattern:
     def types_of(term: Term) -> Types:
         match term:
             case Var():

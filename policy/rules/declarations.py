@@ -15,6 +15,7 @@ from functools import cached_property
 
 from policy.language import ast
 from policy.language.notes import shown
+from policy.language.source import Span
 from policy.rules.implied import implied_types
 from policy.rules.problems import Problems, did_you_mean, listed
 from policy.rules.program import TypeDef, Types
@@ -154,18 +155,19 @@ def _unique_blocks(policy: ast.Policy, problems: Problems) -> dict[str | None, a
         if not isinstance(block, ast.Block):
             continue
         name = block.name.text if block.name else None
-        if name in PRIMITIVES or name in ABSTRACT:
-            problems.error(block.name.span, f"{shown(name)} is built in", "choose another name for this block")
+        if block.name and (name in PRIMITIVES or name in ABSTRACT):
+            message = f"{shown(block.name.text)} is built in"
+            problems.error(block.name.span, message, "choose another name for this block")
         elif len(blocks) > MAX_TYPES:
             problems.error(block.span, f"a policy declares at most {MAX_TYPES} types", "keep kinds of things as facts")
             return blocks
-        elif name is None and name in blocks:
-            problems.error(block.span, "there is more than one `global` block", "put everything into one")
-        elif name in blocks:
-            hint = "an actor is a resource too" if blocks[name].kind != block.kind else "put everything into one block"
-            problems.error(block.name.span, f"{shown(name)} is declared more than once", hint)
-        else:
+        elif name not in blocks:
             blocks[name] = block
+        elif block.name is None:
+            problems.error(block.span, "there is more than one `global` block", "put everything into one")
+        else:
+            hint = "an actor is a resource too" if blocks[name].kind != block.kind else "put everything into one block"
+            problems.error(block.name.span, f"{shown(block.name.text)} is declared more than once", hint)
     return blocks
 
 
@@ -207,7 +209,7 @@ def _is_known_item(item: ast.NameList | ast.RelationMap, block: ast.Block, probl
     return False
 
 
-def _check_unique(names: Iterator[tuple[str, object]], kind: str, seen: dict[str, str], problems: Problems) -> None:
+def _check_unique(names: Iterator[tuple[str, Span]], kind: str, seen: dict[str, str], problems: Problems) -> None:
     for name, span in names:
         if seen.get(name) == kind:
             problems.error(span, f"the {kind} {shown(name)} is declared twice", "remove one of them")
@@ -227,13 +229,13 @@ def _check_typed(item: ast.RelationMap, problems: Problems) -> None:
 def _check_relation_types(
     blocks: Mapping[str | None, ast.Block], masks: Mapping[str, Mask], types: Mapping[str, TypeDef], problems: Problems
 ) -> None:
-    for block in blocks.values():
+    for name, block in blocks.items():
         for relation in _relations(block):
             if relation.type is None:
                 continue
             target = relation.type.text
             if target in PRIMITIVES:
-                hint = f"store the value as a fact: `declare {relation.name.text}({block.name.text}, {target});`"
+                hint = f"store the value as a fact: `declare {relation.name.text}({name}, {target});`"
                 problems.error(relation.type.span, f"a relation cannot lead to {shown(target)}", hint)
             elif target not in masks:
                 hint = did_you_mean(target, (*types, *ABSTRACT)) or f"declare it: `resource {target} {{}}`"
@@ -255,7 +257,7 @@ def _parents(blocks: Mapping[str | None, ast.Block], problems: Problems) -> dict
     for name, block in blocks.items():
         if name is not None:
             found[name] = tuple(
-                dict.fromkeys(above.text for above in block.extends if _extends(block, above, blocks, problems))
+                dict.fromkeys(above.text for above in block.extends if _extends(name, above, blocks, problems))
             )
     for name in _on_cycles(found):
         span = blocks[name].extends[0].span
@@ -264,8 +266,8 @@ def _parents(blocks: Mapping[str | None, ast.Block], problems: Problems) -> dict
     return found
 
 
-def _extends(block: ast.Block, above: ast.Name, blocks: Mapping[str | None, ast.Block], problems: Problems) -> bool:
-    name = above.text
+def _extends(below: str, above: ast.Name, blocks: Mapping[str | None, ast.Block], problems: Problems) -> bool:
+    block, name = blocks[below], above.text
     known = blocks.get(name)
     kind = known.kind if known else {ACTOR: "actor", RESOURCE: "resource"}.get(name)
     if name in PRIMITIVES:
@@ -275,7 +277,7 @@ def _extends(block: ast.Block, above: ast.Name, blocks: Mapping[str | None, ast.
         hint = did_you_mean(name, names) or f"declare it: `{block.kind} {name} {{}}`"
         problems.error(above.span, f"unknown type {shown(name)}", hint)
     elif block.kind == "resource" and kind == "actor":
-        hint = f"declare {shown(block.name.text)} as an actor: an actor is a resource too"
+        hint = f"declare {shown(below)} as an actor: an actor is a resource too"
         problems.error(above.span, f"a resource cannot extend the actor {shown(name)}", hint)
     else:
         return known is not None
@@ -331,6 +333,7 @@ def _with_inherited(
     for word in (*roles, *permissions):
         kinds = sorted(_meanings(found, word))
         if len(kinds) > 1:
+            assert block.name  # only the global block has none, and it inherits nothing
             message = f"{shown(name)} would have {shown(word)} as a {kinds[0]} and as a {kinds[1]}"
             problems.error(block.name.span, message, "a name that is inherited keeps its kind; rename one")
     return found

@@ -137,7 +137,8 @@ def _expanded(formula: ast.Formula, place: _Place) -> ast.Formula:
         case ast.GlobalReference():
             return _global(formula, place)
         case ast.Reference():
-            return _on_relation(formula, place) if formula.relation is not None else _direct(formula, place)
+            relation = formula.relation
+            return _direct(formula, place) if relation is None else _on_relation(formula, relation, place)
         case ast.Call() if place.type is None:
             return _global_call(formula, place)
     return formula
@@ -194,9 +195,9 @@ def _relation_target(known: Vocabulary, type_name: str, relation: str) -> str:
     return targets.pop() if len(targets) == 1 else RESOURCE
 
 
-def _on_relation(reference: ast.Reference, place: _Place) -> ast.Formula:
+def _on_relation(reference: ast.Reference, relation: str, place: _Place) -> ast.Formula:
     """`"member" on "org"`: the actor has it on what the resource's relation leads to."""
-    relation, span = reference.relation, reference.relation_span or reference.span
+    span = reference.relation_span or reference.span
     if place.type is None:
         return place.refuse(span, "the `global` block has no relations", "move the rule into a resource's block")
     known = place.vocabulary.types[place.type]
@@ -211,11 +212,13 @@ def _on_relation(reference: ast.Reference, place: _Place) -> ast.Formula:
     place.related += 1
     related = ast.Variable(f"{relation}#{place.related}", span)
     link = _call("has_relation", span, ast.Variable("resource", span), _text(relation, span), related)
-    held = _on_related(reference, target, related, place)
+    held = _on_related(reference, relation, target, related, place)
     return _conjunction([_matches(related, target, span), link, held], reference.span)
 
 
-def _on_related(reference: ast.Reference, target: str, related: ast.Variable, place: _Place) -> ast.Formula:
+def _on_related(
+    reference: ast.Reference, relation: str, target: str, related: ast.Variable, place: _Place
+) -> ast.Formula:
     if reference.is_word:
         return _held(reference, reference.name, related)
     kinds = place.vocabulary.meanings(target, reference.name)
@@ -224,7 +227,7 @@ def _on_related(reference: ast.Reference, target: str, related: ast.Variable, pl
         return place.refuse(reference.span, message, "write the rule outside of the block, with `matches`")
     if not kinds:
         hint = did_you_mean(reference.name, place.vocabulary.words(target))
-        message = f"{shown(reference.name)} is not declared on {shown(target)}, where {shown(reference.relation)} leads"
+        message = f"{shown(reference.name)} is not declared on {shown(target)}, where {shown(relation)} leads"
         return place.refuse(reference.span, message, hint or "declare it there as a role or permission")
     if RELATION in kinds:
         return _led_to_actor(reference, target, related, place)

@@ -6,7 +6,7 @@ A variable that equals `@current_unix_time` becomes it, unless the head has the 
 `<=` and `>=`, since a head cannot say "now".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from policy.language.source import Span
@@ -33,6 +33,11 @@ def solve(equations: Iterable[tuple[Term, Term, Span]], kept: tuple[Term, ...]) 
     for members, span in groups.all():
         _settle(members, span, kept, solved)
     return solved
+
+
+def substituted(term: Term, by: Mapping[Var, Term]) -> Term:
+    """What stands for the term."""
+    return by.get(term, term) if isinstance(term, Var) else term
 
 
 class _Groups:

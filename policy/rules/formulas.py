@@ -31,7 +31,7 @@ def conjuncts(formula: ast.Formula | None) -> list[ast.Formula]:
     return found
 
 
-def alternatives(formula: ast.Formula | None) -> list[ast.Formula | None]:
+def alternatives(formula: ast.Formula) -> list[ast.Formula]:
     """The parts of a disjunction; a formula that is none is its own only part."""
     parts = conjuncts(formula)
     if len(parts) == 1 and isinstance(parts[0], ast.Or):

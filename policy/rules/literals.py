@@ -7,6 +7,8 @@ not x = y        x != y                             not x in ["a", "b"]  x != "a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from policy.language import ast
 from policy.language.notes import shown
 from policy.language.source import Span
@@ -18,7 +20,7 @@ from policy.rules.formulas import is_named
 from policy.rules.program import Atom, Compare, Member, Not, Now, Term, Var
 from policy.values import INTEGER, Value
 
-_ORDER = {
+_ORDER: dict[str, Callable[[int, int], bool]] = {
     "<": lambda a, b: a < b,
     "<=": lambda a, b: a <= b,
     ">": lambda a, b: a > b,
@@ -89,13 +91,15 @@ def _compare(operator: str, left: Term, right: Term, span: Span, conjunction: Co
 def _decided(operator: str, left: Value | Now, right: Value | Now) -> bool:
     if operator in ("=", "!="):
         return (left == right) == (operator == "=")
-    return left == right and "=" in operator if left == NOW else _ORDER[operator](int(left.id), int(right.id))
+    if isinstance(left, Now) or isinstance(right, Now):
+        return left == right and "=" in operator
+    return _ORDER[operator](int(left.id), int(right.id))
 
 
 def _member(part: ast.Membership, conjunction: Conjunction) -> None:
     if not is_named(part.term):
         return
-    term, values = conjunction.term(part.term), tuple(dict.fromkeys(map(conjunction.term, part.values)))
+    term, values = conjunction.term(part.term), tuple(dict.fromkeys(map(conjunction.value, part.values)))
     if isinstance(term, Var) and values:
         bits = conjunction.state.vocabulary.bits
         conjunction.bound(term, union(bits.get(value.type, 0) for value in values), part.span)

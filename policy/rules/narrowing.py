@@ -25,7 +25,7 @@ class _Site:
     key: Key
     args: tuple[Term, ...]
     open: tuple[int, ...]
-    narrowed: tuple[int, ...]
+    narrowed: tuple[tuple[int, Var], ...]
 
 
 class Narrowing:
@@ -38,7 +38,7 @@ class Narrowing:
         self.askers: dict[Key, set[int]] = defaultdict(set)  # the rules that the patterns of a predicate matter to
         self.heads: dict[Key, list[int]] = defaultdict(list)
         self.parts: dict[int, list[int]] = defaultdict(list)  # the helper rules of a rule
-        self.handed: dict[str, tuple[Term, ...]] = {}  # what a helper predicate is called with
+        self.handed: dict[str, list[Var]] = {}  # what a helper predicate is called with
         self._index()
         self.declared_calls = self._declared_calls()
         self.patterns = {key: self._patterns(key) for key in self.askers}
@@ -52,7 +52,9 @@ class Narrowing:
                 self.parts[rule.caller].append(index)
             for site in self.sites[index]:
                 self.askers[site.key].add(index)
-            self.handed.update((atom.predicate, atom.args) for atom in atoms_of(rule) if is_made_here(atom.predicate))
+            for atom in atoms_of(rule):
+                if is_made_here(atom.predicate):
+                    self.handed[atom.predicate] = [arg for arg in atom.args if isinstance(arg, Var)]
 
     def run(self) -> None:
         dirty = {index for index, sites in enumerate(self.sites) if sites or self.rules[index].caller is not None}
@@ -120,8 +122,8 @@ class Narrowing:
         """What the rule's calls leave of its open variables."""
         for site in self.sites[index]:
             if site.narrowed and (fit := self._fit(site.key, pattern_of(site.args, typing, self.vocabulary))):
-                for position in site.narrowed:
-                    yield site.args[position], fit[position]
+                for position, variable in site.narrowed:
+                    yield variable, fit[position]
 
     def _given(self, index: int) -> Iterator[tuple[Var, Mask]]:
         """What the caller of a helper rule knows about the variables that it hands over."""
@@ -204,18 +206,22 @@ def _sites(rule: FlatRule) -> tuple[_Site, ...]:
     for literal in rule.body:
         match literal:
             case Atom(_, args) if positions := _open_positions(literal, rule):
-                found.append(_Site(key_of(literal), args, positions, positions))
+                found.append(_Site(key_of(literal), args, positions, _open_variables(literal, rule)))
             case Not(Atom(_, args) as atom) if positions := _open_positions(atom, rule):
-                local = tuple(i for i in positions if _is_local(args[i], rule))
+                local = tuple((i, term) for i, term in _open_variables(atom, rule) if _is_local(term, rule))
                 found.append(_Site(key_of(atom), args, positions, local))
     return tuple(found)
 
 
 def _open_positions(atom: Atom, rule: FlatRule) -> tuple[int, ...]:
-    return tuple([i for i, arg in enumerate(atom.args) if isinstance(arg, Var) and arg not in rule.bounds])
+    return tuple([i for i, _ in _open_variables(atom, rule)])
 
 
-def _is_local(variable: Term, rule: FlatRule) -> bool:
+def _open_variables(atom: Atom, rule: FlatRule) -> tuple[tuple[int, Var], ...]:
+    return tuple([(i, arg) for i, arg in enumerate(atom.args) if isinstance(arg, Var) and arg not in rule.bounds])
+
+
+def _is_local(variable: Var, rule: FlatRule) -> bool:
     """Whether only one literal has the variable."""
     uses = Counter(term for literal in rule.body for term in set(terms_of(literal)))
     return uses[variable] == 1 and variable not in rule.head.args

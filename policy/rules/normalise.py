@@ -22,7 +22,7 @@ from policy.language.notes import shown
 from policy.language.source import Span
 from policy.rules.conjunction import Conjunction, Flattening
 from policy.rules.declarations import Mask, Vocabulary
-from policy.rules.equalities import solve
+from policy.rules.equalities import solve, substituted
 from policy.rules.flat import UNLIMITED, FlatRule
 from policy.rules.formulas import alternatives, conjuncts, is_named, mentioned
 from policy.rules.literals import add_literal
@@ -49,7 +49,7 @@ def _flatten_rule(rule: ast.Rule, state: Flattening) -> None:
     conjunction = Conjunction(state, {}, {})
     terms = tuple(_parameter(param, conjunction) for param in rule.head.params)
     head = Atom(rule.head.predicate.text, terms)
-    for formula in alternatives(rule.body):
+    for formula in [None] if rule.body is None else alternatives(rule.body):
         _flatten(head, formula, conjunction.bounds, {}, rule.span, None, state)
 
 
@@ -90,7 +90,7 @@ def _flatten(
 def _substituted(head: Atom, conjunction: Conjunction) -> Atom:
     if not conjunction.env:
         return head
-    return Atom(head.predicate, tuple(conjunction.env.get(arg, arg) for arg in head.args))
+    return Atom(head.predicate, tuple(substituted(arg, conjunction.env) for arg in head.args))
 
 
 def _without_equalities(parts: list[ast.Formula], head: Atom, conjunction: Conjunction) -> list[ast.Formula]:
@@ -104,15 +104,15 @@ def _without_equalities(parts: list[ast.Formula], head: Atom, conjunction: Conju
         return parts
     solved = solve(equations, head.args)
     if solved.contradiction:
-        span, left, right = solved.contradiction
-        conjunction.fail(span, f"{shown(str(left))} never equals {shown(str(right))}")
+        span, one, other = solved.contradiction
+        conjunction.fail(span, f"{shown(str(one))} never equals {shown(str(other))}")
     conjunction.literals += solved.compares
     bounds, conjunction.bounds = conjunction.bounds, {}
     changes, known = solved.substitution, conjunction.state.vocabulary
     for _, term, span in equations:
-        if isinstance(term := changes.get(term, term), Var):
+        if isinstance(term := substituted(term, changes), Var):
             conjunction.limits[term] = (UNLIMITED, span)
-    conjunction.env = {variable: changes.get(term, term) for variable, term in conjunction.env.items()} | changes
+    conjunction.env = {variable: substituted(term, changes) for variable, term in conjunction.env.items()} | changes
     for variable, mask in bounds.items():
         conjunction.bound(conjunction.env.get(variable, variable), mask, equations[0][2])
     for compare, span in solved.compares:

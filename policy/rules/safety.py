@@ -21,7 +21,7 @@ from policy.rules.declarations import Vocabulary
 from policy.rules.flat import UNLIMITED, FlatRule, is_made_here, terms_of
 from policy.rules.formulas import simple_formulas, variables_of
 from policy.rules.problems import Problems
-from policy.rules.program import Atom, Compare, Literal, Member, Not, Var
+from policy.rules.program import Atom, Compare, Literal, Member, Not, Term, Var
 
 _IMPLICIT = {"actor", "resource", "role", "permission"}  # in shorthand
 
@@ -65,8 +65,8 @@ class _Modes:
             modes.needs[name] |= {i for i, arg in enumerate(rule.head.args) if arg in needed and arg not in bound}
         return modes
 
-    def bound(self, rule: FlatRule) -> set[Var]:
-        found: set[Var] = set()
+    def bound(self, rule: FlatRule) -> set[Term]:
+        found: set[Term] = set()
         for literal in rule.body:
             match literal:
                 case Atom(predicate, args):
@@ -91,7 +91,7 @@ class _Modes:
                 found.setdefault(variable, (None, span))
         return found
 
-    def _needed_by(self, literal: Literal) -> Iterable:
+    def _needed_by(self, literal: Literal) -> Iterable[Term]:
         match literal:
             case Compare(_, left, right):
                 return (left, right)

@@ -13,8 +13,9 @@ closely; if that takes more than `MAX_STEPS`, the coarse graph decides.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from policy.language.notes import shown
 from policy.language.source import Span
@@ -29,18 +30,19 @@ MAX_STEPS = 100_000  # a rule held against a question is one
 MAX_CHAIN = 6  # steps of a cycle that a message spells out
 Slot = Value | Mask
 Question = tuple[str, tuple[Slot, ...]]
+Node = TypeVar("Node", bound=Key | Question)
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
-    """To answer one question, another has to be answered."""
+class Edge(Generic[Node]):
+    """To answer one question, another has to be answered; in the coarse graph, one of any question of a predicate."""
 
-    target: Hashable
+    target: Node
     is_negated: bool
     span: Span
 
 
-Graph = Mapping[Hashable, list[Edge]]
+Graph = Mapping[Node, list[Edge[Node]]]
 
 
 def check_strata(rules: list[FlatRule], typings: list[Typing], known: Vocabulary, problems: Problems) -> None:
@@ -52,18 +54,23 @@ def check_strata(rules: list[FlatRule], typings: list[Typing], known: Vocabulary
         return
     inside = [(rule, typing) for rule, typing in zip(rules, typings, strict=True) if key_of(rule.head) in suspects]
     graph = _question_graph(inside, suspects, known)
-    hint = "nothing may depend on what negates it"
-    if graph is None:
-        hint = "there are too many rules to tell their questions apart; negate a predicate of its own"
-        graph = {
-            key: [edge for edge in edges if edge.target in suspects] for key, edges in coarse.items() if key in suspects
-        }
+    if graph is not None:
+        _refuse_cycles(graph, known, problems, "nothing may depend on what negates it")
+        return
+    hint = "there are too many rules to tell their questions apart; negate a predicate of its own"
+    among_suspects = {
+        key: [edge for edge in edges if edge.target in suspects] for key, edges in coarse.items() if key in suspects
+    }
+    _refuse_cycles(among_suspects, known, problems, hint)
+
+
+def _refuse_cycles(graph: Graph[Node], known: Vocabulary, problems: Problems, hint: str) -> None:
     for group in _negated_groups(graph):
         _refuse(group, graph, known, problems, hint)
 
 
-def _coarse_graph(rules: list[FlatRule]) -> dict[Hashable, list[Edge]]:
-    graph: dict[Hashable, dict[Edge, None]] = {}
+def _coarse_graph(rules: list[FlatRule]) -> Graph[Key]:
+    graph: dict[Key, dict[Edge[Key], None]] = {}
     for rule in rules:
         edges = graph.setdefault(key_of(rule.head), {})
         for atom, is_negated, span in _calls(rule):
@@ -84,11 +91,11 @@ def _calls(rule: FlatRule) -> Iterable[tuple[Atom, bool, Span]]:
 
 def _question_graph(
     rules: list[tuple[FlatRule, Typing]], suspects: set[Key], known: Vocabulary
-) -> dict[Hashable, list[Edge]] | None:
+) -> Graph[Question] | None:
     """All that the most general questions about the suspects lead to; None if it is too much."""
     index = _Index(rules, known)
     waiting: list[Question] = [(name, (known.everything,) * arity) for name, arity in sorted(suspects)]
-    graph: dict[Hashable, list[Edge]] = {}
+    graph: dict[Question, list[Edge[Question]]] = {}
     steps = 0
     while waiting:
         question = waiting.pop()
@@ -105,7 +112,7 @@ def _question_graph(
 
 def _edges(
     slots: tuple[Slot, ...], candidates: list[tuple[FlatRule, Typing]], suspects: set[Key], known: Vocabulary
-) -> Iterable[Edge]:
+) -> Iterable[Edge[Question]]:
     for rule, typing in candidates:
         slot_of = _unified(rule.head.args, slots, typing, known)
         if slot_of is None:
@@ -132,8 +139,7 @@ def _unified(
     """What the question says about the head's variables; None if the head does not fit it."""
     found: dict[Var, Slot] = {}
     for term, slot in zip(head, slots, strict=True):
-        own = found.get(term, typing[term]) if isinstance(term, Var) else term
-        both = _meet(own, slot, known)
+        both = _meet(_slot(term, found, typing, known), slot, known)
         if not both:
             return None
         if isinstance(term, Var):
@@ -142,12 +148,13 @@ def _unified(
 
 
 def _meet(a: Slot, b: Slot, known: Vocabulary) -> Slot | None:
-    if isinstance(a, int) and isinstance(b, int):
-        return a & b
-    if isinstance(a, Value) and isinstance(b, Value):
-        return a if a == b else None
-    value, mask = (a, b) if isinstance(a, Value) else (b, a)
-    return value if known.bits.get(value.type, 0) & mask else None
+    if isinstance(a, Value):
+        if isinstance(b, Value):
+            return a if a == b else None
+        return a if known.bits.get(a.type, 0) & b else None
+    if isinstance(b, Value):
+        return b if known.bits.get(b.type, 0) & a else None
+    return a & b
 
 
 class _Index:
@@ -169,7 +176,7 @@ class _Index:
                 self.by_value[key, position, term].append(number)
                 self.by_type[key, position, self.known.bits.get(term.type, 0)].append(number)
             else:
-                for bit in bits_of(typing[term]):
+                for bit in bits_of(self.known.bits[INTEGER] if isinstance(term, Now) else typing[term]):
                     self.by_variable[key, position, bit].append(number)
 
     def candidates(self, question: Question) -> list[tuple[FlatRule, Typing]]:
@@ -191,9 +198,9 @@ class _Index:
 # ---- cycles through `not` -------------------------------------------------------------------------------------
 
 
-def _negated_groups(graph: Graph) -> list[list[Hashable]]:
+def _negated_groups(graph: Graph[Node]) -> list[list[Node]]:
     """The strongly connected parts of the graph that have a negated edge inside."""
-    group_of: dict[Hashable, int] = {}
+    group_of: dict[Node, int] = {}
     groups = _components(graph)
     for number, group in enumerate(groups):
         group_of.update(dict.fromkeys(group, number))
@@ -203,15 +210,15 @@ def _negated_groups(graph: Graph) -> list[list[Hashable]]:
     ]  # fmt: skip
 
 
-def _components(graph: Graph) -> list[list[Hashable]]:
+def _components(graph: Graph[Node]) -> list[list[Node]]:
     """Tarjan's algorithm with a stack of its own."""
-    order: dict[Hashable, int] = {}
-    low: dict[Hashable, int] = {}
-    open_nodes: list[Hashable] = []
-    closed: set[Hashable] = set()
-    found: list[list[Hashable]] = []
+    order: dict[Node, int] = {}
+    low: dict[Node, int] = {}
+    open_nodes: list[Node] = []
+    closed: set[Node] = set()
+    found: list[list[Node]] = []
     for root in graph:
-        work = [] if root in order else [(root, iter(()))]
+        work: list[tuple[Node, Iterator[Edge[Node]]]] = [] if root in order else [(root, iter(()))]
         while work:
             node, edges = work[-1]
             if node not in order:
@@ -235,7 +242,7 @@ def _components(graph: Graph) -> list[list[Hashable]]:
     return found
 
 
-def _popped(open_nodes: list[Hashable], until: Hashable) -> list[Hashable]:
+def _popped(open_nodes: list[Node], until: Node) -> list[Node]:
     group = []
     while True:
         group.append(open_nodes.pop())
@@ -243,7 +250,7 @@ def _popped(open_nodes: list[Hashable], until: Hashable) -> list[Hashable]:
             return group
 
 
-def _refuse(group: list[Hashable], graph: Graph, known: Vocabulary, problems: Problems, hint: str) -> None:
+def _refuse(group: list[Node], graph: Graph[Node], known: Vocabulary, problems: Problems, hint: str) -> None:
     inside = set(group)
     negated = [(node, edge) for node in group for edge in graph[node] if edge.is_negated and edge.target in inside]
     node, edge = min(negated, key=lambda pair: (pair[1].span.start, str(pair)))
@@ -256,9 +263,9 @@ def _refuse(group: list[Hashable], graph: Graph, known: Vocabulary, problems: Pr
     problems.error(edge.span, f"cannot negate recursively: {chain}", hint)
 
 
-def _way(start: Hashable, end: Hashable, inside: set[Hashable], graph: Graph) -> list[Hashable]:
+def _way(start: Node, end: Node, inside: set[Node], graph: Graph[Node]) -> list[Node]:
     """The shortest way along edges inside of the group, both ends included."""
-    came_from: dict[Hashable, Hashable] = {start: None}
+    came_from: dict[Node, Node | None] = {start: None}
     queue = deque([start])
     while end not in came_from:
         node = queue.popleft()
@@ -267,12 +274,12 @@ def _way(start: Hashable, end: Hashable, inside: set[Hashable], graph: Graph) ->
                 came_from[edge.target] = node
                 queue.append(edge.target)
     way = [end]
-    while came_from[way[-1]] is not None:
-        way.append(came_from[way[-1]])
+    while (before := came_from[way[-1]]) is not None:
+        way.append(before)
     return way[::-1]
 
 
-def _words(node: Hashable, known: Vocabulary) -> str:
+def _words(node: Key | Question, known: Vocabulary) -> str:
     """A question for a message: `has_role(_, "banned", Repo)`."""
     name, slots = node
     if isinstance(slots, int):
