@@ -105,10 +105,9 @@ class Resolver:
         match literal:
             case Scan():
                 yield from self._scan(rest, literal, frame)
-            case Given(variable, slot, are_many):
-                source = Ids(next(self.numbers), slot, are_many)
-                yield from self.ways(read(rest, source, {variable: Col(source.number, "v")}), frame)
-            case Member(variable, ids):
+            case Given():
+                yield from self.ways(self._given(rest, literal), frame)
+            case Member(Var() as variable, ids):
                 for text in ids:
                     yield from self.ways(bind(rest, {variable: Const(text)}), frame)
             case Call():
@@ -120,6 +119,15 @@ class Resolver:
         if self.steps > MOST_STEPS:
             raise TooManySteps(MOST_STEPS)
         tick()
+
+    def _given(self, rest: Partial, given: Given) -> Partial:
+        """With the values that the question gives; a rule may have said before what the variable is."""
+        source = Ids(next(self.numbers), given.slot, given.are_many)
+        column = Col(source.number, "v")
+        if isinstance(given.variable, Var):
+            return read(rest, source, {given.variable: column})
+        found = read(rest, source, {})
+        return replace(found, conditions=(*found.conditions, Same(column, given.variable)))
 
     # ---- facts ---------------------------------------------------------------------------------------------
 

@@ -308,3 +308,23 @@ def test_patterns_over_very_many_types_are_refused_by_number(api):
     assert query1(api, "near", {"type": "R1"}, None, context=[fact("edge", "R1:a", "R59:b")]) == [
         (("R1", "a"), ("R59", "b"))
     ]
+
+
+def test_values_that_are_asked_about_hold_where_the_only_rule_says_another(api):
+    """No fact has six arguments, so these rules are met before the values that the question gives."""
+    publish(
+        api,
+        """
+        actor User {}
+        resource Doc {}
+        only(User{"ann"}, a: Doc, b: Doc, c: Doc, d: Doc, e: Doc) if q(a) and q(b) and q(c) and q(d) and q(e);
+        same(u: User, u: User, a: Doc, b: Doc, c: Doc, d: Doc) if q(a) and q(b) and q(c) and q(d) and s(u);
+        """,
+    )
+    store(api, fact("q", "Doc:a"), fact("s", "User:ann"), fact("s", "User:bob"))
+    assert results(api, ("only", "u d d d d d"), u="User:bob,eve", d="Doc") == []
+    assert results(api, ("only", "u d d d d d"), u="User:bob,ann", d="Doc") == [{"u": "ann", "d": "a"}]
+    assert results(api, ("same", "u v d d d d"), u="User:ann", v="User:bob,eve", d="Doc") == []
+    assert results(api, ("same", "u v d d d d"), u="User:ann,bob", v="User:bob,eve", d="Doc") == [
+        {"u": "bob", "v": "bob", "d": "a"}
+    ]
