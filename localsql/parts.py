@@ -14,12 +14,11 @@ import orjson
 from checks.engine.clauses import Col, Slot
 from checks.engine.plan import Answers, Branch, Fact, Goals, Net, Tagged
 from checks.engine.render import Renderer
-from checks.engine.rounds import Rounds, worked_out
+from checks.engine.rounds import Fetched, Rounds, Run, worked_out
 from checks.engine.scope import Scope
-from checks.engine.text import Statement, Text, finished
+from checks.engine.text import Column, Formed, Statement, finished, union
 
-Rows = list[tuple]
-Run = Callable[[Statement, dict[str, object]], Rows]
+Rows = list[Fetched]
 MOST_VALUES = 100_000  # out of stored facts, in one statement
 
 
@@ -58,9 +57,8 @@ class PartMaker:
             if isinstance(source, Goals | Answers)
         ]
         scope = Scope(tables={source.number: table.slot for source, table, _ in read})
-        shown = [(renderer.dialect.text_value, column) for column in columns] or [("1",)]
-        rows = renderer.select(branch, shown, scope)
-        distinct: Text = (f"SELECT DISTINCT{rows[0].removeprefix('SELECT')}", *rows[1:])
+        shown: list[Column] = [Formed(renderer.dialect.text_value, column) for column in columns]
+        distinct = union([renderer.select(branch, shown or [("1",)], scope)], distinct=True)
         named = {table.slot: table for _, table, _ in read}
         tables = [
             (f"{slot} AS MATERIALIZED (", *renderer.dialect.table((Slot(slot),), list(table.columns)), ")")

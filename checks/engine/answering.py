@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from checks.engine.errors import CannotEnumerate
 
@@ -27,7 +28,7 @@ class _Exit:
         return row in self.granted or any("" in each and _is_under(row, each) for each in self.granted)
 
 
-def answers_of(rows: Iterable[tuple]) -> list[Row]:
+def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
     """The answers out of rows (exit, outcome, answer columns…); exit 0 has no guards."""
     plain: set[Row] = set()
     exits: dict[int, _Exit] = {}

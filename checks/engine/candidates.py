@@ -54,7 +54,9 @@ def candidates_of(rulebook: Rulebook, literals: Iterable[Literal], variable: Var
     return Found(tuple(places), tuple(sorted(ids)), is_monotone, is_complete)
 
 
-def _mentions(clause: Clause, variable: Var, places: dict, ids: set[str], queue: list) -> bool:
+def _mentions(
+    clause: Clause, variable: Term, places: dict[Place, None], ids: set[str], queue: list[tuple[Pattern, int]]
+) -> bool:
     """Note where the clause uses the variable; whether it does so without a negation."""
     positive = True
     for end in _other_ends(clause, variable):
@@ -78,11 +80,11 @@ def _mentions(clause: Clause, variable: Var, places: dict, ids: set[str], queue:
                 positive = False
                 ids.update(term.id for term in (left, right) if isinstance(term, Const))
             case Cmp(_, left, right) if variable in (left, right):
-                raise UnboundVariable(variable.name)
+                raise UnboundVariable(variable.name if isinstance(variable, Var) else "")
     return positive
 
 
-def _other_ends(clause: Clause, variable: Var) -> list[Term]:
+def _other_ends(clause: Clause, variable: Term) -> list[Term]:
     """Where ways from or to the variable end: of no hops at all, it is the same value there."""
     ways = (each.args for each in clause.body if isinstance(each, Call) and each.predicate.endswith(REACH))
     return [end for args in ways if variable in args for end in args if end != variable]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import overload
 
 from policy.rules.program import Signature
 from policy.values import STRING
@@ -85,8 +86,9 @@ class Inner:
         return f"_{self.number}"
 
 
-Operand = Const | Other | Slot | Col | Key  # what has a value when the statement runs
-Term = Operand | Var | Inner
+# What has a value when the statement runs. (An `Inner` has none: it is a variable before its negation is met.)
+Operand = Const | Other | Slot | Col | Key | Inner
+Term = Operand | Var
 NOW = Slot("now")
 # No stored id is empty, so the empty id stands for "a value that nothing mentions".
 FRESH = Const("")
@@ -178,6 +180,10 @@ def terms_of(literal: Literal) -> tuple[Term, ...]:
             return (variable,)
 
 
+@overload
+def mapped(literal: Call, change: Callable[[Term], Term]) -> Call: ...
+@overload
+def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal: ...
 def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
     """The literal with every term changed."""
     match literal:
@@ -199,6 +205,12 @@ def variables_of(literals: Iterable[Literal]) -> set[Var]:
     return {term for literal in literals for term in terms_of(literal) if isinstance(term, Var)}
 
 
+@overload
+def substituted(literal: Call, terms: Mapping[Var, Term]) -> Call: ...
+@overload
+def substituted(literal: Neg, terms: Mapping[Var, Term]) -> Neg: ...
+@overload
+def substituted(literal: Literal, terms: Mapping[Var, Term]) -> Literal: ...
 def substituted(literal: Literal, terms: Mapping[Var, Term]) -> Literal:
     return mapped(literal, lambda term: terms.get(term, term) if isinstance(term, Var) else term) if terms else literal
 

@@ -6,7 +6,7 @@ each type that a parent of a Doc can have. Only typings that some fact or rule c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 from checks.engine.clauses import NOW, Call, Clause, Cmp, Const, Inner, Literal, Member, Neg, Term, Var
@@ -157,7 +157,7 @@ def _literals(
             # Variables of the negation alone range over all their types: no typing of them may hold.
             typings = atom_typings(program, rule, atom, typing)
             alone = _only_in(rule, literal)
-            inner = {**numbers, **{variable: Inner(numbers[variable].number) for variable in alone}}
+            inner: dict[p.Var, Term] = {**numbers, **{variable: Inner(numbers[variable].number) for variable in alone}}
             return [Neg(_call(rule, atom, each, inner)) for each in typings]
         case p.Member(variable, values):
             ids = tuple(sorted({value.id for value in values if value.type == typing[variable]}))
@@ -180,7 +180,7 @@ def _variables(literal: p.Literal) -> list[p.Var]:
         case p.Not(atom):
             return _variables(atom)
         case p.Atom(_, args):
-            terms: tuple = args
+            terms: tuple[p.Term, ...] = args
         case p.Member(variable, _):
             terms = (variable,)
         case p.Compare(_, left, right):
@@ -200,12 +200,12 @@ def _comparison(
     return [Cmp(operator, _term(left, numbers), _term(right, numbers))]
 
 
-def _call(rule: p.Rule, atom: p.Atom, typing: Typing, numbers: dict[p.Var, Var]) -> Call:
+def _call(rule: p.Rule, atom: p.Atom, typing: Typing, numbers: Mapping[p.Var, Term]) -> Call:
     types = tuple(min(_term_types(rule, term, typing)) for term in atom.args)
     return Call(atom.predicate, types, tuple(_term(term, numbers) for term in atom.args))
 
 
-def _term(term: p.Term, numbers: dict[p.Var, Var]) -> Term:
+def _term(term: p.Term, numbers: Mapping[p.Var, Term]) -> Term:
     match term:
         case Value(id=text):
             return Const(text)

@@ -21,7 +21,7 @@ from checks.engine.clauses import (
     terms_of,
 )
 from checks.engine.partial import Frame, Partial, comparison, fixed_in
-from checks.engine.plan import Among, Condition, Holds, Ids, Net, Source
+from checks.engine.plan import Among, Condition, Exit, Holds, Ids, Net, Source
 from checks.engine.relating import related
 from checks.engine.rulebook import Rulebook
 from checks.engine.ways import is_led_to, outward
@@ -48,17 +48,18 @@ def with_tests(resolver: Resolver, partial: Partial, frame: Frame) -> Partial | 
 
 def tested(resolver: Resolver, literal: Literal, frame: Frame, among: tuple[Source, ...] = ()) -> Condition | bool:
     match literal:
-        case Cmp(operator, left, right):
+        case Cmp(operator, left, right) if not isinstance(left, Var) and not isinstance(right, Var):
             return comparison(operator, left, right)
         case Member(Const(text), ids):
             return text in ids
         case Member(Other(), _):
             return False
-        case Member(operand, ids):
+        case Member(operand, ids) if not isinstance(operand, Var):
             return Among(operand, ids)
         case Neg(call):
             held = holds(resolver, (outward(call),), frame, among)
             return not held if isinstance(held, bool) else replace(held, negated=True)
+    raise AssertionError(f"{literal} is no test, or not ready")
 
 
 def holds(resolver: Resolver, literals: tuple[Call, ...], frame: Frame, among: tuple[Source, ...] = ()) -> Holds | bool:
@@ -100,5 +101,7 @@ def _is_wide(rulebook: Rulebook, call: Call) -> bool:
 
 def _membership(resolver: Resolver, literals: tuple[Call, ...], frame: Frame) -> Net:
     """The net that looks the literals' joined arguments up among all that the given ones answer to."""
-    ends = tuple(related(resolver, Partial((), ()), literals, replace(frame, fixed=frozenset())))
-    return Net(resolver.name(), 0, ends, fixed=fixed_in(Partial(literals, ())), is_set=True)
+    ends = list(related(resolver, Partial((), ()), literals, replace(frame, fixed=frozenset())))
+    exits = tuple(end for end in ends if isinstance(end, Exit))
+    assert len(exits) == len(ends), "nothing is left to meet where the answers are joined"
+    return Net(resolver.name(), 0, exits, fixed=fixed_in(Partial(literals, ())), is_set=True)

@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.engine.clauses import Call, Clause, Const, Literal, Member, Scan, Var, canonical, substituted, variables_of
+from checks.engine.clauses import (
+    Call,
+    Clause,
+    Const,
+    Literal,
+    Member,
+    Scan,
+    Var,
+    canonical,
+    substituted,
+    terms_of,
+    variables_of,
+)
 from checks.engine.effort import tick
 
 _HOLE = Var(-1)
@@ -50,9 +62,9 @@ def _holed(clause: Clause) -> list[tuple[Clause, frozenset[str]]]:
             continue
         for index, arg in enumerate(literal.args):
             if isinstance(arg, Const):
-                found.append((_with_hole(clause, place, index, None), frozenset((arg.id,))))
+                found.append((_with_hole(clause, literal, place, index, None), frozenset((arg.id,))))
             elif isinstance(arg, Var) and (member := _only_member(clause, literal, arg)):
-                found.append((_with_hole(clause, place, index, member), frozenset(member.ids)))
+                found.append((_with_hole(clause, literal, place, index, member), frozenset(member.ids)))
     return found
 
 
@@ -64,12 +76,12 @@ def _only_member(clause: Clause, scan: Scan, variable: Var) -> Member | None:
     return members[0] if len(members) == 1 and not used else None
 
 
-def _with_hole(clause: Clause, place: int, index: int, member: Member | None) -> Clause:
-    scan = clause.body[place]
+def _with_hole(clause: Clause, scan: Scan, place: int, index: int, member: Member | None) -> Clause:
     args = (*scan.args[:index], _HOLE, *scan.args[index + 1 :])
     body: list[Literal] = [replace(scan, args=args) if each is scan else each for each in clause.body]
     kept = canonical(Clause(clause.params, tuple(each for each in body if each is not member)))
-    hole = kept.body[_place_without(clause, place, member)].args[index]
+    hole = terms_of(kept.body[_place_without(clause, place, member)])[index]
+    assert isinstance(hole, Var)
     back = {hole: _HOLE}
     return Clause(clause.params, tuple(_renamed(each, back) for each in kept.body))
 
@@ -78,7 +90,7 @@ def _place_without(clause: Clause, place: int, member: Member | None) -> int:
     return place - sum(1 for each in clause.body[:place] if each is member)
 
 
-def _renamed(literal: Literal, back: dict) -> Literal:
+def _renamed(literal: Literal, back: dict[Var, Var]) -> Literal:
     return substituted(literal, back)
 
 

@@ -64,10 +64,14 @@ def _reachable(following: dict[State, set[State]], start: State) -> set[State]:
 
 def _goal_net(name: str, width: int, explored: Explored, fixed: frozenset[Operand]) -> Net:
     exits = [end for end in explored.entry if isinstance(end, Exit)]
-    moves = []
+    moves: list[Jump] = []
     for state, ends in explored.arms.items():
         for end in ends:
-            placed = replace(end, branch=explored.from_goal(state, end.branch))
-            (exits if isinstance(end, Exit) else moves).append(placed)
+            branch = explored.from_goal(state, end.branch)
+            if isinstance(end, Exit):
+                exits.append(replace(end, branch=branch))
+            else:
+                assert isinstance(end, Jump), "where a way goes on from answers, the net answers goals"
+                moves.append(replace(end, branch=branch))
     seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
     return Net(name, width, tuple(exits), seeds, tuple(moves), tuple(explored.arms), fixed=fixed)

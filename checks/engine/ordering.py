@@ -6,8 +6,6 @@ half the table may have them. A call with a given argument goes before a fact th
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from checks.engine.clauses import (
     Call,
     Const,
@@ -25,15 +23,9 @@ from checks.engine.clauses import (
     variables_of,
 )
 from checks.engine.factoring import REACH
+from checks.engine.partial import Frame
 from checks.engine.rulebook import Rulebook
 from policy.values import STRING
-
-
-class Frame(Protocol):
-    """What of the resolver's frame the order depends on."""
-
-    fixed: frozenset[Operand]
-    active: tuple[tuple[int, int], ...]
 
 
 def next_literal(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from checks.engine.clauses import (
@@ -51,11 +52,11 @@ class Frame:
     table: Pattern | None = None  # the pattern whose answers are tabled here, if those of one are
 
 
-def read(partial: Partial, source: Source, bound: dict[Var, Term]) -> Partial:
+def read(partial: Partial, source: Source, bound: Mapping[Var, Term]) -> Partial:
     return replace(bind(partial, bound), sources=(*partial.sources, source))
 
 
-def bind(partial: Partial, bound: dict[Var, Term]) -> Partial:
+def bind(partial: Partial, bound: Mapping[Var, Term]) -> Partial:
     pending = tuple(substituted(literal, bound) for literal in partial.pending)
     return replace(partial, pending=pending, outs=substituted_terms(partial.outs, bound))
 
@@ -74,6 +75,7 @@ def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool
     if isinstance(left, (Const, Other)) and isinstance(right, (Const, Other)):
         if operator in ("=", "!="):
             return operator == "!="
+        assert isinstance(left, Const) and isinstance(right, Const), "names are never Integers"
         return ordered(operator, int(left.id), int(right.id))
     if operator == "=":
         return Same(left, right)

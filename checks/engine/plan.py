@@ -380,10 +380,8 @@ class Net:
             yield from net.lines(indent + "  ")
 
     def branches(self) -> list[Branch]:
-        return [
-            *(each.branch for each in (*self.exits, *self.seeds, *self.moves)),
-            *(arm.exit.branch for arm in self.answers),
-        ]
+        ends: list[Exit | Jump] = [*self.exits, *self.seeds, *self.moves]
+        return [*(each.branch for each in ends), *(arm.exit.branch for arm in self.answers)]
 
     def nested(self) -> list[Net]:
         found: dict[str, Net] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 
 from checks.engine.clauses import Call, Col, Operand, Var, terms_of
@@ -31,7 +31,7 @@ def without(rest: Partial, prefix: Branch) -> Partial:
     return replace(rest, sources=sources, conditions=tuple(c for c in rest.conditions if c not in prefix.conditions))
 
 
-def general(prefix: Branch, column: Col) -> tuple:
+def general(prefix: Branch, column: Col) -> Hashable:
     """The prefix and its column, whatever the numbers of its sources are."""
     places = {source.number: index for index, source in enumerate(prefix.sources)}
 
@@ -68,7 +68,7 @@ def sources_of(condition: Condition) -> set[int]:
     return {operand.source for operand in operands if isinstance(operand, Col)}
 
 
-def _mapped(condition: Same | Among | Order, change: Callable[[Operand], Operand]) -> Condition:
+def _mapped(condition: Condition, change: Callable[[Operand], Operand]) -> Condition:
     match condition:
         case Same(left, right):
             return Same(change(left), change(right))
@@ -76,3 +76,5 @@ def _mapped(condition: Same | Among | Order, change: Callable[[Operand], Operand
             return Among(change(operand), ids)
         case Order(operator, left, right):
             return Order(operator, change(left), change(right))
+        case Tagged() | Holds():
+            raise AssertionError("no prefix has such a condition")

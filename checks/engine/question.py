@@ -10,7 +10,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from checks.engine.candidates import candidates_of
-from checks.engine.clauses import Call, Col, Const, Given, Literal, Neg, Slot, Var, pattern_of, substituted, terms_of
+from checks.engine.clauses import (
+    Call,
+    Col,
+    Const,
+    Given,
+    Literal,
+    Neg,
+    Operand,
+    Slot,
+    Var,
+    pattern_of,
+    substituted,
+    terms_of,
+)
 from checks.engine.dialects import Dialect
 from checks.engine.errors import CannotEnumerate, NestedTooDeep, NonLinear, Sprawling
 from checks.engine.holding import tested
@@ -147,7 +160,7 @@ def _calls(root: Root) -> list[Call]:
     return [*root.calls, *(each.call for each in root.others if isinstance(each, Neg))]
 
 
-def _guarded(resolver: Resolver, end: Exit, fixed: frozenset) -> Guarded:
+def _guarded(resolver: Resolver, end: Exit, fixed: frozenset[Operand]) -> Guarded:
     """The exit with its guarded columns read from the ids that the guards can tell apart."""
     outs, sources, guards = list(end.outs), list(end.branch.sources), end.guards
     for index, out in enumerate(end.outs):

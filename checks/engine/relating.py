@@ -47,8 +47,9 @@ def related(
 
 def led_from(resolver: Resolver, rest: Partial, prefix: Branch, call: Call, frame: Frame) -> Iterator[End]:
     """Join with all that a way leads to from what the prefix reads: one recursion, for every branch that starts so."""
-    end = call.args[1]
-    key = (general(prefix, call.args[0]), call.predicate, call.types)
+    start, end = call.args
+    assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
+    key = (general(prefix, start), call.predicate, call.types)
     if key not in resolver.nets:
         net = resolver.make(Partial((call,), (end,), prefix.sources, prefix.conditions))
         resolver.nets[key] = replace(net, is_way=True, reaches=(call.predicate, call.types[1]))

@@ -10,7 +10,7 @@ equal text.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.engine.clauses import Col, Const, Operand, Other, Slot, Term, Var
@@ -35,12 +35,13 @@ from checks.engine.plan import (
     Same,
     Source,
     Tagged,
+    Variant,
     stored_first,
 )
 from checks.engine.rounds import Rounds, rounds_for
 from checks.engine.scope import Scope
-from checks.engine.steps import idle_in, name_choice, names_of, steps_of
-from checks.engine.text import Choice, Text, joined, merged, union
+from checks.engine.steps import Names, idle_in, names_of, steps_of
+from checks.engine.text import Choice, Column, Formed, Text, joined, merged, union
 from checks.engine.variants import variant_of
 from policy.rules.program import Signature
 
@@ -56,7 +57,7 @@ class Renderer:
     inline: frozenset[Signature] = frozenset()
     stored_table: str = "fact"
     rounds: dict[Net, Rounds] = field(default_factory=dict)  # nets that are worked out before the statement runs
-    shared: dict[tuple, tuple[str, Text]] = field(default_factory=dict)  # nets that branches join with
+    shared: dict[tuple[Net, Variant], tuple[str, Text]] = field(default_factory=dict)  # nets that branches join with
 
     # ---- nets ---------------------------------------------------------------------------------------------------
 
@@ -70,7 +71,7 @@ class Renderer:
 
     def row(self, end: Exit, first: list[Text], scope: Scope) -> Text:
         """An exit as an arm: the columns that are wanted first, then its answer columns."""
-        columns = [*first, *(self._out(out, f"o{index}") for index, out in enumerate(end.outs))]
+        columns: list[Column] = [*first, *(self._out(out, f"o{index}") for index, out in enumerate(end.outs))]
         return self._select(end.branch, columns or [("1",)], scope)
 
     def verdict(self, end: Exit, tests: tuple[Condition, ...], scope: Scope) -> Text:
@@ -96,7 +97,7 @@ class Renderer:
         keys: list[Term] = [*jump.keys, *[Const("")] * (net.key_count - len(jump.keys))]
         tag = (str(net.states.index(jump.state)),)
         lateral = scope.with_lateral(Goals) if not is_seed and self.dialect.recursive_arms_join else scope
-        columns = [tag, *((self.dialect.seed, key) for key in keys)]
+        columns: list[Column] = [tag, *(Formed(self.dialect.seed, key) for key in keys)]
         return self._select(jump.branch, columns, lateral)
 
     def _answers(self, net: Net, scope: Scope) -> Text:
@@ -110,17 +111,18 @@ class Renderer:
 
     def _answer_row(self, net: Net, arm: AnswerArm, scope: Scope) -> Text:
         padding = [Const("")] * (self._keys(net) - len(arm.keys))
-        outs = [Const("") if isinstance(out, Var) else out for out in arm.exit.outs]
+        outs: list[Operand] = [Const("") if isinstance(out, Var) else out for out in arm.exit.outs]
         outs += [Const("")] * (net.answer_width - len(outs))
-        columns = [(str(arm.tag),), *((self.dialect.seed, term) for term in (*arm.keys, *padding, *outs))]
+        terms: list[Operand] = [*arm.keys, *padding, *outs]
+        columns: list[Column] = [(str(arm.tag),), *(Formed(self.dialect.seed, term) for term in terms)]
         branch = _answers_first(arm.exit.branch) if arm.is_recursive else arm.exit.branch
         lateral = scope.with_lateral(Answers) if arm.is_recursive and self.dialect.recursive_arms_join else scope
         return self._select(branch, columns, lateral)
 
-    def _out(self, term: Term, name: str) -> tuple:
+    def _out(self, term: Term, name: str) -> Column:
         if isinstance(term, Var):
             return (f"NULL AS {name}",)
-        return (lambda text: (*self.dialect.text_value(text), f" AS {name}"), term)
+        return Formed(lambda text: (*self.dialect.text_value(text), f" AS {name}"), term)
 
     def _way(self, net: Net, name: str, scope: Scope) -> Text:
         """All that a way leads to, as one recursion: its goals are its answers."""
@@ -128,9 +130,9 @@ class Renderer:
         lateral = scope.with_lateral(Goals) if self.dialect.recursive_arms_join else scope
         starts = [(end.branch, end.outs[0]) for end in net.exits if not end.branch.sources]
         starts += [(jump.branch, jump.keys[0]) for jump in net.seeds]
-        seeds = [self._select(branch, [(self.dialect.seed, term)], scope) for branch, term in starts]
+        seeds = [self._select(branch, [Formed(self.dialect.seed, term)], scope) for branch, term in starts]
         moves = [(_untagged(jump.branch), jump.keys[0]) for jump in net.moves]
-        arms = [self._select(branch, [(self.dialect.seed, term)], lateral) for branch, term in moves]
+        arms = [self._select(branch, [Formed(self.dialect.seed, term)], lateral) for branch, term in moves]
         return self.dialect.recursive(name, scope.row, ["c0"], merged(seeds), merged(arms))
 
     def rounds_of(self, net: Net) -> Rounds:
@@ -148,18 +150,19 @@ class Renderer:
         every = [*inline, *(text for _, text in self.shared.values()), *tables]
         return ("WITH RECURSIVE ", *joined(", ", every), " ") if every else ()
 
-    def select(self, branch: Branch, columns: list, scope: Scope) -> Text:
+    def select(self, branch: Branch, columns: Sequence[Column], scope: Scope) -> Text:
         """A SELECT of columns from a branch."""
         return self._select(branch, columns, scope)
 
     # ---- branches -------------------------------------------------------------------------------------------------
 
-    def _select(self, branch: Branch, columns: list, scope: Scope) -> Text:
+    def _select(self, branch: Branch, columns: Sequence[Column], scope: Scope) -> Text:
         tick()
         scope = scope.naming(branch.sources)
         shown = [self._column(column, scope) for column in columns]
         if self.dialect.joins_apart:
-            wanted = {operand for _, *operands in columns for operand in operands if isinstance(operand, Col)}
+            terms = (column.term for column in columns if isinstance(column, Formed))
+            wanted = {term for term in terms if isinstance(term, Col)}
             tables, tests = self._read_apart(branch, idle_in(branch, wanted), scope)
         else:
             tables, tests = self._read(branch, scope)
@@ -183,12 +186,12 @@ class Renderer:
         tables: list[Text] = []
         tests: list[Text] = []
         for source, conditions in steps_of(branch, scope.read(branch.sources)):
-            names = [] if source in idle else names_of(source, conditions)
-            alias = scope.names.get(getattr(source, "number", None), "")
+            names = {} if source in idle else names_of(source, conditions)
+            alias = scope.names.get(source.number, "") if source else ""
             own = [self._test(each, scope, names, alias) for each in conditions]
             if isinstance(source, Fact):
                 own.insert(0, self._number_test(source, scope))
-            tables += [self._names(each, scope, alias) for each in names]
+            tables += [self._names(each, alias) for each in names.values()]
             looked_up: Text = (
                 (" FROM ", *self._named(source, scope), " WHERE ", *joined(" AND ", own)) if source else ()
             )
@@ -204,20 +207,19 @@ class Renderer:
     def _named(self, source: Source, scope: Scope) -> Text:
         return (*self._table(source, scope), f" {scope.names[source.number]}")
 
-    def _names(self, condition: Same | Among, scope: Scope, alias: str) -> Text:
+    def _names(self, names: Names, alias: str) -> Text:
         """The names that a column may have, as a table."""
-        column, ids = name_choice(condition)
+        column, ids = names
         return (Choice(f"{alias}{column.name}", ids, is_table=True),)
 
-    def _test(self, condition: Condition, scope: Scope, names: list[Condition], alias: str) -> Text:
+    def _test(self, condition: Condition, scope: Scope, names: dict[Condition, Names], alias: str) -> Text:
         if condition not in names:
             return self.condition(condition, scope)
-        column, _ = name_choice(condition)
+        column, _ = names[condition]
         return (*self.operand(column, scope), f" = {alias}{column.name}.v")
 
-    def _column(self, column: tuple, scope: Scope) -> Text:
-        """Finished text, or a form and the operand to put in it."""
-        return column if not callable(column[0]) else column[0](self.operand(column[1], scope))
+    def _column(self, column: Column, scope: Scope) -> Text:
+        return column.form(self.operand(column.term, scope)) if isinstance(column, Formed) else column
 
     def _table(self, source: Source, scope: Scope) -> Text:
         match source:
@@ -308,8 +310,9 @@ class Renderer:
         Under `IS TRUE` it stays that way: PostgreSQL would make a join of it, of sizes that it cannot know.
         """
         source, *others = end.branch.sources
-        pairs = [_sides(each, source.number) for each in end.branch.conditions]
-        if others or not isinstance(source, Relation) or None in pairs or not pairs:
+        sides = [_sides(each, source.number) for each in end.branch.conditions]
+        pairs = [pair for pair in sides if pair]
+        if others or not isinstance(source, Relation) or len(pairs) < len(sides) or not pairs:
             return ("EXISTS (", *self._select(end.branch, [("1",)], scope.inside()), ")")
         left = joined(", ", (self.operand(operand, scope) for _, operand in pairs))
         columns = ", ".join(column.name for column, _ in pairs)
@@ -318,7 +321,7 @@ class Renderer:
 
     def _same(self, left: Operand, right: Operand, scope: Scope) -> Text:
         if isinstance(right, Const) and isinstance(left, Col):
-            return (Choice("".join(self.operand(left, scope)), frozenset((right.id,))),)
+            return (Choice(self._at(left, scope), frozenset((right.id,))),)
         return (*self._known(left, scope), " = ", *self._known(right, scope))
 
     def _known(self, operand: Operand, scope: Scope) -> Text:
@@ -328,16 +331,20 @@ class Renderer:
 
     def _among(self, operand: Operand, ids: tuple[str, ...], scope: Scope) -> Text:
         if isinstance(operand, Col):
-            return (Choice("".join(self.operand(operand, scope)), frozenset(ids)),)
+            return (Choice(self._at(operand, scope), frozenset(ids)),)
         options = joined(", ", ((Const(each),) for each in ids))
         return (*self.dialect.text_value(self.operand(operand, scope)), " IN (", *options, ")")
 
-    def operand(self, operand: Operand, scope: Scope) -> Text:
+    def operand(self, operand: Term, scope: Scope) -> Text:
         match operand:
-            case Col(source, name):
-                return (f"{scope.names[source]}.{name}",)
+            case Col():
+                return (self._at(operand, scope),)
             case Const() | Slot() | Other():
                 return (operand,)
+        raise AssertionError(f"{operand} has no value when the statement runs")
+
+    def _at(self, column: Col, scope: Scope) -> str:
+        return f"{scope.names[column.source]}.{column.name}"
 
 
 def _sides(condition: Condition, number: int) -> tuple[Col, Operand] | None:

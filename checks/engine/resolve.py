@@ -7,12 +7,12 @@ state's answers, or a net of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from checks.engine.applying import resolved
-from checks.engine.candidates import candidates_of
+from checks.engine.candidates import Found, candidates_of
 from checks.engine.clauses import (
     FRESH,
     Call,
@@ -23,7 +23,7 @@ from checks.engine.clauses import (
     Given,
     Literal,
     Member,
-    Operand,
+    Neg,
     Pattern,
     Scan,
     Term,
@@ -83,7 +83,7 @@ class Resolver:
     make_net: Callable[..., Net]
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     names: Iterator[int] = field(default_factory=count)  # of nets: a plan is read by them
-    nets: dict = field(default_factory=dict)
+    nets: dict[Hashable, Net] = field(default_factory=dict)
     depth: int = 0
     nested: int = 0
     steps: int = 0
@@ -134,14 +134,14 @@ class Resolver:
     def _scan(self, rest: Partial, scan: Scan, frame: Frame) -> Iterator[End]:
         for place in self.places(scan.signature):
             source = Fact(next(self.numbers), scan.signature, place)
-            bound: dict[Var, Term] = {}
+            bound: dict[Var, Col] = {}
             conditions: list[Condition] = []
             for index, arg in enumerate(scan.args):
                 column = Col(source.number, f"a{index}")
-                if isinstance(arg, Var) and arg not in bound:
-                    bound[arg] = column
-                else:
-                    conditions.append(Same(column, bound.get(arg, arg)))
+                if not isinstance(arg, Var):
+                    conditions.append(Same(column, arg))
+                elif bound.setdefault(arg, column) is not column:
+                    conditions.append(Same(column, bound[arg]))
             found = read(rest, source, bound)
             yield from self.ways(replace(found, conditions=(*found.conditions, *conditions)), frame)
 
@@ -151,8 +151,8 @@ class Resolver:
         component = self.rulebook.component(pattern_of(call))
         if component == TABLED and TABLED not in self.rulebook.nonlinear:
             yield from self._tabled(rest, call, frame)
-        elif is_way(call) and is_free(call) and has_idle_end(call, rest):
-            yield from self.ways(bind(rest, {call.args[1]: call.args[0]}), frame)
+        elif is_way(call) and is_free(call) and isinstance(end := call.args[1], Var) and has_idle_end(call, rest):
+            yield from self.ways(bind(rest, {end: call.args[0]}), frame)
         elif is_way(call) and is_free(call) and component not in dict(frame.active):
             yield from self.unfolded(rest, call, frame)  # no end is known: its first hop shows one
         elif component is not None:
@@ -190,13 +190,13 @@ class Resolver:
         for call in partial.pending:
             if isinstance(call, Call) and is_way(call):
                 rest = replace(partial, pending=tuple(each for each in partial.pending if each is not call))
-                end = self._reached(rest, call)
-                if end is not None:
-                    return self._shortened(bind(rest, {call.args[1]: end}))
+                bound = self._reached(rest, call)
+                if bound is not None:
+                    return self._shortened(bind(rest, bound))
         return partial
 
-    def _reached(self, rest: Partial, call: Call) -> Operand | None:
-        """The start of the way, where it is one of all that the same ways lead to: nothing new lies behind it."""
+    def _reached(self, rest: Partial, call: Call) -> dict[Var, Term] | None:
+        """The way's end as its start, where that is one of all that the same ways lead to: nothing new lies behind."""
         start, end = call.args
         if not isinstance(start, Col) or not isinstance(end, Var) or call.types[0] != call.types[1]:
             return None
@@ -204,7 +204,7 @@ class Resolver:
         if not isinstance(source, Relation) or source.net.reaches != (call.predicate, call.types[0]):
             return None
         is_used = any(start in terms_of(each) for each in rest.pending) or start in rest.outs
-        return None if is_used or is_tested(start, rest.conditions) else start
+        return None if is_used or is_tested(start, rest.conditions) else {end: start}
 
     def _unfolds(self, rest: Partial, call: Call) -> bool:
         """A check is unfolded in place where that multiplies nothing."""
@@ -283,11 +283,13 @@ class Resolver:
         conditions: list[Condition] = []
         for param, arg in zip(substituted_terms(clause.params, moved), args):
             param, arg = resolved(param, bindings), resolved(arg, bindings)
-            if isinstance(param, Var) and param != arg:
+            if param == arg:
+                continue
+            if isinstance(param, Var):
                 bindings[param] = arg
-            elif isinstance(arg, Var) and param != arg:
+            elif isinstance(arg, Var):
                 bindings[arg] = param
-            elif param != arg:
+            else:
                 verdict = comparison("=", param, arg)
                 if verdict is False:
                     return None
@@ -304,7 +306,7 @@ class Resolver:
     def fresh(self, name: str = "") -> Var:
         return Var(1000 + next(self.numbers), name)
 
-    def _checked(self, rest: Partial, literals: tuple[Literal, ...], frame: Frame) -> Iterator[End]:
+    def _checked(self, rest: Partial, literals: tuple[Call, ...], frame: Frame) -> Iterator[End]:
         held = holds(self, literals, frame, rest.sources if rest.outs else ())
         if held is not False:
             conditions = rest.conditions if held is True or held in rest.conditions else (*rest.conditions, held)
@@ -323,9 +325,12 @@ class Resolver:
 
     def _finish(self, partial: Partial, frame: Frame) -> Iterator[End]:
         """No more facts to find: what is unbound now stands for every value."""
+        unmet: list[Neg] = []
         for literal in partial.pending:
             if isinstance(literal, Cmp):
                 raise UnboundVariable(next(t.name for t in terms_of(literal) if isinstance(t, Var)))
+            assert isinstance(literal, Neg), "all else is met before a way ends"
+            unmet.append(literal)
         asked = {out for out in partial.outs if isinstance(out, Var)}
         free = sorted(variables_of(partial.pending) - asked, key=lambda variable: variable.number)
         if free:
@@ -335,7 +340,7 @@ class Resolver:
         for index, out in enumerate(partial.outs):
             if isinstance(out, Var):
                 columns.setdefault(out, Var(index))  # two columns of one value both have the first one's number
-        guards = tuple(substituted(literal, columns) for literal in partial.pending)
+        guards = tuple(substituted(literal, columns) for literal in unmet)
         yield Exit(partial.branch, substituted_terms(partial.outs, columns), guards)
 
     def _exists(self, partial: Partial, variable: Var, frame: Frame) -> Iterator[End]:
@@ -349,7 +354,7 @@ class Resolver:
         source = self.candidates(found)
         yield from self.ways(read(partial, source, {variable: Col(source.number, "v")}), frame)
 
-    def candidates(self, found) -> Candidates:
+    def candidates(self, found: Found) -> Candidates:
         return Candidates(next(self.numbers), found.places, found.ids)
 
 

@@ -7,9 +7,9 @@ nothing, all is known. Rounds of one question must run in one snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -17,13 +17,14 @@ from checks.engine.clauses import Const, Operand, Slot, Term, Var
 from checks.engine.errors import TooMuchRecursion
 from checks.engine.plan import AnswerArm, Answers, Branch, Exit, Goals, Jump, Net, Variant
 from checks.engine.scope import Scope
-from checks.engine.text import Statement, Text, finished, union
+from checks.engine.text import Column, Formed, Statement, Text, finished, union
 from checks.engine.variants import variant_of
 
 if TYPE_CHECKING:
     from checks.engine.render import Renderer
 
-Run = Callable[[Statement, dict[str, object]], list[tuple]]
+Fetched = tuple[Any, ...]  # a row as the database gives it
+Run = Callable[[Statement, Mapping[str, object]], list[Fetched]]
 
 ALL_GOALS, NEW_GOALS, ALL_ANSWERS, NEW_ANSWERS = "all_goals", "new_goals", "all_answers", "new_answers"
 MOST_ROWS = 1_000_000
@@ -46,7 +47,7 @@ class Rounds:
 
 def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, str]:
     """The slots that the net's answers are read from."""
-    known: set[tuple] = set()
+    known: set[Fetched] = set()
     new = set(run(rounds.seed, slots)) if rounds.seed else set()
     while new:
         known |= new
@@ -54,11 +55,11 @@ def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, 
             raise TooMuchRecursion(MOST_ROWS)
         tables = slots | _tables(known, new)
         new = {row for step in rounds.steps for row in run(step, tables)} - known
-    tables = _tables(known, set())
-    return {rounds.slot(variant): _json(run(exits, slots | tables)) for variant, exits in rounds.exits}
+    every = slots | _tables(known, set())
+    return {rounds.slot(variant): _json(run(exits, every)) for variant, exits in rounds.exits}
 
 
-def _tables(known: set[tuple], new: set[tuple]) -> dict[str, str]:
+def _tables(known: set[Fetched], new: set[Fetched]) -> dict[str, str]:
     """Rows (is an answer, tag, …) as the tables that the statements read."""
     return {
         ALL_GOALS: _json(row[1:] for row in known if not row[0]),
@@ -68,7 +69,7 @@ def _tables(known: set[tuple], new: set[tuple]) -> dict[str, str]:
     }
 
 
-def _json(rows: Iterable[tuple]) -> str:
+def _json(rows: Iterable[Fetched]) -> str:
     return orjson.dumps(list(rows)).decode()
 
 
@@ -90,7 +91,7 @@ def _seed(net: Net, renderer: Renderer) -> Statement | None:
 
 
 def _steps(net: Net, renderer: Callable[[], Renderer]) -> tuple[Statement, ...]:
-    ways = [*net.moves, *net.answers]
+    ways: list[Jump | AnswerArm] = [*net.moves, *net.answers]
     chunks = [ways[start : start + MOST_WAYS] for start in range(0, len(ways), MOST_WAYS)]
     return tuple(_step(net, renderer(), chunk) for chunk in chunks)
 
@@ -108,7 +109,9 @@ def _step(net: Net, renderer: Renderer, ways: list[Jump | AnswerArm]) -> Stateme
 def _answers(net: Net, renderer: Renderer, ends: list[Exit]) -> Statement:
     rows = []
     for end in ends:
-        outs = [("''",) if isinstance(out, Var) else (renderer.dialect.text_value, out) for out in end.outs]
+        outs: list[Column] = [
+            ("''",) if isinstance(out, Var) else Formed(renderer.dialect.text_value, out) for out in end.outs
+        ]
         tables = {each.number: name for each, name in _read(end.branch, ALL_GOALS, ALL_ANSWERS)}
         rows.append(renderer.select(end.branch, outs or [("''",)], Scope(tables=tables)))
     return _statement(net, renderer, rows)
@@ -141,7 +144,7 @@ def _answer_row(net: Net, renderer: Renderer, arm: AnswerArm, tables: dict[int, 
 def _row(
     renderer: Renderer, branch: Branch, head: tuple[str, str], terms: tuple[Term, ...], tables: dict[int, str]
 ) -> Text:
-    columns = [*((each,) for each in head), *((renderer.dialect.seed, term) for term in terms)]
+    columns: list[Column] = [*((each,) for each in head), *(Formed(renderer.dialect.seed, term) for term in terms)]
     return renderer.select(branch, columns, Scope(tables=tables))
 
 

@@ -34,7 +34,7 @@ from checks.engine.components import Components
 from checks.engine.concrete import concrete_clauses, head_typing, may_be
 from checks.engine.effort import PATIENCE, Refusals, bounded, tick
 from checks.engine.errors import TooComplex
-from checks.engine.factoring import CORE, REACH, factored, factors_of, hop_of, leads, reach_clauses
+from checks.engine.factoring import CORE, REACH, Hops, factored, factors_of, hop_of, leads, reach_clauses
 from checks.engine.merging import merged
 from checks.engine.transitive import BASE, based, is_transitive
 from policy.rules.program import Program, Rule, Signature
@@ -52,7 +52,7 @@ class Rulebook:
     _empty: set[Pattern] = field(default_factory=set)
     _closed: dict[Pattern, tuple[Clause, ...]] = field(default_factory=dict)
     _renamed: dict[Pattern, frozenset[Call]] = field(default_factory=dict)
-    _reaches: dict[str, dict] = field(default_factory=dict)
+    _reaches: dict[str, Hops] = field(default_factory=dict)
     _ways: dict[Pattern, int] = field(default_factory=dict)
     _made: dict[tuple[Pattern, bool], tuple[Clause, ...]] = field(default_factory=dict)
     tabled: set[Pattern] = field(default_factory=set)  # whose answers are tabled, lest their rules be multiplied out
@@ -105,7 +105,8 @@ class Rulebook:
     def _make(self, pattern: Pattern, backward: bool) -> Iterable[Clause]:
         if pattern.predicate.endswith(REACH):
             hops = self._reaches[pattern.predicate]
-            return reach_clauses(pattern.predicate, pattern.types, hops, backward)
+            start, end = pattern.types
+            return reach_clauses(pattern.predicate, (start, end), hops, backward)
         if pattern.predicate.endswith(CORE):
             whole = replace(pattern, predicate=pattern.predicate.removesuffix(CORE))
             component = self._plain_components.number
@@ -117,7 +118,7 @@ class Rulebook:
         return [
             clause
             for clause in factored(pattern, factors, names.__getitem__)
-            if all(self._is_possible(pattern_of(call)) for call in clause.body)
+            if all(map(self._is_possible, _calls_made((clause,))))
         ]
 
     def tabling(self, starts: Iterable[Pattern], in_rounds: bool) -> Rulebook:
@@ -145,7 +146,7 @@ class Rulebook:
             patience=self.patience,
         )
 
-    def _reach_name(self, predicate: str, index: int, hops: dict) -> str:
+    def _reach_name(self, predicate: str, index: int, hops: Hops) -> str:
         """The way's name: the same for the same hops, whatever predicate they are of."""
         for name, known in self._reaches.items():
             if all(known.get(kind, ways) == ways for kind, ways in hops.items()):
@@ -219,7 +220,7 @@ class Rulebook:
 
     def _rules_with_last(self, predicate: str, types: tuple[str, ...]) -> list[Rule]:
         """Those whose last argument can have its type: of a large policy's many rules for a predicate, most cannot."""
-        key = (predicate, len(types), *types[-1:])
+        key: tuple[str | int, ...] = (predicate, len(types), *types[-1:])
         if key not in self._rules_by_last:
             rules = self.program.rules_by_predicate.get((predicate, len(types)), ())
             fitting = (rule for rule in rules if not types or may_be(rule, rule.head.args[-1], types[-1]))
@@ -232,7 +233,7 @@ class Rulebook:
         others = [clause for clause in clauses if clause not in transitive]
         if any(call.predicate == pattern.predicate for clause in others for call in _calls(clause)):
             return clauses
-        return others + [based(clause) for clause in transitive]
+        return others + [based(clause, pattern) for clause in transitive]
 
     def _never_true(self, found: dict[Pattern, list[Clause]]) -> set[Pattern]:
         """The patterns that no fact can make true: the least fixpoint of "some clause has only true calls"."""
@@ -275,7 +276,8 @@ class Rulebook:
         """Every clause at the end of a chain of renaming rules, and the calls that the chains go through."""
         params = _params(pattern)
         start = Call(pattern.predicate, pattern.types, params)
-        seen, queue, clauses = {start}, [start], []
+        seen, queue = {start}, [start]
+        clauses: list[Clause] = []
         while queue:
             call = queue.pop(0)
             for clause in self._explored(pattern_of(call)):
@@ -283,12 +285,12 @@ class Rulebook:
                 made = applied(clause, call.args, params)
                 if made is None:
                     continue
-                if made.params == params and _is_renaming(made) and not self._hops_apart(pattern, made.body[0]):
-                    if made.body[0] not in seen:
-                        seen.add(made.body[0])
-                        queue.append(made.body[0])
-                else:
+                renamed = _renamed(made) if made.params == params else None
+                if renamed is None or self._hops_apart(pattern, renamed):
                     clauses.append(made)
+                elif renamed not in seen:
+                    seen.add(renamed)
+                    queue.append(renamed)
         return clauses, frozenset(seen)
 
     def _hops_apart(self, pattern: Pattern, call: Call) -> bool:
@@ -309,7 +311,7 @@ class Rulebook:
 
     def _undominated(self, clauses: list[Clause]) -> list[Clause]:
         """Without clauses whose one call is to a part of what another, otherwise equal clause calls."""
-        groups: dict[tuple, list[tuple[int, Call]]] = {}
+        groups: dict[tuple[tuple[Term, ...], tuple[Literal, ...]], list[tuple[int, Call]]] = {}
         for index, clause in enumerate(clauses):
             for place, literal in enumerate(clause.body):
                 if isinstance(literal, Call):
@@ -357,8 +359,9 @@ def _calls(clause: Clause) -> list[Call]:
     return [each.call if isinstance(each, Neg) else each for each in clause.body if isinstance(each, (Call, Neg))]
 
 
-def _is_renaming(clause: Clause) -> bool:
-    """The body is one call, whose arguments are the head's or constants."""
-    if len(clause.body) != 1 or not isinstance(clause.body[0], Call):
-        return False
-    return all(is_bound(arg) or arg in clause.params for arg in clause.body[0].args)
+def _renamed(clause: Clause) -> Call | None:
+    """The body, where it is one call, whose arguments are the head's or constants."""
+    match clause.body:
+        case (Call() as call,) if all(is_bound(arg) or arg in clause.params for arg in call.args):
+            return call
+    return None

@@ -30,18 +30,21 @@ def idle_in(branch: Branch, wanted: set[Col]) -> list[Source]:
     return [each for each in branch.sources if isinstance(each, Fact) and each.number not in tied]
 
 
-def names_of(source: Source | None, conditions: list[Condition]) -> list[Condition]:
+Names = tuple[Col, frozenset[str]]  # a column and the constants it may be
+
+
+def names_of(source: Source | None, conditions: list[Condition]) -> dict[Condition, Names]:
     """Conditions with constants of the policy, where they complete the key of a stored fact: all of it is known."""
     if not isinstance(source, Fact) or source.place != "stored":
-        return []
+        return {}
     columns = [_column_of(each, source.number) for each in conditions]
-    named = [each for each, column in zip(conditions, columns) if column and name_choice(each)]
-    is_whole = len({column for column in columns if column}) == len(source.signature.types)
-    return named if is_whole else []
+    if len({column for column in columns if column}) != len(source.signature.types):
+        return {}
+    named = ((each, _names_in(each)) for each, column in zip(conditions, columns) if column)
+    return {each: names for each, names in named if names}
 
 
-def name_choice(condition: Condition) -> tuple[Col, frozenset[str]] | None:
-    """A column and the constants it may be."""
+def _names_in(condition: Condition) -> Names | None:
     match condition:
         case Same(Col() as column, Const(text)):
             return column, frozenset((text,))

@@ -6,11 +6,12 @@ constants it may equal; arms of a union that differ in one choice are drawn toge
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
-from checks.engine.clauses import Const, Other, Slot
+from checks.engine.clauses import Const, Other, Slot, Term
 from checks.engine.effort import tick
 
 MOST_ARMS = 400  # of one union: SQLite takes 500
@@ -25,6 +26,16 @@ class Choice:
 
 Part = str | Const | Other | Slot | Choice
 Text = tuple[Part, ...]
+
+
+class Formed(NamedTuple):
+    """A column of a SELECT that is still to be written: a form, and the term to put in it."""
+
+    form: Callable[[Text], Text]
+    term: Term
+
+
+Column = Text | Formed
 
 
 def joined(separator: str, texts: Iterable[Text]) -> Text:
@@ -47,18 +58,19 @@ def merged(arms: Iterable[Text]) -> list[Text]:
 
 
 def _merged_once(arms: list[Text]) -> list[Text]:
-    groups: dict[tuple, list[int]] = {}
+    groups: dict[tuple[int, Text, str, Text], list[tuple[int, Choice]]] = {}
     for index, arm in enumerate(arms):
         tick()
         for place, part in enumerate(arm):
             if isinstance(part, Choice):
-                groups.setdefault((place, arm[:place], part.column, arm[place + 1 :]), []).append(index)
-    for (place, before, _, after), members in groups.items():
+                groups.setdefault((place, arm[:place], part.column, arm[place + 1 :]), []).append((index, part))
+    for (_, before, _, after), members in groups.items():
         if len(members) > 1:
-            ids = frozenset().union(*(arms[index][place].ids for index in members))
-            whole = (*before, replace(arms[members[0]][place], ids=ids), *after)
-            rest = [arm for index, arm in enumerate(arms) if index not in members[1:]]
-            return [whole if arm is arms[members[0]] else arm for arm in rest]
+            (at, first), *others = members
+            ids = first.ids.union(*(choice.ids for _, choice in others))
+            dropped = {index for index, _ in others}
+            whole = (*before, replace(first, ids=ids), *after)
+            return [whole if index == at else arm for index, arm in enumerate(arms) if index not in dropped]
     return arms
 
 
@@ -93,14 +105,16 @@ class Statement:
 
     @cached_property
     def _places(self) -> tuple[int | str, ...]:
-        return tuple([place if place in self._constants else _slot(each) for place, each in enumerate(self.parameters)])
+        return tuple(
+            [place if isinstance(each, Const) else _slot(each) for place, each in enumerate(self.parameters)]
+        )
 
 
 def _slot(part: Other | Slot) -> str:
     return part.slot if isinstance(part, Other) else part.name
 
 
-def finished(text: Text, placeholder) -> Statement:
+def finished(text: Text, placeholder: Callable[[int], str]) -> Statement:
     """The statement; the same value is the same parameter wherever it stands."""
     numbers: dict[Const | Other | Slot, int] = {}
 

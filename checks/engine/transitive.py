@@ -18,15 +18,16 @@ def is_transitive(clause: Clause, pattern: Pattern) -> bool:
 
 
 def _hops(clause: Clause, pattern: Pattern) -> tuple[Call, Call] | None:
-    if len(clause.body) != 2 or not all(isinstance(each, Call) for each in clause.body):
+    calls = [each for each in clause.body if isinstance(each, Call)]
+    if len(calls) != 2 or len(clause.body) != 2:
         return None
-    if any(call.predicate != pattern.predicate or len(call.args) != len(clause.params) for call in clause.body):
+    if any(call.predicate != pattern.predicate or len(call.args) != len(clause.params) for call in calls):
         return None
     ends = [index for index, param in enumerate(clause.params) if isinstance(param, Var)]
     if len(ends) != 2 or clause.params[ends[0]] == clause.params[ends[1]]:
         return None
     first, last = ends
-    for one, two in (clause.body, clause.body[::-1]):
+    for one, two in (calls, calls[::-1]):
         middle = (index for index in range(len(clause.params)) if index not in ends)
         same = all(one.args[index] == two.args[index] == clause.params[index] for index in middle)
         joined = one.args[last] == two.args[first] and isinstance(one.args[last], Var)
@@ -36,8 +37,9 @@ def _hops(clause: Clause, pattern: Pattern) -> tuple[Call, Call] | None:
     return None
 
 
-def based(clause: Clause) -> Clause:
-    one, two = _hops(clause, Pattern(clause.body[0].predicate, clause.body[0].types, ())) or _hops(
-        clause, Pattern(clause.body[1].predicate, clause.body[1].types, ())
-    )
+def based(clause: Clause, pattern: Pattern) -> Clause:
+    """The transitive clause, its second call to the pattern without such clauses."""
+    hops = _hops(clause, pattern)
+    assert hops, "only transitive clauses have a base"
+    one, two = hops
     return Clause(clause.params, (one, replace(two, predicate=two.predicate + BASE)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from checks.engine.clauses import Col, Neg, Operand, Term, Var, substituted
@@ -28,7 +29,7 @@ def same_columns(end: Exit) -> tuple[tuple[int, int], ...]:
     return tuple((out.number, k) for k, out in enumerate(end.outs) if isinstance(out, Var) and out.number != k)
 
 
-def guards_for(variant: Variant, results: tuple[Var, ...], known: dict[Var, Term]) -> list[Neg]:
+def guards_for(variant: Variant, results: tuple[Var, ...], known: Mapping[Var, Term]) -> list[Neg]:
     """The variant's guards over the variables that its columns bind."""
     terms = {Var(k): known.get(variable, variable) for k, variable in enumerate(results)}
     return [substituted(guard, terms) for guard in variant.guards]
