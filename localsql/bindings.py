@@ -36,6 +36,12 @@ class Binding:
     def signature(self) -> Signature:
         return self.key.signature
 
+    def family_at(self, index: int) -> Family:
+        """Of an argument that the query selects."""
+        family = self.families[index]
+        assert family is not None, "a constant is no column"
+        return family
+
 
 @dataclass(frozen=True)
 class Bindings:
@@ -102,7 +108,7 @@ def bindings_from_text(text: str | None) -> Bindings:
 # ---- maps -------------------------------------------------------------------------------------------------
 
 
-def _check_keys(place: str, found: Mapping, known: tuple[str, ...]) -> None:
+def _check_keys(place: str, found: Mapping[object, object], known: tuple[str, ...]) -> None:
     for key, value in found.items():
         if key in known:
             continue
@@ -168,7 +174,7 @@ def _domains(raw: object, dialect: Dialect) -> dict[str, str]:
     return found
 
 
-def _query(place: str, entry: Mapping, dialect: Dialect, columns: int) -> str:
+def _query(place: str, entry: Mapping[object, object], dialect: Dialect, columns: int) -> str:
     query = entry.get("query")
     if not isinstance(query, str) or not query.strip():
         raise BindingRejected(place, "needs a `query`, the text of a SELECT")

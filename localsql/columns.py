@@ -71,7 +71,7 @@ def _parts(text: str, dialect: Dialect) -> list[str] | None:
         at += 1
 
 
-def _pattern(first: str, dialect: Dialect) -> re.Pattern:
+def _pattern(first: str, dialect: Dialect) -> re.Pattern[str]:
     return _QUOTED[first] if first and first in dialect.quotes else _PLAIN
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from checks.engine.clauses import Call, Col, Key, Neg, Scan, Term
+from checks.engine.clauses import Call, Col, Key, Literal, Neg, Scan, Term
 from checks.engine.plan import (
     Answers,
     Branch,
@@ -67,23 +67,24 @@ class ColumnTypes:
 
     def _of(self, place: Place, name: str) -> str | None:
         index = int(name[1:]) if name != "v" else 0
-        match place.source:
-            case Fact(signature=signature):
+        match place.source, place.tag:
+            case Fact(signature=signature), _:
                 return signature.types[index] if index < len(signature.types) else None
-            case Ids(slot=slot):
+            case Ids(slot=slot), _:
                 return self.slots.get(slot)
-            case Domain(type=name):
+            case Domain(type=name), _:
                 return name
-            case Candidates(places=places):
+            case Candidates(places=places), _:
                 return places[0].signature.types[places[0].index] if places else None
-            case Relation(net=net):
+            case Relation(net=net), _:
                 return self._first(end.outs[index] for end in net.exits)
-            case Goals():
-                return self._key(place.net, place.tag, index)
-            case Answers() if name[0] == "c":
-                return self._key(place.net, place.net.tags[place.tag][0], index)
-            case Answers():
-                return self.answer(place.net, place.tag, index)
+            case Goals(), int(tag):
+                return self._key(place.net, tag, index)
+            case Answers(), int(tag) if name[0] == "c":
+                return self._key(place.net, place.net.tags[tag][0], index)
+            case Answers(), int(tag):
+                return self.answer(place.net, tag, index)
+        return None
 
     def key(self, net: Net, state: State, index: int) -> str | None:
         return self._key(net, net.states.index(state), index)
@@ -104,7 +105,7 @@ class ColumnTypes:
         return next((found for term in terms if (found := self.of(term)) is not None), None)
 
 
-def _type_in(literal, key: Key) -> str | None:
+def _type_in(literal: Literal, key: Key) -> str | None:
     match literal:
         case Neg(call):
             return _type_in(call, key)

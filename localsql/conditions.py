@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from localsql.render import Renderer
 
 
-def rendered(renderer: Renderer, condition: Condition | Member, scope: Scope) -> str | bool:
+def rendered(renderer: Renderer, condition: Condition, scope: Scope) -> str | bool:
     dialect = renderer.dialect
     match condition:
         case Same(left, Const(text)):
@@ -34,9 +34,10 @@ def rendered(renderer: Renderer, condition: Condition | Member, scope: Scope) ->
             return f"{scope.columns[source]('tag').sql} = {tags[0]}"
         case Holds(net, negated):
             return _holds(renderer, net, negated, scope)
+    raise AssertionError(f"{condition} is tested by another renderer")
 
 
-def tested(condition: Condition | Member) -> tuple[Term, ...]:
+def tested(condition: Condition) -> tuple[Term, ...]:
     """The operands that NULL would fail."""
     match condition:
         case Same(left, right):
@@ -90,7 +91,7 @@ def _tests(renderer: Renderer, net: Net, negated: bool, scope: Scope) -> str | b
         if all(each is True for each in found):
             return not negated
         if False not in found:
-            ways.append(" AND ".join(each for each in found if each is not True))
+            ways.append(" AND ".join(each for each in found if isinstance(each, str)))
     if not ways:
         return negated
     whole = " OR ".join(dict.fromkeys(ways))

@@ -61,10 +61,10 @@ def mentioned_table(renderer: Renderer, source: Mentioned) -> str:
     """The ids at places of the caller's tables, the known ones, and NULL for all others."""
     family = renderer.layouts.family(source.type)
     arms = [f"SELECT {renderer.dialect.null(family)} AS v"]
-    constants = list(filter(None, (renderer.dialect.constant(each, family) for each in source.ids)))
+    constants = renderer.dialect.constants(source.ids, family)
     arms += [renderer.constants(constants)] if constants else []
     for place, index in source.places:
-        typed = Typed(f"a{index}", renderer.tables.binding(place).families[index])
+        typed = Typed(f"a{index}", renderer.tables.binding(place).family_at(index))
         shown = renderer.converted(typed, family)
         arms.append(f"SELECT {shown} FROM {renderer.binding_table(place)} WHERE a{index} IS NOT NULL")
     return f"({' UNION '.join(arms)})"

@@ -7,7 +7,7 @@ its own (goals, answers, constants) is in the dialect's normal form, which is co
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from localsql.families import Family, family_of, is_possible
@@ -81,6 +81,10 @@ class Dialect:
         """The value in normal form; None where nothing of the family equals it."""
         return literal(value, family, self.escaped)
 
+    def constants(self, values: Iterable[str], family: Family) -> list[str]:
+        """Those of the values that something of the family can equal."""
+        return [shown for each in values if (shown := self.constant(each, family)) is not None]
+
     def null(self, family: Family) -> str:
         return f"CAST(NULL AS {self.native_types.get(family, self.text_type)})"
 
@@ -108,10 +112,9 @@ class Dialect:
     def among(self, side: Typed, values: Sequence[str]) -> str | None:
         """The expression is one of the values; None where it cannot be."""
         if side.family not in NATIVE:
-            constants = [self.constant(each, Family.TEXT) for each in values if is_possible(each, Family.TEXT)]
-            return _one_of(self.text(side), constants)
+            return _one_of(self.text(side), self.constants(values, Family.TEXT))
         possible = [each for each in values if is_possible(each, side.family)]
-        return self._many(side, possible) or _one_of(side.sql, [self.constant(each, side.family) for each in possible])
+        return self._many(side, possible) or _one_of(side.sql, self.constants(possible, side.family))
 
     def _many(self, side: Typed, values: list[str]) -> str | None:
         return None

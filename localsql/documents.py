@@ -11,10 +11,12 @@ from collections.abc import Iterator
 import yaml
 from yaml.events import (
     AliasEvent,
+    CollectionStartEvent,
     DocumentStartEvent,
     Event,
     MappingEndEvent,
     MappingStartEvent,
+    NodeEvent,
     ScalarEvent,
     SequenceEndEvent,
     SequenceStartEvent,
@@ -43,7 +45,8 @@ def document_from_text(text: str) -> object:
     try:
         return _Reader(text).document()
     except yaml.MarkedYAMLError as error:
-        place = _place(error.problem_mark) if error.problem_mark else ""
+        mark = error.problem_mark
+        place = _place(mark.line, mark.column) if mark else ""
         raise BindingRejected("", f"is not YAML: {error.problem or error.context}{place}") from None
     except yaml.YAMLError as error:
         raise BindingRejected("", f"is not YAML: {str(error).splitlines()[0]}") from None
@@ -77,19 +80,19 @@ class _Reader:
         seen: set[str] = set()
         for event in self._until(MappingEndEvent):
             key = self._key(event, depth)
-            if event.value in seen:
-                raise BindingRejected(event.value, "stands twice")
-            seen.add(event.value)
-            found[key] = self._value(next(self._events), depth + 1)
+            if key.value in seen:
+                raise BindingRejected(key.value, "stands twice")
+            seen.add(key.value)
+            found[_scalar(key)] = self._value(next(self._events), depth + 1)
         return found
 
-    def _key(self, event: Event, depth: int) -> object:
+    def _key(self, event: Event, depth: int) -> ScalarEvent:
         self._check(event, depth)
         if not isinstance(event, ScalarEvent):
             raise _refused(event, "a key must be text")
         if event.value == _MERGE and event.implicit[0]:
             raise _refused(event, "merge keys (`<<`) are not accepted; write out what they stand for")
-        return _scalar(event)
+        return event
 
     def _until(self, end: type[Event]) -> Iterator[Event]:
         """The events that begin what stands before the end; whoever takes one takes what belongs to it."""
@@ -103,9 +106,9 @@ class _Reader:
         self._left -= 1
         if self._left < 0:
             raise BindingRejected("", f"must have at most {MOST_NODES} keys and values")
-        if isinstance(event, AliasEvent) or event.anchor is not None:
+        if isinstance(event, AliasEvent) or (isinstance(event, NodeEvent) and event.anchor is not None):
             raise _refused(event, "anchors and aliases (`&`, `*`) are not accepted; write out what they stand for")
-        if event.tag is not None:
+        if isinstance(event, ScalarEvent | CollectionStartEvent) and event.tag is not None:
             raise _refused(event, "tags (`!`) are not accepted")
         if isinstance(event, MappingStartEvent | SequenceStartEvent) and depth > DEEPEST:
             raise _refused(event, f"must be nested at most {DEEPEST} levels deep")
@@ -117,8 +120,9 @@ def _scalar(event: ScalarEvent) -> object:
 
 
 def _refused(event: Event, reason: str) -> BindingRejected:
-    return BindingRejected("", f"{reason}{_place(event.start_mark)}")
+    mark = event.start_mark
+    return BindingRejected("", f"{reason}{_place(mark.line, mark.column) if mark else ''}")
 
 
-def _place(mark: yaml.Mark) -> str:
-    return f" (line {mark.line + 1}, column {mark.column + 1})"
+def _place(line: int, column: int) -> str:
+    return f" (line {line + 1}, column {column + 1})"

@@ -75,8 +75,9 @@ def is_possible(value: str, family: Family) -> bool:
 
 def _integer(text: str) -> str | None:
     number = _number(text)
-    is_whole = number is not None and number == number.to_integral_value()
-    return str(int(number)) if is_whole and -(2**63) <= number < 2**63 else None
+    if number is None or number != number.to_integral_value():
+        return None
+    return str(int(number)) if -(2**63) <= number < 2**63 else None
 
 
 def _numeric(text: str) -> str | None:

@@ -68,7 +68,7 @@ class _TooManySteps(Exception):
 def _parser(dialect: type[sqlglot.Dialect]) -> type[sqlglot.Parser]:
     """The dialect's, which counts how often it goes on to another word, or back to one."""
 
-    class Counting(dialect.parser_class):
+    class Counting(dialect.parser_class):  # type: ignore[name-defined,misc]  # which class, only the caller knows
         steps = 0
 
         def _advance(self, times: int = 1) -> None:
@@ -88,7 +88,7 @@ def _first_line(error: SqlglotError) -> str:
     return str(error).splitlines()[0][:200]
 
 
-def _word_problem(query: str, words: list[sqlglot.tokens.Token]) -> str | None:
+def _word_problem(query: str, words: list[sqlglot.Token]) -> str | None:
     end = 0
     for token in words:
         if query[end : token.start].strip() or token.comments:
@@ -101,7 +101,7 @@ def _word_problem(query: str, words: list[sqlglot.tokens.Token]) -> str | None:
     return "comments in the query are not accepted" if query[end:].strip() else None
 
 
-def _tree_problem(root: exp.Expression, columns: int) -> str | None:
+def _tree_problem(root: exp.Expr, columns: int) -> str | None:
     if not isinstance(root.unnest(), (exp.Select, exp.SetOperation)):
         return "the query must be a SELECT"
     for node in root.walk():
@@ -118,8 +118,8 @@ def _name(node: exp.Func) -> str:
     return (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
 
 
-def _columns_problem(root: exp.Expression, columns: int) -> str | None:
-    waiting = [root]
+def _columns_problem(root: exp.Expr, columns: int) -> str | None:
+    waiting: list[exp.Expr] = [root]
     while waiting:
         each = waiting.pop().unnest()
         if isinstance(each, exp.SetOperation):

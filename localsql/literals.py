@@ -8,13 +8,14 @@ characters are written without those characters.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from localsql.families import Family, is_possible
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.,/+=~ ()\[\]|<>-]*", re.ASCII)
 
 
-def literal(value: str, family: Family, escape) -> str | None:
+def literal(value: str, family: Family, escape: Callable[[str], str]) -> str | None:
     """The value as a constant of the family; None where no column of the family can equal it.
 
     `escape` is the dialect's way to write a text that is not plain.
@@ -31,7 +32,7 @@ def literal(value: str, family: Family, escape) -> str | None:
     return text_literal(value, escape)
 
 
-def text_literal(value: str, escape) -> str:
+def text_literal(value: str, escape: Callable[[str], str]) -> str:
     # Two hyphens would be a comment to whoever looks at the text without its quotes.
     return f"'{value}'" if _PLAIN.fullmatch(value) and "--" not in value else escape(value)
 

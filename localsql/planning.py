@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from checks import deadline
-from checks.engine.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted
+from checks.engine.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted, substituted_terms
 from checks.engine.errors import NestedTooDeep, NonLinear
 from checks.engine.holding import tested
 from checks.engine.nets import make_net
@@ -85,14 +85,15 @@ def _ways(resolver: Resolver, net: Net, ends: Iterable[Exit], fixed: frozenset[O
 
 def _enumerated(resolver: Resolver, tables: CallerTables, end: Exit, types: tuple[str, ...]) -> Exit:
     """The exit with columns that stand for every value read from all ids of their types, where those are known."""
-    sources, columns = list(end.branch.sources), {}
+    sources = list(end.branch.sources)
+    columns: dict[Var, Col] = {}
     for out, type_name in zip(end.outs, types):
         # Two columns may stand for one and the same value.
         if isinstance(out, Var) and out not in columns and type_name in tables.bindings.domains:
             source = Domain(next(resolver.numbers), type_name)
             sources.append(source)
             columns[out] = Col(source.number, "v")
-    outs = tuple(columns.get(out, out) for out in end.outs)
+    outs = substituted_terms(end.outs, columns)
     guards = tuple(substituted(guard, columns) for guard in end.guards)
     return replace(end, branch=Branch(tuple(sources), end.branch.conditions), outs=outs, guards=guards)
 

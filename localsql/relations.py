@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checks.engine.plan import OtherSource
 from localsql.bindings import Binding, Bindings
 from policy.rules.program import Signature
 
@@ -11,10 +12,9 @@ LOCAL = "local:"
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
+class Domain(OtherSource):
     """Every id of a type, as the bindings say; column `v`."""
 
-    number: int
     type: str
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import overload
 
 from checks import deadline
 from checks.engine.clauses import Col, Const, Term, Var
@@ -19,6 +20,7 @@ from checks.engine.plan import (
     Goals,
     Net,
     Relation,
+    Source,
 )
 from localsql.conditions import rendered, tested
 from localsql.constants import known_families, known_table, mentioned_table
@@ -31,6 +33,8 @@ from localsql.relations import CallerTables, Domain
 from localsql.residual import Known, Mentioned
 from localsql.scope import Columns, Scope
 from localsql.semijoins import set_apart
+
+Table = Callable[["Renderer", Net, Scope, str], str | None]  # a recursive one; None where nothing starts it
 
 
 @dataclass
@@ -90,11 +94,12 @@ class Renderer:
         inner = self.named(branch, scope)
         (out,) = end.outs
         shown = self.carried(out, side.family if side.family in NATIVE else Family.TEXT, inner)
-        arm = shown and self.select(branch, shown, inner)
-        if arm and side.family in NATIVE and isinstance(out, Col) and self.typed(out, inner).family != side.family:
+        arm = None if shown is None else self.select(branch, shown, inner)
+        is_other = side.family in NATIVE and isinstance(out, Col) and self.typed(out, inner).family != side.family
+        if arm is not None and is_other:
             # A text that is no number became NULL, and one NULL in the list would make NOT of it NULL.
             arm = (
-                f"SELECT * FROM ({arm.replace('SELECT ' + shown, f'SELECT {shown} AS o0', 1)}) __x WHERE o0 IS NOT NULL"
+                f"SELECT * FROM ({arm.replace(f'SELECT {shown}', f'SELECT {shown} AS o0', 1)}) __x WHERE o0 IS NOT NULL"
             )
         return arm
 
@@ -129,7 +134,7 @@ class Renderer:
         scope = replace(scope, goals=self._recursion(net, "g", goals, scope) if net.seeds else None)
         return replace(scope, answers=self._recursion(net, "a", answers, scope) if net.answers else None), []
 
-    def _recursion(self, net: Net, letter: str, text: Callable, scope: Scope) -> str | None:
+    def _recursion(self, net: Net, letter: str, text: Table, scope: Scope) -> str | None:
         """A recursive table beside all others, once for its net."""
         key = (letter, id(net))
         if key not in self.names:
@@ -143,15 +148,16 @@ class Renderer:
 
     def _correlated(self, net: Net, scope: Scope) -> tuple[Scope, list[str]]:
         tables = []
-        for letter, field_name, text, is_there in (
-            ("v", "goals", goals, net.seeds),
-            ("w", "answers", answers, net.answers),
-        ):
-            name = self._next(letter)
-            made = text(self, net, scope, name) if is_there else None
-            if made is not None:
-                scope = replace(scope, **{field_name: name})
-                tables.append(made)
+        name = self._next("v")
+        made = goals(self, net, scope, name) if net.seeds else None
+        if made is not None:
+            scope = replace(scope, goals=name)
+            tables.append(made)
+        name = self._next("w")
+        made = answers(self, net, scope, name) if net.answers else None
+        if made is not None:
+            scope = replace(scope, answers=name)
+            tables.append(made)
         return scope, tables
 
     def _next(self, letter: str) -> str:
@@ -203,7 +209,7 @@ class Renderer:
             text += f" FROM {' CROSS JOIN '.join(tables)}"
         return f"{text}{'' if tables else self.dialect.dual} WHERE {' AND '.join(tests)}" if tests else text
 
-    def _not_null(self, source: object, branch: Branch, scope: Scope) -> list[str]:
+    def _not_null(self, source: Source, branch: Branch, scope: Scope) -> list[str]:
         """A row with NULL is no fact."""
         if isinstance(source, Domain):
             return [f"{scope.columns[source.number]('v').sql} IS NOT NULL"]
@@ -218,14 +224,15 @@ class Renderer:
 
     # ---- sources ---------------------------------------------------------------------------------
 
-    def _columns(self, source: object, alias: str, branch: Branch, scope: Scope) -> Columns:
+    def _columns(self, source: Source, alias: str, branch: Branch, scope: Scope) -> Columns:
         """What the source's columns are, by their names in the plan."""
         layout: dict[str, Place] = {}
         match source:
             case Fact(place=place):
-                families = self.tables.binding(place).families
-                return lambda name: Typed(f"{alias}.{name}", families[int(name[1:])])
+                binding = self.tables.binding(place)
+                return lambda name: Typed(f"{alias}.{name}", binding.family_at(int(name[1:])))
             case Goals() | Answers():
+                assert scope.net is not None, "goals and answers are of the net that reads them"
                 layout = self.layouts.read(source, branch, scope.net)
             case Known():
                 families = known_families(self, source, branch, scope)
@@ -245,7 +252,7 @@ class Renderer:
 
         return column
 
-    def _table(self, source: object, branch: Branch, scope: Scope) -> str | None:
+    def _table(self, source: Source, branch: Branch, scope: Scope) -> str | None:
         match source:
             case Fact(place=place):
                 return self.binding_table(place)
@@ -261,7 +268,12 @@ class Renderer:
                 return mentioned_table(self, source)
             case Relation():
                 return self._relation(source, scope)
+        raise AssertionError(f"{source} is read by another renderer")
 
+    @overload
+    def table_named(self, key: object, letter: str, text: Callable[[], str]) -> str: ...
+    @overload
+    def table_named(self, key: object, letter: str, text: Callable[[], str | None]) -> str | None: ...
     def table_named(self, key: object, letter: str, text: Callable[[], str | None]) -> str | None:
         """The table of that name, made now if it is new; None where it has no rows."""
         if key not in self.names:

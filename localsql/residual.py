@@ -7,12 +7,13 @@ cannot hold are gone, conditions that hold are too; what is left reads the calle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import TypeVar, overload
 
 from checks import deadline
-from checks.engine.clauses import FRESH, Col, Const, Operand, Other, Slot, Term
+from checks.engine.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var
 from checks.engine.plan import (
     Among,
     AnswerArm,
@@ -25,6 +26,7 @@ from checks.engine.plan import (
     Jump,
     Net,
     Order,
+    OtherSource,
     Relation,
     Same,
     Source,
@@ -39,13 +41,13 @@ from localsql.split import Splitter
 
 Rows = list[tuple[str, ...]]
 Environment = dict[Col, Operand]
+Asked = TypeVar("Asked", Operand, Term)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Known(OtherSource):
     """A relation of constants; columns k0 …, of these types."""
 
-    number: int
     rows: tuple[tuple[str, ...], ...]
     types: tuple[str | None, ...]
 
@@ -54,10 +56,9 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Mentioned:
+class Mentioned(OtherSource):
     """The ids at some places of the caller's tables, the known ones, and NULL for all others; column `v`."""
 
-    number: int
     ids: tuple[str, ...]
     places: tuple[tuple[str, int], ...]  # of a binding, an argument
     type: str | None
@@ -73,9 +74,9 @@ class Residual:
     slots: Mapping[str, object]
     run: Callable[[Part], Rows]
     rule_of: Callable[[Net], str]  # the rule that makes a net take two answers at once
-    numbers: Iterable[int] = field(default_factory=lambda: count(-1, -1))
+    numbers: Iterator[int] = field(default_factory=lambda: count(-1, -1))
     ran: dict[int, Rows] = field(default_factory=dict)
-    made: dict[tuple, Net] = field(default_factory=dict)
+    made: dict[Hashable, Net] = field(default_factory=dict)
     origins: dict[int, Net] = field(default_factory=dict)  # by identity of what was made of them
     held: int = 0  # values so far
 
@@ -103,8 +104,8 @@ class Residual:
         answers: list[AnswerArm] = []
         if not self.splitter.has_central_answers(net):
             answers = list(filter(None, (self._answer(net, arm, environment) for arm in net.answers)))
-        rows = {"exits": tuple(kept), "seeds": tuple(seeds), "moves": tuple(moves), "answers": tuple(answers)}
-        made = pruned(replace(net, **rows, fixed=frozenset(environment.values())))
+        left = replace(net, exits=tuple(kept), seeds=tuple(seeds), moves=tuple(moves), answers=tuple(answers))
+        made = pruned(replace(left, fixed=frozenset(environment.values())))
         self.origins[id(made)] = net
         return made
 
@@ -121,14 +122,15 @@ class Residual:
         if made is None:
             return None
         branch, terms = made
-        keys, outs = terms[: len(arm.keys)], terms[len(arm.keys) :]
-        return replace(arm, keys=keys, exit=replace(arm.exit, branch=branch, outs=outs))
+        keys = tuple(key for key in terms[: len(arm.keys)] if not isinstance(key, Var))
+        assert len(keys) == len(arm.keys), "what has a value keeps one"
+        return replace(arm, keys=keys, exit=replace(arm.exit, branch=branch, outs=terms[len(arm.keys) :]))
 
     # ---- one branch ----------------------------------------------------------------------------------------------
 
     def row(
-        self, net: Net, branch: Branch, terms: tuple[Term, ...], environment: Environment
-    ) -> tuple[Branch, tuple[Term, ...]] | None:
+        self, net: Net, branch: Branch, terms: tuple[Asked, ...], environment: Environment
+    ) -> tuple[Branch, tuple[Asked, ...]] | None:
         """The branch and what is asked of its rows; None where it has none."""
         deadline.check()
         split = self.splitter.split(net, branch, terms)
@@ -141,12 +143,12 @@ class Residual:
             rows = self._rows(part)
             if not rows or not self._narrowed(part, rows, split.left, inner, lists):
                 return None
-            source = self._known(part, rows, inner)
-            if source is not None:
-                known.append((part.place, source))
+            constants = self._known(part, rows, inner)
+            if constants is not None:
+                known.append((part.place, constants))
         sources = self._sources(branch, split.left, known, inner)
-        conditions = None if sources is None else self._conditions(split.left, inner, lists)
-        if conditions is None:
+        conditions = self._conditions(split.left, inner, lists) if sources is not None else None
+        if sources is None or conditions is None:
             return None
         return Branch(tuple(sources), tuple(conditions)), tuple(self._value(term, inner) for term in terms)
 
@@ -203,9 +205,9 @@ class Residual:
 
     def _sources(
         self, whole: Branch, left: Branch, known: list[tuple[int, Known]], inner: Environment
-    ) -> list[Source | Known | Mentioned] | None:
+    ) -> list[Source] | None:
         """What is read, in the order of the plan."""
-        placed: list[tuple[int, Source | Known | Mentioned]] = list(known)
+        placed: list[tuple[int, Source]] = list(known)
         for source in left.sources:
             made = self._source(source, inner)
             if made is None:
@@ -213,7 +215,7 @@ class Residual:
             placed.append((whole.sources.index(source), made))
         return [source for _, source in sorted(placed, key=lambda each: each[0])]
 
-    def _source(self, source: Source, inner: Environment) -> Source | Mentioned | None:
+    def _source(self, source: Source, inner: Environment) -> Source | None:
         match source:
             case Relation(number, net, variant):
                 ends = tuple(end for end in net.exits if variant_of(end, net.fixed) == variant)
@@ -270,6 +272,10 @@ class Residual:
             return True
         return made if made.exits else False
 
+    @overload
+    def _value(self, term: Operand, inner: Environment) -> Operand: ...
+    @overload
+    def _value(self, term: Term, inner: Environment) -> Term: ...
     def _value(self, term: Term, inner: Environment) -> Term:
         match term:
             case Slot(name) | Other(name):
@@ -282,7 +288,7 @@ class Residual:
 # ---- conditions over constants ------------------------------------------------------------------------------------
 
 
-def same(left: Term, right: Term) -> Condition | bool:
+def same(left: Operand, right: Operand) -> Condition | bool:
     if left == right:
         return True
     if isinstance(left, Const):
@@ -290,7 +296,7 @@ def same(left: Term, right: Term) -> Condition | bool:
     return Same(left, right)
 
 
-def ordered(operator: str, left: Term, right: Term) -> Condition | bool:
+def ordered(operator: str, left: Operand, right: Operand) -> Condition | bool:
     if not (isinstance(left, Const) and isinstance(right, Const)):
         return Order(operator, left, right)
     if operator == "!=":

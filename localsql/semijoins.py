@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from checks.engine.clauses import Col, Operand, Term
-from checks.engine.plan import Branch, Condition, Fact, Relation, Same, Source
+from checks.engine.plan import Branch, Condition, Fact, OtherCondition, Relation, Same, Source
 from localsql.relations import Domain
 from localsql.residual import Known
 from localsql.split import numbers_in
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Member(OtherCondition):
     """The operand is among the values of the branch's column."""
 
     operand: Operand
@@ -61,7 +61,7 @@ def _reached(branch: Branch, start: int, link: Condition) -> set[int]:
         found |= more
 
 
-def _mentioned(condition: Condition | Member) -> set[int]:
+def _mentioned(condition: Condition) -> set[int]:
     if isinstance(condition, Member):
         return {condition.operand.source} if isinstance(condition.operand, Col) else set()
     return numbers_in(condition)

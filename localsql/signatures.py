@@ -56,7 +56,7 @@ def key_from_text(text: str) -> Key:
     return Key(Signature(head[1], types), constants)
 
 
-def _argument(text: str, found: re.Match) -> tuple[str, str | None]:
+def _argument(text: str, found: re.Match[str]) -> tuple[str, str | None]:
     type_name, bare = found["type"], found["bare"]
     if bare == "_":
         if type_name is None:

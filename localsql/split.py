@@ -9,7 +9,7 @@ parts of their own, so nothing is multiplied out. Splitting knows no values: it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from checks import deadline
@@ -57,7 +57,7 @@ class Splitter:
     kept: dict[int, Net | Branch] = field(default_factory=dict)  # so that nothing else gets their identity
     maker: PartMaker = field(init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.maker = PartMaker(self._renderer)
 
     def split(self, net: Net, branch: Branch, terms: tuple[Term, ...]) -> Split:
@@ -135,7 +135,7 @@ class Splitter:
             self.central_answers[id(net)] = self.has_central_goals(net) and self._are_central(net, rows)
         return self.central_answers[id(net)]
 
-    def _are_central(self, net: Net, rows: list[tuple[Branch, tuple[Term, ...]]]) -> bool:
+    def _are_central(self, net: Net, rows: Sequence[tuple[Branch, tuple[Term, ...]]]) -> bool:
         """Whether stored facts alone make the rows, whatever row of the caller's is at hand around the net."""
         if net.is_rounds or not all(self._is_central_branch(branch) for branch, _ in rows):
             return False
@@ -176,9 +176,9 @@ class Splitter:
             return found <= numbers and self.is_central(condition.net)
         return bool(found) and found <= numbers
 
-    def _part(self, net: Net, branch: Branch, wanted: set[Operand], whole: Branch) -> Part:
+    def _part(self, net: Net, branch: Branch, wanted: Iterable[Col], whole: Branch) -> Part:
         numbers = {source.number for source in branch.sources}
-        columns = tuple(sorted((c for c in wanted if isinstance(c, Col) and c.source in numbers), key=_order))
+        columns = tuple(sorted((each for each in wanted if each.source in numbers), key=_order))
         place = min((whole.sources.index(source) for source in branch.sources), default=0)
         return self.maker.part(net, branch, columns, place)
 

@@ -13,7 +13,7 @@ from checks.engine.clauses import Col, Const, Var
 from checks.engine.plan import Branch, Exit, Net
 from localsql.dialects import NATIVE, Typed
 from localsql.errors import CannotSay, UnboundedVariable
-from localsql.families import Family, is_possible
+from localsql.families import Family
 from localsql.planning import LocalPlan
 from localsql.relations import Domain
 from localsql.render import Renderer, union
@@ -208,7 +208,7 @@ def _listed(renderer: Renderer, net: Net, ends: list[Exit], side: Typed) -> str 
     arms = own.list_arms(others, side, scope)
     if not arms:
         return own.dialect.listed(side, constants)
-    possible = [own.dialect.constant(each, family) for each in constants if is_possible(each, family)]
+    possible = own.dialect.constants(constants, family)
     if possible:
         arms.append(own.constants(possible))
     return f"{own.dialect.list_side(side)} IN ({_one_select(own, arms)})"

@@ -9,6 +9,7 @@ import hmac
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import overload
 
 from django.db import connection
 
@@ -73,6 +74,12 @@ def active_program(environment_id: int) -> Program | None:
     return program_of_version(row[0]) if row else None
 
 
+@overload
+def program_of_version(version_id: int) -> Program: ...
+@overload
+def program_of_version(version_id: None) -> None: ...
+@overload
+def program_of_version(version_id: int | None) -> Program | None: ...
 def program_of_version(version_id: int | None) -> Program | None:
     """The compiled text of a policy version; None for none."""
     return None if version_id is None else _compiled(version_id)

@@ -96,7 +96,14 @@ class Place:
         return f"{self.signature}.{self.index}"
 
 
-Source = Fact | Ids | Goals | Answers | Relation | Candidates
+@dataclass(frozen=True, slots=True)
+class OtherSource:
+    """A base for what is read by renderers of other databases alone."""
+
+    number: int
+
+
+Source = Fact | Ids | Goals | Answers | Relation | Candidates | OtherSource
 
 
 # ---- conditions ---------------------------------------------------------------------------------------------
@@ -154,7 +161,13 @@ class Holds:
         return f"{'no ' if self.negated else ''}answer of net {self.net.name}"
 
 
-Condition = Same | Among | Order | Tagged | Holds
+class OtherCondition:
+    """A base for what is tested by renderers of other databases alone."""
+
+    __slots__ = ()
+
+
+Condition = Same | Among | Order | Tagged | Holds | OtherCondition
 
 
 # ---- branches and nets ------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from checks.engine.clauses import Call, Col, Operand, Var, terms_of
 from checks.engine.partial import Partial
-from checks.engine.plan import Among, Branch, Condition, Fact, Holds, Order, Same, Tagged
+from checks.engine.plan import Among, Branch, Condition, Fact, Holds, Order, OtherCondition, Same, Tagged
 
 
 def prefix_of(call: Call, rest: Partial) -> Branch | None:
@@ -76,5 +76,5 @@ def _mapped(condition: Condition, change: Callable[[Operand], Operand]) -> Condi
             return Among(change(operand), ids)
         case Order(operator, left, right):
             return Order(operator, change(left), change(right))
-        case Tagged() | Holds():
+        case Tagged() | Holds() | OtherCondition():
             raise AssertionError("no prefix has such a condition")

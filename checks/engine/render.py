@@ -235,6 +235,7 @@ class Renderer:
                 return self._relation(source, scope)
             case Candidates():
                 return ("(", *self._candidates(source), ")")
+        raise AssertionError(f"{source} is read by another renderer")
 
     def _facts(self, place: str) -> str:
         assert place in ("stored", "inline"), f"facts in {place} are read by another statement"
@@ -295,6 +296,7 @@ class Renderer:
                 return ("(", *looked_up, ") IS NOT TRUE" if negated else ") IS TRUE")
             case Holds(net, negated):
                 return ("NOT EXISTS (" if negated else "EXISTS (", *self.query(net, scope), ")")
+        raise AssertionError(f"{condition} is tested by another renderer")
 
     def _integer(self, operand: Operand, scope: Scope) -> Text:
         """The operand as a number: of a fact, its signature tells that it is one; a value is looked at once."""
