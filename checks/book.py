@@ -8,7 +8,7 @@ asked after those before it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 
@@ -28,6 +28,13 @@ _ANY_OTHER = Other("")  # a name that no rule mentions
 Env = dict[Var, Value]
 
 
+def value_in(env: Env, term: Term, now: Value | None = None) -> Value | None:
+    """The term's value, where it has one; `now` is the current time's."""
+    if isinstance(term, Value):
+        return term
+    return env.get(term) if isinstance(term, Var) else now
+
+
 @dataclass(frozen=True)
 class Condition:
     """A literal of the text, and what the engine is asked for it: several negations, where types are open."""
@@ -35,6 +42,13 @@ class Condition:
     literal: Literal
     asked: tuple[EngineLiteral, ...]
     kind: Pattern | None = None  # of an atom's goals, where they are all alike
+
+    @property
+    def call(self) -> Call:
+        """What is asked for an atom."""
+        (call,) = self.asked
+        assert isinstance(call, Call)
+        return call
 
     @cached_property
     def binds(self) -> tuple[Var, ...]:
@@ -100,7 +114,10 @@ class Book:
 
     def kind_of_condition(self, condition: Condition, env: Env) -> Pattern:
         """The same of an atom whose variables need not all have values."""
-        return condition.kind or self._kind_of_call(condition.literal, condition.asked[0], env)
+        if condition.kind is not None:
+            return condition.kind
+        assert isinstance(condition.literal, Atom), "goals are of atoms"
+        return self._kind_of_call(condition.literal, condition.call, env)
 
     def cases(self, kind: Pattern) -> tuple[Case, ...]:
         """The cases for goals of this kind, in the order of the text, those first that do not lead back to it."""
@@ -140,24 +157,26 @@ class Book:
             if _fits(rule, kind):
                 for typing in typings_of(self.program, rule, kind.types):
                     deadline.check()
-                    conditions = [self._condition(rule, literal, typing) for literal in told(rule)]
-                    if None not in conditions:
-                        yield Case(rule, typing, tuple(conditions))
+                    literals = told(rule)
+                    found = (self._condition(rule, literal, typing) for literal in literals)
+                    conditions = tuple([each for each in found if each is not None])
+                    if len(conditions) == len(literals):
+                        yield Case(rule, typing, conditions)
 
     def _condition(self, rule: Rule, literal: Literal, typing: dict[Var, str]) -> Condition | None:
         asked = concrete_literals(self.program, rule, literal, typing)
-        return None if asked is None else Condition(literal, asked, self._only_kind(literal, asked))
-
-    def _only_kind(self, literal: Literal, asked: tuple[EngineLiteral, ...]) -> Pattern | None:
-        if not isinstance(literal, Atom):
+        if asked is None:
             return None
-        types = zip(literal.args, asked[0].types)
-        differ = any(isinstance(arg, Var) and name == STRING for arg, name in types)
-        return None if differ else self._kind_of_call(literal, asked[0], {})
+        found = Condition(literal, asked)
+        return replace(found, kind=self._only_kind(literal, found.call)) if isinstance(literal, Atom) else found
+
+    def _only_kind(self, atom: Atom, call: Call) -> Pattern | None:
+        differ = any(isinstance(arg, Var) and name == STRING for arg, name in zip(atom.args, call.types))
+        return None if differ else self._kind_of_call(atom, call, {})
 
     def _kind_of_call(self, atom: Atom, call: Call, env: Env) -> Pattern:
-        args = (arg if isinstance(arg, Value) else env.get(arg) for arg in atom.args)
-        return Pattern(call.predicate, call.types, tuple([arg and self._name(arg) for arg in args]))
+        args = (value_in(env, arg) for arg in atom.args)
+        return Pattern(call.predicate, call.types, tuple([None if arg is None else self._name(arg) for arg in args]))
 
     def _leads_back(self, case: Case, kind: Pattern) -> bool:
         own = self.component(kind)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from checks.book import Case, Condition, Env
-from checks.engine.clauses import Neg, Pattern
+from checks.book import Case, Condition, Env, value_in
+from checks.engine.clauses import Pattern
 from checks.proof import Goal, proof_of
 from checks.proof_tree import tree_of
 from checks.scene import Scene
 from checks.tree import Node, bindings, shown_atom, shown_literal, written
 from checks.witness import met_by
-from policy.rules.program import Atom, Not, Program, Rule, Var
+from policy.rules.program import Atom, Not, Program, Rule
 from policy.values import Value
 
 MAX_LEVELS = 4  # of conditions that are missing because others are
@@ -98,16 +98,18 @@ class _Walk:
             case Atom() as atom:
                 return self._missing_atom(atom, failing, env, levels)
             case Not() as negation:
-                return Node("present", self._shown(failing, env), because=self._presence(negation, failing.asked, env))
+                below = self._presence(negation, env) if failing.asked else ()
+                return Node("present", self._shown(failing, env), because=below)
         return Node("false", self._shown(failing, env))
 
     def _missing_atom(self, atom: Atom, failing: Condition, env: Env, levels: int) -> Node:
-        args = tuple([arg if isinstance(arg, Value) else env.get(arg) for arg in atom.args])
+        args = tuple([value_in(env, arg, self.scene.moment) for arg in atom.args])
         kind = self.scene.book.kind_of_condition(failing, env)
         text = self._shown_atom(atom, args, kind.types, env)
         note, below = self._absence(kind, args, levels)
-        is_whole = None not in args and atom.predicate not in self.program.helpers
-        return Node("missing", text, (atom.predicate, args) if is_whole else None, note=note, because=below)
+        known = tuple([arg for arg in args if arg is not None])
+        is_whole = len(known) == len(args) and atom.predicate not in self.program.helpers
+        return Node("missing", text, (atom.predicate, known) if is_whole else None, note=note, because=below)
 
     def _absence(self, kind: Pattern, args: Args, levels: int) -> tuple[str, tuple[Node, ...]]:
         """What is told of something missing, and why none of the rules about it grants it."""
@@ -130,15 +132,14 @@ class _Walk:
             return shown_literal(self.program, atom, env, self.scene.now)
         return shown_atom(atom.predicate, tuple([arg or Value(kind, "") for arg, kind in zip(args, types)]))
 
-    def _presence(self, negation: Not, asked: Sequence[Neg], env: Env) -> tuple[Node, ...]:
+    def _presence(self, negation: Not, env: Env) -> tuple[Node, ...]:
         """Why what must not hold does, where all of it is known."""
         atom = negation.atom
-        if any(isinstance(arg, Var) and arg not in env for arg in atom.args):
+        args = [value_in(env, arg, self.scene.moment) for arg in atom.args]
+        known = tuple([arg for arg in args if arg is not None])
+        if len(known) < len(args):
             return ()
-        args = tuple([arg if isinstance(arg, Value) else env[arg] for arg in atom.args])
-        goal = Goal(atom.predicate, args)
-        if not asked:
-            return ()
+        goal = Goal(atom.predicate, known)
         return (tree_of(self.program, proof_of(self.scene, [goal]), goal, self.scene.now),)
 
     def _shown(self, condition: Condition, env: Env) -> str:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from checks.book import Case, Env
+from checks.book import Case, Env, value_in
 from checks.engine.clauses import Call
 from checks.scene import Scene
 from checks.witness import ANY, witnesses
@@ -73,19 +73,19 @@ def proof_of(scene: Scene, goals: list[Goal]) -> Steps:
     return search.steps
 
 
-def premises(case: Case, env: Env) -> list[Goal]:
+def premises(case: Case, env: Env, now: Value) -> list[Goal]:
     """What a rule's conditions rest upon: facts and what follows from others, not tests."""
     return [
-        Goal(condition.literal.predicate, values_of(condition.literal, condition.asked[0], env))
+        Goal(condition.literal.predicate, values_of(condition.literal, condition.call, env, now))
         for condition in case.conditions
         if isinstance(condition.literal, Atom)
     ]
 
 
-def values_of(atom: Atom, call: Call, env: Env) -> tuple[Value, ...]:
+def values_of(atom: Atom, call: Call, env: Env, now: Value) -> tuple[Value, ...]:
     """The atom's arguments; the empty id for variables without a value."""
     terms = zip(atom.args, call.types)
-    return tuple([arg if isinstance(arg, Value) else env.get(arg) or Value(kind, ANY) for arg, kind in terms])
+    return tuple([value_in(env, arg, now) or Value(kind, ANY) for arg, kind in terms])
 
 
 @dataclass
@@ -125,7 +125,7 @@ class _Search:
         waiting, seen = [goal], {goal}
         while waiting:
             step = self.steps[waiting.pop()]
-            for premise in premises(step.case, step.env) if isinstance(step, Applied) else ():
+            for premise in premises(step.case, step.env, self.scene.moment) if isinstance(step, Applied) else ():
                 if premise not in self.steps:
                     found[premise] = None
                 elif premise not in seen:
@@ -220,7 +220,8 @@ class _Recursion:
             if len(found) >= most:
                 self.cut[goal, index] = most
             for each in found:
-                within = {p for p in premises(case, each) if self.search.rules_about(p).component == self.component}
+                rests_on = premises(case, each, self.search.scene.moment)
+                within = {p for p in rests_on if self.search.rules_about(p).component == self.component}
                 way = _Way(goal, Applied(case, each), within - steps.keys())
                 if not way.open:
                     self._carry(goal, way.step)

@@ -8,6 +8,7 @@ from checks.book import Case, Condition, Env
 from checks.proof import Applied, Given, Goal, Step, Steps, Unexplained, values_of
 from checks.tree import Node, bindings, formula_of, shown_atom, shown_literal, written
 from policy.rules.program import Atom, Not, Program
+from policy.values import INTEGER, Value
 
 MAX_DEPTH = 100  # levels of a proof; JSON of many more is refused by many readers
 MAX_NODES = 1_000
@@ -56,7 +57,8 @@ class _Grower:
     def _condition(self, case: Case, condition: Condition, env: Env, depth: int) -> Node:
         match condition.literal:
             case Atom(predicate) as atom:
-                return self.goal(Goal(predicate, values_of(atom, condition.asked[0], env)), depth)
+                now = Value(INTEGER, str(self.now))
+                return self.goal(Goal(predicate, values_of(atom, condition.call, env, now)), depth)
             case Not() as negation:
                 return Node("absence", shown_literal(self.program, negation, env, self.now))
             case test:

@@ -33,6 +33,7 @@ from facts.wire import Fact
 from policy.active import program_of_version
 from policy.models import PolicyVersion
 from policy.rules.program import Program, Signature
+from policy.values import INTEGER, Value
 
 TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
 _MOST = 0.8
@@ -126,6 +127,11 @@ class Scene:
     def inline(self) -> frozenset[Signature]:
         return frozenset(by_signature(self.context))
 
+    @property
+    def moment(self) -> Value:
+        """The current time of its questions."""
+        return Value(INTEGER, str(self.now))
+
     def slots(self) -> dict[str, object]:
         """What every statement may read, to which its own values are added."""
         return {"now": self.now} | ({"facts": self._facts} if self.context else {})
@@ -183,21 +189,21 @@ class Scene:
             return None
         key = (number, *[arg.id for arg in fact.args])
         if key not in self.answered:
-            slots = {f"a{index}": arg.id for index, arg in enumerate(fact.args)}
+            slots: dict[str, object] = {f"a{index}": arg.id for index, arg in enumerate(fact.args)}
             self.answered[key] = run.execute(_lookup(number, len(fact.args), self.dialect), slots)
         return "stored" if self.answered[key] else None
 
     # ---- statements ----------------------------------------------------------------------------------------
 
-    def _run(self, made: Compiled, slots: Mapping[str, object]) -> list[tuple]:
+    def _run(self, made: Compiled, slots: dict[str, object]) -> list[tuple]:
         """In one snapshot, what was asked before is answered as before."""
         if made.statement is None:
             return []
         if made.rounds:
-            return run.answer(made.statement, made.rounds, dict(slots))
+            return run.answer(made.statement, made.rounds, slots)
         key = (made.statement.sql, *made.statement.values(slots))
         if key not in self.answered:
-            self.answered[key] = run.execute(made.statement, dict(slots))
+            self.answered[key] = run.execute(made.statement, slots)
         return self.answered[key]
 
     def _compiled(self, shape: Shape) -> Compiled:

@@ -358,3 +358,25 @@ def test_a_proof_with_something_wrong_in_it_is_found_out(repos):
 def reader(proof: dict) -> dict:
     """The step at which the member of an organisation becomes a reader."""
     return proof["because"][0]["because"][0]
+
+
+def test_conditions_about_the_current_time_are_explained_with_it(api):
+    publish(
+        api,
+        """
+        actor User {}
+        resource Doc { permissions = ["read", "write"]; }
+        has_permission(user: User, "read", doc: Doc) if owns(user, doc) and not locked(doc, @current_unix_time);
+        has_permission(user: User, "write", doc: Doc) if owns(user, doc) and locked(doc, @current_unix_time);
+        locked(doc: Doc, time: Integer) if locked_since(doc, start) and start <= time;
+        """,
+    )
+    store(api, *(fact("owns", "User:ann", f"Doc:{doc}") for doc in "de"), fact("locked_since", "Doc:d", "Integer:5"))
+    store(api, fact("locked_since", "Doc:e", "Integer:99999999999"))
+    refused = explain(api, "User:ann", "read", "Doc:d")
+    allowed = explain(api, "User:ann", "write", "Doc:d")
+    early = explain(api, "User:ann", "write", "Doc:e")
+    assert [refused["allowed"], allowed["allowed"], early["allowed"]] == [False, True, False]
+    assert "locked_since(Doc:d, 5)" in [text for obstacle in refused["obstacles"] for text in texts(obstacle)]
+    assert "locked_since(Doc:d, 5)" in texts(allowed["proof"])
+    assert any(text.startswith("99999999999 <= ") for obstacle in early["obstacles"] for text in texts(obstacle))
