@@ -69,7 +69,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
     def ask_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         version = self._seen(request, object_id)
         if version is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self._gone(request, object_id)
         sent = request.POST if request.method == "POST" else request.GET
         chosen = sent.get("version", str(version.pk))
         if request.method == "GET" and chosen != str(version.pk) and self._version(request, chosen):
@@ -104,7 +104,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         """What a field may be completed to, as JSON."""
         version = self._seen(request, object_id)
         program = _program(version) if version else None
-        if program is None:
+        if version is None or program is None:
             return JsonResponse({})
         found = workbench.suggestions(version.environment_id, program, request.GET.get("start", ""))
         return JsonResponse(found)
@@ -114,7 +114,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
     def picture_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         version = self._version(request, object_id)
         if version is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self._gone(request, object_id)
         program = _program(version)
         sheets = [(sheet, picture_of(sheet)) for sheet in sheets_of(program)] if program else []
         others = other_rules(program) if program else []
@@ -128,7 +128,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         """From the active policy of the version's environment to this version, or to a text that is sent."""
         version = self._seen(request, object_id)
         if version is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self._gone(request, object_id)
         text = request.POST.get("text", version.source).replace("\r\n", "\n")
         questions = request.POST.get("questions", "")
         found, trouble = None, {}

@@ -63,7 +63,7 @@ def _about_type(program: Program, name: str) -> str:
 
 def _about_name(program: Program, predicate: str, terms: list[Named], naming: _Naming) -> Iterator[str]:
     (type_name, word), owner = terms[naming.place], terms[naming.owner][0]
-    if type_name != STRING or word in (None, ANY):
+    if type_name != STRING or word is None or word == ANY:
         return
     known = _names(program, predicate, owner, naming)
     if known is not None and word not in known:
@@ -108,7 +108,8 @@ def _granted(
                 whose = args[naming.owner]
                 owners = {owned[1]} if whose == owned[0] else _types(rule, whose)
                 named = [_names(program, predicate, owner, naming, seen) for owner in sorted(owners)]
-                return None if None in named else set().union(*named)
+                known = [each for each in named if each is not None]
+                return set().union(*known) if len(known) == len(named) else None
     return None
 
 

@@ -90,7 +90,7 @@ def allowed_among(
     types = list(ids)
     questions = [allow(actor, action, Asked(name, tuple(ids[name])), ("resource",), context) for name in types]
     found = answered(asker, lambda setting: questions, context)
-    allowed = {Value(types[index], text) for index, (text,) in found.rows}
+    allowed = {Value(types[index], text) for index, (text,) in found.rows if text is not None}
     return [resource for resource in resources if resource in allowed], found.unused
 
 
@@ -163,6 +163,7 @@ def _run(asker: Asker, statements: list[Prepared], version: int | None) -> tuple
 
 def _run_one(asker: Asker, asked: Prepared) -> tuple[int | None, list[tuple[int, Row]]]:
     slots = asked.slots | {"key": asker.key_hash} if isinstance(asker, Caller) else asked.slots
+    assert asked.ready.statement is not None, "what nothing can make true is not run"
     rows = run.answer(asked.ready.statement, asked.ready.rounds, slots)
     if not rows:
         raise _nobody(asker)

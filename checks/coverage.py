@@ -46,7 +46,7 @@ def _probe(name: str, rule: Rule) -> Atom:
 
 def _questions(name: str, rule: Rule, mentioned: Mentioned) -> Iterator[Question]:
     """Does the rule's body hold for some of the mentioned values? One question for each way to type them."""
-    variables = [term.name for term in _probe(name, rule).args]
+    variables = [term.name for term in _probe(name, rule).args if isinstance(term, Var)]
     choices = [sorted(rule.types[Var(variable)] & mentioned.keys()) for variable in variables]
     for types in product(*choices):
         asked = {variable: Asked(kind, mentioned[kind]) for variable, kind in zip(variables, types)}

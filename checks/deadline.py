@@ -26,7 +26,7 @@ class Deadline:
     def __init__(self, seconds: float):
         self.seconds = seconds
         self.end = monotonic() + seconds if seconds > 0 else inf
-        self._token: Token | None = None
+        self._token: Token[Deadline | None] | None = None
 
     def __enter__(self) -> None:
         if _opened.get() is None:

@@ -114,9 +114,10 @@ class Drawer:
 
     def _traced(self, kind: Kind, place: int) -> frozenset[str] | None:
         """The values that an answer of the kind can have there, if it differs; None where that may be any."""
-        if kind.origins[place] is None:
+        origins = kind.origins[place]
+        if origins is None:
             return None
-        said = [self._said_at(start, its_place, kind.types[place]) for start, its_place in kind.origins[place]]
+        said = [self._said_at(start, its_place, kind.types[place]) for start, its_place in origins]
         if any(each.or_more for each in said):
             return None
         return frozenset().union(*(each.texts for each in said))
@@ -174,6 +175,7 @@ class Drawer:
     def _probed(self, start: int, variable: Var, type_name: str) -> Ids:
         """Values of the variable for which the body of a rule that differs holds, in the program that has the rule."""
         rule = self.changed[start].rule
+        assert rule is not None, "what only the one program has is a rule here"
         others = _unbound(rule, variable)
         typings = list(islice(product(*(sorted(rule.types[each]) for each in others)), _MOST_TYPINGS + 1))
         if len(typings) > _MOST_TYPINGS:
@@ -205,7 +207,8 @@ class Drawer:
     @cached_property
     def _probes(self) -> tuple[Scene, Scene]:
         """The programs with a predicate for each variable in the head of each rule that differs."""
-        return tuple(side.of(_probing(side.program, self.changed, is_new)) for is_new, side in enumerate(self.sides))
+        old, new = self.sides
+        return old.of(_probing(old.program, self.changed, False)), new.of(_probing(new.program, self.changed, True))
 
 
 def _probing(program: Program, changed: list[Changed], is_new: int) -> Program:

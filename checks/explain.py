@@ -76,7 +76,7 @@ def asking(asker: Asker, question: Question) -> Iterator[Scene]:
 
 def explained(found: Scene, question: Question) -> tuple[Explained, ...]:
     """Each call of a question without open variables."""
-    values = {name: Value(asked.type, asked.ids[0]) for name, asked in question.variables.items()}
+    values = {name: Value(asked.type, asked.one) for name, asked in question.variables.items()}
     goals = (Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls)
     return tuple([explained_goal(found, goal) for goal in goals])
 

@@ -119,8 +119,10 @@ def facts_to_json(pattern: Pattern, found: Answered) -> list[dict[str, object]]:
 
 
 def _cells(question: Question, row: Row) -> tuple[Cell, ...]:
-    ids = dict(zip(question.outs, row))
-    return tuple((asked.type, ids[name] if name in ids else asked.ids[0]) for name, asked in question.variables.items())
+    found = dict(zip(question.outs, row))
+    fixed = {name: asked.one for name, asked in question.variables.items() if name not in found}
+    ids = {**fixed, **found}
+    return tuple((asked.type, ids[name]) for name, asked in question.variables.items())
 
 
 def _without_type(rows: set[tuple[Cell, ...]], place: int, every: Types) -> set[tuple[Cell, ...]]:

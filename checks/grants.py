@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from checks.book import told
 from checks.tree import formula_of, shown_literal, source_text
 from policy.language.source import NOWHERE
-from policy.rules.program import Atom, Literal, Not, Program, Rule, Types, Var
+from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Types, Var
 from policy.values import STRING, Value
 
 ROLE, PERMISSION, RELATION = "has_role", "has_permission", "has_relation"
@@ -128,7 +129,7 @@ def _sources(program: Program, rule: Rule, body: list[Literal]) -> Iterator[Mark
             yield _condition(program, link)
 
 
-def _is_link(literal: Literal, resource) -> bool:
+def _is_link(literal: Literal, resource: Term | None) -> TypeGuard[Atom]:
     return isinstance(literal, Atom) and literal.predicate == RELATION and literal.args[0] == resource
 
 
@@ -154,4 +155,6 @@ def _label(term: object) -> str:
 
 
 def _types(rule: Rule, term: object) -> Types | Iterable[str]:
-    return (term.type,) if isinstance(term, Value) else rule.types.get(term, ())
+    if isinstance(term, Value):
+        return (term.type,)
+    return rule.types.get(term, ()) if isinstance(term, Var) else ()

@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PGresult, TransactionStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
 
 MOST_PREPARED = 1000  # statements of a connection: a policy has many shapes of questions
 _BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; EXECUTE nothing"
@@ -85,7 +86,7 @@ def _result(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> PG
     names, connection = _names_of(raw), raw.pgconn
     if name := names.get(sql):
         names.move_to_end(sql)
-        return connection.exec_prepared(name, values)
+        return connection.exec_prepared(name, values)  # type: ignore[arg-type]  # takes None for NULL, whatever it says
     if sql not in names:
         _remember(raw, names, sql)
         return connection.exec_params(sql.encode(), values)
@@ -95,7 +96,7 @@ def _result(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> PG
         return prepared
     names[sql] = name
     names.move_to_end(sql)
-    return connection.exec_prepared(name, values)
+    return connection.exec_prepared(name, values)  # type: ignore[arg-type]  # likewise
 
 
 def _good(raw: psycopg.Connection, result: PGresult, wanted: ExecStatus) -> PGresult:

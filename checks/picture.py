@@ -102,8 +102,9 @@ def _columns(sheet: Sheet, ranks: dict[Mark, int]) -> list[list[_Node]]:
         columns[rank][mark] = None
     for grant in sheet.grants:
         for source in grant.sources:
-            for node in _way(source, grant.target, ranks)[1:-1]:
-                columns[node.rank][node] = None
+            for node in _way(source, grant.target, ranks):
+                if isinstance(node, _Lane):
+                    columns[node.rank][node] = None
     return [list(column) for column in columns if column]
 
 

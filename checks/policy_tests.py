@@ -77,7 +77,7 @@ def _truth(held: bool) -> str:
 
 def _listed(sitting: _Sitting, assertion: Assertion) -> str:
     """The assertion says exactly for which values of its variable it holds."""
-    wanted = {(value.type, value.id) for value in assertion.iff_values}
+    wanted: set[Cell] = {(value.type, value.id) for value in assertion.iff_values or ()}
     if assertion.iff_negated:
         wanted = declared_names(sitting.bench.program, assertion) - wanted
     try:
@@ -142,7 +142,7 @@ class _Sitting:
     bench: Bench
     facts: str
     groups: dict[Group, dict[str, None]]
-    answers: dict[Group, set[str]]
+    answers: dict[Group, set[str | None]]
 
     def holds(self, assertion: Assertion) -> bool:
         if assertion.variable_type is not None or not assertion.atom.args:
@@ -174,7 +174,7 @@ def _question(assertion: Assertion, variable_type: str) -> Question:
     variables, names = {}, []
     for index, arg in enumerate(assertion.atom.args):
         name = "variable" if isinstance(arg, Var) else f"argument{index}"
-        variables[name] = Asked(variable_type) if isinstance(arg, Var) else Asked(arg.type, (arg.id,))
+        variables[name] = Asked(arg.type, (arg.id,)) if isinstance(arg, Value) else Asked(variable_type)
         names.append(name)
     return Question(((assertion.atom.predicate, tuple(names)),), variables)
 
@@ -190,7 +190,8 @@ def _groups(assertions: Iterable[Assertion]) -> dict[Group, dict[str, None]]:
 
 def _group(assertion: Assertion) -> tuple[Group, str]:
     """The assertion without its last entity, and that entity's id."""
-    args = assertion.atom.args
+    args = [arg for arg in assertion.atom.args if isinstance(arg, Value)]
+    assert len(args) == len(assertion.atom.args), "an assertion without a variable has values alone"
     place = max(range(len(args)), key=lambda index: (args[index].type != STRING, index))
     rest = tuple(None if index == place else arg for index, arg in enumerate(args))
     return (assertion.atom.predicate, place, rest, args[place].type), args[place].id
@@ -200,7 +201,6 @@ def _group_question(group: Group, texts: tuple[str, ...]) -> Question:
     predicate, place, rest, type_name = group
     names = tuple(f"argument{index}" for index in range(len(rest)))
     variables = {
-        name: Asked(type_name, texts) if index == place else Asked(rest[index].type, (rest[index].id,))
-        for index, name in enumerate(names)
+        name: Asked(type_name, texts) if arg is None else Asked(arg.type, (arg.id,)) for name, arg in zip(names, rest)
     }
     return Question(((predicate, names),), variables, (names[place],))

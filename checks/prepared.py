@@ -41,6 +41,12 @@ class Asked(NamedTuple):
     type: str
     ids: tuple[str, ...] | None = None
 
+    @property
+    def one(self) -> str:
+        """The id, where one is asked about."""
+        assert self.ids, "asked about one id"
+        return self.ids[0]
+
 
 class Question(NamedTuple):
     """Calls that must hold together, by the names of their variables. Answers have the columns `outs`.
@@ -98,14 +104,15 @@ class Prepared(NamedTuple):
             found = answers_of(found)
         if len(places) > 1:
             return version, [(self.start + places[int(row[0])], row[1:]) for row in found]
-        return version, [(first, row) for row in (self._page(found) if self.page else found)]
+        return version, [(first, row) for row in (_page_of(found, self.page) if self.page else found)]
 
-    def _page(self, rows: list[Row]) -> list[Row]:
-        """In order, whatever became of it in the frame; and cut here where only here rows are known to be answers."""
-        after = self.page.after
-        wild = [row for row in rows if row[0] is None and after is None]
-        others = sorted([row for row in rows if row[0] is not None and (after is None or row[0] > after)])
-        return [*wild, *others][: self.page.limit]
+
+def _page_of(rows: list[Row], page: Page) -> list[Row]:
+    """In order, whatever became of it in the frame; and cut here where only here rows are known to be answers."""
+    after = page.after
+    wild = [row for row in rows if row[0] is None and after is None]
+    others = sorted([row for row in rows if row[0] is not None and (after is None or row[0] > after)])
+    return [*wild, *others][: page.limit]
 
 
 def by_ids(row: Row) -> tuple:
@@ -272,7 +279,7 @@ def _places(program: Program, form: Form) -> tuple[int, ...]:
 
 EVERY, NAME, OTHER, VALUE, SEVERAL, MANY = "every", "name", "other", "value", "several", "many"
 FEW = 32  # ids that are looked into one by one: for those, all that an actor can reach would be too much to find
-OPERANDS: dict[str, type[Operand]] = {NAME: Const, OTHER: Other, VALUE: Slot}
+OPERANDS: dict[str, Callable[[str], Operand]] = {NAME: Const, OTHER: Other, VALUE: Slot}
 
 
 @dataclass

@@ -150,8 +150,8 @@ def preview(
             flips, asked = _answered(sides, list(dict.fromkeys(goals)), until)
         if explains:
             flips = _explained(sides, flips, time.monotonic() + seconds)
-    rules = tuple(_written(each.rule for each in changed if each.is_new == is_new) for is_new in (False, True))
-    return Preview(drafted, unused, rules, asked, tuple(flips))
+    gone, added = (_written(each.rule for each in changed if each.is_new == is_new) for is_new in (False, True))
+    return Preview(drafted, unused, (gone, added), asked, tuple(flips))
 
 
 def _written(rules: Iterable[Rule | None]) -> int:

@@ -99,7 +99,7 @@ class Query:
     def results(self, rows: Iterable[Row]) -> list[dict[str, str | None]]:
         """One object for each solution, by the variables in order of appearance; null is every value."""
         outs, variables = self.question.outs, self.question.variables
-        fixed = {name: asked.ids[0] for name, asked in variables.items() if name not in outs}
+        fixed = {name: asked.one for name, asked in variables.items() if name not in outs}
         solutions = ({**fixed, **dict(zip(outs, row))} for row in rows)
         results = [{self.question.called(name): solution[name] for name in variables} for solution in solutions]
         return sorted(results, key=lambda result: by_ids(tuple(result.values())))

@@ -14,7 +14,7 @@ from policy.values import Value
 
 def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, object]:
     """`is_query` has a proof or obstacles for each of its calls."""
-    head = {"allowed": explanation.allowed, "policy_version": explanation.version}
+    head: dict[str, object] = {"allowed": explanation.allowed, "policy_version": explanation.version}
     if explanation.unused:
         head["unused_context_facts"] = list(explanation.unused.sentences)
     goals = [_goal_to_json(goal) for goal in explanation.goals]
@@ -113,12 +113,12 @@ def told(node: Node, filename: str) -> list[str]:
             return [node.text]
         case "rule" | "part":
             kind = "stated at" if node.source == "policy" else "by"
-            return [node.text, f"{kind} {place_of(node.rule, filename)}: {node.rule.text}"]
+            return [node.text, f"{kind} {_rule_text(node, filename)}"]
         case "fact":
             return [f"{node.text}  {'context' if node.source == 'context' else 'stored'} fact"]
         case "obstacle":
             met = [f"holds: {text}" for text in node.met]
-            return [f"{place_of(node.rule, filename)}: {node.rule.text}", *met]
+            return [_rule_text(node, filename), *met]
         case "absence":
             return [f"{node.text}  nothing makes it true"]
         case "again":
@@ -135,3 +135,8 @@ def place_of(rule: Written, filename: str) -> str:
         return "the rule that is there by default"
     # A text of several files has lines of its own.
     return f"{filename}:{rule.line}" if filename and ", " not in filename else f"line {rule.line}"
+
+
+def _rule_text(node: Node, filename: str) -> str:
+    assert node.rule is not None, "of a rule"
+    return f"{place_of(node.rule, filename)}: {node.rule.text}"

@@ -15,12 +15,12 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from checks import deadline, libpq
 from checks.deadline import Deadline
 from checks.engine.dialects import Dialect, PostgreSQL, SQLite
-from checks.engine.rounds import Rounds, worked_out
+from checks.engine.rounds import Fetched, Rounds, worked_out
 from checks.engine.text import Statement
 from checks.errors import QueryTooSlow, StatementTooLarge
 from policy.errors import Cancelled
 
-_DIALECTS = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
+_DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
 _STEPS = 20_000  # of SQLite's machine between two looks at the clock: about a millisecond
 _FRESH = 0.9  # of a question's time: with so much left, the connection's own limit is near enough
 _TOO_LARGE = re.compile(r"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded")
@@ -36,7 +36,7 @@ def question_time() -> Deadline:
     return Deadline(settings.STATEMENT_TIMEOUT)
 
 
-def execute(statement: Statement, slots: dict[str, object]) -> list[tuple]:
+def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
     values = statement.values(slots)
     mine = connections[DEFAULT_DB_ALIAS]  # Django's `connection` looks it up again for each attribute
     if mine.connection is None:
@@ -48,7 +48,7 @@ def execute(statement: Statement, slots: dict[str, object]) -> list[tuple]:
         return _on_sqlite(mine.connection, statement.sql, values, time)
 
 
-def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, object]) -> list[tuple]:
+def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, object]) -> list[Fetched]:
     """The rows of a statement, after what it reads has been worked out in rounds. All of it sees one moment."""
     if not rounds:
         return execute(statement, slots)

@@ -160,7 +160,7 @@ def decoded(kind: type[serializers.Serializer], raw: object, path: str = "") -> 
     if not path:
         return _at_the_top(kind).to_internal_value(raw)
     body = kind()
-    body.bind(path, None)
+    body.bind(path, None)  # type: ignore[arg-type]  # no parent, as the framework itself has it
     return body.to_internal_value(raw)
 
 

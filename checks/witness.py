@@ -132,7 +132,7 @@ def _is_ordered(condition: Condition, env: Env) -> bool:
     """Whether an Integer that may be any is compared by size: nothing can be said of it."""
     match condition.literal:
         case Compare(operator, left, right) if operator not in ("=", "!="):
-            return any(env.get(term) == Value(INTEGER, ANY) for term in (left, right))
+            return any(isinstance(term, Var) and env.get(term) == Value(INTEGER, ANY) for term in (left, right))
     return False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -52,10 +52,13 @@ class QuestionForm(forms.Form):
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self.fields["version"].queryset = PolicyVersion.objects.defer("source").select_related("environment")
+        version = self.fields["version"]
+        assert isinstance(version, forms.ModelChoiceField)
+        version.queryset = PolicyVersion.objects.defer("source").select_related("environment")
 
     def clean(self) -> dict:
-        sent = super().clean()
+        super().clean()
+        sent = self.cleaned_data
         if not self.errors:
             try:
                 sent["question"] = question_of(sent)
@@ -189,7 +192,7 @@ def _html(text: str) -> SafeString:
 
 
 @contextmanager
-def stage(version: PolicyVersion, text: str, context: tuple[Fact, ...]) -> Iterator[Scene]:
+def stage(version: PolicyVersion, text: str, context: Sequence[Fact]) -> Iterator[Scene]:
     """The scene of the version, or of the text in its place."""
     if text:
         with trial(version.environment_id, rules.compile_text(text), context) as found:

@@ -23,6 +23,8 @@ def check_facts(program: Program | None, facts: Sequence[Fact], path: str | None
 
     `path` is that of the array in the request, None where a fact is all of the request.
     """
+    if program is None:
+        return
     for signature in useless(program, facts)[:1]:
         place = "" if path is None else f"{path}[{place_of_first(facts, signature)}]"
         raise FactRejected(place, kind_of(program, signature))
@@ -38,7 +40,7 @@ class Brought(NamedTuple):
 def brought(program: Program | None, facts: Sequence[Fact], path: str) -> Brought:
     """Context facts without those that the policy cannot use; with `STRICT_CONTEXT_FACTS`, a refusal of these."""
     found = useless(program, facts)
-    if not found:
+    if program is None or not found:
         return Brought(facts)
     if settings.STRICT_CONTEXT_FACTS:
         check_facts(program, facts, path)

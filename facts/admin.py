@@ -10,9 +10,9 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
 from facts import browse, store
+from facts.bundles import Row
 from facts.models import Signature
 from facts.notation import fact_from_text
-from facts.rows import Row
 from facts.signatures import types_of_text
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
@@ -33,8 +33,13 @@ class Narrowing(forms.Form):
         kinds = Signature.objects.values_list("predicate", "types").distinct()
         predicates = sorted({predicate for predicate, _ in kinds})
         types = sorted({name for _, text in kinds for name in types_of_text(text)})
-        self.fields["predicate"].choices = [("", "all predicates"), *((name, name) for name in predicates)]
-        self.fields["type"].choices = [("", "all types"), *((name, name) for name in types)]
+        self._offer("predicate", "all predicates", predicates)
+        self._offer("type", "all types", types)
+
+    def _offer(self, name: str, every: str, choices: list[str]) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [("", every), *((each, each) for each in choices)]
 
     def kinds(self) -> list[Signature]:
         asked = self.cleaned_data
@@ -56,7 +61,8 @@ class NewFact(forms.Form):
 
     def clean(self) -> dict:
         """Storing is the validation, the same as of the API."""
-        asked = super().clean()
+        super().clean()
+        asked = self.cleaned_data
         if not self.errors:
             try:
                 fact = fact_from_text(asked["fact"])
@@ -143,7 +149,9 @@ class FactAdmin(admin.ModelAdmin):
         return HttpResponseRedirect(reverse(there))
 
     def _note(self, request: HttpRequest, kind: Signature, message: str) -> None:
-        LogEntry.objects.log_actions(request.user.pk, [kind], CHANGE, message, single_object=True)
+        who = request.user.pk
+        assert who is not None, "only who is logged in comes so far"
+        LogEntry.objects.log_actions(who, [kind], CHANGE, message, single_object=True)
 
 
 def _summary(narrowing: Narrowing, kinds: list[Signature], page: browse.Page) -> str:
@@ -183,10 +191,13 @@ def _token_of_row(row: Row | None) -> str:
 
 def _row_of_token(token: str) -> Row | None:
     """The row, if the token is one that this page gave out."""
+    if not token:
+        return None
     try:
-        return tuple(signing.loads(token)) if token else None
+        number, *ids = signing.loads(token)
     except signing.BadSignature:
         return None
+    return (number, *ids)
 
 
 def _pattern_of_row(kind: Signature, row: Row) -> Pattern:

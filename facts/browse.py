@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from django.db import connection
 
+from facts.bundles import Row
 from facts.models import COLUMNS, INDEX_CONDITIONS, Signature
 from facts.read import fact_of_row
-from facts.rows import Row
 from facts.signatures import types_of_text
 from facts.wire import Fact
 from policy.rules import program
@@ -69,7 +69,7 @@ def count_up_to_limit(kinds: list[Signature]) -> int:
     return counted
 
 
-def _following(kind: Signature, start: Row | None, limit: int) -> Iterator[Filed]:
+def _following(kind: Signature, start: tuple[str, ...] | None, limit: int) -> Iterator[Filed]:
     condition = f"AND ({_NAMES}) > (%s, %s, %s, %s, %s)" if start else ""
     statement = f"SELECT sig, {_NAMES} FROM fact WHERE sig = %s {condition} ORDER BY {_NAMES} LIMIT %s"
     return _filed(kind, statement, (kind.id, *(start or ()), limit))

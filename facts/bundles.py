@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AnySet
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from facts.models import MAX_ARGUMENTS
 from facts.wire import Fact, fact_from_json, list_from_json, plain_fact
@@ -13,7 +13,7 @@ from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER
 
 Ids = tuple[str, ...]
-Row = tuple[int | str, ...]  # sig, a0 … a4
+Row = tuple[int, *tuple[str, ...]]  # sig, a0 … a4
 Key = tuple[str, tuple[str, ...]]  # a signature's parts: what is quickly hashed
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ def without(facts: Sequence[Fact], signatures: AnySet[Signature]) -> Sequence[Fa
     return Bundle([item for item in facts.raw if _signature_of(item) in kept], kept)
 
 
-def _signature_of(item: object) -> Signature:
+def _signature_of(item: Any) -> Signature:
     """Of JSON that was found to be a fact."""
     return Signature(item["predicate"], tuple([arg["type"] for arg in item["args"]]))
 
@@ -93,7 +93,7 @@ def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int]) -> lis
     rows: list[Row] = []
     for signature, ids in by_signature(facts).items():
         number, rest = number_of(signature), padding(signature)
-        rows += [(number, *each, *rest) for each in ids]
+        rows += [(number, *(each + rest)) for each in ids]
     return rows
 
 

@@ -84,21 +84,25 @@ class _Filing:
                 rows.append(self._with_care(number, line))
             else:
                 (sig, rest), ids = plain
-                rows.append((sig, *ids, *rest))
+                rows.append((sig, *(ids + rest)))
         self.read += len(rows)
         return rows
 
     def _with_care(self, number: int, line: object) -> Row | None:
         try:
             if isinstance(line, BadLine):
-                return self._refuse(line)
+                self._refuse(line)
+                return None
             fact = line if isinstance(line, Fact) else fact_from_json(line, "")
             filed = self.filed.get(fact.signature) or self._file(fact.signature)
         except AuthzError as error:
-            return self._refuse(BadLine(number, error.message))
+            self._refuse(BadLine(number, error.message))
+            return None
         if isinstance(filed, str):
-            return self._refuse(BadLine(number, filed))
-        return (filed[0], *[value.id for value in fact.args], *filed[1])
+            self._refuse(BadLine(number, filed))
+            return None
+        number_of_kind, rest = filed
+        return (number_of_kind, *[value.id for value in fact.args] + list(rest))
 
     def _file(self, signature: Signature) -> Filed | str:
         try:

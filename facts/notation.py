@@ -105,8 +105,8 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
         _refuse(text, at, "a quoted id with JSON's escapes")
 
 
-def _take(token: re.Pattern, text: str, at: int, wanted: str) -> tuple[str, int]:
-    found = token.match(text, _SPACE.match(text, at).end())
+def _take(token: re.Pattern[str], text: str, at: int, wanted: str) -> tuple[str, int]:
+    found = token.match(text, _after_space(text, at))
     if found is None:
         _refuse(text, at, wanted)
     return found[0], found.end()
@@ -115,12 +115,17 @@ def _take(token: re.Pattern, text: str, at: int, wanted: str) -> tuple[str, int]
 def _expect(char: str, text: str, at: int) -> int:
     if _at(text, at) != char:
         _refuse(text, at, f"`{char}`")
-    return _SPACE.match(text, at).end() + 1
+    return _after_space(text, at) + 1
 
 
 def _at(text: str, at: int) -> str:
-    start = _SPACE.match(text, at).end()
+    start = _after_space(text, at)
     return text[start : start + 1]
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
 
 
 def _refuse(text: str, at: int, wanted: str) -> NoReturn:

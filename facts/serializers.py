@@ -1,5 +1,7 @@
 """Shapes of bodies, flat: facts are one field each, because nested serializers cost twenty times more."""
 
+from collections.abc import Callable
+
 from rest_framework import serializers
 
 from facts import wire
@@ -7,7 +9,7 @@ from facts.bundles import bundle_from_json
 
 
 class _WireField(serializers.Field):
-    decode = None
+    decode: Callable[[object, str], object]  # of the class: a static method
 
     def to_internal_value(self, raw):
         return type(self).decode(raw, field_path(self))
@@ -19,7 +21,7 @@ class _WireField(serializers.Field):
 class FactsField(_WireField):
     """An array of facts; null is the same as absent."""
 
-    decode = staticmethod(bundle_from_json)
+    decode: Callable[[object, str], object] = staticmethod(bundle_from_json)
 
     def __init__(self, **options):
         super().__init__(**{"default": (), **options})

@@ -107,12 +107,12 @@ def _is_exact(pattern: Pattern) -> bool:
 
 
 def _delete_rows(numbers: dict[Signature, int], patterns: Iterable[Pattern]) -> int:
-    rows = []
+    rows: list[Row] = []
     for pattern in patterns:
         number = numbers.get(Signature(pattern.predicate, tuple(arg.type or "" for arg in pattern.args)))
         if number is not None:
             ids = [arg.id or "" for arg in pattern.args]
-            rows.append((number, *ids, *[""] * (len(COLUMNS) - len(ids))))
+            rows.append((number, *(ids + [""] * (len(COLUMNS) - len(ids)))))
     return rows_here().delete(rows) if rows else 0
 
 

@@ -69,5 +69,6 @@ def answer(request: Request, body: object, unused: Unused) -> Response:
     """The answer to a question, and what of its context counted for nothing."""
     if not unused:
         return Response(body)
-    log.info("request %s: context facts %s", request.request_id, unused.line)
+    request_id = request.request_id  # type: ignore[attr-defined]  # the middleware's, on the request inside of this one
+    log.info("request %s: context facts %s", request_id, unused.line)
     return Response(body, headers={HEADER: unused.line})

@@ -38,7 +38,8 @@ class BulkChange(Endpoint):
     def post(self, request: Request) -> Response:
         body = Bulk(data=request.data)
         body.is_valid(raise_exception=True)
-        changes = [Deletes(body.validated_data["delete"]), Inserts(body.validated_data["tell"], "tell")]
+        said = body.validated_data
+        changes: list[Inserts | Deletes] = [Deletes(said["delete"]), Inserts(said["tell"], "tell")]
         return _apply(request, changes, "the changes are applied")
 
 

@@ -6,7 +6,7 @@ Whatever is wrong is a `MalformedRequest` with the path of the offending field.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from facts.models import MAX_ARGUMENTS
 from policy.errors import MalformedRequest
@@ -90,7 +90,7 @@ def fact_from_json(raw: object, path: str) -> Fact:
     return Fact(predicate, tuple([value_from_json(arg, f"{path}[{index}]") for index, arg in enumerate(args)]))
 
 
-def plain_fact(raw: object, known: Mapping[tuple, T]) -> tuple[T, tuple[str, ...]] | None:
+def plain_fact(raw: Any, known: Mapping[tuple[str, tuple[str, ...]], T]) -> tuple[T, tuple[str, ...]] | None:
     """What is `known` by the fact's predicate and types; and its ids. None where any of it needs a closer look.
 
     Nearly all facts are plain, and this is most of the time that a load takes.

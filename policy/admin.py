@@ -76,14 +76,19 @@ class PolicyVersionAdmin(admin.ModelAdmin):
         """A version is never changed; this shows it."""
         version = self._version(request, object_id)
         if version is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self._gone(request, object_id)
         return self._page(request, "source", version, **_contents(version), **_lines(version.source))
+
+    def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Says so, on the way to the list."""
+        redirect = self._get_obj_does_not_exist_redirect  # type: ignore[attr-defined]  # Django's own, of any ModelAdmin
+        return redirect(request, self.opts, object_id)
 
     def difference_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """From another version, of the same environment, to this one."""
         version = self._version(request, object_id)
         if version is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self._gone(request, object_id)
         others = PolicyVersion.objects.filter(environment=version.environment).exclude(pk=version.pk)
         asked = request.GET.get("from", "")
         if asked.isascii() and asked.isdecimal() and len(asked) < 10:
@@ -98,7 +103,7 @@ class PolicyVersionAdmin(admin.ModelAdmin):
         """Asks, shows what would change, and returns to the version."""
         version = self._version(request, object_id)
         if version is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self._gone(request, object_id)
         if not self.has_change_permission(request, version):
             raise PermissionDenied
         if request.method == "POST":

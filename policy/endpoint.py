@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -15,24 +16,26 @@ from policy.offsets import changing
 class Endpoint(APIView):
     """One path of the interface: a method for each verb, each of which decodes, calls one use case and answers."""
 
-    def dispatch(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         response = super().dispatch(request, *args, **kwargs)
         # Request, view and response know one another. Out of that circle, what was large is gone with its request, and
         # does not wait for a collection.
         self.request.parser_context.clear()
         if isinstance(response, Response):
             response.render()
-            response.renderer_context.clear()
+            response.renderer_context.clear()  # type: ignore[attr-defined]  # which the view has given it
         return response
 
 
 def caller(request: Request) -> Caller:
     """Whose request it is, checked against the database now."""
-    return request.auth if request.auth.confirmed else confirm(request.auth)
+    who = unconfirmed_caller(request)
+    return who if who.confirmed else confirm(who)
 
 
 def unconfirmed_caller(request: Request) -> Caller:
     """Whose request it seems to be: for statements that carry the caller's `gate`, and no others."""
+    assert isinstance(request.auth, Caller), "only who has a key comes so far"
     return request.auth
 
 
@@ -40,7 +43,7 @@ def unconfirmed_caller(request: Request) -> Caller:
 def writing(request: Request) -> Iterator[Caller]:
     """A transaction in which the caller's key holds."""
     with changing():
-        yield confirm(request.auth)
+        yield confirm(unconfirmed_caller(request))
 
 
 def changed(message: str, offset: int) -> Response:

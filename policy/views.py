@@ -60,7 +60,8 @@ def _asked_version(request: Request, *names: str) -> PolicyVersion | None:
     who = caller(request)
     given = {name: _number(name, request.query_params[name]) for name in names if name in request.query_params}
     if not given:
-        return PolicyVersion.objects.filter(pk=who.policy_version_id).first()
+        active = who.policy_version_id
+        return None if active is None else PolicyVersion.objects.filter(pk=active).first()
     if len(set(given.values())) > 1:
         raise MalformedRequest(" and ".join(given), "must be the same number where both are given")
     return publishing.version_numbered(who.environment_id, next(iter(given.values())))

@@ -7,7 +7,7 @@ nothing, all is known. Rounds of one question must run in one snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from checks.engine.render import Renderer
 
 Fetched = tuple[Any, ...]  # a row as the database gives it
-Run = Callable[[Statement, Mapping[str, object]], list[Fetched]]
+Run = Callable[[Statement, dict[str, object]], list[Fetched]]
 
 ALL_GOALS, NEW_GOALS, ALL_ANSWERS, NEW_ANSWERS = "all_goals", "new_goals", "all_answers", "new_answers"
 MOST_ROWS = 1_000_000

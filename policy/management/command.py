@@ -2,6 +2,7 @@
 
 import math
 from argparse import ArgumentTypeError
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
@@ -28,7 +29,7 @@ class PolicyCommand(BaseCommand):
         except (AuthzError, Unavailable) as reason:
             raise CommandError(reason.message) from None
 
-    def act(self, environment: Environment, **options) -> None:
+    def act(self, environment: Environment, *args: Any, **options: Any) -> None:
         raise NotImplementedError
 
 

@@ -26,7 +26,8 @@ class Command(PolicyCommand):
         facts = tuple(fact_from_text(text) for text in context)
         question = ask.allow(value(actor), action_named(action), value(resource), (), facts)
         explanation = explain(ask.Trusted(environment.pk), question)
-        version = PolicyVersion.objects.filter(environment=environment, number=explanation.version).first()
+        versions = PolicyVersion.objects.filter(environment=environment)
+        version = None if explanation.version is None else versions.filter(number=explanation.version).first()
         is_coloured = self.stdout.isatty() and not options["no_color"]
         for line in explanation_to_text(explanation, (version and version.filename) or "", is_coloured):
             self.stdout.write(line)

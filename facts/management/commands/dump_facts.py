@@ -19,7 +19,7 @@ class Command(PolicyCommand):
         write = WRITERS[format or ("csv" if file.endswith(".csv") else "json")]
         facts = every(environment.pk)
         if file == "-":
-            write(self.stdout._out, facts)
+            write(self.stdout._out, facts)  # type: ignore[arg-type]  # what the wrapper writes to, unknown to the stubs
             return
         with written_file(file) as target:
             number = write(target, facts)

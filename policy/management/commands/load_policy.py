@@ -6,7 +6,7 @@ from policy.bundle import bundle_of_files
 from policy.errors import PolicyRejected, PolicyTestsFailed
 from policy.management.command import FILES, PolicyCommand, failures, rejection, warnings
 from policy.models import Environment
-from policy.publishing import draft, ignored_facts, publish, remarks_on
+from policy.publishing import Draft, draft, ignored_facts, publish, remarks_on
 
 
 class Command(PolicyCommand):
@@ -21,6 +21,7 @@ class Command(PolicyCommand):
 
     def act(self, environment: Environment, *, files, force, fail_fast, dry_run, **options):
         bundle = bundle_of_files(files, sys.stdin)
+        drafted: Draft | None
         try:
             if dry_run:
                 drafted = draft(bundle.text, bundle.filename, force=force, fail_fast=fail_fast)
