@@ -104,9 +104,9 @@ class EnvironmentAdmin(admin.ModelAdmin):
     def get_readonly_fields(self, request: HttpRequest, environment: Environment | None = None):
         return ["created_at", "policy_version", "offset"] + (["slug"] if environment else [])
 
-    def formfield_for_dbfield(self, field, request: HttpRequest, **options):
-        shown = super().formfield_for_dbfield(field, request, **options)
-        if field.name == "slug":
+    def formfield_for_dbfield(self, db_field, request: HttpRequest, **options):
+        shown = super().formfield_for_dbfield(db_field, request, **options)
+        if shown is not None and db_field.name == "slug":
             shown.validators.append(RegexValidator(TEST_SLUG.pattern + r"\Z", RESERVED, inverse_match=True))
         return shown
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import Error, connection
@@ -76,7 +77,7 @@ _environments: dict[str, int] = {}  # hash -> environment: a hint, which every s
 _last_noted: dict[str, float] = {}  # hash -> when its use was last written down
 
 
-def token_of(headers: Mapping[str, object]) -> str:
+def token_of(headers: Mapping[str, Any]) -> str:
     """From `Authorization: Bearer <key>`; the oldest clients say Basic, and send the key just as plainly."""
     scheme, _, token = headers.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
     return token.strip() if scheme.lower() in ("bearer", "basic") else ""

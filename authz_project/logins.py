@@ -27,6 +27,7 @@ class LoginForm(AdminAuthenticationForm):
     """The admin's, for those who have not tried too often."""
 
     def clean(self) -> dict:
+        assert self.request is not None, "the admin's login gives it"
         address = address_of(self.request)
         name = str(self.cleaned_data.get("username", "")).casefold()
         one, every = _key(address, name), _key(address)

@@ -10,6 +10,7 @@ from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.http import JsonResponse
 from django.middleware.csrf import CsrfViewMiddleware
+from django.utils.deprecation import MiddlewareMixin
 
 from authz_project.errors import too_large
 
@@ -54,7 +55,7 @@ def _with_message(response):
     return JsonResponse({"message": response.reason_phrase.lower()}, status=response.status_code)
 
 
-class _AdminOnly:
+class _AdminOnly(MiddlewareMixin):
     """Logins are for people: requests with a key have none, and do not wait for what makes them."""
 
     def __call__(self, request):

@@ -17,6 +17,8 @@ class ApiKey(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
 
+    token: str  # the whole of it, no field: only the one that was just made has it
+
     class Meta:
         db_table = "api_key"
         verbose_name = "API key"

@@ -5,6 +5,7 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import overload
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -15,7 +16,11 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LARGEST = {float: 1_000_000, int: 10**15}  # seconds; bytes, or things
 
 
-def number(name: str, default: float, kind: type = float) -> float:
+@overload
+def number(name: str, default: float) -> float: ...
+@overload
+def number(name: str, default: int, kind: type[int]) -> int: ...
+def number(name: str, default: float, kind: type[int] | type[float] = float) -> float:
     """A setting that is a number, 0 or more."""
     text = env.str(name, default="").strip()
     try:

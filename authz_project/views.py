@@ -49,7 +49,7 @@ def answer_to(error: Exception, request: HttpRequest) -> HttpResponse:
     """What the table says: to programs in JSON, to people in the admin as a page."""
     status, body, headers = told(error, getattr(request, "request_id", ""))
     if request.path.startswith("/admin/") and status != 413:
-        return HttpResponse(_page(request, error, status, body["message"]), status=status, headers=headers)
+        return HttpResponse(_page(request, error, status, str(body["message"])), status=status, headers=headers)
     return JsonResponse(body, status=status, headers=headers)
 
 
@@ -69,4 +69,6 @@ def refused(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def broken(request: HttpRequest) -> HttpResponse:
     """Django asks for this page while it handles what went wrong."""
-    return answer_to(sys.exc_info()[1], request)
+    error = sys.exc_info()[1]
+    assert isinstance(error, Exception), "Django handles no others"
+    return answer_to(error, request)

@@ -141,7 +141,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         shown = {"found": found, **(_previewed(found) if found else {}), "text": text, "questions": questions}
         return self._page(request, "preview", version, **shown, **trouble)
 
-    def _page(self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown) -> HttpResponse:
+    def _page(self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown) -> TemplateResponse:
         page = super()._page(request, name, version, **shown)
         if name in ("ask", "picture", "preview"):
             page.template_name = f"admin/checks/{name}.html"
@@ -190,9 +190,10 @@ def _answers(version: PolicyVersion, sent: QueryDict, answered: Answered | None)
 
 def _address(version: PolicyVersion, sent: QueryDict, answer: str) -> str:
     asked = QueryDict(mutable=True)
-    asked.update({name: sent[name] for name in _FIELDS if sent.get(name)})
-    if sent["kind"] == "list":
-        type_name = sent["resource"].partition(":")[0].strip()
+    said = sent.dict()
+    asked.update({name: str(said[name]) for name in _FIELDS if said.get(name)})
+    if said["kind"] == "list":
+        type_name = str(said["resource"]).partition(":")[0].strip()
         asked["resource"] = f"{type_name}:*" if answer == "*" else shown_value(Value(type_name, answer))
     else:
         asked["action"] = quoted(answer) if answer.startswith('"') else answer

@@ -172,7 +172,7 @@ class Comparison:
                     rows.add(row)
         return found
 
-    def _holds(self, is_new: bool, kind: Kind, row: Row, until: float) -> bool:
+    def _holds(self, is_new: bool, kind: Kind, row: tuple[str, ...], until: float) -> bool:
         scene = self.sides[is_new]
         left = until - time.monotonic()
         if left <= 0:

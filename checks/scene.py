@@ -142,7 +142,7 @@ class Scene:
 
     # ---- asking ------------------------------------------------------------------------------------------
 
-    def rows(self, root: Root, width: int, slots: Mapping[str, object], most: int = 0) -> list[Row]:
+    def rows(self, root: Root, width: int, slots: dict[str, object], most: int = 0) -> list[Row]:
         """What makes the root true; None or the empty id stands for any value. At most so many rows."""
         made = self._compiled(Shape((root,), width, self.inline, True, most=most))
         found = self._run(made, slots)

@@ -178,7 +178,7 @@ class PolicyVersionAdmin(admin.ModelAdmin):
 
     # ---- pages ----------------------------------------------------------------------------------------------
 
-    def _page(self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown) -> HttpResponse:
+    def _page(self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown) -> TemplateResponse:
         context = self.admin_site.each_context(request) | {
             "title": f"Policy version {version.number}" if version else "Edit the policy",
             "opts": self.opts,

@@ -1,6 +1,7 @@
 """Operations -> the OpenAPI document."""
 
 from functools import cache
+from typing import Any
 
 from authz_project.openapi.operation import Operation, Parameter
 from authz_project.openapi.operations import GROUPS
@@ -9,7 +10,7 @@ from authz_project.openapi.shapes import SHAPES
 from facts.unused import HEADER as UNUSED_FACTS
 from facts.unused import LONGEST
 
-Part = dict[str, object]
+Part = dict[str, Any]  # JSON
 
 REFUSALS = {
     400: "The request is malformed, or a question is too hard; the message says where and why.",

@@ -1,6 +1,8 @@
 """Short ways to write JSON schemas."""
 
-Schema = dict[str, object]
+from typing import Any
+
+Schema = dict[str, Any]  # JSON
 
 
 def ref(name: str) -> Schema:

@@ -3,9 +3,11 @@
 Answers have exactly the keys that are listed. Requests may have more, which are ignored.
 """
 
+from typing import Any
+
 from authz_project.openapi.schemas import Schema, answered, many, nullable, ref, taken, text
-from checks.paging import SMALLEST
 from checks.query import MAX_CALLS, MAX_VARIABLES
+from checks.serializers import SMALLEST
 from facts.models import MAX_ARGUMENTS
 from facts.unused import HEADER as UNUSED_FACTS
 from facts.wire import MAX_ID_BYTES, MAX_NAME_BYTES
@@ -44,7 +46,7 @@ NAMES = {
 
 # ---- facts ----------------------------------------------------------------------------------------------------
 
-_ARITY = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
+_ARITY: dict[str, Any] = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
 
 FACTS = {
     "Fact": taken("Who is what to whom.", {"predicate": ref("Name"), "args": many(ref("Value"), **_ARITY)}),

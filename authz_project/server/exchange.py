@@ -4,6 +4,7 @@ import io
 import logging
 import sys
 from functools import lru_cache
+from typing import Any
 
 import orjson
 
@@ -12,7 +13,7 @@ from authz_project.wsgi import ANSWERED_WITH, application
 
 log = logging.getLogger("authz.request")
 
-Environ = dict[str, object]
+Environ = dict[str, Any]  # as the specification of WSGI has it
 
 _SAME_FOR_ALL: Environ = {
     "SCRIPT_NAME": "",
@@ -77,7 +78,7 @@ class _Head:
         self.status, self.headers = int(status[:3]), headers
 
 
-def answer(environ: Environ, body: io.RawIOBase, length: int, protocol, *, close: bool = False) -> None:
+def answer(environ: Environ, body: io.IOBase, length: int, protocol, *, close: bool = False) -> None:
     """Have Django answer; and `close` the connection, if there is more of the body than was read."""
     environ["CONTENT_LENGTH"] = str(length)
     environ["wsgi.input"] = body

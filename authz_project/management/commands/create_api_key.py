@@ -13,7 +13,7 @@ from policy.management.command import above_zero
 from policy.models import DEFAULT_SLUG, SLUG, Environment, default_environment
 
 MOST_DAYS = 36_500
-MOST_LABEL = ApiKey._meta.get_field("label").max_length
+MOST_LABEL = ApiKey._meta.get_field("label").max_length or 0
 
 
 class Command(BaseCommand):

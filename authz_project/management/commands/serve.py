@@ -138,7 +138,7 @@ def refuse_outsiders(host: str) -> None:
 
 def addresses_of(host: str) -> set[str]:
     try:
-        return {found[4][0] for found in socket.getaddrinfo(host, None)}
+        return {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
     except OSError as reason:
         raise CommandError(f"there is no {host!r} to listen on: {reason.strerror}") from None
 

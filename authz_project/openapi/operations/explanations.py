@@ -7,6 +7,8 @@ from authz_project.openapi.schemas import ref
 _DEFAULT = {"text": "allow(actor, action, resource) if has_permission(actor, action, resource);", "line": None}
 _WHO = {"actor": {"type": "User", "id": "ann"}}
 _READ = {"type": "String", "id": "read"}
+_BOUND = _WHO | {"action": _READ, "resource": ANVIL}
+_BOUND_THERE = _WHO | {"resource": ANVIL, "organization": ACME}
 
 EXPLAIN = Operation(
     "POST",
@@ -23,14 +25,14 @@ EXPLAIN = Operation(
                 "text": 'allow(User:ann, "read", Repository:anvil)',
                 "fact": {"predicate": "allow", "args": [_WHO["actor"], _READ, ANVIL]},
                 "rule": _DEFAULT,
-                "bindings": {**_WHO, "action": _READ, "resource": ANVIL},
+                "bindings": _BOUND,
                 "because": [
                     {
                         "kind": "rule",
                         "text": 'has_permission(User:ann, "read", Repository:anvil)',
                         "fact": {"predicate": "has_permission", "args": [_WHO["actor"], _READ, ANVIL]},
                         "rule": {"text": '"read" if "member" on "organization";', "line": 11},
-                        "bindings": {**_WHO, "resource": ANVIL, "organization": ACME},
+                        "bindings": _BOUND_THERE,
                         "because": [
                             {
                                 "kind": "fact",

@@ -1,7 +1,7 @@
 """The policy's operations."""
 
 from authz_project.openapi.operation import Example, Group, Operation, Parameter
-from authz_project.openapi.schemas import ref
+from authz_project.openapi.schemas import Schema, ref
 
 SOURCE = """actor User {}
 
@@ -18,7 +18,7 @@ resource Repository {
 }
 """
 
-_FLAG = {"type": "boolean"}
+_FLAG: Schema = {"type": "boolean"}
 _NUMBER = {"type": "integer", "minimum": 0}
 
 GROUP = Group(

@@ -7,7 +7,7 @@ from authz_project.openapi.schemas import ref
 
 ACTOR = {"actor_type": "User", "actor_id": "ann"}
 RESOURCE = {"resource_type": "Repository", "resource_id": "anvil"}
-AUTHORIZE = ACTOR | {"action": "read"} | RESOURCE | {"context_facts": []}
+AUTHORIZE: dict[str, object] = ACTOR | {"action": "read"} | RESOURCE | {"context_facts": []}
 QUERY = {
     "predicate": ["allow", ["who", "action", "repository"]],
     "calls": [["has_relation", ["repository", "relation", "organization"]]],
