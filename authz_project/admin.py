@@ -1,9 +1,13 @@
 """API keys and environments. Environments are here because ending one ends its facts and keys too."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.core.validators import RegexValidator
+from django.db import models
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -37,15 +41,17 @@ class ApiKeyAdmin(admin.ModelAdmin):
     fields = ["environment", "label", "expires_at"]
     actions = ["revoke"]
 
-    def changelist_view(self, request: HttpRequest, extra_context=None):
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         return super().changelist_view(request, {"title": "API keys"} | (extra_context or {}))
 
-    def get_readonly_fields(self, request: HttpRequest, key: ApiKey | None = None):
+    def get_readonly_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[str]:
         # What a key opens never changes: processes remember it.
         return ["environment", "prefix", "created_at", "last_used_at", "revoked_at"] if key else []
 
-    def get_fields(self, request: HttpRequest, key: ApiKey | None = None):
-        return ["prefix", *self.fields, "created_at", "last_used_at", "revoked_at"] if key else self.fields
+    def get_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[Any]:
+        return ["prefix", *self.fields, "created_at", "last_used_at", "revoked_at"] if key else [*self.fields]
 
     def has_delete_permission(self, request: HttpRequest, key: ApiKey | None = None) -> bool:
         return False  # revoked keys stay, to say what they were
@@ -68,14 +74,14 @@ class ApiKeyAdmin(admin.ModelAdmin):
     def expires(self, key: ApiKey) -> str:
         return _minute(key.expires_at)
 
-    def save_model(self, request: HttpRequest, key: ApiKey, form, change: bool) -> None:
+    def save_model(self, request: HttpRequest, key: ApiKey, form: ModelForm, change: bool) -> None:
         if change:
             key.save(update_fields=["label", "expires_at"])
             return
         made, key.token = create_key(key.environment, key.label, key.expires_at)
         key.pk, key.prefix = made.pk, made.prefix
 
-    def response_add(self, request: HttpRequest, key: ApiKey, post_url_continue=None) -> HttpResponse:
+    def response_add(self, request: HttpRequest, key: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
         """The only page that ever shows the whole key; it is not kept anywhere to be shown again."""
         context = self.admin_site.each_context(request) | {
             "title": "New API key",
@@ -87,7 +93,7 @@ class ApiKeyAdmin(admin.ModelAdmin):
         return answer
 
     @admin.action(description="Revoke the selected keys", permissions=["change"])
-    def revoke(self, request: HttpRequest, keys) -> None:
+    def revoke(self, request: HttpRequest, keys: models.QuerySet[ApiKey]) -> None:
         for key in keys:
             revoke_key(key)
         self.message_user(request, f"{len(keys)} key{'s are' if len(keys) != 1 else ' is'} revoked.", messages.SUCCESS)
@@ -101,10 +107,12 @@ class EnvironmentAdmin(admin.ModelAdmin):
     fields = ["slug", "name", "created_at", "policy_version", "offset"]
     actions = None
 
-    def get_readonly_fields(self, request: HttpRequest, environment: Environment | None = None):
+    def get_readonly_fields(self, request: HttpRequest, environment: Environment | None = None) -> list[str]:
         return ["created_at", "policy_version", "offset"] + (["slug"] if environment else [])
 
-    def formfield_for_dbfield(self, db_field, request: HttpRequest, **options):
+    def formfield_for_dbfield(
+        self, db_field: models.Field, request: HttpRequest, **options: Any
+    ) -> forms.Field | None:
         shown = super().formfield_for_dbfield(db_field, request, **options)
         if shown is not None and db_field.name == "slug":
             shown.validators.append(RegexValidator(TEST_SLUG.pattern + r"\Z", RESERVED, inverse_match=True))
@@ -118,7 +126,9 @@ class EnvironmentAdmin(admin.ModelAdmin):
         protected = environment is not None and environment.slug == DEFAULT_SLUG
         return not protected and super().has_delete_permission(request, environment)
 
-    def get_deleted_objects(self, environments, request: HttpRequest):
+    def get_deleted_objects(
+        self, environments: Sequence[Any] | models.QuerySet[Any], request: HttpRequest
+    ) -> tuple[list[Any], dict[str, int], set[str], list[Any]]:
         """Its keys and policies go with it: there is nothing to ask a permission of its own for."""
         shown, counts, _, protected = super().get_deleted_objects(environments, request)
         return shown, counts, set(), protected

@@ -1,6 +1,8 @@
 """How HTTP meets the parts: keys in, JSON in and out."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 from rest_framework.authentication import BaseAuthentication
@@ -14,13 +16,14 @@ from rest_framework.response import Response
 from authz_project.connections import refresh_connection
 from authz_project.errors import told
 from authz_project.keys import caller_of_token, forget, token_of
+from policy.active import Caller
 from policy.errors import KeyRefused, MalformedRequest
 
 # ---- keys ----------------------------------------------------------------------------------------------
 
 
 class KeyAuthentication(BaseAuthentication):
-    def authenticate(self, request: Request):
+    def authenticate(self, request: Request) -> tuple[None, Caller]:
         refresh_connection()
         return None, caller_of_token(token_of(request.META))
 
@@ -50,7 +53,9 @@ class Renderer(BaseRenderer):
     charset = None
     render_style = "binary"
 
-    def render(self, data, accepted_media_type=None, renderer_context=None) -> bytes:
+    def render(
+        self, data: object, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
+    ) -> bytes:
         return b"" if data is None else orjson.dumps(data)
 
 

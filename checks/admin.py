@@ -3,6 +3,8 @@
 They hang on the version's own page, so the version's admin is registered again, with these pages added.
 """
 
+from typing import Any
+
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
@@ -24,6 +26,7 @@ from policy.errors import AuthzError, PolicyRejected
 from policy.excerpts import excerpts_of_problems
 from policy.highlight import highlighted_lines
 from policy.models import PolicyVersion
+from policy.rules.program import Program
 from policy.values import Value, quoted
 
 _MOST_RULES = 300  # on the page of the picture
@@ -52,7 +55,9 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         ]
         return extra + super().get_urls()
 
-    def change_view(self, request, object_id, form_url="", extra_context=None) -> HttpResponse:
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         page = super().change_view(request, object_id, form_url, extra_context)
         if isinstance(page, TemplateResponse):
             page.template_name = "admin/checks/source.html"
@@ -77,7 +82,9 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         form = QuestionForm({**sent.dict(), "version": chosen}) if "kind" in sent else QuestionForm()
         return self._workbench(request, version, form, sent)
 
-    def _workbench(self, request: HttpRequest, version: PolicyVersion, form: QuestionForm, sent: QueryDict):
+    def _workbench(
+        self, request: HttpRequest, version: PolicyVersion, form: QuestionForm, sent: QueryDict
+    ) -> TemplateResponse:
         answered, trouble, source = None, {}, version.source
         if form.is_bound and form.is_valid():
             asked = form.cleaned_data
@@ -141,14 +148,16 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         shown = {"found": found, **(_previewed(found) if found else {}), "text": text, "questions": questions}
         return self._page(request, "preview", version, **shown, **trouble)
 
-    def _page(self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown) -> TemplateResponse:
+    def _page(
+        self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown: object
+    ) -> TemplateResponse:
         page = super()._page(request, name, version, **shown)
         if name in ("ask", "picture", "preview"):
             page.template_name = f"admin/checks/{name}.html"
         return page
 
 
-def _program(version: PolicyVersion):
+def _program(version: PolicyVersion) -> Program | None:
     """None where the text is one that the compiler does not take any more."""
     try:
         return program_of_version(version.pk)

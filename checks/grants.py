@@ -69,7 +69,10 @@ def other_rules(program: Program) -> list[tuple[int, str]]:
     return list(dict.fromkeys((line, text) for line, text in texts if text not in shown))
 
 
-def _sheet(program: Program, name: str | None, roles, permissions, relations) -> Sheet:
+def _sheet(
+    program: Program, name: str | None, roles: Iterable[str], permissions: Iterable[str],
+    relations: tuple[tuple[str, str], ...],
+) -> Sheet:  # fmt: skip
     grants = list(dict.fromkeys(_grants(program, name)))
     shown, hidden = tuple(grants[:MAX_GRANTS]), len(grants[MAX_GRANTS:])
     return Sheet(name, tuple(roles), tuple(permissions), relations, shown, hidden)

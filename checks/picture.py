@@ -192,7 +192,10 @@ def _lines(grant: Grant, boxes: dict[_Node, _Box], ranks: dict[Mark, int]) -> li
     return [*joined, _stroke([dot, target], title, True), drawn]
 
 
-def _line(source: Mark, target: Mark, end, is_last: bool, title: str, boxes, ranks: dict[Mark, int]) -> SafeString:
+def _line(
+    source: Mark, target: Mark, end: tuple[float, float], is_last: bool, title: str, boxes: dict[_Node, _Box],
+    ranks: dict[Mark, int],
+) -> SafeString:  # fmt: skip
     if ranks[source] >= ranks[target]:  # a circle of rules: back around below
         return _back(boxes[source], boxes[target], title)
     points = [boxes[source].right]

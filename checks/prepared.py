@@ -20,7 +20,8 @@ from checks.engine.dialects import Dialect
 from checks.engine.errors import UnboundVariable
 from checks.engine.question import Compiled, Root, Shape
 from checks.errors import UnknownPredicate
-from checks.framing import IS_ANSWER, UNANSWERED, Ready, Setting, compiled_here, ready_of
+from checks.framing import IS_ANSWER, UNANSWERED, Ready, compiled_here, ready_of
+from checks.framing import Setting as Setting  # for whoever prepares questions
 from facts.accept import Brought, brought
 from facts.bundles import by_signature
 from facts.signatures import Numbering

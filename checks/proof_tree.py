@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from checks.book import Case, Condition, Env
 from checks.proof import Applied, Given, Goal, Step, Steps, Unexplained, values_of
@@ -64,7 +65,7 @@ class _Grower:
             case test:
                 return Node("comparison", shown_literal(self.program, test, env, self.now))
 
-    def _node(self, kind: str, goal: Goal, **members) -> Node:
+    def _node(self, kind: str, goal: Goal, **members: Any) -> Node:
         if goal.predicate in self.program.helpers:
             return Node(kind, formula_of(self.program, goal.predicate, len(goal.args)), **members)
         return Node(kind, shown_atom(goal.predicate, goal.args), (goal.predicate, goal.args), **members)

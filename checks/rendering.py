@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from checks.explain import Explained, Explanation
 from checks.tree import Node, Written
 from checks.witness import ANY
 from policy.values import Value
+
+Paint = Callable[[str, str], str]  # a colour and a text
 
 # ---- JSON ----------------------------------------------------------------------------------------------------
 
@@ -77,11 +79,11 @@ def explanation_to_text(explanation: Explanation, filename: str, is_coloured: bo
         yield paint(_RED, sentence)
 
 
-def _painter(is_coloured: bool):
+def _painter(is_coloured: bool) -> Paint:
     return lambda colour, text: f"{colour}{text}{_PLAIN}" if is_coloured and text else text
 
 
-def _lines(root: Node, filename: str, paint, is_proof: bool) -> Iterator[str]:
+def _lines(root: Node, filename: str, paint: Paint, is_proof: bool) -> Iterator[str]:
     """Depth first, each line with the branches of the tree that it hangs on."""
     waiting = [(root, "", "", "")]
     while waiting:
@@ -100,7 +102,7 @@ def _lines(root: Node, filename: str, paint, is_proof: bool) -> Iterator[str]:
         waiting += reversed(following)
 
 
-def _marked(node: Node, text: str, paint) -> str:
+def _marked(node: Node, text: str, paint: Paint) -> str:
     if node.kind in _BAD:
         return f"{paint(_RED, '✗')} {text}"
     return f"{paint(_GREEN, '✓')} {text}" if node.kind in _GOOD else f"{paint(_RED, '·')} {text}"

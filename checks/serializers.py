@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache, cached_property
+from typing import Any
 
 from django.conf import settings
 from rest_framework import serializers
@@ -49,7 +50,7 @@ class ReferenceField(DecodedField):
     def get_value(self, body):
         return body.get(f"{self.field_name}_type"), body.get(f"{self.field_name}_id")
 
-    def run_validation(self, raw=(None, None)) -> Asked:
+    def run_validation(self, raw: Any = (None, None)) -> Asked:
         type_name = wire.name_from_json(raw[0], f"{self.path}_type")
         if self.takes_any and raw[1] == "*":
             return any_value(type_name, f"{self.path}_type")

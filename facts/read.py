@@ -1,6 +1,6 @@
 """Reading what is stored, and only that: nothing here is derived."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from django.db import connection
@@ -84,5 +84,5 @@ def _counts(numbers: Sequence[int], conditions: str = "", ids: tuple[str, ...] =
         return dict(cursor.fetchall())
 
 
-def _listed(numbers) -> str:
+def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(str(int(number)) for number in numbers)

@@ -18,9 +18,8 @@ from checks.engine.plan import Net
 from checks.engine.question import MOST_WEIGHT, Root
 from checks.engine.rulebook import Rulebook
 from checks.errors import PolicyMoved
-from checks.framing import Setting
 from checks.open_policy import open_program
-from checks.prepared import Question, Values, brought_to, check_predicate, inline_rows, root_of
+from checks.prepared import Question, Setting, Values, brought_to, check_predicate, inline_rows, root_of
 from facts.bundles import by_signature
 from facts.signatures import Numbering, signature_mark
 from facts.unused import Unused

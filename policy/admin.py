@@ -1,5 +1,7 @@
 """Policies for people: versions, their text, what differs, and an editor. Whatever changes goes through publishing."""
 
+from typing import Any
+
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
@@ -50,7 +52,7 @@ class PolicyVersionAdmin(admin.ModelAdmin):
     class Media:
         css = {"all": ["policy/policy.css"]}
 
-    def changelist_view(self, request: HttpRequest, extra_context=None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": "Policy versions"} | (extra_context or {}))
 
     @admin.display(description="version", ordering="number")
@@ -72,7 +74,9 @@ class PolicyVersionAdmin(admin.ModelAdmin):
 
     # ---- one version ----------------------------------------------------------------------------------------
 
-    def change_view(self, request, object_id, form_url="", extra_context=None) -> HttpResponse:
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """A version is never changed; this shows it."""
         version = self._version(request, object_id)
         if version is None:
@@ -129,7 +133,9 @@ class PolicyVersionAdmin(admin.ModelAdmin):
 
     # ---- the editor -----------------------------------------------------------------------------------------
 
-    def add_view(self, request, form_url="", extra_context=None) -> HttpResponse:
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """Edit a policy, from the text of an earlier one, check it, and publish it."""
         if not self.has_add_permission(request):
             raise PermissionDenied
@@ -178,7 +184,9 @@ class PolicyVersionAdmin(admin.ModelAdmin):
 
     # ---- pages ----------------------------------------------------------------------------------------------
 
-    def _page(self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown) -> TemplateResponse:
+    def _page(
+        self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown: object
+    ) -> TemplateResponse:
         context = self.admin_site.each_context(request) | {
             "title": f"Policy version {version.number}" if version else "Edit the policy",
             "opts": self.opts,

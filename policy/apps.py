@@ -12,7 +12,7 @@ class PolicyConfig(AppConfig):
         checks.register(check_grammar, "policy")
 
 
-def check_grammar(app_configs, **options) -> list[checks.Error]:
+def check_grammar(app_configs: object, **options: object) -> list[checks.Error]:
     """Productions are docstrings, which `python -OO` strips: no policy could be read."""
     if grammar_is_intact():
         return []

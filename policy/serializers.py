@@ -1,5 +1,7 @@
 """Shapes of bodies and query strings."""
 
+from typing import Any
+
 from rest_framework import serializers
 
 MAX_FILENAME = 1000  # characters
@@ -14,7 +16,7 @@ class TextField(serializers.Field):
         "unfit": "must not contain control characters",
     }
 
-    def __init__(self, max_length: int | None = None, one_line: bool = False, **options):
+    def __init__(self, max_length: int | None = None, one_line: bool = False, **options: Any):
         super().__init__(**options)
         self.max_length = max_length
         self.one_line = one_line

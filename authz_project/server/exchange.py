@@ -7,6 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 import orjson
+from granian._granian import RSGIHTTPProtocol as HTTPProtocol
+from granian.rsgi import Scope
 
 from authz_project.middleware import request_id_of
 from authz_project.wsgi import ANSWERED_WITH, application
@@ -27,7 +29,7 @@ _SAME_FOR_ALL: Environ = {
 }
 
 
-def environ_of(scope) -> Environ:
+def environ_of(scope: Scope) -> Environ:
     """All of the request but its body."""
     environ = _SAME_FOR_ALL | {
         "REQUEST_METHOD": scope.method,
@@ -78,7 +80,7 @@ class _Head:
         self.status, self.headers = int(status[:3]), headers
 
 
-def answer(environ: Environ, body: io.IOBase, length: int, protocol, *, close: bool = False) -> None:
+def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtocol, *, close: bool = False) -> None:
     """Have Django answer; and `close` the connection, if there is more of the body than was read."""
     environ["CONTENT_LENGTH"] = str(length)
     environ["wsgi.input"] = body
@@ -95,22 +97,22 @@ def answer(environ: Environ, body: io.IOBase, length: int, protocol, *, close: b
     protocol.response_bytes(head.status, head.headers, content)
 
 
-def say(scope, protocol, status: int, message: str, *, close: bool = False) -> None:
+def say(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = False) -> None:
     """Answer without Django."""
     _say(protocol, status, message, request_id_of(scope.headers.get("x-request-id", "")), close)
 
 
-def say_broken(scope, protocol) -> None:
+def say_broken(scope: Scope, protocol: HTTPProtocol) -> None:
     _broken(protocol, request_id_of(scope.headers.get("x-request-id", "")))
 
 
-def _broken(protocol, request_id: str) -> None:
+def _broken(protocol: HTTPProtocol, request_id: str) -> None:
     """What is left to say of the exception at hand, where Django itself fails."""
     log.exception("request %s failed", request_id)
     _say(protocol, 500, f"something went wrong here; it is logged as request {request_id}", request_id, close=True)
 
 
-def _say(protocol, status: int, message: str, request_id: str, close: bool) -> None:
+def _say(protocol: HTTPProtocol, status: int, message: str, request_id: str, close: bool) -> None:
     headers = [("Content-Type", "application/json"), ("X-Request-ID", request_id), *ANSWERED_WITH]
     if status == 503:
         headers.append(("Retry-After", "1"))

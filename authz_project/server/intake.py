@@ -6,9 +6,12 @@ Nothing here waits: bodies arrive by themselves, and what asks the database take
 import io
 import threading
 from functools import partial
+from typing import Any
 
 from django.conf import settings
 from django.db import Error
+from granian._granian import RSGIHTTPProtocol as HTTPProtocol
+from granian.rsgi import Scope
 
 from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
 from authz_project.errors import too_large
@@ -30,14 +33,14 @@ class Intake:
         self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
         start_watch()
 
-    def __call__(self, arrived) -> None:
+    def __call__(self, arrived: Any) -> None:
         """Granian's one call for a request; what it raised would be lost."""
         try:
             self._receive(arrived.scope, arrived.proto)
         except Exception:
             say_broken(arrived.scope, arrived.proto)
 
-    def _receive(self, scope, protocol) -> None:
+    def _receive(self, scope: Scope, protocol: HTTPProtocol) -> None:
         if scope.path in HEALTH and scope.method in ("GET", "HEAD"):
             say(scope, protocol, 200, "ready")
             return
@@ -54,7 +57,7 @@ class Intake:
         else:
             self._slots.do(self._admit, scope, protocol, environ, length)
 
-    def _admit(self, scope, protocol, environ: Environ, length: int | None) -> None:
+    def _admit(self, scope: Scope, protocol: HTTPProtocol, environ: Environ, length: int | None) -> None:
         """Ask the database who sends so much. Who may not is answered without what they send."""
         try:
             limit = allowance(environ)
@@ -66,7 +69,7 @@ class Intake:
         else:
             self._read(scope, protocol, environ, length, limit)
 
-    def _read(self, scope, protocol, environ: Environ, length: int | None, limit: int) -> None:
+    def _read(self, scope: Scope, protocol: HTTPProtocol, environ: Environ, length: int | None, limit: int) -> None:
         held = limit if length is None else length
         if held > limit:
             _refuse(scope, protocol, 413, _long(limit))
@@ -76,11 +79,11 @@ class Intake:
             done = partial(self._slots.do, self._answer, environ, protocol, held)
             Body(protocol, length, limit, done, partial(self._fail, scope, protocol, held, limit))
 
-    def _answer(self, environ: Environ, protocol, held: int, body: bytes) -> None:
+    def _answer(self, environ: Environ, protocol: HTTPProtocol, held: int, body: bytes) -> None:
         answer(environ, io.BytesIO(body), len(body), protocol)
         self._room.give(held)
 
-    def _fail(self, scope, protocol, held: int, limit: int, how: str) -> None:
+    def _fail(self, scope: Scope, protocol: HTTPProtocol, held: int, limit: int, how: str) -> None:
         self._room.give(held)
         match how:
             case "long":
@@ -121,7 +124,7 @@ def _length(environ: Environ) -> int | None:
     return int(environ.get("CONTENT_LENGTH", "0").partition(",")[0])  # said twice, it is the same: granian looks
 
 
-def _refuse(scope, protocol, status: int, message: str) -> None:
+def _refuse(scope: Scope, protocol: HTTPProtocol, status: int, message: str) -> None:
     say(scope, protocol, status, message, close=True)
     Rest(protocol)
 

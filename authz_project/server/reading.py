@@ -2,9 +2,11 @@
 
 import threading
 import time
+from asyncio import Future
 from collections.abc import Callable
 
 from django.conf import settings
+from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 
 LEAST_RATE = 1 << 16  # bytes a second: what a body has to come at once `BODY_TIMEOUT` is over
 LINGER = 2.0  # seconds for which a refused body is still taken, so that its sender hears the refusal
@@ -15,11 +17,11 @@ _TICK = 0.25  # seconds between looks at what is late
 class _Reading:
     """A body on its way, chunk by chunk. Chunks come in some thread of granian's, one after the other."""
 
-    def __init__(self, protocol):
+    def __init__(self, protocol: HTTPProtocol):
         self.size = 0
         self.started = time.monotonic()
         self._chunks = protocol.__aiter__()
-        self._chunk = None
+        self._chunk: Future[bytes] | None = None
         _open.add(self)
         self._go_on()
 
@@ -42,17 +44,17 @@ class _Reading:
     def _go_on(self) -> None:
         """Take what is there, and come back for what is not."""
         while self in _open:
-            self._chunk = self._chunks.__anext__()
-            if not self._chunk.done():
-                self._chunk.add_done_callback(self._arrived)
+            chunk = self._chunk = self._chunks.__anext__()
+            if not chunk.done():
+                chunk.add_done_callback(self._arrived)
                 return
-            self._take(self._chunk)
+            self._take(chunk)
 
-    def _arrived(self, chunk) -> None:
+    def _arrived(self, chunk: Future[bytes]) -> None:
         self._take(chunk)
         self._go_on()
 
-    def _take(self, chunk) -> None:
+    def _take(self, chunk: Future[bytes]) -> None:
         if chunk.cancelled():
             self._end()
             self.late()
@@ -70,7 +72,10 @@ class _Reading:
 class Body(_Reading):
     """A body that is wanted: `done` is told it, or `failed` that it is "long", "late" or "broken"."""
 
-    def __init__(self, protocol, length: int | None, limit: int, done: Callable, failed: Callable):
+    def __init__(
+        self, protocol: HTTPProtocol, length: int | None, limit: int,
+        done: Callable[[bytes], None], failed: Callable[[str], None],
+    ):  # fmt: skip
         self._length, self._limit = length, limit
         self._done, self._failed = done, failed
         self._parts: list[bytes] = []

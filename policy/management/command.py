@@ -23,7 +23,7 @@ class PolicyCommand(BaseCommand):
     def add_arguments(self, parser):
         parser.add_argument("--environment", default=DEFAULT_SLUG, help="its short name (default: %(default)s)")
 
-    def handle(self, *, environment: str, **options):
+    def handle(self, *, environment: str, **options: Any) -> None:
         try:
             self.act(environment_named(environment), **options)
         except (AuthzError, Unavailable) as reason:

@@ -2,6 +2,7 @@
 
 from argparse import ArgumentTypeError
 from datetime import timedelta
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
@@ -25,7 +26,9 @@ class Command(BaseCommand):
         parser.add_argument("--label", type=label, default="", help="what the key is for")
         parser.add_argument("--days", type=days, help="how long the key lasts (default: for ever)")
 
-    def handle(self, *, environment, create_environment, label, days, **options):
+    def handle(
+        self, *, environment: str, create_environment: bool, label: str, days: float | None, **options: Any
+    ) -> None:
         expires_at = None if days is None else timezone.now() + timedelta(days=days)
         found = environment_named(environment, create_environment)
         self.stdout.write(create_key(found, label, expires_at)[1])

@@ -1,5 +1,7 @@
 """Which keys there are."""
 
+from typing import Any
+
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
@@ -9,7 +11,7 @@ from authz_project.models import ApiKey
 class Command(BaseCommand):
     help = "List the API keys, without their secrets."
 
-    def handle(self, **options):
+    def handle(self, **options: Any) -> None:
         for key in ApiKey.objects.select_related("environment"):
             used = f"last used {key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never used"
             self.stdout.write(f"{key.prefix}  {state_of(key)}  {used}  {key.label}".rstrip())

@@ -1,5 +1,7 @@
 """The end of a key."""
 
+from typing import Any
+
 from django.core.management.base import BaseCommand, CommandError
 
 from authz_project.keys import revoke_key
@@ -12,7 +14,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser):
         parser.add_argument("prefix", help="the key without its secret, as list_api_keys shows it")
 
-    def handle(self, *, prefix, **options):
+    def handle(self, *, prefix: str, **options: Any) -> None:
         # Whoever pastes the whole key means the key.
         key = ApiKey.objects.filter(prefix="_".join(prefix.split("_")[:3])).first()
         if key is None:

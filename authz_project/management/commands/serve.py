@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -42,7 +43,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--dev", action="store_true", help="turn on the well-known key and POST /test_environment")
 
-    def handle(self, *, host, port, workers, threads, dev, **options):
+    def handle(self, *, host: str, port: int, workers: int, threads: int, dev: bool, **options: Any) -> None:
         secret = secret_that_is_set()
         if dev:
             refuse_outsiders(host)

@@ -1,5 +1,7 @@
 """A question from the command line."""
 
+from typing import Any
+
 from django.core.management.base import CommandParser
 
 from checks import ask
@@ -18,7 +20,7 @@ PAGE = 10_000
 class Command(PolicyCommand):
     help = "Ask what the interface answers: authorize, actions or list. Values are written as `User:alice`."
 
-    def add_arguments(self, parser: CommandParser):
+    def add_arguments(self, parser: CommandParser) -> None:
         kinds = parser.add_subparsers(dest="kind", required=True, metavar="authorize|actions|list")
         for kind, values in (
             ("authorize", ("actor", "action", "resource")),
@@ -32,7 +34,7 @@ class Command(PolicyCommand):
             asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
             asked.add_argument("--plan", action="store_true", help="print the plan and the SQL, and ask nothing")
 
-    def act(self, environment: Environment, *, plan: bool, **options) -> None:
+    def act(self, environment: Environment, *, plan: bool, **options: Any) -> None:
         question = question_of(**options)
         asker = ask.Trusted(environment.pk)
         if plan:
@@ -58,7 +60,7 @@ def answers(found: ask.Answered, kind: str) -> list[str]:
     return ["*" if name is None else name for (name,) in sorted(found.of_one, key=by_ids)]
 
 
-def question_of(*, kind: str, actor: str, context: list[str], **options) -> Question:
+def question_of(*, kind: str, actor: str, context: list[str], **options: Any) -> Question:
     facts = tuple(fact_from_text(text) for text in context)
     action = action_named(options["action"]) if kind != "actions" else Asked(STRING)
     resource = Asked(options["resource_type"]) if kind == "list" else value(options["resource"])

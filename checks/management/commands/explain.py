@@ -1,5 +1,7 @@
 """Why a question is answered as it is, as a tree."""
 
+from typing import Any
+
 from django.core.management.base import CommandParser
 
 from checks import ask
@@ -14,7 +16,7 @@ from policy.models import Environment, PolicyVersion
 class Command(PolicyCommand):
     help = "Show why an actor may do an action on a resource, or what stands in the way. Values are like `User:alice`."
 
-    def add_arguments(self, parser: CommandParser):
+    def add_arguments(self, parser: CommandParser) -> None:
         kinds = parser.add_subparsers(dest="kind", required=True, metavar="authorize")
         asked = kinds.add_parser("authorize")
         super().add_arguments(asked)
@@ -22,7 +24,9 @@ class Command(PolicyCommand):
             asked.add_argument(name, metavar=name.upper())
         asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
 
-    def act(self, environment: Environment, *, actor, action, resource, context, **options) -> None:
+    def act(
+        self, environment: Environment, *, actor: str, action: str, resource: str, context: list[str], **options: Any
+    ) -> None:
         facts = tuple(fact_from_text(text) for text in context)
         question = ask.allow(value(actor), action_named(action), value(resource), (), facts)
         explanation = explain(ask.Trusted(environment.pk), question)

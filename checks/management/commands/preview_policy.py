@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from checks.comparing import Compared
 from checks.explain import Explanation
@@ -36,8 +37,9 @@ class Command(PolicyCommand):
         parser.add_argument("--strict", action="store_true", help="exit with code 1 if tests fail or decisions differ")
 
     def act(
-        self, environment: Environment, *, files, questions, seconds, seed, show, explains, strict, **options
-    ) -> None:
+        self, environment: Environment, *, files: list[str], questions: str | None, seconds: float, seed: int,
+        show: int, explains: bool, strict: bool, **options: Any,
+    ) -> None:  # fmt: skip
         bundle = bundle_of_files(files, sys.stdin)
         goals = goals_of_text(text_of_file(questions)) if questions is not None else None
         try:

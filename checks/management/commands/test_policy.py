@@ -1,6 +1,7 @@
 """The tests of policy files, without loading them."""
 
 import sys
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
@@ -22,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--fail-fast", action="store_true", help="stop at the first assertion that fails")
         parser.add_argument("--coverage", dest="covering", action="store_true", help="list the rules no test exercises")
 
-    def handle(self, *, files, fail_fast, covering, **options):
+    def handle(self, *, files: list[str], fail_fast: bool, covering: bool, **options: Any) -> None:
         try:
             bundle = bundle_of_files(files, sys.stdin)
             program = rules.compile_text(bundle.text, bundle.filename)

@@ -1,6 +1,7 @@
 """Stored facts that the policy has no use for."""
 
 import sys
+from typing import Any
 
 from facts.audit import unused_signatures
 from policy import rules
@@ -20,7 +21,7 @@ class Command(PolicyCommand):
         parser.add_argument("--policy", nargs="+", metavar="FILE", help="another policy than the active one")
         parser.add_argument("--strict", action="store_true", help="exit with code 1 if there are any")
 
-    def act(self, environment: Environment, *, policy, strict, **options):
+    def act(self, environment: Environment, *, policy: list[str] | None, strict: bool, **options: Any) -> None:
         program = self.compiled(policy) if policy else active_program(environment.pk)
         if program is None:
             raise NotFound("no policy is loaded, so every fact may become useful")

@@ -1,5 +1,7 @@
 """Facts deleted by pattern, counted first."""
 
+from typing import Any
+
 from facts import read, store
 from facts.notation import pattern_from_text
 from facts.store import Deletes
@@ -15,7 +17,7 @@ class Command(PolicyCommand):
         parser.add_argument("pattern")
         parser.add_argument("--dry-run", action="store_true", help="only count them")
 
-    def act(self, environment: Environment, *, pattern, dry_run, **options):
+    def act(self, environment: Environment, *, pattern: str, dry_run: bool, **options: Any) -> None:
         wanted = pattern_from_text(pattern)
         if dry_run:
             self.stdout.write(f"{read.count(environment.pk, wanted)} facts match; nothing is deleted")

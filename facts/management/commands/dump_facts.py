@@ -1,5 +1,7 @@
 """Facts to a file, as load_facts reads them."""
 
+from typing import Any
+
 from facts.lines import WRITERS
 from facts.read import every
 from policy.files import written_file
@@ -15,7 +17,7 @@ class Command(PolicyCommand):
         parser.add_argument("file", nargs="?", default="-", help="default: the standard output")
         parser.add_argument("--format", choices=sorted(WRITERS), help="default: by the file's name, else json")
 
-    def act(self, environment: Environment, *, file, format, **options):
+    def act(self, environment: Environment, *, file: str, format: str | None, **options: Any) -> None:
         write = WRITERS[format or ("csv" if file.endswith(".csv") else "json")]
         facts = every(environment.pk)
         if file == "-":

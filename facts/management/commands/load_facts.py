@@ -1,8 +1,9 @@
 """Facts from a file."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from django.core.management.base import CommandError
 
@@ -27,7 +28,7 @@ class Command(PolicyCommand):
         parser.add_argument("--format", choices=sorted(READERS), help="default: by the file's name, else json")
         parser.add_argument("--skip-bad", action="store_true", help="store the right lines and report the wrong ones")
 
-    def act(self, environment: Environment, *, file, format, skip_bad, **options):
+    def act(self, environment: Environment, *, file: str, format: str | None, skip_bad: bool, **options: Any) -> None:
         read_lines = READERS[format or ("csv" if file.endswith(".csv") else "json")]
         with opened(file) as source, without_collections():
             report = progress(source, size_of(file)) if sys.stderr.isatty() else lambda read: None
@@ -56,7 +57,7 @@ def size_of(file: str) -> int:
     return 0 if file == "-" else Path(file).stat().st_size
 
 
-def progress(source: BinaryIO, size: int):
+def progress(source: BinaryIO, size: int) -> Callable[[int], None]:
     """Shows how far the reading is, on one line that is written over."""
 
     def report(read: int) -> None:

@@ -1,5 +1,7 @@
 """The SQL that the endpoints hand out, formatted for reading."""
 
+from typing import Any
+
 import sqlglot
 from django.core.management.base import CommandParser
 from sqlglot.errors import SqlglotError
@@ -21,7 +23,7 @@ ALLOW = (("allow", ("actor", "action", "resource")),)
 class Command(PolicyCommand):
     help = "Print the SQL of authorize, actions or list over the caller's tables. Values are written as `User:alice`."
 
-    def add_arguments(self, parser: CommandParser):
+    def add_arguments(self, parser: CommandParser) -> None:
         kinds = parser.add_subparsers(dest="kind", required=True, metavar="authorize|actions|list")
         for kind, values in (
             ("authorize", ("actor", "action", "resource")),
@@ -36,7 +38,7 @@ class Command(PolicyCommand):
             asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
             asked.add_argument("--raw", action="store_true", help="print the SQL as it is handed out")
 
-    def act(self, environment: Environment, *, kind: str, bindings: str | None, raw: bool, **options) -> None:
+    def act(self, environment: Environment, *, kind: str, bindings: str | None, raw: bool, **options: Any) -> None:
         text = text_named(bindings) if bindings is not None else None
         asker = asking.Trusted(environment.pk)
         question = _question(kind, **options)
@@ -52,7 +54,7 @@ class Command(PolicyCommand):
         self.stdout.write(said.sql if raw else formatted(said.sql, bindings_from_text(text).dialect.parser))
 
 
-def _question(kind: str, *, actor: str, context: list[str], **options) -> Question:
+def _question(kind: str, *, actor: str, context: list[str], **options: Any) -> Question:
     action = Asked(STRING) if kind == "actions" else Asked(STRING, (action_from_text(options["action"]),))
     resource = Asked(options["resource_type"]) if kind == "list" else _value(options["resource"])
     outs = {"authorize": (), "actions": ("action",), "list": ("resource",)}[kind]

@@ -1,6 +1,7 @@
 """What is wrong with a file of data bindings, and what an environment's policy has no use for in it."""
 
 import sys
+from typing import Any
 
 from django.core.management.base import CommandError
 
@@ -21,7 +22,7 @@ class Command(PolicyCommand):
         parser.add_argument("file", metavar="FILE", help="a YAML document; - is the standard input")
         parser.add_argument("--strict", action="store_true", help="fail on what the policy has no use for")
 
-    def act(self, environment: Environment, *, file: str, strict: bool, **options) -> None:
+    def act(self, environment: Environment, *, file: str, strict: bool, **options: Any) -> None:
         bindings = bindings_of_file(file)
         program = active_program(environment.pk)
         unused = [] if program is None else list(unused_entries(program, bindings))

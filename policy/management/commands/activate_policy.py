@@ -1,5 +1,7 @@
 """Back to a policy that was loaded before."""
 
+from typing import Any
+
 from policy.management.command import PolicyCommand, number
 from policy.models import Environment
 from policy.publishing import activate
@@ -12,5 +14,5 @@ class Command(PolicyCommand):
         super().add_arguments(parser)
         parser.add_argument("version_number", type=number, metavar="VERSION", help="as policy_history shows it")
 
-    def act(self, environment: Environment, *, version_number, **options):
+    def act(self, environment: Environment, *, version_number: int, **options: Any) -> None:
         self.stdout.write(activate(environment.pk, version_number).message)

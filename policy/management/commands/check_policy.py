@@ -1,6 +1,7 @@
 """What is wrong with policy files, without loading them; no database is needed."""
 
 import sys
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
@@ -19,7 +20,7 @@ class Command(BaseCommand):
         parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
         parser.add_argument("--strict", action="store_true", help="fail on warnings too")
 
-    def handle(self, *, files, strict, **options):
+    def handle(self, *, files: list[str], strict: bool, **options: Any) -> None:
         try:
             bundle = bundle_of_files(files, sys.stdin)
             program = rules.compile_text(bundle.text, bundle.filename)

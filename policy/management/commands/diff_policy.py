@@ -1,6 +1,7 @@
 """What differs between two policies."""
 
 import sys
+from typing import Any
 
 from django.core.management.base import CommandError
 
@@ -21,7 +22,7 @@ class Command(PolicyCommand):
         super().add_arguments(parser)
         parser.add_argument("policies", nargs="+", metavar="POLICY", help=f"one or two of: {WHICH}")
 
-    def act(self, environment: Environment, *, policies, **options):
+    def act(self, environment: Environment, *, policies: list[str], **options: Any) -> None:
         if len(policies) > 2:
             raise CommandError(f"{len(policies)} policies are named; name one or two")
         old, new = policies if len(policies) == 2 else [ACTIVE, *policies]

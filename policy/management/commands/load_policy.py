@@ -1,6 +1,7 @@
 """Files become the policy."""
 
 import sys
+from typing import Any
 
 from policy.bundle import bundle_of_files
 from policy.errors import PolicyRejected, PolicyTestsFailed
@@ -19,7 +20,9 @@ class Command(PolicyCommand):
         parser.add_argument("--fail-fast", action="store_true", help="stop at the first test that fails")
         parser.add_argument("--dry-run", action="store_true", help="do all but change the policy")
 
-    def act(self, environment: Environment, *, files, force, fail_fast, dry_run, **options):
+    def act(
+        self, environment: Environment, *, files: list[str], force: bool, fail_fast: bool, dry_run: bool, **options: Any
+    ) -> None:
         bundle = bundle_of_files(files, sys.stdin)
         drafted: Draft | None
         try:

@@ -1,5 +1,7 @@
 """Which policies there were."""
 
+from typing import Any
+
 from policy.management.command import PolicyCommand
 from policy.models import Environment, PolicyVersion
 from policy.publishing import active_version
@@ -8,7 +10,7 @@ from policy.publishing import active_version
 class Command(PolicyCommand):
     help = "List the versions of the policy, the newest first; * is the active one."
 
-    def act(self, environment: Environment, **options):
+    def act(self, environment: Environment, **options: Any) -> None:
         active = active_version(environment.pk)
         for version in PolicyVersion.objects.filter(environment=environment).defer("source").order_by("-number"):
             mark = "*" if version == active else " "

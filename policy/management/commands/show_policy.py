@@ -1,5 +1,7 @@
 """The text of a policy, as it was sent."""
 
+from typing import Any
+
 from policy.errors import NotFound
 from policy.management.command import PolicyCommand, number
 from policy.models import Environment
@@ -13,7 +15,7 @@ class Command(PolicyCommand):
         super().add_arguments(parser)
         parser.add_argument("--version-number", "-n", type=number, help="default: the active one")
 
-    def act(self, environment: Environment, *, version_number, **options):
+    def act(self, environment: Environment, *, version_number: int | None, **options: Any) -> None:
         if version_number is None:
             version = active_version(environment.pk)
         else:
