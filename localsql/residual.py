@@ -14,6 +14,7 @@ from typing import TypeVar, overload
 
 from checks import deadline
 from checks.engine.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var
+from checks.engine.others import OtherSource
 from checks.engine.plan import (
     Among,
     AnswerArm,
@@ -26,7 +27,6 @@ from checks.engine.plan import (
     Jump,
     Net,
     Order,
-    OtherSource,
     Relation,
     Same,
     Source,

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from checks.engine.clauses import Col, Operand, Term
-from checks.engine.plan import Branch, Condition, Fact, OtherCondition, Relation, Same, Source
+from checks.engine.others import OtherCondition
+from checks.engine.plan import Branch, Condition, Fact, Relation, Same, Source
 from localsql.relations import Domain
 from localsql.residual import Known
 from localsql.split import numbers_in

@@ -10,7 +10,7 @@ components  which calls recurse
 factoring   recursion that moves one argument at a time -> reachability of each argument on its own
 calls       what a call leads to, through its clauses
 rulebook    program -> the clauses of any call, remembered
-plan        what is read, joined and tested: branches, nets, states
+plan, others    what is read, joined and tested: branches, nets, states; and for other databases
 partial     a way that is being built
 ordering    which literal to meet next
 ways, states, variants, candidates, prefixes    what resolution asks along the way

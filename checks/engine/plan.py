@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from checks.engine.clauses import Call, Col, Key, Literal, Neg, Operand, Term, Var, terms_of
+from checks.engine.others import OtherCondition, OtherSource
 from policy.rules.program import Signature
 
 # ---- sources: what a branch reads ---------------------------------------------------------------------------
@@ -96,13 +97,6 @@ class Place:
         return f"{self.signature}.{self.index}"
 
 
-@dataclass(frozen=True, slots=True)
-class OtherSource:
-    """A base for what is read by renderers of other databases alone."""
-
-    number: int
-
-
 Source = Fact | Ids | Goals | Answers | Relation | Candidates | OtherSource
 
 
@@ -159,12 +153,6 @@ class Holds:
 
     def __str__(self) -> str:
         return f"{'no ' if self.negated else ''}answer of net {self.net.name}"
-
-
-class OtherCondition:
-    """A base for what is tested by renderers of other databases alone."""
-
-    __slots__ = ()
 
 
 Condition = Same | Among | Order | Tagged | Holds | OtherCondition

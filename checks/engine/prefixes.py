@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 
 from checks.engine.clauses import Call, Col, Operand, Var, terms_of
+from checks.engine.others import OtherCondition
 from checks.engine.partial import Partial
-from checks.engine.plan import Among, Branch, Condition, Fact, Holds, Order, OtherCondition, Same, Tagged
+from checks.engine.plan import Among, Branch, Condition, Fact, Holds, Order, Same, Tagged
 
 
 def prefix_of(call: Call, rest: Partial) -> Branch | None:
