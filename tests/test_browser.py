@@ -16,8 +16,9 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.conftest import DATABASES
-from tests.sampling import some
 from tests.service import DEV_KEY, ROOT, Client, Service, start_service
+
+pytestmark = pytest.mark.long
 
 WITHIN = 20  # seconds
 OPTIONS = (
@@ -73,7 +74,7 @@ class Browser:
         self.driver.save_screenshot(str(self.pictures / f"{number:02}.png"))
 
 
-@pytest.fixture(scope="module", params=some(DATABASES, 2))
+@pytest.fixture(scope="module", params=DATABASES)
 def service(request, database_urls, tmp_path_factory):
     url, folder = database_urls(request.param, f"browser-{request.param}"), tmp_path_factory.mktemp("browser")
     secret = {"SECRET_KEY": "only for these tests " * 3}

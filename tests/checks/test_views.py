@@ -96,14 +96,12 @@ def test_a_body_that_is_no_object_is_refused(repos, path, wrong):
 
 
 @pytest.mark.parametrize(("path", "member"), [(path, member) for path, body in GOOD.items() for member in body])
-@pytest.mark.parametrize("wrong", [..., None, 5, "", {}, ["x"]], ids=str)
-def test_a_wrong_member_is_refused_by_name(repos, path, member, wrong):
-    body = {**GOOD[path], member: wrong}
-    if wrong is ...:
-        del body[member]
-    answer = repos.post(path, body)
-    assert answer.status_code == 400
-    assert answer.json()["message"].startswith(member)
+def test_a_wrong_member_is_refused_by_name(repos, path, member):
+    without = {name: value for name, value in GOOD[path].items() if name != member}
+    for body in (without, *({**without, member: wrong} for wrong in (None, 5, "", {}, ["x"]))):
+        answer = repos.post(path, body)
+        assert answer.status_code == 400, body
+        assert answer.json()["message"].startswith(member), body
 
 
 @pytest.mark.parametrize("text", ["a\0b", "x" * 513, "é" * 257, "*"], ids=["NUL", "513", "514", "star"])

@@ -4,12 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.sampling import some
 from tests.service import start_service
 
 WORKERS = 3
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=some(("sqlite", "postgresql"), 2))
 def several(request, database_urls, tmp_path_factory):
     """A service of several processes."""
     folder, url = tmp_path_factory.mktemp("several"), database_urls(request.param, "several")
