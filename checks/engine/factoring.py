@@ -8,7 +8,11 @@ becomes, where each hop is there whatever the other arguments are,
     has_role(u, r, f) if reach0(u, w) and reach2(f, g) and core(w, r, g)
 
 with `core` the rules that are no hops. Groups and folders are then followed apart and meet at the facts, instead
-of as pairs: a sum where there was a product.
+of as pairs: a sum where there was a product. Where one rule of the recursion is no hop, as
+
+    has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g) and not barred(u, f)
+
+`core` would recurse as well, and each of its steps would follow all groups again: then nothing is followed apart.
 """
 
 from __future__ import annotations
@@ -38,19 +42,31 @@ def factors_of(
     alternatives: Callable[[Pattern], tuple[Clause, ...]],
     component: Callable[[Pattern], int | None],
 ) -> Factors | None:
-    """How the pattern's recursion falls apart; None where it does not."""
+    """How the pattern's recursion falls apart; None where it does not, or not all of it."""
     ways: dict[Pattern, list[tuple[int, Clause, str]]] = {}
     queue = [pattern]
     while queue:
         tick()
         each = queue.pop(0)
-        if each not in ways:
-            ways[each] = [hop for clause in alternatives(each) if (hop := hop_of(clause, each, component))]
-            queue += [_moved(each, index, name) for index, _, name in ways[each]]
+        if each in ways:
+            continue
+        ways[each] = []
+        for clause in alternatives(each):
+            if hop := hop_of(clause, each, component):
+                ways[each].append(hop)
+            elif _recurses(clause, each, component):
+                return None
+        queue += [_moved(each, index, name) for index, _, name in ways[each]]
     hops = _independent(ways)
     if not hops or not any(_is_cyclic(table) for table in hops.values()):
         return None
     return Factors(tuple(sorted(hops.items())), tuple(ways))
+
+
+def _recurses(clause: Clause, pattern: Pattern, component: Callable[[Pattern], int | None]) -> bool:
+    own = component(pattern)
+    calls = (each for each in clause.body if isinstance(each, Call))
+    return own is not None and any(component(pattern_of(call)) == own for call in calls)
 
 
 def _moved(pattern: Pattern, index: int, name: str) -> Pattern:
