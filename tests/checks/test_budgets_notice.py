@@ -38,7 +38,7 @@ LOSSES = {
     "transitivity": Loss((Rulebook,), "_with_bases", lambda _, own, __: own, "company", 'allow(User, "comment", Doc)'),
     "subsumption": Loss((Rulebook,), "_undominated", lambda _, own: own, "company", 'allow(User, "read", Doc?)'),
     "merging of clauses": Loss((rulebook,), "merged", tuple, "company", 'allow(User, "read", Doc?)'),
-    "renaming": Loss((rulebook,), "_is_renaming", no, "company", 'allow(User, "read", Doc?)'),
+    "renaming": Loss((rulebook,), "_renamed", nothing, "company", 'allow(User, "read", Doc?)'),
     "kept states": Loss(
         (nets,),
         "_kept_states",
