@@ -9,3 +9,6 @@ os.environ.setdefault("STATEMENT_TIMEOUT", "60")
 os.environ.setdefault("PLANNING_TIMEOUT", "20")
 
 from authz_project.settings import *  # noqa: F403
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # those for people take a second on purpose
+WHITENOISE_AUTOREFRESH = True  # each test client would read all static files first

@@ -30,6 +30,7 @@ from tests.reference import Row
 
 Fact = tuple[str, Row]
 LARGEST_PAGE = 10_000
+client = APIClient(raise_request_exception=False)  # one for all: a new one reads the list of static files
 LIMITS = {
     "PLANNING_TIMEOUT": "planning the question takes more than",
     "STATEMENT_TIMEOUT": "the question took longer than",
@@ -157,9 +158,8 @@ def explain(caller: Caller, predicate: str, row: Row) -> dict | Refused:
 
 
 def _post(caller: Caller, path: str, body: object) -> Any:
-    client = APIClient(raise_request_exception=False)
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {caller.key}")
-    response = client.post(f"/api{path}", json.dumps(body), content_type="application/json")
+    headers = {"Authorization": f"Bearer {caller.key}"}
+    response = client.post(f"/api{path}", json.dumps(body), content_type="application/json", headers=headers)
     said = json.loads(response.content)
     if response.status_code == 400:
         for limit, words in LIMITS.items():
