@@ -16,10 +16,11 @@ from checks import deadline
 from checks.engine.clauses import Call, Const, Other, Pattern
 from checks.engine.clauses import Literal as EngineLiteral
 from checks.engine.clauses import Var as EngineVar
-from checks.engine.components import Components
 from checks.engine.concrete import concrete_literals, numbers_of, typings_of
+from checks.engine.effort import tick
 from checks.engine.question import Compiled
 from checks.engine.rulebook import Rulebook
+from policy.rules.components import Components
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Program, Rule, Signature, Term, Var
 from policy.values import STRING, Value
 
@@ -106,7 +107,7 @@ class Book:
     _ordered: dict[Pattern, tuple[Case, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._components = Components(self._called)
+        self._components = Components(self._called, tick)
 
     def kind(self, predicate: str, args: Sequence[Value]) -> Pattern:
         """What is alike about goals: predicate, types, and the names that rules mention."""

@@ -30,13 +30,13 @@ from checks.engine.clauses import (
     pattern_of,
     substituted,
 )
-from checks.engine.components import Components
 from checks.engine.concrete import concrete_clauses, head_typing, may_be
 from checks.engine.effort import PATIENCE, Refusals, bounded, tick
 from checks.engine.errors import TooComplex
 from checks.engine.factoring import CORE, REACH, Hops, factored, factors_of, hop_of, leads, reach_clauses
 from checks.engine.merging import merged
 from checks.engine.transitive import BASE, based, is_transitive
+from policy.rules.components import Components
 from policy.rules.program import Program, Rule, Signature
 from policy.values import Value
 
@@ -79,8 +79,8 @@ class Rulebook:
     # ---- what resolution asks ----------------------------------------------------------------------------
 
     def __post_init__(self) -> None:
-        self._plain_components = Components(lambda pattern: _called(self._alternatives(pattern)))
-        self._components = Components(lambda pattern: _called(self.alternatives(pattern)))
+        self._plain_components = Components(lambda pattern: _called(self._alternatives(pattern)), tick)
+        self._components = Components(lambda pattern: _called(self.alternatives(pattern)), tick)
         self.calls = Calls(self.alternatives, self.component)
 
     def alternatives(self, pattern: Pattern, backward: bool = False) -> tuple[Clause, ...]:

@@ -13,12 +13,13 @@ closely; if that takes more than `MAX_STEPS`, the coarse graph decides.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from policy.language.notes import shown
 from policy.language.source import Span
+from policy.rules.components import Components
 from policy.rules.declarations import Mask, Vocabulary, bits_of
 from policy.rules.flat import FlatRule, Key, is_made_here, key_of
 from policy.rules.narrowing import Typing
@@ -200,54 +201,15 @@ class _Index:
 
 def _negated_groups(graph: Graph[Node]) -> list[list[Node]]:
     """The strongly connected parts of the graph that have a negated edge inside."""
-    group_of: dict[Node, int] = {}
-    groups = _components(graph)
-    for number, group in enumerate(groups):
-        group_of.update(dict.fromkeys(group, number))
+    components = Components(lambda node: [edge.target for edge in graph.get(node, ())])
+    groups: dict[int, list[Node]] = defaultdict(list)
+    for node in graph:
+        if (number := components.number(node)) is not None:
+            groups[number].append(node)
     return [
-        group for number, group in enumerate(groups)
-        if any(edge.is_negated and group_of.get(edge.target) == number for node in group for edge in graph[node])
+        group for number, group in groups.items()
+        if any(edge.is_negated and components.number(edge.target) == number for node in group for edge in graph[node])
     ]  # fmt: skip
-
-
-def _components(graph: Graph[Node]) -> list[list[Node]]:
-    """Tarjan's algorithm with a stack of its own."""
-    order: dict[Node, int] = {}
-    low: dict[Node, int] = {}
-    open_nodes: list[Node] = []
-    closed: set[Node] = set()
-    found: list[list[Node]] = []
-    for root in graph:
-        work: list[tuple[Node, Iterator[Edge[Node]]]] = [] if root in order else [(root, iter(()))]
-        while work:
-            node, edges = work[-1]
-            if node not in order:
-                order[node] = low[node] = len(order)
-                open_nodes.append(node)
-                edges = iter(graph.get(node, ()))
-                work[-1] = (node, edges)
-            step = next((edge.target for edge in edges if edge.target in graph and edge.target not in closed), None)
-            if step is None:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == order[node]:
-                    group = _popped(open_nodes, node)
-                    closed.update(group)
-                    found.append(group)
-            elif step in order:
-                low[node] = min(low[node], order[step])
-            else:
-                work.append((step, iter(())))
-    return found
-
-
-def _popped(open_nodes: list[Node], until: Node) -> list[Node]:
-    group = []
-    while True:
-        group.append(open_nodes.pop())
-        if group[-1] == until:
-            return group
 
 
 def _refuse(group: list[Node], graph: Graph[Node], known: Vocabulary, problems: Problems, hint: str) -> None:

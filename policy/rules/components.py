@@ -1,0 +1,68 @@
+"""Which nodes of a graph lead back to themselves: its strongly connected components.
+
+Of `p -> q -> p, q -> r`, p and q are in one component, and r, which does not lead to itself, is in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Node = TypeVar("Node", bound=Hashable)
+
+
+def nothing() -> None:
+    """Takes no note of a step."""
+
+
+@dataclass
+class Components(Generic[Node]):
+    """Numbers the recursive components as they are asked for. Tarjan's algorithm, with a stack of its own.
+
+    `step` is called at each step, and may stop what takes too long.
+    """
+
+    following: Callable[[Node], Iterable[Node]]
+    step: Callable[[], None] = nothing
+    _numbers: dict[Node, int | None] = field(default_factory=dict)
+    _count: int = 0
+
+    def number(self, node: Node) -> int | None:
+        """The component that the node is in; None where it does not lead back to itself."""
+        if node not in self._numbers:
+            self._find(node)
+        return self._numbers[node]
+
+    def _find(self, start: Node) -> None:
+        order = {start: 0}
+        low = {start: 0}
+        stack = [start]
+        on_stack = {start}
+        work: list[tuple[Node, Iterator[Node]]] = [(start, iter(self.following(start)))]
+        while work:
+            self.step()
+            node, rest = work[-1]
+            target = next(rest, None)
+            if target is None:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == order[node]:
+                    self._close(node, stack, on_stack)
+            elif target in on_stack:
+                low[node] = min(low[node], order[target])
+            elif target not in order and target not in self._numbers:
+                order[target] = low[target] = len(order)
+                stack.append(target)
+                on_stack.add(target)
+                work.append((target, iter(self.following(target))))
+
+    def _close(self, root: Node, stack: list[Node], on_stack: set[Node]) -> None:
+        members = [stack.pop()]
+        while members[-1] != root:
+            members.append(stack.pop())
+        on_stack.difference_update(members)
+        is_recursive = len(members) > 1 or root in self.following(root)
+        self._count += 1
+        self._numbers.update(dict.fromkeys(members, self._count if is_recursive else None))
