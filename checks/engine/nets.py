@@ -28,12 +28,18 @@ def make_net(
     name = resolver.name()
     frame = Frame(fixed, rounds=rounds, table=table)
     explored = explore(resolver, start, frame)
-    if rounds is not None or any(isinstance(end, Step) for end in explored.ends()):
+    if rounds is not None or _goes_on_from_answers(explored):
         return answering_net(resolver, name, len(start.outs), explored, frame)
     kept = _kept_states(explored)
     if len(kept) < len(explored.arms):
-        explored = explore(resolver, start, replace(frame, kept=kept))
+        unfolded = explore(resolver, start, replace(frame, kept=kept))
+        if not _goes_on_from_answers(unfolded):  # what is unfolded may want to be met in another order
+            explored = unfolded
     return _goal_net(name, len(start.outs), explored, fixed)
+
+
+def _goes_on_from_answers(explored: Explored) -> bool:
+    return any(isinstance(end, Step) for end in explored.ends())
 
 
 def _kept_states(explored: Explored) -> frozenset[State]:
