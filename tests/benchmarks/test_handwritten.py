@@ -36,7 +36,7 @@ def models():
 
 
 @pytest.mark.parametrize("brings_facts", [False, True])
-@pytest.mark.parametrize("question", some(QUESTIONS, 4), ids=lambda question: question.name)
+@pytest.mark.parametrize("question", some(QUESTIONS, 12), ids=lambda question: question.name)
 def test_a_statement_by_hand_is_right(environment, models, question, brings_facts):
     load(environment.id, enumerate(Fact(*each) for each in FACTS))
     allowed = models[question.brought if brings_facts else ""]
