@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from random import Random
 
@@ -34,7 +35,7 @@ def stated(case: Case, rng: Random) -> str:
     """The policy with all facts in a test, and what follows from them by the oracle."""
     goals = list(dict.fromkeys(goals_of(case)))[:MOST]
     policy = parse(Source(case.policy))
-    world = World.of(policy, case.facts, [value for _, row in goals for value in row])
+    world = World.of(policy, case.facts, [value for _, row in goals for value in row], int(time.time()))
     model = model_of(policy, case.facts, world)
     facts = "".join(f"    {_atom(*fact)};\n" for fact in case.facts)
     lines = [_assertion(goal, model) for goal in goals]
