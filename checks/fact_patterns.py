@@ -119,10 +119,9 @@ def facts_to_json(pattern: Pattern, found: Answered) -> list[dict[str, object]]:
 
 
 def _cells(question: Question, row: Row) -> tuple[Cell, ...]:
-    found = dict(zip(question.outs, row))
-    fixed = {name: asked.one for name, asked in question.variables.items() if name not in found}
-    ids = {**fixed, **found}
-    return tuple((asked.type, ids[name]) for name, asked in question.variables.items())
+    ids = dict(zip(question.outs, row))
+    asked = question.variables.items()
+    return tuple((each.type, ids[name] if name in question.outs else each.one) for name, each in asked)
 
 
 def _without_type(rows: set[tuple[Cell, ...]], place: int, every: Types) -> set[tuple[Cell, ...]]:

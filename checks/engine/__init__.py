@@ -6,7 +6,6 @@ clauses     terms, literals and clauses: rules with concrete types
 applying, transitive    clauses and calls put together; rules that say that a relation is transitive
 concrete    rule + argument types -> clauses
 merging     clauses that differ in one constant as one
-components  which calls recurse
 factoring   recursion that moves one argument at a time -> reachability of each argument on its own
 calls       what a call leads to, through its clauses
 rulebook    program -> the clauses of any call, remembered

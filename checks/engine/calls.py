@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from checks.engine.clauses import Call, Clause, Cmp, Member, Pattern, Scan, pattern_of
@@ -43,7 +43,7 @@ class Calls:
         found, queue = {pattern: None}, [pattern]
         while queue:
             tick()
-            more = [each for each in _called_in(self.alternatives(queue.pop())) if each not in found]
+            more = [each for each in calls_made(self.alternatives(queue.pop())) if each not in found]
             found |= dict.fromkeys(more)
             queue += more
         return list(found)
@@ -69,5 +69,6 @@ class Calls:
         return {index for index, param in enumerate(clause.params) if param in compared - bound}
 
 
-def _called_in(clauses: tuple[Clause, ...]) -> list[Pattern]:
+def calls_made(clauses: Iterable[Clause]) -> list[Pattern]:
+    """What the clauses call, as often as they do."""
     return [pattern_of(each) for clause in clauses for each in clause.body if isinstance(each, Call)]

@@ -80,7 +80,7 @@ def _mentions(
                 positive = False
                 ids.update(term.id for term in (left, right) if isinstance(term, Const))
             case Cmp(_, left, right) if variable in (left, right):
-                raise UnboundVariable(variable.name if isinstance(variable, Var) else "")
+                raise UnboundVariable(variable.name if isinstance(variable, Var) else "_")
     return positive
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 
 from checks.engine.applying import applied
-from checks.engine.calls import Calls
+from checks.engine.calls import Calls, calls_made
 from checks.engine.clauses import (
     Call,
     Clause,
@@ -118,7 +118,7 @@ class Rulebook:
         return [
             clause
             for clause in factored(pattern, factors, names.__getitem__)
-            if all(map(self._is_possible, _calls_made((clause,))))
+            if all(map(self._is_possible, calls_made((clause,))))
         ]
 
     def tabling(self, starts: Iterable[Pattern], in_rounds: bool) -> Rulebook:
@@ -129,13 +129,13 @@ class Rulebook:
         times: dict[Pattern, int] = {}
         queue, seen = list(starts), set(starts)
         while queue:
-            for pattern in _calls_made(self.alternatives(queue.pop())):
+            for pattern in calls_made(self.alternatives(queue.pop())):
                 times[pattern] = times.get(pattern, 0) + 1
                 if pattern not in seen:
                     seen.add(pattern)
                     queue.append(pattern)
         shared = (each for each, count in times.items() if count > 1 and self.component(each) is None)
-        tabled = {each for each in shared if _calls_made(self.alternatives(each)) and not self.calls.leans_on(each)}
+        tabled = {each for each in shared if calls_made(self.alternatives(each)) and not self.calls.leans_on(each)}
         nonlinear = {TABLED} if in_rounds else set()
         return Rulebook(
             self.program,
@@ -344,11 +344,7 @@ def _may_match(rule: Rule, pattern: Pattern) -> bool:
 
 
 def _called(clauses: Iterable[Clause]) -> list[Pattern]:
-    return list(dict.fromkeys(_calls_made(clauses)))
-
-
-def _calls_made(clauses: Iterable[Clause]) -> list[Pattern]:
-    return [pattern_of(each) for clause in clauses for each in clause.body if isinstance(each, Call)]
+    return list(dict.fromkeys(calls_made(clauses)))
 
 
 def _params(pattern: Pattern) -> tuple[Term, ...]:
