@@ -225,7 +225,7 @@ REST_FRAMEWORK = {
 }
 
 # Uploading a policy runs its tests, and running is for the app above: it is named here, not imported.
-POLICY_TEST_RUNNER = "checks.policy_tests.run"
+POLICY_TEST_RUNNER = "checks.testing.policy_tests.run"
 
 # What a policy no longer accepts is counted where facts are stored: in the app above, likewise.
 FACT_AUDIT = "facts.audit.ignored_facts"

@@ -13,13 +13,13 @@ from django.urls import path, reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from checks import workbench
-from checks.comparing import Tally
-from checks.grants import other_rules, sheets_of
-from checks.picture import picture_of
-from checks.preview import Preview, goals_of_text, preview
-from checks.tree import shown_value
-from checks.workbench import KINDS, Answered, QuestionForm, lines_of, roots_of
+from checks.explain.tree import shown_value
+from checks.workbench import pages as workbench
+from checks.workbench.differences import Tally
+from checks.workbench.graph import other_rules, sheets_of
+from checks.workbench.pages import KINDS, Answered, QuestionForm, lines_of, roots_of
+from checks.workbench.picture import picture_of
+from checks.workbench.preview import Preview, goals_of_text, preview
 from policy.active import program_of_version
 from policy.admin import PolicyVersionAdmin
 from policy.errors import AuthzError, PolicyRejected

@@ -7,9 +7,9 @@ from typing import Any
 from django.conf import settings
 from rest_framework import serializers
 
-from checks import query
-from checks.prepared import Asked
-from checks.witness import ANY
+from checks.asking import query
+from checks.asking.prepared import Asked
+from checks.explain.bindings import ANY
 from facts import wire
 from facts.bundles import bundle_from_json
 from facts.serializers import field_path

@@ -5,11 +5,12 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from checks import ask, explain, fact_patterns, paging
-from checks.engine.answering import Row
-from checks.prepared import Asked, Question, by_ids
-from checks.query import Query
-from checks.rendering import explanation_to_json
+from checks.asking import ask, fact_patterns, paging
+from checks.asking.prepared import Asked, Question, by_ids
+from checks.asking.query import Query
+from checks.engine.answers import Row
+from checks.explain import explain
+from checks.explain.output import explanation_to_json
 from checks.serializers import (
     ActionsQuery,
     AuthorizeQuery,

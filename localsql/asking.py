@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from django.conf import settings
 
-from checks import run
-from checks.engine.plan import Net
-from checks.engine.question import MOST_WEIGHT, Root
-from checks.engine.rulebook import Rulebook
+from checks.asking import run
+from checks.asking.open_policy import open_program
+from checks.asking.prepared import Question, Setting, Values, brought_to, check_predicate, inline_rows, root_of
+from checks.engine.compile import MOST_WEIGHT, Root
+from checks.engine.plan.plan import Net
+from checks.engine.rules.rulebook import Rulebook
 from checks.errors import PolicyMoved
-from checks.open_policy import open_program
-from checks.prepared import Question, Setting, Values, brought_to, check_predicate, inline_rows, root_of
 from facts.bundles import by_signature
 from facts.signatures import Numbering, signature_mark
 from facts.unused import Unused

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from checks.engine.clauses import Call, Col, Key, Literal, Neg, Scan, Term
-from checks.engine.plan import (
+from checks.engine.plan.plan import (
     Answers,
     Branch,
     Candidates,
@@ -23,6 +22,7 @@ from checks.engine.plan import (
     State,
     Tagged,
 )
+from checks.engine.rules.clauses import Call, Col, Key, Literal, Neg, Scan, Term
 from localsql.relations import Domain
 
 

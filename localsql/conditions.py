@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from checks.engine.clauses import Const, Term
-from checks.engine.plan import Among, Condition, Holds, Net, Order, Same, Tagged
+from checks.engine.plan.plan import Among, Condition, Holds, Net, Order, Same, Tagged
+from checks.engine.rules.clauses import Const, Term
 from localsql.dialects import NATIVE, Typed
 from localsql.families import Family
 from localsql.scope import Scope

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from checks.engine.clauses import Col
-from checks.engine.plan import Branch, Same
+from checks.engine.plan.plan import Branch, Same
+from checks.engine.rules.clauses import Col
 from localsql.dialects import Typed
 from localsql.families import Family, is_possible
 from localsql.residual import Known, Mentioned

@@ -22,7 +22,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from checks import deadline
+from checks.asking import deadline
 from localsql.errors import BindingRejected
 
 LARGEST = 1024 * 1024  # characters of the document

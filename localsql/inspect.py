@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from checks import deadline
+from checks.asking import deadline
 from localsql.dialects import Dialect
 
 OURS = "__"  # what the names that statements give to their own tables start with

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from checks.engine.clauses import Col
-from checks.engine.plan import Answers, Branch, Goals, Net, Relation, Tagged
+from checks.engine.plan.plan import Answers, Branch, Goals, Net, Relation, Tagged
+from checks.engine.rules.clauses import Col
 from localsql.bindings import Bindings
 from localsql.columntypes import ColumnTypes
 from localsql.dialects import NATIVE

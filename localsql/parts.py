@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from checks.engine.clauses import Col, Slot
-from checks.engine.plan import Answers, Branch, Fact, Goals, Net, Tagged
-from checks.engine.render import Renderer
-from checks.engine.rounds import Fetched, Rounds, Run, worked_out
-from checks.engine.scope import Scope
-from checks.engine.text import Column, Formed, Statement, finished, union
+from checks.engine.plan.plan import Answers, Branch, Fact, Goals, Net, Tagged
+from checks.engine.rules.clauses import Col, Slot
+from checks.engine.sql.render import Renderer
+from checks.engine.sql.rounds import Fetched, Rounds, Run, worked_out
+from checks.engine.sql.scope import Scope
+from checks.engine.sql.text import Column, Formed, Statement, finished, union
 
 Rows = list[Fetched]
 MOST_VALUES = 100_000  # out of stored facts, in one statement

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from checks import deadline
-from checks.engine.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted, substituted_terms
+from checks.asking import deadline
+from checks.engine.compile import Root
 from checks.engine.errors import NestedTooDeep, NonLinear
-from checks.engine.holding import tested
-from checks.engine.nets import make_net
-from checks.engine.partial import Frame, Partial
-from checks.engine.plan import Branch, Condition, Exit, Net
-from checks.engine.question import Root
-from checks.engine.resolve import Resolver
-from checks.engine.rulebook import Rulebook
+from checks.engine.plan.holding import tested
+from checks.engine.plan.nets import make_net
+from checks.engine.plan.partial import Frame, Partial
+from checks.engine.plan.plan import Branch, Condition, Exit, Net
+from checks.engine.plan.unfold import Resolver
+from checks.engine.rules.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted, substituted_terms
+from checks.engine.rules.rulebook import Rulebook
 from localsql.relations import CallerTables, Domain
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.engine.plan import AnswerArm, Answers, Branch, Goals, Net, Tagged
+from checks.engine.plan.plan import AnswerArm, Answers, Branch, Goals, Net, Tagged
 from localsql.split import numbers_in
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from checks.engine.clauses import Term
-from checks.engine.plan import AnswerArm, Answers, Branch, Goals, Holds, Jump, Net, Relation
+from checks.engine.plan.plan import AnswerArm, Answers, Branch, Goals, Holds, Jump, Net, Relation
+from checks.engine.rules.clauses import Term
 from localsql.families import Family
 from localsql.layouts import Place
 from localsql.scope import Scope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checks.engine.others import OtherSource
+from checks.engine.plan.others import OtherSource
 from localsql.bindings import Binding, Bindings
 from policy.rules.program import Signature
 

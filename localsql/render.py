@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import overload
 
-from checks import deadline
-from checks.engine.clauses import Col, Const, Term, Var
-from checks.engine.plan import (
+from checks.asking import deadline
+from checks.engine.plan.plan import (
     Answers,
     Branch,
     Exit,
@@ -22,6 +21,7 @@ from checks.engine.plan import (
     Relation,
     Source,
 )
+from checks.engine.rules.clauses import Col, Const, Term, Var
 from localsql.conditions import rendered, tested
 from localsql.constants import known_families, known_table, mentioned_table
 from localsql.dialects import NATIVE, NUMBERS, Dialect, Typed

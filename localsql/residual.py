@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TypeVar, overload
 
-from checks import deadline
-from checks.engine.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var
-from checks.engine.others import OtherSource
-from checks.engine.plan import (
+from checks.asking import deadline
+from checks.engine.plan.others import OtherSource
+from checks.engine.plan.plan import (
     Among,
     AnswerArm,
     Branch,
@@ -31,7 +30,8 @@ from checks.engine.plan import (
     Same,
     Source,
 )
-from checks.engine.variants import variant_of
+from checks.engine.plan.variants import variant_of
+from checks.engine.rules.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var
 from localsql.columntypes import ColumnTypes
 from localsql.errors import CannotSay, TooManyConstants
 from localsql.parts import MOST_VALUES, Part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from checks.engine.plan import Net, Source
+from checks.engine.plan.plan import Net, Source
 from localsql.dialects import Typed
 
 Columns = Callable[[str], Typed]  # a column of a source, by its name in the plan

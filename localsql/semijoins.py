@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from checks.engine.clauses import Col, Operand, Term
-from checks.engine.others import OtherCondition
-from checks.engine.plan import Branch, Condition, Fact, Relation, Same, Source
+from checks.engine.plan.others import OtherCondition
+from checks.engine.plan.plan import Branch, Condition, Fact, Relation, Same, Source
+from checks.engine.rules.clauses import Col, Operand, Term
 from localsql.relations import Domain
 from localsql.residual import Known
 from localsql.split import numbers_in

@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from checks import deadline
-from checks.engine.clauses import Col, Operand, Term
-from checks.engine.dialects import Dialect
-from checks.engine.plan import (
+from checks.asking import deadline
+from checks.engine.plan.plan import (
     Among,
     Answers,
     Branch,
@@ -31,7 +29,9 @@ from checks.engine.plan import (
     Source,
     Tagged,
 )
-from checks.engine.render import Renderer
+from checks.engine.rules.clauses import Col, Operand, Term
+from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.render import Renderer
 from localsql.parts import Part, PartMaker
 from localsql.relations import CallerTables, Domain, is_local
 from policy.rules.program import Signature

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from checks.engine.clauses import Col, Const, Var
-from checks.engine.plan import Branch, Exit, Net
+from checks.engine.plan.plan import Branch, Exit, Net
+from checks.engine.rules.clauses import Col, Const, Var
 from localsql.dialects import NATIVE, Typed
 from localsql.errors import CannotSay, UnboundedVariable
 from localsql.families import Family

@@ -3,8 +3,8 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from checks.prepared import Asked, Question
-from checks.query import Query
+from checks.asking.prepared import Asked, Question
+from checks.asking.query import Query
 from checks.serializers import decoded
 from facts.unused import answer
 from localsql import asking

@@ -14,8 +14,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from checks.engine.clauses import Col, Const, Operand, Other, Slot, Term, Var
-from checks.engine.plan import (
+from checks.engine.compile import Plan
+from checks.engine.plan.plan import (
     Among,
     Answers,
     Branch,
@@ -33,8 +33,8 @@ from checks.engine.plan import (
     Source,
     Tagged,
 )
-from checks.engine.question import Plan
-from checks.engine.variants import variant_of
+from checks.engine.plan.variants import variant_of
+from checks.engine.rules.clauses import Col, Const, Operand, Other, Slot, Term, Var
 from policy.rules.program import Signature
 
 Facts = Mapping[Signature, Iterable[tuple[str, ...]]]

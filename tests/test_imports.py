@@ -15,14 +15,13 @@ ALLOWED = {
     # Of checks: the engine, and what decodes, shapes, runs and advises on questions; not what answers them.
     "localsql": {
         "localsql", "facts", "policy",
-        "checks.advice", "checks.deadline", "checks.engine", "checks.errors", "checks.open_policy", "checks.prepared",
-        "checks.query",
-        "checks.run", "checks.serializers",
+        "checks.asking.advice", "checks.asking.deadline", "checks.asking.open_policy", "checks.asking.prepared",
+        "checks.asking.query", "checks.asking.run", "checks.engine", "checks.errors", "checks.serializers",
     },
     "authz_project": set(APPS),
 }
 BARE = (
-    "checks/deadline.py", "localsql/documents.py", "localsql/inspect.py",
+    "checks/asking/deadline.py", "localsql/documents.py", "localsql/inspect.py",
     "policy/language/", "policy/rules/", "policy/values.py", "policy/errors.py", "checks/engine/",
     "localsql/bindings.py", "localsql/residual.py", "localsql/relations.py", "localsql/render.py",
     "localsql/planning.py", "localsql/split.py", "localsql/statements.py",

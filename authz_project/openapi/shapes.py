@@ -6,7 +6,7 @@ Answers have exactly the keys that are listed. Requests may have more, which are
 from typing import Any
 
 from authz_project.openapi.schemas import Schema, answered, many, nullable, ref, taken, text
-from checks.query import MAX_CALLS, MAX_VARIABLES
+from checks.asking.query import MAX_CALLS, MAX_VARIABLES
 from checks.serializers import SMALLEST
 from facts.models import MAX_ARGUMENTS
 from facts.unused import HEADER as UNUSED_FACTS

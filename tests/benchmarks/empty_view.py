@@ -6,9 +6,9 @@ from rest_framework.response import Response
 
 from authz_project.urls import about, handler400, handler403, handler404, handler500, interface
 from authz_project.urls import urlpatterns as of_the_product
-from checks import run
-from checks.engine.clauses import Slot
-from checks.engine.text import finished
+from checks.asking import run
+from checks.engine.rules.clauses import Slot
+from checks.engine.sql.text import finished
 from checks.serializers import AuthorizeQuery, decoded
 from policy.active import GATE
 from policy.endpoint import Endpoint

@@ -152,8 +152,8 @@ def main() -> int:
 
 def compare(world: World, url: str, count: int) -> int:
     """One line of the table; how many lists differ."""
-    from checks.ask import Trusted, allow, answer
-    from checks.prepared import Asked, Page
+    from checks.asking.ask import Trusted, allow, answer
+    from checks.asking.prepared import Asked, Page
     from facts.loading import load
     from facts.wire import Fact
     from policy.models import Environment

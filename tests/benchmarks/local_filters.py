@@ -185,7 +185,7 @@ def by_hand(question: Filter, user: str) -> str:
 
 
 def made(asker, action: str, user: str) -> str:
-    from checks.prepared import Asked, Question
+    from checks.asking.prepared import Asked, Question
     from localsql import asking
     from localsql.views import ALLOW
 

@@ -64,8 +64,8 @@ def measured(parts: list[Part]) -> list[tuple[str, float]]:
 def parts(server: Served) -> list[Part]:
     """From the outside in. Only here is it known what a request calls."""
     from authz_project.keys import caller_of_token
-    from checks import ask, prepared, run
-    from checks.framing import Setting
+    from checks.asking import ask, prepared, run
+    from checks.asking.framing import Setting
     from checks.serializers import AuthorizeQuery, decoded
 
     body, who = orjson.dumps(EMPTY), caller_of_token(server.key)

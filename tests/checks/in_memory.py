@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 
-from checks.engine.clauses import Call, Const, Other, Slot, Var
-from checks.engine.dialects import Dialect, SQLite
-from checks.engine.question import Compiled, Root, Shape, compiled
-from checks.engine.rounds import worked_out
-from checks.engine.rulebook import Rulebook
-from checks.engine.text import Statement
-from checks.prepared import Page, Question, form_of, inline_rows
+from checks.asking.prepared import Page, Question, form_of, inline_rows
+from checks.engine.compile import Compiled, Root, Shape, compiled
+from checks.engine.rules.clauses import Call, Const, Other, Slot, Var
+from checks.engine.rules.rulebook import Rulebook
+from checks.engine.sql.dialects import Dialect, SQLite
+from checks.engine.sql.rounds import worked_out
+from checks.engine.sql.text import Statement
 from facts.wire import Fact
 from policy.rules import compile_text
 from policy.rules.program import Signature

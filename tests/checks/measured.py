@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-from checks.engine.question import Compiled
+from checks.engine.compile import Compiled
 from tests.checks.in_memory import Engine
 from tests.checks.plan_questions import ENTITIES, GOLDEN, brought_for, facts_for, policy_of, question_of
 

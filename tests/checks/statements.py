@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import psycopg
 from django.db import connection
 
-from checks import libpq
+from checks.asking import libpq
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.advice import advice
+from checks.asking.advice import advice
 from policy.rules import compile_text
 
 POLICY = """

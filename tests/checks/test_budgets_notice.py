@@ -4,9 +4,11 @@ from typing import NamedTuple
 
 import pytest
 
-from checks.engine import holding, nets, render, resolve, rulebook, text
-from checks.engine.resolve import Resolver
-from checks.engine.rulebook import Rulebook
+from checks.engine.plan import holding, nets, unfold
+from checks.engine.plan.unfold import Resolver
+from checks.engine.rules import rulebook
+from checks.engine.rules.rulebook import Rulebook
+from checks.engine.sql import render, text
 from tests.checks.measured import ROOM, Measure, is_dear, with_room
 
 
@@ -46,7 +48,7 @@ LOSSES = {
         "ladders_of_roles",
         'allow(User, "pull", Repo*)',
     ),
-    "prefixes": Loss((resolve,), "prefix_of", nothing, "company", "allow(User, String?, Doc)"),
+    "prefixes": Loss((unfold,), "prefix_of", nothing, "company", "allow(User, String?, Doc)"),
     "sums, not products": Loss((Resolver,), "_multiplies", no, "strings_only", 'is_a("poodle", String?)'),
     "merging of texts": Loss(
         (text, render), "merged", distinct, "resource_roles_through_relations", 'allow(User, "read", Issue?)'

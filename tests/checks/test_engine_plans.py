@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from checks.engine.clauses import Col, Const, Other
-from checks.engine.dialects import PostgreSQL, SQLite
-from checks.engine.plan import Branch, Fact, Net, Same
-from checks.engine.question import Compiled
+from checks.engine.compile import Compiled
+from checks.engine.plan.plan import Branch, Fact, Net, Same
+from checks.engine.rules.clauses import Col, Const, Other
+from checks.engine.sql.dialects import PostgreSQL, SQLite
 from policy.values import STRING
 from tests.checks.in_memory import Engine
 

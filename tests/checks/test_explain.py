@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 
-from checks import obstacles, proof, proof_tree
+from checks.explain import obstacles, proof, proof_tree
 from facts.models import Signature
 from policy.values import Value
 from tests.checks.conftest import POLICY, about, fact, publish, store
@@ -187,7 +187,7 @@ def test_a_search_that_is_too_long_says_so(api, monkeypatch):
 
 def test_time_is_a_limit_as_well(api, monkeypatch):
     chain(api, 5)
-    monkeypatch.setattr("checks.scene.TIME_LIMIT", -1.0)
+    monkeypatch.setattr("checks.asking.scene.TIME_LIMIT", -1.0)
     said = explain(api, "User:u", "read", "Folder:0")
     assert (said["allowed"], said["proof"]["kind"]) == (True, "unexplained")
     denied = explain(api, "User:nobody", "read", "Folder:0")

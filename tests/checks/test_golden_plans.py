@@ -9,8 +9,8 @@ import re
 
 import pytest
 
-from checks.engine.dialects import PostgreSQL
-from checks.engine.question import Compiled
+from checks.engine.compile import Compiled
+from checks.engine.sql.dialects import PostgreSQL
 from checks.management.commands.ask import shown
 from tests.checks.in_memory import Engine
 from tests.checks.measured import Measure, budget_path, budgets_of, is_dear, text_of

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from checks import libpq
+from checks.asking import libpq
 
 VALUES = "SELECT $1::text, $2::bigint, $3::text, $4::boolean, 7 < $2::bigint"
 

@@ -3,7 +3,8 @@
 import pytest
 from django.core import signing
 
-from checks import paging, serializers
+from checks import serializers
+from checks.asking import paging
 from tests.checks.conftest import about, fact, publish, remove, store
 
 CLIENT = {"X-OsoApiVersion": "0"}
@@ -205,9 +206,9 @@ def test_a_token_may_be_used_again(repos, token):
     lambda token: ":" + token.split(":")[1],
     lambda token: "é" + token,
     lambda token: "x" * 100_000,
-    lambda token: signing.dumps([1, "x", 10, "a"], salt="checks.paging"),
+    lambda token: signing.dumps([1, "x", 10, "a"], salt="checks.asking.paging"),
     lambda token: signing.Signer(salt="other").sign_object([1, "x", 10, "a"]),
-    lambda token: signing.Signer(salt="checks.paging").sign_object({"a": 1}),
+    lambda token: signing.Signer(salt="checks.asking.paging").sign_object({"a": 1}),
     lambda token: 5,
     lambda token: [token],
     lambda token: {"token": token},

@@ -5,7 +5,7 @@ import requests
 from django.test import Client as DjangoClient
 from oso_cloud import Oso, typed_var
 
-from checks import prepared
+from checks.asking import prepared
 from facts import wire
 from localsql import asking
 from tests.checks.conftest import fact, publish, store

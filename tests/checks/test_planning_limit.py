@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from checks.engine.clauses import Call, Slot, Var
-from checks.engine.dialects import SQLite
-from checks.engine.effort import bounded, tick
+from checks.asking.framing import rulebook_of
+from checks.engine.compile import Root, Shape, compiled
 from checks.engine.errors import PlannedTooLong
-from checks.engine.question import Root, Shape, compiled
-from checks.engine.rulebook import Rulebook
-from checks.framing import rulebook_of
+from checks.engine.rules.clauses import Call, Slot, Var
+from checks.engine.rules.limits import bounded, tick
+from checks.engine.rules.rulebook import Rulebook
+from checks.engine.sql.dialects import SQLite
 from policy.language.source import Source
 from policy.rules import compile_source
 from tests.checks.conftest import about, fact, publish, store
@@ -51,7 +51,7 @@ def test_planning_ends_within_its_limit_and_is_not_begun_again():
 
 
 def test_what_was_refused_is_planned_again_after_a_while(monkeypatch):
-    monkeypatch.setattr("checks.engine.effort.REFUSED_FOR", 0.0)
+    monkeypatch.setattr("checks.engine.rules.limits.REFUSED_FOR", 0.0)
     rulebook = Rulebook(compile_source(Source(ENDLESS)), patience=0.2)
     planned(rulebook)
     assert planned(rulebook) > 0.1

@@ -5,7 +5,7 @@ import io
 import pytest
 from django.core.management import call_command
 
-from checks import coverage, policy_tests
+from checks.testing import coverage, policy_tests
 from policy import rules
 from policy.language.source import Source
 from tests.checks.conftest import POLICY, fact, publish, store

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from checks import prepared
+from checks.asking import prepared
 from facts.unused import HEADER, LONGEST
 from tests.checks.conftest import about, fact, publish, store
 

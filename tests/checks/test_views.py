@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks import prepared
+from checks.asking import prepared
 from tests.checks.conftest import about, fact, publish, store, value
 
 ANN_READS = about("User:ann", action="read")

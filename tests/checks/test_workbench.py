@@ -8,7 +8,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from checks.grants import sheets_of
+from checks.workbench.graph import sheets_of
 from facts.known_ids import known_ids
 from policy import rules
 from policy.models import PolicyVersion

@@ -3,7 +3,7 @@
 
 import pytest
 
-from checks.deadline import Deadline
+from checks.asking.deadline import Deadline
 from checks.errors import QueryTooSlow
 from localsql.bindings import bindings_from_text
 from localsql.columns import check_column

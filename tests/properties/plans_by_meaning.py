@@ -14,13 +14,13 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from checks import ask as asking
-from checks.engine import plan as p
-from checks.engine.answering import Row, answers_of
+from checks.asking import ask as asking
+from checks.asking.fact_patterns import questions_of
+from checks.asking.prepared import Asked, Question
+from checks.engine.answers import Row, answers_of
+from checks.engine.compile import Compiled, Shape
 from checks.engine.errors import TooComplex, TooMuchRecursion
-from checks.engine.question import Compiled, Shape
-from checks.fact_patterns import questions_of
-from checks.prepared import Asked, Question
+from checks.engine.plan import plan as p
 from facts.wire import Argument, Fact, Pattern
 from policy.errors import AuthzError
 from policy.language import parse

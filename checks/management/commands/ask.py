@@ -4,10 +4,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from checks import ask
-from checks.advice import advice_on_question
-from checks.engine.question import Compiled
-from checks.prepared import Asked, Page, Question, by_ids
+from checks.asking import ask
+from checks.asking.advice import advice_on_question
+from checks.asking.prepared import Asked, Page, Question, by_ids
+from checks.engine.compile import Compiled
 from facts.notation import action_from_text, fact_from_text, value_from_text
 from policy.active import active_program
 from policy.management.command import PolicyCommand

@@ -4,10 +4,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from checks import ask
-from checks.explain import explain
+from checks.asking import ask
+from checks.explain.explain import explain
+from checks.explain.output import explanation_to_text
 from checks.management.commands.ask import action_named, value
-from checks.rendering import explanation_to_text
 from facts.notation import fact_from_text
 from policy.management.command import PolicyCommand
 from policy.models import Environment, PolicyVersion

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from checks.comparing import Compared
-from checks.explain import Explanation
-from checks.preview import MOST_SHOWN, SECONDS, Flip, Preview, goals_of_text, preview
-from checks.rendering import explanation_to_text
+from checks.explain.explain import Explanation
+from checks.explain.output import explanation_to_text
+from checks.workbench.differences import Compared
+from checks.workbench.preview import MOST_SHOWN, SECONDS, Flip, Preview, goals_of_text, preview
 from policy.bundle import bundle_of_files
 from policy.errors import PolicyRejected
 from policy.files import text_of_file

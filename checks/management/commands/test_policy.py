@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from checks import coverage, policy_tests
+from checks.testing import coverage, policy_tests
 from policy import rules
 from policy.bundle import Bundle, bundle_of_files
 from policy.errors import AuthzError, PolicyRejected

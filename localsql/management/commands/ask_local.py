@@ -6,8 +6,8 @@ import sqlglot
 from django.core.management.base import CommandParser
 from sqlglot.errors import SqlglotError
 
-from checks.advice import advice_on_question
-from checks.prepared import Asked, Question
+from checks.asking.advice import advice_on_question
+from checks.asking.prepared import Asked, Question
 from facts.notation import action_from_text, fact_from_text, value_from_text
 from localsql import asking
 from localsql.bindings import bindings_from_text

@@ -1,0 +1,142 @@
+"""The query of version 1: a pattern of derived facts -> one question for each way to type it, and rows -> facts.
+
+A wildcard of no type ranges over types, a statement does not: so each combination of types that a fact or a rule of
+the predicate can have is a question of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+
+from checks.asking.ask import Answered, Asker, answered
+from checks.asking.framing import Setting
+from checks.asking.prepared import Asked, Question, check_predicate
+from checks.engine.answers import Row
+from checks.errors import TooManyTypes
+from facts.signatures import signature_numbers
+from facts.wire import Argument, Fact, Pattern
+from policy.rules.program import Program, Term, Types, Var
+from policy.values import Value
+
+MAX_COMBINATIONS = 2000
+
+Cell = tuple[str | None, str | None]  # type and id; null is every one
+
+
+def find(asker: Asker, pattern: Pattern, context: Sequence[Fact]) -> Answered:
+    """Every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
+    return answered(asker, lambda setting: questions_of(setting, pattern, context), context)
+
+
+# ---- the questions -------------------------------------------------------------------------------------------
+
+
+def questions_of(setting: Setting, pattern: Pattern, context: Sequence[Fact]) -> list[Question]:
+    """A question for each combination of types; the columns of its answers are the wildcards."""
+    if setting.version is None:
+        known = _stored_types(setting.environment_id, pattern, context)
+    else:
+        program = setting.program(frozenset())
+        check_predicate(program, pattern.predicate)
+        known = _program_types(program, pattern)
+    return [_question(pattern, types, context) for types in _combinations(pattern, known)]
+
+
+def _question(pattern: Pattern, types: tuple[str, ...], context: Sequence[Fact]) -> Question:
+    names = tuple(f"argument{index}" for index in range(len(types)))
+    variables = {
+        name: Asked(type_name, None if arg.id is None else (arg.id,))
+        for name, type_name, arg in zip(names, types, pattern.args)
+    }
+    outs = tuple(name for name, asked in variables.items() if asked.ids is None)
+    return Question(((pattern.predicate, names),), variables, outs or names[:1], context)
+
+
+def _combinations(pattern: Pattern, known: Iterable[tuple[Types, ...]]) -> list[tuple[str, ...]]:
+    """Every typing of the arguments that is known, each once."""
+    found: dict[tuple[str, ...], None] = {}
+    for allowed in known:
+        choices = [_choices(arg, types) for arg, types in zip(pattern.args, allowed)]
+        number = _product_of(len(each) for each in choices)
+        if number > MAX_COMBINATIONS:
+            raise TooManyTypes("combinations of types", number, MAX_COMBINATIONS)
+        found.update(dict.fromkeys(product(*choices)))
+    if len(found) > MAX_COMBINATIONS:
+        raise TooManyTypes("combinations of types", len(found), MAX_COMBINATIONS)
+    return list(found)
+
+
+def _choices(arg: Argument, types: Types) -> list[str]:
+    if arg.type is None:
+        return sorted(types)
+    return [arg.type] if arg.type in types else []
+
+
+def _product_of(numbers: Iterable[int]) -> int:
+    total = 1
+    for number in numbers:
+        total *= number
+    return total
+
+
+def _program_types(program: Program, pattern: Pattern) -> Iterator[tuple[Types, ...]]:
+    key = (pattern.predicate, len(pattern.args))
+    yield from program.accepted.get(key, ())
+    for rule in program.rules_by_predicate.get(key, ()):
+        yield tuple(rule.types[term] if isinstance(term, Var) else _type_of(term) for term in rule.head.args)
+
+
+def _type_of(term: Term) -> Types:
+    return frozenset((term.type,)) if isinstance(term, Value) else frozenset()
+
+
+def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]) -> Iterator[tuple[Types, ...]]:
+    """Without a policy only facts count, and what follows from permissions."""
+    names = {pattern.predicate, "has_permission"} if pattern.predicate == "allow" else {pattern.predicate}
+    signatures = {*signature_numbers(environment_id), *(fact.signature for fact in context)}
+    for signature in sorted(signatures, key=str):
+        if signature.predicate in names and len(signature.types) == len(pattern.args):
+            yield tuple(frozenset((name,)) for name in signature.types)
+
+
+# ---- the answer ------------------------------------------------------------------------------------------------
+
+
+def facts_to_json(pattern: Pattern, found: Answered) -> list[dict[str, object]]:
+    """The facts, in order; a wildcard that every type fills the same way is of no type."""
+    rows = {_cells(found.questions[index], row) for index, row in found.rows}
+    every = _every_type(found.setting)
+    for place, arg in enumerate(pattern.args):
+        if arg.type is None and every:
+            rows = _without_type(rows, place, every)
+    ordered = sorted(rows, key=lambda row: [(text is not None, text or "") for cell in row for text in cell])
+    return [
+        {"predicate": pattern.predicate, "args": [{"type": type_name, "id": text} for type_name, text in row]}
+        for row in ordered
+    ]
+
+
+def _cells(question: Question, row: Row) -> tuple[Cell, ...]:
+    ids = dict(zip(question.outs, row))
+    asked = question.variables.items()
+    return tuple((each.type, ids[name] if name in question.outs else each.one) for name, each in asked)
+
+
+def _without_type(rows: set[tuple[Cell, ...]], place: int, every: Types) -> set[tuple[Cell, ...]]:
+    groups: dict[tuple, set[str]] = defaultdict(set)
+    for row in rows:
+        type_name, text = row[place]
+        if text is None and type_name is not None:
+            groups[row[:place] + row[place + 1 :]].add(type_name)
+    whole = {rest for rest, types in groups.items() if types >= every}
+    kept = {row for row in rows if row[place][1] is not None or row[:place] + row[place + 1 :] not in whole}
+    return kept | {(*rest[:place], (None, None), *rest[place:]) for rest in whole}
+
+
+def _every_type(setting: Setting) -> Types:
+    if setting.version is None:
+        return frozenset()
+    program = setting.program(frozenset())
+    return frozenset(name for name, types in program.subtypes.items() if name in types)

@@ -1,0 +1,140 @@
+"""Nets whose rules go on from an answer: the answers are worked out for the goals, and joined where they are wanted.
+
+`"read" if "read" on "parent"`, listed, goes on from each folder that can be read to its children. A tag of the
+answers is a state and a variant; which variants a state has follows from the ways to its answers, by a fixpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from checks.engine.plan.explored import Explored
+from checks.engine.plan.partial import Frame, Partial, bind
+from checks.engine.plan.plan import AnswerArm, Answers, Branch, End, Exit, Jump, Net, Same, State, Step, Tagged, Variant
+from checks.engine.plan.unfold import Resolver
+from checks.engine.plan.variants import guards_for, variant_of
+from checks.engine.rules.clauses import Col, Operand, Term, Var
+
+
+def answering_net(resolver: Resolver, name: str, width: int, explored: Explored, frame: Frame) -> Net:
+    has_keys = frame.rounds is not None or any(state.key_count for state in explored.arms)
+    work = _Work(resolver, explored, frame, has_keys)
+    for state in tuple(explored.arms):
+        work.take(state)
+    work.finish()
+    exits = [end for end in explored.entry if isinstance(end, Exit)]
+    seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
+    for jump in seeds:
+        exits += [work.through(jump, state, variant) for state, variant in work.tags if state == jump.state]
+    return Net(
+        name,
+        width,
+        tuple(exits),
+        seeds if has_keys else (),
+        tuple(work.moves) if has_keys else (),
+        tuple(explored.arms),
+        tuple(work.arms),
+        tuple((explored.index(state), variant) for state, variant in work.tags),
+        frame.fixed,
+        is_rounds=frame.rounds is not None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A way of a state that goes on from the answers of another one."""
+
+    owner: State
+    keys: tuple[Operand, ...]
+    end: Jump | Step
+
+
+@dataclass
+class _Work:
+    """Tags as they are found, and who waits for answers of which state."""
+
+    resolver: Resolver
+    explored: Explored
+    frame: Frame
+    has_keys: bool
+    tags: dict[tuple[State, Variant], int] = field(default_factory=dict)
+    arms: dict[AnswerArm, None] = field(default_factory=dict)
+    moves: dict[Jump, None] = field(default_factory=dict)
+    waiting: dict[State, list[_Waiting]] = field(default_factory=dict)  # for answers of which state
+    variants: dict[State, list[Variant]] = field(default_factory=dict)
+    todo: list[tuple[_Waiting, State, Variant]] = field(default_factory=list)
+
+    def take(self, state: State) -> None:
+        """Note the state's ways: answers where they end, a wait where they go on."""
+        for end in self.explored.arms[state]:
+            branch, keys = self._goal(state, end.branch)
+            self._note(state, keys, replace(end, branch=branch))
+
+    def finish(self) -> None:
+        while self.todo:
+            waiting, called, variant = self.todo.pop()
+            for end in self._gone_on(waiting, called, variant):
+                self._note(waiting.owner, waiting.keys, end)
+
+    def _goal(self, state: State, branch: Branch) -> tuple[Branch, tuple[Operand, ...]]:
+        if not self.has_keys:
+            return branch, ()
+        keys = tuple(Col(self.explored.goals[state], f"c{index}") for index in range(state.key_count))
+        return self.explored.from_goal(state, branch), keys
+
+    def _note(self, owner: State, keys: tuple[Operand, ...], end: End) -> None:
+        self.resolver.count()
+        if isinstance(end, Exit):
+            self._add(owner, keys, end)
+            return
+        self.moves[Jump(end.branch, end.state, end.keys)] = None
+        waiting = _Waiting(owner, keys, end)
+        self.waiting.setdefault(end.state, []).append(waiting)
+        for state in self.explored.add(self.resolver, end.state, self.frame):
+            self.take(state)
+        self.todo += [(waiting, end.state, variant) for variant in self.variants.get(end.state, ())]
+
+    def _add(self, state: State, keys: tuple[Operand, ...], end: Exit) -> None:
+        key = (state, variant_of(end, self.frame.fixed))
+        if key not in self.tags:
+            self.tags[key] = len(self.tags)
+            self.variants.setdefault(state, []).append(key[1])
+            self.todo += [(waiting, *key) for waiting in self.waiting.get(state, ())]
+        self.arms[AnswerArm(self.tags[key], keys, end)] = None
+
+    def _gone_on(self, waiting: _Waiting, called: State, variant: Variant) -> Iterator[End]:
+        if isinstance(waiting.end, Jump):
+            return iter((self.through(waiting.end, called, variant),))
+        return self._continued(waiting.owner, waiting.end, called, variant)
+
+    def _joined(self, end: Jump | Step, called: State, variant: Variant) -> tuple[int, Branch]:
+        """The branch with the answers of that tag to the goal that it asks for."""
+        number = next(self.resolver.numbers)
+        keys = end.keys if self.has_keys else ()
+        same = tuple(Same(Col(number, f"c{index}"), key) for index, key in enumerate(keys))
+        conditions = (*end.branch.conditions, Tagged(number, (self.tags[called, variant],)), *same)
+        return number, Branch((*end.branch.sources, Answers(number)), conditions)
+
+    def through(self, jump: Jump, called: State, variant: Variant) -> Exit:
+        """The called state's answers as they are."""
+        number, branch = self._joined(jump, called, variant)
+        names = tuple(Var(k) for k in range(called.width))
+        firsts = {second: first for first, second in variant.same}
+        outs: tuple[Term, ...] = tuple(
+            names[firsts.get(k, k)] if k in variant.wild else Col(number, f"o{k}") for k in range(called.width)
+        )
+        known = {name: out for name, out in zip(names, outs) if not isinstance(out, Var)}
+        return Exit(branch, outs, tuple(guards_for(variant, names, known)))
+
+    def _continued(self, owner: State, step: Step, called: State, variant: Variant) -> Iterator[End]:
+        """What is still to be met, from the called state's answers on."""
+        number, branch = self._joined(step, called, variant)
+        known: dict[Var, Term] = {
+            var: Col(number, f"o{k}") for k, var in enumerate(step.results) if k not in variant.wild
+        }
+        known |= {step.results[second]: step.results[first] for first, second in variant.same}
+        pending = (*step.rest, *guards_for(variant, step.results, known))
+        partial = Partial(pending, step.outs, branch.sources, branch.conditions)
+        frame = replace(self.frame, active=owner.active, may_jump=self.frame.rounds is not None)
+        return self.resolver.ways(bind(partial, known), frame)

@@ -1,0 +1,113 @@
+"""Where a variable's values can matter: the ids at which a negation may answer otherwise than for any other id.
+
+A value that no fact has at these places, and no rule mentions, is like every other such value. So "every
+value" is answered by asking about the mentioned ones and one that nothing mentions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from checks.engine.errors import UnboundVariable
+from checks.engine.plan.plan import Place
+from checks.engine.rules.clauses import (
+    Call,
+    Clause,
+    Cmp,
+    Const,
+    Literal,
+    Member,
+    Neg,
+    Pattern,
+    Scan,
+    Term,
+    Var,
+    pattern_of,
+)
+from checks.engine.rules.limits import tick
+from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.separate import REACH
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    places: tuple[Place, ...]
+    ids: tuple[str, ...]  # that rules mention
+    is_monotone: bool  # no negation inside the negations: more facts, more answers of what is negated
+    is_complete: bool  # no rule compares the variable with another, whose values would count too
+
+
+def candidates_of(rulebook: Rulebook, literals: Iterable[Literal], variable: Var) -> Found:
+    places: dict[Place, None] = {}
+    ids: set[str] = set()
+    is_monotone = is_complete = True
+    seen: set[tuple[Pattern, int]] = set()
+    queue = [
+        (pattern_of(literal.call), index)
+        for literal in literals
+        if isinstance(literal, Neg)
+        for index, arg in enumerate(literal.call.args)
+        if arg == variable
+    ]
+    while queue:
+        tick()
+        pattern, index = queue.pop()
+        if (pattern, index) in seen:
+            continue
+        seen.add((pattern, index))
+        for clause in rulebook.alternatives(pattern):
+            param = clause.params[index]
+            if isinstance(param, Const):
+                ids.add(param.id)
+            elif isinstance(param, Var):
+                is_monotone &= _mentions(clause, param, places, ids, queue)
+                is_twin = clause.params.count(param) > 1 and not pattern.predicate.endswith(REACH)
+                is_complete &= not is_twin and not _is_compared(clause, param)
+    return Found(tuple(places), tuple(sorted(ids)), is_monotone, is_complete)
+
+
+def _mentions(
+    clause: Clause, variable: Term, places: dict[Place, None], ids: set[str], queue: list[tuple[Pattern, int]]
+) -> bool:
+    """Note where the clause uses the variable; whether it does so without a negation."""
+    positive = True
+    for end in _other_ends(clause, variable):
+        if isinstance(end, Const):
+            ids.add(end.id)
+        else:
+            rest = tuple(each for each in clause.body if not _is_way_to(each, end))
+            positive &= _mentions(Clause(clause.params, rest), end, places, ids, queue)
+    for literal in clause.body:
+        match literal:
+            case Scan(signature, args):
+                places.update((Place(signature, index), None) for index, arg in enumerate(args) if arg == variable)
+            case Call(args=args):
+                queue += [(pattern_of(literal), index) for index, arg in enumerate(args) if arg == variable]
+            case Neg(call):
+                positive = False
+                queue += [(pattern_of(call), index) for index, arg in enumerate(call.args) if arg == variable]
+            case Member(member, values) if member == variable:
+                ids.update(values)
+            case Cmp("!=" | "=", left, right) if variable in (left, right):
+                positive = False
+                ids.update(term.id for term in (left, right) if isinstance(term, Const))
+            case Cmp(_, left, right) if variable in (left, right):
+                raise UnboundVariable(variable.name if isinstance(variable, Var) else "_")
+    return positive
+
+
+def _other_ends(clause: Clause, variable: Term) -> list[Term]:
+    """Where ways from or to the variable end: of no hops at all, it is the same value there."""
+    ways = (each.args for each in clause.body if isinstance(each, Call) and each.predicate.endswith(REACH))
+    return [end for args in ways if variable in args for end in args if end != variable]
+
+
+def _is_way_to(literal: Literal, end: Term) -> bool:
+    return isinstance(literal, Call) and literal.predicate.endswith(REACH) and end in literal.args
+
+
+def _is_compared(clause: Clause, variable: Var) -> bool:
+    """Whether it is compared with something else than a constant."""
+    pairs = ((each.left, each.right) for each in clause.body if isinstance(each, Cmp))
+    return any(variable in pair and not any(isinstance(term, Const) for term in pair) for pair in pairs)

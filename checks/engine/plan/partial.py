@@ -1,0 +1,110 @@
+"""A way that is being built, and where resolution stands while it builds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from checks.engine.plan.plan import Among, Branch, Condition, Holds, Order, Same, Source, State
+from checks.engine.plan.states import Active
+from checks.engine.rules.clauses import (
+    Call,
+    Col,
+    Const,
+    Literal,
+    Operand,
+    Other,
+    Pattern,
+    Slot,
+    Term,
+    Var,
+    substituted,
+    substituted_terms,
+    terms_of,
+    variables_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A way that is being built: what is read and tested so far, what is still to be met, what is asked."""
+
+    pending: tuple[Literal, ...]
+    outs: tuple[Term, ...]
+    sources: tuple[Source, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def branch(self) -> Branch:
+        return Branch(self.sources, self.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where resolution stands: the operands fixed for the net, the components it is inside of (see `State`), and
+    which recursive calls are states of the net (None: all)."""
+
+    fixed: frozenset[Operand] = frozenset()
+    active: Active = ()
+    kept: frozenset[State] | None = None
+    may_jump: bool = True
+    rounds: int | None = None  # the component that is worked out in rounds here, if one is
+    table: Pattern | None = None  # the pattern whose answers are tabled here, if those of one are
+
+
+def read(partial: Partial, source: Source, bound: Mapping[Var, Term]) -> Partial:
+    return replace(bind(partial, bound), sources=(*partial.sources, source))
+
+
+def bind(partial: Partial, bound: Mapping[Var, Term]) -> Partial:
+    pending = tuple(substituted(literal, bound) for literal in partial.pending)
+    return replace(partial, pending=pending, outs=substituted_terms(partial.outs, bound))
+
+
+def fixed_in(partial: Partial) -> frozenset[Operand]:
+    """What the literals are given from outside."""
+    own = {source.number for source in partial.sources}
+    terms = (term for literal in partial.pending for term in terms_of(literal))
+    given = (term for term in terms if isinstance(term, (Slot, Col)))
+    return frozenset(term for term in given if isinstance(term, Slot) or term.source not in own)
+
+
+def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool:
+    if left == right and operator in ("=", "!="):
+        return operator == "="
+    if isinstance(left, (Const, Other)) and isinstance(right, (Const, Other)):
+        if operator in ("=", "!="):
+            return operator == "!="
+        assert isinstance(left, Const) and isinstance(right, Const), "names are never Integers"
+        return ordered(operator, int(left.id), int(right.id))
+    if operator == "=":
+        return Same(left, right)
+    return Order(operator, left, right)
+
+
+def ordered(operator: str, left: int, right: int) -> bool:
+    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator]
+
+
+def is_closed(unit: tuple[Literal, ...], rest: Partial) -> bool:
+    """Nothing else wants to know what the literals' variables are."""
+    return not variables_of(unit) & (variables_of(rest.pending) | set(rest.outs))
+
+
+def is_tested(column: Col, conditions: tuple[Condition, ...]) -> bool:
+    """Whether some condition is about the column already."""
+    for condition in conditions:
+        match condition:
+            case Same(left, right) | Order(_, left, right) if column in (left, right):
+                return True
+            case Among(operand, _) if operand == column:
+                return True
+            case Holds(net) if column in net.fixed:
+                return True
+    return False
+
+
+def has_idle_end(call: Call, rest: Partial) -> bool:
+    """Nobody asks about one end of the way, which may lead nowhere: any value will do, so the other end's own."""
+    used = variables_of(rest.pending) | set(rest.outs)
+    return call.types[0] == call.types[1] and not all(arg in used for arg in call.args)

@@ -1,0 +1,396 @@
+"""The plan: what is read, joined and tested, without a word of SQL.
+
+A `Branch` is one way to an answer: sources to join and conditions to meet. A `Net` is all the ways for one
+question or sub-question: its entry, and, where the rules recurse, states that a recursive step moves between.
+Plans print as text; equal plans are equal values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from checks.engine.plan.others import OtherCondition, OtherSource
+from checks.engine.rules.clauses import Call, Col, Key, Literal, Neg, Operand, Term, Var, terms_of
+from policy.rules.program import Signature
+
+# ---- sources: what a branch reads ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Facts of a signature, stored or inline; columns a0 … a4."""
+
+    number: int
+    signature: Signature
+    place: str
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- {self.place} {self.signature}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """The values of a slot that holds several; column `v`."""
+
+    number: int
+    slot: str
+    are_many: bool = False
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- {'many ' if self.are_many else ''}:{self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """The goals that the net reaches; columns `tag`, c0 …."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- goals"
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers that the net has for its goals; columns `tag`, c0 …, o0 …."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- answers"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """The answers of another net, those of one variant; columns o0 …."""
+
+    number: int
+    net: Net
+    variant: Variant
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- net {self.net.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Every id that facts or rules mention at some places, and the empty id for all others; column `v`."""
+
+    number: int
+    places: tuple[Place, ...]
+    ids: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- ids at {', '.join(map(str, self.places))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An argument of stored or inline facts."""
+
+    signature: Signature
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.signature}.{self.index}"
+
+
+Source = Fact | Ids | Goals | Answers | Relation | Candidates | OtherSource
+
+
+# ---- conditions ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    left: Operand
+    right: Operand
+
+    def __str__(self) -> str:
+        return f"{self.left} = {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    operand: Operand
+    ids: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.operand} in {list(self.ids)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`!=` on text, `< <= > >=` on Integers."""
+
+    operator: str
+    left: Operand
+    right: Operand
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """The row of goals or answers belongs to one of these states (or states and variants)."""
+
+    source: int
+    tags: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"s{self.source}.tag in {list(self.tags)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """The net has an answer (or, negated, none)."""
+
+    net: Net
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"{'no ' if self.negated else ''}answer of net {self.net.name}"
+
+
+Condition = Same | Among | Order | Tagged | Holds | OtherCondition
+
+
+# ---- branches and nets ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    sources: tuple[Source, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, (*self.sources, *self.conditions))) or "always"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Which answer columns stand for every value (by position), and the negations that hold them back.
+
+    In `guards`, `Var(k)` is the answer column k.
+    """
+
+    wild: frozenset[int] = frozenset()
+    guards: tuple[Neg, ...] = ()
+    same: tuple[tuple[int, int], ...] = ()  # wild columns that stand for one and the same value
+
+
+PLAIN = Variant()
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A way that ends: its answer columns, `Var(k)` where column k stands for every value."""
+
+    branch: Branch
+    outs: tuple[Term, ...]
+    guards: tuple[Neg, ...] = ()
+
+    def __str__(self) -> str:
+        guards = "".join(f" unless {guard.call}" for guard in self.guards)
+        return f"({', '.join(map(str, self.outs))}){guards} <- {self.branch}"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A recursive call and what is to be met after it, with `Key`s for what only the branch before knew.
+
+    `active` are the components that recursion is inside of, each with how much was still to be met when it was
+    entered: a call that comes back to one of them with no more than that left is the same state again.
+    """
+
+    call: Call
+    rest: tuple[Literal, ...]
+    outs: tuple[Term, ...]
+    active: tuple[tuple[int, int], ...]
+
+    @property
+    def key_count(self) -> int:
+        terms = [term for literal in (self.call, *self.rest) for term in terms_of(literal)]
+        return len({term for term in (*terms, *self.outs) if isinstance(term, Key)})
+
+    @property
+    def width(self) -> int:
+        return len(self.outs)
+
+    def __str__(self) -> str:
+        asked = f"({', '.join(map(str, self.outs))}) of " if self.outs else ""
+        return asked + " and ".join(map(str, (self.call, *self.rest)))
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A way that goes on in a state: the answers are that state's answers, column for column."""
+
+    branch: Branch
+    state: State
+    keys: tuple[Operand, ...]
+
+    def __str__(self) -> str:
+        return f"-> {self.state} with ({', '.join(map(str, self.keys))}) <- {self.branch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A way that goes on from each answer of a state, with what is still to be met."""
+
+    branch: Branch
+    state: State
+    keys: tuple[Operand, ...]
+    results: tuple[Var, ...]  # what the state's answer columns bind
+    rest: tuple[Literal, ...]
+    outs: tuple[Term, ...]
+
+    def __str__(self) -> str:
+        rest = " and ".join(map(str, self.rest))
+        return f"=> {self.state} with ({', '.join(map(str, self.keys))}), then {rest} <- {self.branch}"
+
+
+End = Exit | Jump | Step
+
+
+def _weight(branch: Branch, goals: int, answers: int) -> int:
+    """What a branch reads, where goals and answers read so much."""
+    found = sum(each.net.weight for each in branch.conditions if isinstance(each, Holds))
+    for source in branch.sources:
+        match source:
+            case Goals():
+                found += goals
+            case Answers():
+                found += answers
+            case Relation(net=net):
+                found += 1 if net.is_rounds else net.weight
+            case _:
+                found += 1
+    return found
+
+
+def stored_first(exits: tuple[Exit, ...]) -> list[Exit]:
+    """Ways that need not look through what the request brings, before those that do: often the first one will do."""
+    return sorted(exits, key=lambda end: any(isinstance(s, Fact) and s.place != "stored" for s in end.branch.sources))
+
+
+def _is_start(end: Exit) -> bool:
+    """What the way is asked from is itself an answer."""
+    return end.branch == Branch() and not end.guards and not isinstance(end.outs[0], Var)
+
+
+def _is_goal(end: Exit) -> bool:
+    match end:
+        case Exit(Branch((Goals(number),), (Tagged(),)), (Col(source, "c0"),), ()):
+            return number == source
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerArm:
+    """One way to answer rows of a tag; `keys` are the goal's columns."""
+
+    tag: int
+    keys: tuple[Operand, ...]
+    exit: Exit
+
+    @property
+    def is_recursive(self) -> bool:
+        return any(isinstance(source, Answers) for source in self.exit.branch.sources)
+
+    def __str__(self) -> str:
+        return f"answer {self.tag} ({', '.join(map(str, self.keys))}): {self.exit}"
+
+
+@dataclass(frozen=True)
+class Net:
+    """All ways to the answers of some literals.
+
+    `exits` are the ways to an answer. Where the rules recurse, some of them read the goals, which start with
+    `seeds` and go on by `moves` (which read goals themselves), or the answers to those goals, which `answers`
+    make; a tag of the answers is a state and a variant.
+    """
+
+    name: str = field(compare=False)
+    width: int  # how many answer columns
+    exits: tuple[Exit, ...]
+    seeds: tuple[Jump, ...] = ()
+    moves: tuple[Jump, ...] = ()
+    states: tuple[State, ...] = ()
+    answers: tuple[AnswerArm, ...] = ()
+    tags: tuple[tuple[int, Variant], ...] = ()
+    fixed: frozenset[Operand] = frozenset()
+    is_way: bool = False  # all that one way leads to (see `factoring`): it goes on from a goal as from its start
+    is_set: bool = False  # its exits look the fixed columns up in other nets' answers
+    is_rounds: bool = False  # some way takes two answers at once: no recursive statement, but one for each round
+    reaches: tuple[str, str] | None = None  # of a way's net: the way, and the type of all that it leads to
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Once: nets read nets, and are looked up by what they say."""
+        return hash((self.width, self.exits, self.seeds, self.moves, self.answers, self.fixed))
+
+    @cached_property
+    def weight(self) -> int:
+        """How many tables are read, with each reference to a named one counted as all that it reads.
+
+        That is what SQLite makes of a statement when it prepares it, and it has a limit.
+        """
+        goals = sum(_weight(jump.branch, 1, 1) for jump in (*self.seeds, *self.moves))
+        answers = sum(_weight(arm.exit.branch, goals, 1) for arm in self.answers)
+        return sum(_weight(end.branch, goals, answers) for end in self.exits)
+
+    @property
+    def is_plain_way(self) -> bool:
+        """Its answers are just the goals, and its start where that is one: what is reached, and nothing else.
+
+        Each goal must be an answer: where no goal of the wanted type can be reached, those of another type are none.
+        """
+        return (
+            self.is_way
+            and self.width == 1
+            and len(self.states) == self.key_count == 1
+            and any(map(_is_goal, self.exits))
+            and all(_is_start(end) or _is_goal(end) for end in self.exits)
+        )
+
+    def column(self, index: int) -> str:
+        """What an answer column is called where another net reads it."""
+        return f"c{index}" if self.is_plain_way else f"o{index}"
+
+    @property
+    def key_count(self) -> int:
+        return max((state.key_count for state in self.states), default=0)
+
+    @property
+    def answer_width(self) -> int:
+        return max((state.width for state in self.states), default=0)
+
+    def lines(self, indent: str = "") -> Iterator[str]:
+        yield f"{indent}net {self.name}"
+        yield from (f"{indent}  {each}" for each in (*self.exits, *self.seeds))
+        yield from (f"{indent}  state {index}: {state}" for index, state in enumerate(self.states))
+        yield from (f"{indent}  {each}" for each in (*self.moves, *self.answers))
+        for net in self.nested():
+            yield from net.lines(indent + "  ")
+
+    def branches(self) -> list[Branch]:
+        ends: list[Exit | Jump] = [*self.exits, *self.seeds, *self.moves]
+        return [*(each.branch for each in ends), *(arm.exit.branch for arm in self.answers)]
+
+    def nested(self) -> list[Net]:
+        found: dict[str, Net] = {}
+        for branch in self.branches():
+            for each in (*branch.sources, *branch.conditions):
+                if isinstance(each, (Holds, Relation)):
+                    found.setdefault(each.net.name, each.net)
+        return list(found.values())
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())

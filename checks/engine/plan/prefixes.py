@@ -1,0 +1,81 @@
+"""The part of a way that leads to a call: what can be followed once for all ways that start like it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+
+from checks.engine.plan.others import OtherCondition
+from checks.engine.plan.partial import Partial
+from checks.engine.plan.plan import Among, Branch, Condition, Fact, Holds, Order, Same, Tagged
+from checks.engine.rules.clauses import Call, Col, Operand, Var, terms_of
+
+
+def prefix_of(call: Call, rest: Partial) -> Branch | None:
+    """The facts that lead from what is given to the call's start, where nothing else asks what they say."""
+    start, end = call.args
+    if not isinstance(start, Col) or not isinstance(end, Var) or not rest.pending:
+        return None
+    facts = {source.number for source in rest.sources if isinstance(source, Fact)}
+    taken = _connected(start.source, rest.conditions)
+    asked = [term for literal in rest.pending for term in terms_of(literal)] + list(rest.outs)
+    if not taken <= facts or any(isinstance(term, Col) and term.source in taken for term in asked):
+        return None
+    conditions = tuple(each for each in rest.conditions if taken & sources_of(each))
+    if not all(isinstance(each, (Same, Among, Order)) for each in conditions):
+        return None
+    return Branch(tuple(each for each in rest.sources if each.number in taken), conditions)
+
+
+def without(rest: Partial, prefix: Branch) -> Partial:
+    sources = tuple(each for each in rest.sources if each not in prefix.sources)
+    return replace(rest, sources=sources, conditions=tuple(c for c in rest.conditions if c not in prefix.conditions))
+
+
+def general(prefix: Branch, column: Col) -> Hashable:
+    """The prefix and its column, whatever the numbers of its sources are."""
+    places = {source.number: index for index, source in enumerate(prefix.sources)}
+
+    def placed(operand: Operand) -> Operand:
+        return replace(operand, source=places[operand.source]) if isinstance(operand, Col) else operand
+
+    sources = tuple(replace(each, number=places[each.number]) for each in prefix.sources)
+    return sources, tuple(_mapped(each, placed) for each in prefix.conditions), placed(column)
+
+
+def _connected(start: int, conditions: tuple[Condition, ...]) -> set[int]:
+    """The sources that conditions join with this one, directly or through others."""
+    found, size = {start}, 0
+    while len(found) > size:
+        size = len(found)
+        for condition in conditions:
+            joined = sources_of(condition)
+            if found & joined:
+                found |= joined
+    return found
+
+
+def sources_of(condition: Condition) -> set[int]:
+    """The numbers of the sources that the condition mentions."""
+    match condition:
+        case Same(left, right) | Order(_, left, right):
+            operands = {left, right}
+        case Among(operand, _):
+            operands = {operand}
+        case Tagged(source, _):
+            return {source}
+        case Holds(net):
+            operands = set(net.fixed)
+    return {operand.source for operand in operands if isinstance(operand, Col)}
+
+
+def _mapped(condition: Condition, change: Callable[[Operand], Operand]) -> Condition:
+    match condition:
+        case Same(left, right):
+            return Same(change(left), change(right))
+        case Among(operand, ids):
+            return Among(change(operand), ids)
+        case Order(operator, left, right):
+            return Order(operator, change(left), change(right))
+        case Tagged() | Holds() | OtherCondition():
+            raise AssertionError("no prefix has such a condition")

@@ -1,0 +1,45 @@
+"""Rules that say that a relation is transitive: made linear, by calling the relation without those rules.
+
+p(x, z) if p(x, y) and p(y, z)      becomes      p(x, z) if p(x, y) and base(y, z)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from checks.engine.rules.clauses import Call, Clause, Pattern, Var
+
+BASE = " base"  # suffix of a predicate: all its alternatives but the rules that say it is transitive
+
+
+def is_transitive(clause: Clause, pattern: Pattern) -> bool:
+    """`p(x, z) if p(x, y) and p(y, z)`, the other arguments constants and the same throughout."""
+    return _hops(clause, pattern) is not None
+
+
+def _hops(clause: Clause, pattern: Pattern) -> tuple[Call, Call] | None:
+    calls = [each for each in clause.body if isinstance(each, Call)]
+    if len(calls) != 2 or len(clause.body) != 2:
+        return None
+    if any(call.predicate != pattern.predicate or len(call.args) != len(clause.params) for call in calls):
+        return None
+    ends = [index for index, param in enumerate(clause.params) if isinstance(param, Var)]
+    if len(ends) != 2 or clause.params[ends[0]] == clause.params[ends[1]]:
+        return None
+    first, last = ends
+    for one, two in (calls, calls[::-1]):
+        middle = (index for index in range(len(clause.params)) if index not in ends)
+        same = all(one.args[index] == two.args[index] == clause.params[index] for index in middle)
+        joined = one.args[last] == two.args[first] and isinstance(one.args[last], Var)
+        outer = one.args[first] == clause.params[first] and two.args[last] == clause.params[last]
+        if same and joined and outer and one.args[last] not in clause.params and one.types == pattern.types:
+            return one, two
+    return None
+
+
+def based(clause: Clause, pattern: Pattern) -> Clause:
+    """The transitive clause, its second call to the pattern without such clauses."""
+    hops = _hops(clause, pattern)
+    assert hops, "only transitive clauses have a base"
+    one, two = hops
+    return Clause(clause.params, (one, replace(two, predicate=two.predicate + BASE)))

@@ -1,0 +1,102 @@
+"""Clauses that differ in one constant of one fact -> one clause with a list of constants.
+
+fact has_role(u, "reader", r)
+fact has_role(u, "writer", r)      ->      fact has_role(u, n, r) and n in ["reader", "writer"]
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from checks.engine.rules.clauses import (
+    Call,
+    Clause,
+    Const,
+    Literal,
+    Member,
+    Scan,
+    Var,
+    canonical,
+    substituted,
+    terms_of,
+    variables_of,
+)
+from checks.engine.rules.limits import tick
+
+_HOLE = Var(-1)
+
+
+def merged(clauses: list[Clause]) -> tuple[Clause, ...]:
+    while True:
+        fewer = _merged_once(clauses)
+        if len(fewer) == len(clauses):
+            return tuple(fewer)
+        clauses = fewer
+
+
+def _merged_once(clauses: list[Clause]) -> list[Clause]:
+    """Draw the first group of mergeable clauses together; unchanged where there is none."""
+    groups: dict[Clause, list[tuple[int, frozenset[str]]]] = {}
+    for index, clause in enumerate(clauses):
+        tick()
+        for holed, ids in _holed(clause):
+            groups.setdefault(holed, []).append((index, ids))
+    for holed, group in groups.items():
+        if len({index for index, _ in group}) > 1:
+            ids = frozenset().union(*(each for _, each in group))
+            taken = {index for index, _ in group}
+            at = min(taken)
+            return [
+                _filled(holed, ids) if index == at else clause
+                for index, clause in enumerate(clauses)
+                if index == at or index not in taken
+            ]
+    return clauses
+
+
+def _holed(clause: Clause) -> list[tuple[Clause, frozenset[str]]]:
+    """The clause with one constant of a fact taken out, in every way, and what was taken out."""
+    found = []
+    for place, literal in enumerate(clause.body):
+        if not isinstance(literal, Scan):
+            continue
+        for index, arg in enumerate(literal.args):
+            if isinstance(arg, Const):
+                found.append((_with_hole(clause, literal, place, index, None), frozenset((arg.id,))))
+            elif isinstance(arg, Var) and (member := _only_member(clause, literal, arg)):
+                found.append((_with_hole(clause, literal, place, index, member), frozenset(member.ids)))
+    return found
+
+
+def _only_member(clause: Clause, scan: Scan, variable: Var) -> Member | None:
+    """The list that the variable is in, where nothing else mentions the variable."""
+    members = [each for each in clause.body if isinstance(each, Member) and each.variable == variable]
+    others = [each for each in clause.body if each not in members and each is not scan]
+    used = variable in variables_of(others) or variable in clause.params or scan.args.count(variable) > 1
+    return members[0] if len(members) == 1 and not used else None
+
+
+def _with_hole(clause: Clause, scan: Scan, place: int, index: int, member: Member | None) -> Clause:
+    args = (*scan.args[:index], _HOLE, *scan.args[index + 1 :])
+    body: list[Literal] = [replace(scan, args=args) if each is scan else each for each in clause.body]
+    kept = canonical(Clause(clause.params, tuple(each for each in body if each is not member)))
+    hole = terms_of(kept.body[_place_without(clause, place, member)])[index]
+    assert isinstance(hole, Var)
+    back = {hole: _HOLE}
+    return Clause(clause.params, tuple(_renamed(each, back) for each in kept.body))
+
+
+def _place_without(clause: Clause, place: int, member: Member | None) -> int:
+    return place - sum(1 for each in clause.body[:place] if each is member)
+
+
+def _renamed(literal: Literal, back: dict[Var, Var]) -> Literal:
+    return substituted(literal, back)
+
+
+def _filled(holed: Clause, ids: frozenset[str]) -> Clause:
+    """The clause with a fresh variable in its hole, in a list of the constants."""
+    taken = variables_of((Call("", (), holed.params), *holed.body))
+    name = Var(max((variable.number for variable in taken), default=0) + 1)
+    body = tuple(substituted(literal, {_HOLE: name}) for literal in holed.body)
+    return canonical(Clause(holed.params, (*body, Member(name, tuple(sorted(ids))))))

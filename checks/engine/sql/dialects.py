@@ -1,0 +1,120 @@
+"""What differs between the databases that store facts. Renderers ask a dialect for words, never for its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checks.engine.sql.text import Text, joined
+
+
+@dataclass(frozen=True, eq=False)
+class SQLite:
+    recursive_arms_join = False  # one recursive arm for each rule
+    expands_tables = True  # each mention of a table in WITH is prepared again, with all that it reads
+    joins_apart = False  # reads in the order that is written, by as much of a key as is known
+
+    def placeholder(self, number: int) -> str:
+        return f"?{number}"
+
+    def seed(self, text: Text) -> Text:
+        """A value as the first row of a recursion has it."""
+        return text
+
+    def text_value(self, text: Text) -> Text:
+        return text
+
+    def bytewise(self, text: Text) -> Text:
+        """The text, compared byte by byte."""
+        return text
+
+    def same_number(self, left: Text, right: Text) -> Text:
+        """Equal, or both NULL."""
+        return (*left, " IS ", *right)
+
+    def number(self, text: Text) -> Text:
+        """A parameter that is a number of this service's own."""
+        return text
+
+    def integer(self, text: Text, is_one: Text = ()) -> Text:
+        """A text as a number, or NULL where it is none; `is_one` is a test that only numbers pass."""
+        return ("CAST(", *text, " AS INTEGER)")
+
+    def values(self, slot: Text) -> Text:
+        """A table of one column `v` out of a JSON list."""
+        return ("(SELECT value AS v FROM json_each(", *slot, "))")
+
+    def table(self, slot: Text, columns: list[str]) -> Text:
+        """A table of text columns (`tag`: a number) out of a JSON list of lists."""
+        shown = ", ".join(f"value ->> {index} AS {column}" for index, column in enumerate(columns))
+        return (f"SELECT {shown} FROM json_each(", *slot, ")")
+
+    def rows(self, slot: Text, arity: int) -> Text:
+        """Facts out of a JSON object, lists of ids by signature number; as far as they go: each column takes time."""
+        columns = ", ".join(f"r.value ->> {index} AS a{index}" for index in range(arity))
+        head = f"SELECT CAST(s.key AS INTEGER) AS sig, {columns} FROM json_each("
+        return (head, *slot, ") s CROSS JOIN json_each(s.value) r")
+
+    def recursive(self, name: str, row: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
+        """A table out of its first rows, and of steps from any of its rows, which they call `row`."""
+        return (f"{name}({', '.join(columns)}) AS (", *joined(" UNION ", [*seeds, *arms]), ")")
+
+
+@dataclass(frozen=True, eq=False)
+class PostgreSQL:
+    recursive_arms_join = True  # one self reference only: the arms go into a lateral union
+    expands_tables = False
+    joins_apart = True  # left to itself, it reads a whole signature where statistics say there is hardly a row
+
+    def placeholder(self, number: int) -> str:
+        return f"${number}"
+
+    def seed(self, text: Text) -> Text:
+        return ("CAST(", *text, ' AS text) COLLATE "C"')
+
+    def text_value(self, text: Text) -> Text:
+        if len(text) == 1 and isinstance(text[0], str):
+            return text  # a column, which has its type
+        return ("CAST(", *text, " AS text)")
+
+    def bytewise(self, text: Text) -> Text:
+        return (*text, ' COLLATE "C"')
+
+    def same_number(self, left: Text, right: Text) -> Text:
+        return (*left, " IS NOT DISTINCT FROM CAST(", *right, " AS integer)")
+
+    def number(self, text: Text) -> Text:
+        return ("CAST(", *text, " AS bigint)")
+
+    def integer(self, text: Text, is_one: Text = ()) -> Text:
+        # Evaluated before the signature is known to match, perhaps, so on text that is no number too.
+        whole = ("CAST(", *text, " AS text)")
+        return ("(CASE WHEN ", *(is_one or (*whole, " ~ '^-?[0-9]+$'")), " THEN CAST(", *whole, " AS bigint) END)")
+
+    def values(self, slot: Text) -> Text:
+        return ('(SELECT value COLLATE "C" AS v FROM jsonb_array_elements_text(CAST(', *slot, " AS jsonb)))")
+
+    def table(self, slot: Text, columns: list[str]) -> Text:
+        shown = ", ".join(self._field(index, column) for index, column in enumerate(columns))
+        return (f"SELECT {shown} FROM jsonb_array_elements(CAST(", *slot, " AS jsonb))")
+
+    def _field(self, index: int, column: str) -> str:
+        if column == "tag":
+            return f"CAST(value ->> {index} AS integer) AS tag"
+        return f'(value ->> {index}) COLLATE "C" AS {column}'
+
+    def rows(self, slot: Text, arity: int) -> Text:
+        columns = ", ".join(f'(r.value ->> {index}) COLLATE "C" AS a{index}' for index in range(arity))
+        head = f"SELECT CAST(s.key AS integer) AS sig, {columns} FROM jsonb_each(CAST("
+        return (head, *slot, " AS jsonb)) s CROSS JOIN jsonb_array_elements(s.value) r")
+
+    def recursive(self, name: str, row: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
+        head = f"{name}({', '.join(columns)}) AS ("
+        if not arms:
+            return (head, *joined(" UNION ", seeds), ")")
+        fields = ", ".join(f"x.{column}" for column in columns)
+        union = joined(" UNION ALL ", arms)
+        step = (f"SELECT {fields} FROM {name} {row} CROSS JOIN LATERAL (", *union, f") x({', '.join(columns)})")
+        return (head, *joined(" UNION ", [*seeds, step]), ")")
+
+
+Dialect = SQLite | PostgreSQL

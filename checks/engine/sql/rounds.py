@@ -1,0 +1,162 @@
+"""Recursion that needs two of its own answers at once: worked out in rounds, one statement each.
+
+No recursive statement may join a relation with itself, so what is known travels as JSON: all goals and answers so
+far, and those that the last round added. A way is tried wherever one of the rows it reads is new; when a round adds
+nothing, all is known. Rounds of one question must run in one snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from checks.engine.errors import TooMuchRecursion
+from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jump, Net, Variant
+from checks.engine.plan.variants import variant_of
+from checks.engine.rules.clauses import Const, Operand, Slot, Term, Var
+from checks.engine.sql.scope import Scope
+from checks.engine.sql.text import Column, Formed, Statement, Text, finished, union
+
+if TYPE_CHECKING:
+    from checks.engine.sql.render import Renderer
+
+Fetched = tuple[Any, ...]  # a row as the database gives it
+Run = Callable[[Statement, dict[str, object]], list[Fetched]]
+
+ALL_GOALS, NEW_GOALS, ALL_ANSWERS, NEW_ANSWERS = "all_goals", "new_goals", "all_answers", "new_answers"
+MOST_ROWS = 1_000_000
+MOST_WAYS = 100  # in one statement
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How a net's answers are worked out: the first statement, that of each round, and those of the answers."""
+
+    name: str
+    seed: Statement | None
+    steps: tuple[Statement, ...]  # of each round: several, where one would be too large
+    exits: tuple[tuple[Variant, Statement], ...]
+
+    def slot(self, variant: Variant) -> str:
+        """The slot that statements read the answers of a variant from."""
+        return f"{self.name}v{[each for each, _ in self.exits].index(variant)}"
+
+
+def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, str]:
+    """The slots that the net's answers are read from."""
+    known: set[Fetched] = set()
+    new = set(run(rounds.seed, slots)) if rounds.seed else set()
+    while new:
+        known |= new
+        if len(known) > MOST_ROWS:
+            raise TooMuchRecursion(MOST_ROWS)
+        tables = slots | _tables(known, new)
+        new = {row for step in rounds.steps for row in run(step, tables)} - known
+    every = slots | _tables(known, set())
+    return {rounds.slot(variant): _json(run(exits, every)) for variant, exits in rounds.exits}
+
+
+def _tables(known: set[Fetched], new: set[Fetched]) -> dict[str, str]:
+    """Rows (is an answer, tag, …) as the tables that the statements read."""
+    return {
+        ALL_GOALS: _json(row[1:] for row in known if not row[0]),
+        NEW_GOALS: _json(row[1:] for row in new if not row[0]),
+        ALL_ANSWERS: _json(row[1:] for row in known if row[0]),
+        NEW_ANSWERS: _json(row[1:] for row in new if row[0]),
+    }
+
+
+def _json(rows: Iterable[Fetched]) -> str:
+    return orjson.dumps(list(rows)).decode()
+
+
+# ---- statements ------------------------------------------------------------------------------------------------
+
+
+def rounds_for(net: Net, number: int, renderer: Callable[[], Renderer]) -> Rounds:
+    """The statements for a net; each is rendered by a renderer of its own."""
+    exits: dict[Variant, list[Exit]] = {}
+    for end in net.exits:
+        exits.setdefault(variant_of(end, net.fixed), []).append(end)
+    answers = tuple((variant, _answers(net, renderer(), ends)) for variant, ends in exits.items())
+    return Rounds(f"known{number}", _seed(net, renderer()), _steps(net, renderer), answers)
+
+
+def _seed(net: Net, renderer: Renderer) -> Statement | None:
+    rows = [_goal_row(net, renderer, jump, {}) for jump in net.seeds]
+    return _statement(net, renderer, rows) if rows else None
+
+
+def _steps(net: Net, renderer: Callable[[], Renderer]) -> tuple[Statement, ...]:
+    ways: list[Jump | AnswerArm] = [*net.moves, *net.answers]
+    chunks = [ways[start : start + MOST_WAYS] for start in range(0, len(ways), MOST_WAYS)]
+    return tuple(_step(net, renderer(), chunk) for chunk in chunks)
+
+
+def _step(net: Net, renderer: Renderer, ways: list[Jump | AnswerArm]) -> Statement:
+    rows = []
+    for way in ways:
+        if isinstance(way, Jump):
+            rows += [_goal_row(net, renderer, way, tables) for tables in _tried(way.branch)]
+        else:
+            rows += [_answer_row(net, renderer, way, tables) for tables in _tried(way.exit.branch)]
+    return _statement(net, renderer, rows)
+
+
+def _answers(net: Net, renderer: Renderer, ends: list[Exit]) -> Statement:
+    rows = []
+    for end in ends:
+        outs: list[Column] = [
+            ("''",) if isinstance(out, Var) else Formed(renderer.dialect.text_value, out) for out in end.outs
+        ]
+        tables = {each.number: name for each, name in _read(end.branch, ALL_GOALS, ALL_ANSWERS)}
+        rows.append(renderer.select(end.branch, outs or [("''",)], Scope(tables=tables)))
+    return _statement(net, renderer, rows)
+
+
+def _read(branch: Branch, goals: str, answers: str) -> list[tuple[Goals | Answers, str]]:
+    found = (source for source in branch.sources if isinstance(source, (Goals, Answers)))
+    return [(source, goals if isinstance(source, Goals) else answers) for source in found]
+
+
+def _tried(branch: Branch) -> list[dict[int, str]]:
+    """Once for each row that the branch reads: that one from the new ones, the others from all."""
+    every = {source.number: name for source, name in _read(branch, ALL_GOALS, ALL_ANSWERS)}
+    return [{**every, source.number: name} for source, name in _read(branch, NEW_GOALS, NEW_ANSWERS)]
+
+
+def _goal_row(net: Net, renderer: Renderer, jump: Jump, tables: dict[int, str]) -> Text:
+    padding = (Const(""),) * (net.key_count - len(jump.keys) + net.answer_width)
+    return _row(renderer, jump.branch, ("0", str(net.states.index(jump.state))), (*jump.keys, *padding), tables)
+
+
+def _answer_row(net: Net, renderer: Renderer, arm: AnswerArm, tables: dict[int, str]) -> Text:
+    between = (Const(""),) * (net.key_count - len(arm.keys))
+    outs: tuple[Operand, ...] = tuple(Const("") if isinstance(out, Var) else out for out in arm.exit.outs)
+    after = (Const(""),) * (net.answer_width - len(outs))
+    terms = (*arm.keys, *between, *outs, *after)
+    return _row(renderer, arm.exit.branch, ("1", str(arm.tag)), terms, tables)
+
+
+def _row(
+    renderer: Renderer, branch: Branch, head: tuple[str, str], terms: tuple[Term, ...], tables: dict[int, str]
+) -> Text:
+    columns: list[Column] = [*((each,) for each in head), *(Formed(renderer.dialect.seed, term) for term in terms)]
+    return renderer.select(branch, columns, Scope(tables=tables))
+
+
+def _statement(net: Net, renderer: Renderer, arms: list[Text]) -> Statement:
+    goals = ["tag", *(f"c{index}" for index in range(net.key_count))]
+    answers = [*goals, *(f"o{index}" for index in range(net.answer_width))]
+    named = [(ALL_GOALS, goals), (NEW_GOALS, goals), (ALL_ANSWERS, answers), (NEW_ANSWERS, answers)]
+    rows = union(arms, distinct=True)
+    words = {word for part in rows if isinstance(part, str) for word in part.split()}
+    tables: list[Text] = [
+        (f"{name} AS MATERIALIZED (", *renderer.dialect.table((Slot(name),), columns), ")")
+        for name, columns in named
+        if name in words
+    ]
+    return finished((*renderer.head(tables), *rows), renderer.dialect.placeholder)

@@ -1,0 +1,61 @@
+"""A branch step by step: what each source that is read is looked up by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checks.engine.plan.plan import Among, Branch, Condition, Fact, Holds, Same, Source
+from checks.engine.plan.prefixes import sources_of
+from checks.engine.rules.clauses import Col, Const
+
+
+def steps_of(branch: Branch, read: tuple[Source, ...]) -> Iterator[tuple[Source | None, list[Condition]]]:
+    """Each source with the conditions that can be tested from it on; none with those that need none of them."""
+    waiting = list(branch.conditions)
+    unread = {source.number for source in read}
+    for source in (None, *read):
+        unread -= {source.number} if source else set()
+        ready = [each for each in waiting if not sources_of(each) & unread]
+        waiting = [each for each in waiting if each not in ready]
+        yield source, ready
+
+
+def idle_in(branch: Branch, wanted: set[Col]) -> list[Source]:
+    """Facts that only have to be there, where there are questions to run besides: nothing else mentions them."""
+    mentioned = [sources_of(each) for each in branch.conditions]
+    if not any(isinstance(each, Holds) and not numbers for each, numbers in zip(branch.conditions, mentioned)):
+        return []
+    tied = {number for numbers in mentioned if len(numbers) > 1 for number in numbers}
+    tied |= {column.source for column in wanted}
+    return [each for each in branch.sources if isinstance(each, Fact) and each.number not in tied]
+
+
+Names = tuple[Col, frozenset[str]]  # a column and the constants it may be
+
+
+def names_of(source: Source | None, conditions: list[Condition]) -> dict[Condition, Names]:
+    """Conditions with constants of the policy, where they complete the key of a stored fact: all of it is known."""
+    if not isinstance(source, Fact) or source.place != "stored":
+        return {}
+    columns = [_column_of(each, source.number) for each in conditions]
+    if len({column for column in columns if column}) != len(source.signature.types):
+        return {}
+    named = ((each, _names_in(each)) for each, column in zip(conditions, columns) if column)
+    return {each: names for each, names in named if names}
+
+
+def _names_in(condition: Condition) -> Names | None:
+    match condition:
+        case Same(Col() as column, Const(text)):
+            return column, frozenset((text,))
+        case Among(Col() as column, ids):
+            return column, frozenset(ids)
+    return None
+
+
+def _column_of(condition: Condition, source: int) -> str | None:
+    """The column of the source that the condition gives a value, or some."""
+    match condition:
+        case Same(Col(number) as column, _) | Among(Col(number) as column, _) if number == source:
+            return column.name
+    return None

@@ -1,0 +1,69 @@
+"""Which rules the tests of a policy exercise.
+
+A rule is exercised where, over the facts of some test, its body holds for values that the test mentions. A rule
+that is never exercised could be taken away, or never have worked, and no test would tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import product
+
+from checks.asking.bench import Bench
+from checks.asking.prepared import Asked, Question
+from checks.testing.policy_tests import signatures_of
+from policy.language.source import Span
+from policy.rules.program import Atom, Program, Rule, Test, Var
+from policy.values import Value
+
+Mentioned = dict[str, tuple[str, ...]]  # ids by type
+
+
+def covered(program: Program) -> frozenset[Span]:
+    """The places of the rules that some test exercises."""
+    rules = (rule for alternatives in program.written.values() for rule in alternatives)
+    left = {f"rule {index}": rule for index, rule in enumerate(rules)}
+    probes = tuple(replace(rule, head=_probe(name, rule)) for name, rule in left.items())
+    bench = Bench(replace(program, rules=program.rules + probes), signatures_of(program))
+    found: set[Span] = set()
+    for test in program.tests:
+        facts, mentioned = bench.facts(test.facts), _mentioned(program, test)
+        for name, rule in list(left.items()):
+            if any(bench.holds(question, facts) for question in _questions(name, rule, mentioned)):
+                found.add(left.pop(name).origin)
+    return frozenset(found)
+
+
+def uncovered(program: Program, found: frozenset[Span]) -> list[Span]:
+    return sorted(program.written.keys() - found, key=lambda span: span.start)
+
+
+def _probe(name: str, rule: Rule) -> Atom:
+    """A head of the rule's own: its variables, each once."""
+    return Atom(name, tuple(dict.fromkeys(term for term in rule.head.args if isinstance(term, Var))))
+
+
+def _questions(name: str, rule: Rule, mentioned: Mentioned) -> Iterator[Question]:
+    """Does the rule's body hold for some of the mentioned values? One question for each way to type them."""
+    variables = [term.name for term in _probe(name, rule).args if isinstance(term, Var)]
+    choices = [sorted(rule.types[Var(variable)] & mentioned.keys()) for variable in variables]
+    for types in product(*choices):
+        asked = {variable: Asked(kind, mentioned[kind]) for variable, kind in zip(variables, types)}
+        yield Question(((name, tuple(variables)),), asked)
+
+
+def _mentioned(program: Program, test: Test) -> Mentioned:
+    ids: dict[str, dict[str, None]] = {}
+    for value in _values(program, test):
+        ids.setdefault(value.type, {})[value.id] = None
+    return {kind: tuple(texts) for kind, texts in ids.items()}
+
+
+def _values(program: Program, test: Test) -> Iterable[Value]:
+    for atom in (*test.facts, *(assertion.atom for assertion in test.assertions)):
+        yield from (arg for arg in atom.args if isinstance(arg, Value))
+    for assertion in test.assertions:
+        yield from assertion.iff_values or ()
+    for name in program.names:
+        yield Value("String", name)
