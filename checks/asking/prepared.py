@@ -344,15 +344,16 @@ def root_of(question: Question, values: Values) -> Root:
 
 
 def root_of_outline(outline: Outline) -> Root:
-    terms: dict[str, Term] = {name: Var(index, name) for index, name in enumerate(outline.outs)}
-    types, givens = {}, []
-    for name, types[name], kind, place in outline.variables:
+    types = {name: kind for name, kind, _, _ in outline.variables}
+    terms: dict[str, Term] = {name: Var(index, name, types[name]) for index, name in enumerate(outline.outs)}
+    givens = []
+    for name, type_name, kind, place in outline.variables:
         if kind in OPERANDS:
             terms[name] = OPERANDS[kind](place)
             continue
-        term = terms.setdefault(name, Var(len(terms) + 50, name))
+        term = terms.setdefault(name, Var(len(terms) + 50, name, type_name))
         if kind in (SEVERAL, MANY):
-            givens.append(Given(term, place, kind == MANY))
+            givens.append(Given(term, place, kind == MANY, type_name))
     calls = [
         Call(predicate, tuple([types[name] for name in names]), tuple([terms[name] for name in names]))
         for predicate, names in outline.calls
