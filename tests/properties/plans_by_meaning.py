@@ -279,7 +279,7 @@ def parts_of(net: p.Net) -> list[p.Source | p.Condition]:
 
 def _forms_of_net(net: p.Net) -> Iterator[str]:
     kinds = {"goals": net.seeds, "answers": net.answers, "a set": net.is_set, "rounds": net.is_rounds}
-    kinds["a plain way"] = net.is_plain_way
+    kinds["a plain path"] = net.is_plain_path
     yield from (f"net: {name}" for name, there in kinds.items() if there)
 
 

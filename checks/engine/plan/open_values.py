@@ -27,7 +27,6 @@ from checks.engine.rules.clauses import (
 )
 from checks.engine.rules.limits import tick
 from checks.engine.rules.rulebook import Rulebook
-from checks.engine.rules.separate import REACH
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def candidates_of(rulebook: Rulebook, literals: Iterable[Literal], variable: Var
                 ids.add(param.id)
             elif isinstance(param, Var):
                 is_monotone &= _mentions(clause, param, places, ids, queue)
-                is_twin = clause.params.count(param) > 1 and not pattern.predicate.endswith(REACH)
+                is_twin = clause.params.count(param) > 1 and not pattern.is_path
                 is_complete &= not is_twin and not _is_compared(clause, param)
     return Found(tuple(places), tuple(sorted(ids)), is_monotone, is_complete)
 
@@ -76,7 +75,7 @@ def _mentions(
         if isinstance(end, Const):
             ids.add(end.id)
         else:
-            rest = tuple(each for each in clause.body if not _is_way_to(each, end))
+            rest = tuple(each for each in clause.body if not _is_path_to(each, end))
             positive &= _mentions(Clause(clause.params, rest), end, places, ids, queue)
     for literal in clause.body:
         match literal:
@@ -98,13 +97,13 @@ def _mentions(
 
 
 def _other_ends(clause: Clause, variable: Term) -> list[Term]:
-    """Where ways from or to the variable end: of no hops at all, it is the same value there."""
-    ways = (each.args for each in clause.body if isinstance(each, Call) and each.predicate.endswith(REACH))
-    return [end for args in ways if variable in args for end in args if end != variable]
+    """Where paths from or to the variable end: of no hops at all, it is the same value there."""
+    paths = (each.args for each in clause.body if isinstance(each, Call) and each.is_path)
+    return [end for args in paths if variable in args for end in args if end != variable]
 
 
-def _is_way_to(literal: Literal, end: Term) -> bool:
-    return isinstance(literal, Call) and literal.predicate.endswith(REACH) and end in literal.args
+def _is_path_to(literal: Literal, end: Term) -> bool:
+    return isinstance(literal, Call) and literal.is_path and end in literal.args
 
 
 def _is_compared(clause: Clause, variable: Var) -> bool:

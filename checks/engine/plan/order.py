@@ -24,7 +24,6 @@ from checks.engine.rules.clauses import (
     variables_of,
 )
 from checks.engine.rules.rulebook import Rulebook
-from checks.engine.rules.separate import REACH
 from policy.values import STRING
 
 
@@ -83,7 +82,7 @@ def _recursive_cost(
     entered = dict(frame.active)
     is_own = component in entered
     free = variables_of((call,))
-    if call.predicate.endswith(REACH):
+    if call.is_path:
         if not any(map(is_bound, call.args)):
             return 20  # from anywhere to anywhere: only when one end is known
         if not is_own and free and not is_bound(call.args[1]) and is_fixed(call.args[0], frame.fixed):
@@ -105,15 +104,15 @@ def _recursive_cost(
 def companions_of(
     call: Call, pending: tuple[Literal, ...], outs: tuple[Term, ...], fixed: frozenset[Operand]
 ) -> tuple[Call, ...]:
-    """Ways from what the question gives to what is otherwise any argument of a recursive call.
+    """Paths from what the question gives to what is otherwise any argument of a recursive call.
 
     The recursion hands that argument on untouched, so it is met where the recursion ends, not carried along.
     """
-    if call.predicate.endswith(REACH):
+    if call.is_path:
         return ()
     found = []
     for literal in pending:
-        if isinstance(literal, Call) and literal.predicate.endswith(REACH) and is_fixed(literal.args[0], fixed):
+        if isinstance(literal, Call) and literal.is_path and is_fixed(literal.args[0], fixed):
             end = literal.args[1]
             elsewhere = variables_of(each for each in pending if each is not literal) | set(outs)
             if isinstance(end, Var) and end in call.args and end not in elsewhere:

@@ -105,6 +105,6 @@ def is_tested(column: Col, conditions: tuple[Condition, ...]) -> bool:
 
 
 def has_idle_end(call: Call, rest: Partial) -> bool:
-    """Nobody asks about one end of the way, which may lead nowhere: any value will do, so the other end's own."""
+    """Nobody asks about one end of the path, which may lead nowhere: any value will do, so the other end's own."""
     used = variables_of(rest.pending) | set(rest.outs)
     return call.types[0] == call.types[1] and not all(arg in used for arg in call.args)

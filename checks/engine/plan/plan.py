@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from checks.engine.plan.others import OtherCondition, OtherSource
-from checks.engine.rules.clauses import Call, Col, Key, Literal, Neg, Operand, Term, Var, terms_of
+from checks.engine.rules.clauses import Call, Col, Key, Literal, Neg, Operand, Path, Term, Var, terms_of
 from policy.rules.program import Signature
 
 # ---- sources: what a branch reads ---------------------------------------------------------------------------
@@ -328,10 +328,10 @@ class Net:
     answers: tuple[AnswerArm, ...] = ()
     tags: tuple[tuple[int, Variant], ...] = ()
     fixed: frozenset[Operand] = frozenset()
-    is_way: bool = False  # all that one way leads to (see `factoring`): it goes on from a goal as from its start
+    is_path: bool = False  # all that one path leads to (see `separate`): it goes on from a goal as from its start
     is_set: bool = False  # its exits look the fixed columns up in other nets' answers
     is_rounds: bool = False  # some way takes two answers at once: no recursive statement, but one for each round
-    reaches: tuple[str, str] | None = None  # of a way's net: the way, and the type of all that it leads to
+    reaches: tuple[Path, str] | None = None  # of a path's net: the path, and the type of all that it leads to
 
     def __hash__(self) -> int:
         return self._hash
@@ -352,13 +352,13 @@ class Net:
         return sum(_weight(end.branch, goals, answers) for end in self.exits)
 
     @property
-    def is_plain_way(self) -> bool:
+    def is_plain_path(self) -> bool:
         """Its answers are just the goals, and its start where that is one: what is reached, and nothing else.
 
         Each goal must be an answer: where no goal of the wanted type can be reached, those of another type are none.
         """
         return (
-            self.is_way
+            self.is_path
             and self.width == 1
             and len(self.states) == self.key_count == 1
             and any(map(_is_goal, self.exits))
@@ -367,7 +367,7 @@ class Net:
 
     def column(self, index: int) -> str:
         """What an answer column is called where another net reads it."""
-        return f"c{index}" if self.is_plain_way else f"o{index}"
+        return f"c{index}" if self.is_plain_path else f"o{index}"
 
     @property
     def key_count(self) -> int:

@@ -10,8 +10,8 @@ from checks.engine.plan.partial import Frame, Partial, read
 from checks.engine.plan.plan import Branch, End, Net, Relation, Same, Variant
 from checks.engine.plan.prefixes import general, without
 from checks.engine.plan.variants import guards_for, variant_of
-from checks.engine.plan.ways import is_one_way, whole_way
-from checks.engine.rules.clauses import Call, Col, Operand, Pattern, Term, Var, mapped, substituted, variables_of
+from checks.engine.plan.ways import is_one_path, whole_path
+from checks.engine.rules.clauses import Call, Col, Operand, Path, Pattern, Term, Var, mapped, substituted, variables_of
 
 if TYPE_CHECKING:
     from checks.engine.plan.unfold import Resolver
@@ -46,13 +46,14 @@ def related(
 
 
 def led_from(resolver: Resolver, rest: Partial, prefix: Branch, call: Call, frame: Frame) -> Iterator[End]:
-    """Join with all that a way leads to from what the prefix reads: one recursion, for every branch that starts so."""
+    """Join with all that a path leads to from what the prefix reads: one recursion, for every branch that starts so."""
     start, end = call.args
     assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
-    key = (general(prefix, start), call.predicate, call.types)
+    assert isinstance(call.part, Path), "a prefix leads to a path"
+    key = (general(prefix, start), call.part, call.types)
     if key not in resolver.nets:
         net = resolver.make(Partial((call,), (end,), prefix.sources, prefix.conditions))
-        resolver.nets[key] = replace(net, is_way=True, reaches=(call.predicate, call.types[1]))
+        resolver.nets[key] = replace(net, is_path=True, reaches=(call.part, call.types[1]))
     yield from _joined(resolver, without(rest, prefix), resolver.nets[key], (end,), {}, frame)
 
 
@@ -72,7 +73,7 @@ def _net_of(
     key = (asked, outs, rounds)
     if key not in resolver.nets:
         net = resolver.make(Partial(asked, outs), rounds, table)
-        resolver.nets[key] = replace(net, is_way=is_one_way(asked), reaches=whole_way(asked))
+        resolver.nets[key] = replace(net, is_path=is_one_path(asked), reaches=whole_path(asked))
     return resolver.nets[key]
 
 

@@ -43,7 +43,7 @@ from checks.engine.plan.plan import (
 from checks.engine.plan.prefixes import prefix_of
 from checks.engine.plan.states import FAR, before, state_of
 from checks.engine.plan.subqueries import led_from, related
-from checks.engine.plan.ways import are_fixed, is_backward, is_free, is_led_to, is_way
+from checks.engine.plan.ways import are_fixed, is_backward, is_free, is_led_to
 from checks.engine.rules.clauses import (
     FRESH,
     Call,
@@ -151,9 +151,9 @@ class Resolver:
         component = self.rulebook.component(pattern_of(call))
         if component == TABLED and TABLED not in self.rulebook.nonlinear:
             yield from self._tabled(rest, call, frame)
-        elif is_way(call) and is_free(call) and isinstance(end := call.args[1], Var) and has_idle_end(call, rest):
+        elif call.is_path and is_free(call) and isinstance(end := call.args[1], Var) and has_idle_end(call, rest):
             yield from self.ways(bind(rest, {end: call.args[0]}), frame)
-        elif is_way(call) and is_free(call) and component not in dict(frame.active):
+        elif call.is_path and is_free(call) and component not in dict(frame.active):
             yield from self.unfolded(rest, call, frame)  # no end is known: its first hop shows one
         elif component is not None:
             yield from self._recursive_call(rest, call, frame, component)
@@ -186,9 +186,9 @@ class Resolver:
         return len(self.rulebook.alternatives(pattern_of(call))) > 1
 
     def _shortened(self, partial: Partial) -> Partial:
-        """Without ways that start where the same ways led already."""
+        """Without paths that start where the same path led already."""
         for call in partial.pending:
-            if isinstance(call, Call) and is_way(call):
+            if isinstance(call, Call) and call.is_path:
                 rest = replace(partial, pending=tuple(each for each in partial.pending if each is not call))
                 bound = self._reached(rest, call)
                 if bound is not None:
@@ -196,12 +196,12 @@ class Resolver:
         return partial
 
     def _reached(self, rest: Partial, call: Call) -> dict[Var, Term] | None:
-        """The way's end as its start, where that is one of all that the same ways lead to: nothing new lies behind."""
+        """The path's end as its start, where the same path led there already: nothing new lies behind."""
         start, end = call.args
         if not isinstance(start, Col) or not isinstance(end, Var) or call.types[0] != call.types[1]:
             return None
         source = next((each for each in rest.sources if each.number == start.source), None)
-        if not isinstance(source, Relation) or source.net.reaches != (call.predicate, call.types[0]):
+        if not isinstance(source, Relation) or source.net.reaches != (call.part, call.types[0]):
             return None
         is_used = any(start in terms_of(each) for each in rest.pending) or start in rest.outs
         return None if is_used or is_tested(start, rest.conditions) else {end: start}
@@ -226,7 +226,7 @@ class Resolver:
         if component in self.rulebook.nonlinear and component != frame.rounds:
             yield from related(self, rest, (call,), replace(frame, fixed=frozenset()), component, frame)
             return
-        prefix = prefix_of(call, rest) if is_way(call) else None
+        prefix = prefix_of(call, rest) if call.is_path else None
         if prefix is not None:
             yield from led_from(self, rest, prefix, call, frame)
             return

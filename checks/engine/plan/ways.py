@@ -1,34 +1,29 @@
-"""Small questions about calls: what they are given, and whether they follow ways (see `factoring`)."""
+"""Small questions about calls: what they are given, and whether they follow paths (see `separate`)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.engine.rules.clauses import Call, Col, Const, Inner, Operand, Slot, Var, is_bound
-from checks.engine.rules.separate import REACH
+from checks.engine.rules.clauses import Call, Col, Const, Inner, Operand, Path, Slot, Var, is_bound
 from policy.values import STRING
 
 
-def whole_way(literals: tuple[Call, ...]) -> tuple[str, str] | None:
-    """For all that one way leads to from a given start: the way and the type it leads to."""
+def whole_path(literals: tuple[Call, ...]) -> tuple[Path, str] | None:
+    """For all that one path leads to from a given start: the path and the type it leads to."""
     match literals:
-        case (Call(args=(start, Var())) as call,) if is_way(call) and is_bound(start):
-            return call.predicate, call.types[1]
+        case (Call(types=(_, kind), args=(start, Var()), part=Path() as path),) if is_bound(start):
+            return path, kind
     return None
 
 
-def is_one_way(literals: tuple[Call, ...]) -> bool:
-    """All that one way leads to, from either end."""
-    return len(literals) == 1 and is_way(literals[0]) and sum(map(is_bound, literals[0].args)) == 1
-
-
-def is_way(call: Call) -> bool:
-    return call.predicate.endswith(REACH)
+def is_one_path(literals: tuple[Call, ...]) -> bool:
+    """All that one path leads to, from either end."""
+    return len(literals) == 1 and literals[0].is_path and sum(map(is_bound, literals[0].args)) == 1
 
 
 def is_backward(call: Call) -> bool:
-    """Only the end of the way is known, so it is followed from there."""
-    return is_way(call) and not is_bound(call.args[0]) and is_bound(call.args[1])
+    """Only the end of the path is known, so it is followed from there."""
+    return call.is_path and not is_bound(call.args[0]) and is_bound(call.args[1])
 
 
 def is_free(call: Call) -> bool:

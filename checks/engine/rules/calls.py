@@ -21,7 +21,7 @@ class Calls:
     _leaning: dict[Pattern, frozenset[int]] = field(default_factory=dict)
 
     def is_deep(self, pattern: Pattern) -> bool:
-        """Whether answering the call takes following ways or recursion."""
+        """Whether answering the call takes following paths or recursion."""
         if pattern not in self._deep:
             self._deep[pattern] = any(self.component(each) is not None for each in self._led_to(pattern))
         return self._deep[pattern]

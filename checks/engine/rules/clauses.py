@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import overload
 
 from policy.rules.program import Signature
@@ -113,6 +114,24 @@ def is_bound(term: Term) -> bool:
 # ---- literals ----------------------------------------------------------------------------------------------
 
 
+class Part(StrEnum):
+    """Which of a predicate's clauses are meant."""
+
+    WHOLE = ""
+    BASE = " base"  # all but those that say that it is transitive (see `linearise`)
+    CORE = " core"  # all but those that hop (see `separate`)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Not the predicate itself, but which values the hops of one of its arguments lead from and to (see `separate`)."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f" path {self.number}"
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """The predicate holds for these arguments: by a fact or by a rule."""
@@ -120,9 +139,14 @@ class Call:
     predicate: str
     types: tuple[str, ...]
     args: tuple[Term, ...]
+    part: Part | Path = Part.WHOLE
+
+    @property
+    def is_path(self) -> bool:
+        return isinstance(self.part, Path)
 
     def __str__(self) -> str:
-        return f"{self.predicate}({', '.join(f'{t}:{a}' for t, a in zip(self.types, self.args))})"
+        return f"{self.predicate}{self.part}({', '.join(f'{t}:{a}' for t, a in zip(self.types, self.args))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +224,8 @@ def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal: ...
 def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
     """The literal with every term changed."""
     match literal:
-        case Call(predicate, types, args):
-            return Call(predicate, types, tuple(map(change, args)))
+        case Call(predicate, types, args, part):
+            return Call(predicate, types, tuple(map(change, args)), part)
         case Scan(signature, args):
             return Scan(signature, tuple(map(change, args)))
         case Neg(call):
@@ -242,17 +266,22 @@ class Pattern:
     predicate: str
     types: tuple[str, ...]
     consts: tuple[Const | Other | None, ...]
+    part: Part | Path = Part.WHOLE
+
+    @property
+    def is_path(self) -> bool:
+        return isinstance(self.part, Path)
 
     def __str__(self) -> str:
         shown = (str(c) if c else t for c, t in zip(self.consts, self.types))
-        return f"{self.predicate}({', '.join(shown)})"
+        return f"{self.predicate}{self.part}({', '.join(shown)})"
 
 
 def pattern_of(call: Call) -> Pattern:
     """Of constants, names alone make a pattern of their own: ids come up on the way, and any rule may lead to them."""
     named = zip(call.types, call.args)
     consts = tuple(arg if kind == STRING and isinstance(arg, (Const, Other)) else None for kind, arg in named)
-    return Pattern(call.predicate, call.types, consts)
+    return Pattern(call.predicate, call.types, consts, call.part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.engine.rules.clauses import Call, Clause, Pattern, Var
-
-BASE = " base"  # suffix of a predicate: all its alternatives but the rules that say it is transitive
+from checks.engine.rules.clauses import Call, Clause, Part, Pattern, Var
 
 
 def is_transitive(clause: Clause, pattern: Pattern) -> bool:
@@ -42,4 +40,4 @@ def based(clause: Clause, pattern: Pattern) -> Clause:
     hops = _hops(clause, pattern)
     assert hops, "only transitive clauses have a base"
     one, two = hops
-    return Clause(clause.params, (one, replace(two, predicate=two.predicate + BASE)))
+    return Clause(clause.params, (one, replace(two, part=Part.BASE)))

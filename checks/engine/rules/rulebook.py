@@ -21,6 +21,8 @@ from checks.engine.rules.clauses import (
     Const,
     Literal,
     Neg,
+    Part,
+    Path,
     Pattern,
     Scan,
     Term,
@@ -31,9 +33,9 @@ from checks.engine.rules.clauses import (
     substituted,
 )
 from checks.engine.rules.limits import PATIENCE, Refusals, bounded, tick
-from checks.engine.rules.linearise import BASE, based, is_transitive
+from checks.engine.rules.linearise import based, is_transitive
 from checks.engine.rules.merge import merged
-from checks.engine.rules.separate import CORE, REACH, Hops, factored, factors_of, hop_of, leads, reach_clauses
+from checks.engine.rules.separate import Hops, factored, factors_of, hop_of, leads, path_clauses
 from checks.engine.rules.specialise import concrete_clauses, head_typing, may_be
 from checks.engine.rules.unify import applied
 from policy.rules.components import Components
@@ -52,8 +54,8 @@ class Rulebook:
     _empty: set[Pattern] = field(default_factory=set)
     _closed: dict[Pattern, tuple[Clause, ...]] = field(default_factory=dict)
     _renamed: dict[Pattern, frozenset[Call]] = field(default_factory=dict)
-    _reaches: dict[str, Hops] = field(default_factory=dict)
-    _ways: dict[Pattern, int] = field(default_factory=dict)
+    _hops: dict[tuple[str, Path], Hops] = field(default_factory=dict)  # of each path
+    _paths: dict[Pattern, int] = field(default_factory=dict)
     _made: dict[tuple[Pattern, bool], tuple[Clause, ...]] = field(default_factory=dict)
     tabled: set[Pattern] = field(default_factory=set)  # whose answers are tabled, lest their rules be multiplied out
     is_tabling: bool = False
@@ -84,8 +86,8 @@ class Rulebook:
         self.calls = Calls(self.alternatives, self.component)
 
     def alternatives(self, pattern: Pattern, backward: bool = False) -> tuple[Clause, ...]:
-        """The clauses of a call; `backward` where only the end of a way is known, not its start."""
-        key = (pattern, backward and pattern.predicate.endswith(REACH))
+        """The clauses of a call; `backward` where only the end of a path is known, not its start."""
+        key = (pattern, backward and pattern.is_path)
         if key not in self._made:
             self._made[key] = tuple(self._make(pattern, key[1]))
         return self._made[key]
@@ -93,31 +95,29 @@ class Rulebook:
     def component(self, pattern: Pattern) -> int | None:
         """The number of the component that the pattern recurses in, if it does.
 
-        A way that is no mere identity counts as one of its own: it is followed whole, not hop by hop in place.
+        A path that is no mere identity counts as one of its own: it is followed whole, not hop by hop in place.
         """
         if pattern in self.tabled:
             return TABLED
         number = self._components.number(pattern)
-        if number is None and pattern.predicate.endswith(REACH) and any(c.body for c in self.alternatives(pattern)):
-            return self._ways.setdefault(pattern, -1 - len(self._ways))
+        if number is None and pattern.is_path and any(c.body for c in self.alternatives(pattern)):
+            return self._paths.setdefault(pattern, -1 - len(self._paths))
         return number
 
     def _make(self, pattern: Pattern, backward: bool) -> Iterable[Clause]:
-        if pattern.predicate.endswith(REACH):
-            hops = self._reaches[pattern.predicate]
-            start, end = pattern.types
-            return reach_clauses(pattern.predicate, (start, end), hops, backward)
-        if pattern.predicate.endswith(CORE):
-            whole = replace(pattern, predicate=pattern.predicate.removesuffix(CORE))
+        if isinstance(pattern.part, Path):
+            return path_clauses(pattern, self._hops[pattern.predicate, pattern.part], backward)
+        if pattern.part == Part.CORE:
+            whole = replace(pattern, part=Part.WHOLE)
             component = self._plain_components.number
             return [clause for clause in self._alternatives(whole) if hop_of(clause, whole, component) is None]
         factors = factors_of(pattern, self._alternatives, self._plain_components.number)
-        if factors is None:
+        if factors is None or pattern.part == Part.BASE:
             return self._alternatives(pattern)
-        names = {index: self._reach_name(pattern.predicate, index, hops) for index, hops in factors.hops}
+        paths = {index: self._path(pattern.predicate, hops) for index, hops in factors.hops}
         return [
             clause
-            for clause in factored(pattern, factors, names.__getitem__)
+            for clause in factored(pattern, factors, paths.__getitem__)
             if all(map(self._is_possible, calls_made((clause,))))
         ]
 
@@ -146,21 +146,21 @@ class Rulebook:
             patience=self.patience,
         )
 
-    def _reach_name(self, predicate: str, index: int, hops: Hops) -> str:
-        """The way's name: the same for the same hops, whatever predicate they are of."""
-        for name, known in self._reaches.items():
-            if all(known.get(kind, ways) == ways for kind, ways in hops.items()):
+    def _path(self, predicate: str, hops: Hops) -> tuple[str, Path]:
+        """The path of these hops, and the first predicate that has them: the same one, whatever predicate asks."""
+        for path, known in self._hops.items():
+            if all(known.get(kind, each) == each for kind, each in hops.items()):
                 known.update(hops)
-                return name
-        name = f"{predicate}.{index}.{len(self._reaches)}{REACH}"
-        self._reaches[name] = dict(hops)
-        return name
+                return path
+        made = (predicate, Path(len(self._hops)))
+        self._hops[made] = dict(hops)
+        return made
 
     def _is_possible(self, pattern: Pattern) -> bool:
         """Whether a core has clauses, or hops lead from one type to the other."""
-        if not pattern.predicate.endswith(REACH):
-            return bool(self.alternatives(pattern))
-        return leads(self._reaches[pattern.predicate], *pattern.types)
+        if isinstance(pattern.part, Path):
+            return leads(self._hops[pattern.predicate, pattern.part], *pattern.types)
+        return bool(self.alternatives(pattern))
 
     def is_stored(self, pattern: Pattern) -> bool:
         """Whether only facts can make the call true."""
@@ -189,8 +189,8 @@ class Rulebook:
             self._raw[pattern] = tuple(self._without_empty(clause) for clause in clauses if self._can_hold(clause))
 
     def _rules_of(self, pattern: Pattern) -> list[Clause]:
-        if pattern.predicate.endswith(BASE):
-            whole = replace(pattern, predicate=pattern.predicate.removesuffix(BASE))
+        if pattern.part == Part.BASE:
+            whole = replace(pattern, part=Part.WHOLE)
             return [clause for clause in self._concrete(whole) if not is_transitive(clause, whole)]
         return self._with_bases(self._concrete(pattern), pattern)
 
@@ -275,7 +275,7 @@ class Rulebook:
     def _walk(self, pattern: Pattern) -> tuple[list[Clause], frozenset[Call]]:
         """Every clause at the end of a chain of renaming rules, and the calls that the chains go through."""
         params = _params(pattern)
-        start = Call(pattern.predicate, pattern.types, params)
+        start = Call(pattern.predicate, pattern.types, params, pattern.part)
         seen, queue = {start}, [start]
         clauses: list[Clause] = []
         while queue:
@@ -296,7 +296,7 @@ class Rulebook:
     def _hops_apart(self, pattern: Pattern, call: Call) -> bool:
         """Whether the call is of another predicate that hops: its recursion is factored where it is, not from here."""
         other = pattern_of(call)
-        if call.predicate == pattern.predicate:
+        if (call.predicate, call.part) == (pattern.predicate, pattern.part):
             return False
         return any(hop_of(clause, other, lambda _: None) for clause in self._explored(other))
 
@@ -306,7 +306,7 @@ class Rulebook:
 
     def _as_scan(self, literal: Literal) -> Literal:
         if isinstance(literal, Call) and self.is_stored(pattern_of(literal)):
-            return Scan(Signature(literal.predicate.removesuffix(BASE), literal.types), literal.args)
+            return Scan(Signature(literal.predicate, literal.types), literal.args)
         return literal
 
     def _undominated(self, clauses: list[Clause]) -> list[Clause]:

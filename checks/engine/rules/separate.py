@@ -1,11 +1,11 @@
-"""Recursion that moves one argument at a time -> reachability of each argument on its own.
+"""Recursion that moves one argument at a time -> paths of each argument on its own.
 
     has_role(u, r, f) if has_group(u, t) and has_role(t, r, f)              a hop of argument 0
     has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g)     a hop of argument 2
 
 becomes, where each hop is there whatever the other arguments are,
 
-    has_role(u, r, f) if reach0(u, w) and reach2(f, g) and core(w, r, g)
+    has_role(u, r, f) if path0(u, w) and path2(f, g) and core(w, r, g)
 
 with `core` the rules that are no hops. Groups and folders are then followed apart and meet at the facts, instead
 of as pairs: a sum where there was a product. Where one rule of the recursion is no hop, as
@@ -26,6 +26,8 @@ from checks.engine.rules.clauses import (
     Cmp,
     Literal,
     Neg,
+    Part,
+    Path,
     Pattern,
     Var,
     canonical,
@@ -34,10 +36,7 @@ from checks.engine.rules.clauses import (
 )
 from checks.engine.rules.limits import tick
 
-CORE = " core"
-REACH = " reach"
-
-Hops = dict[str, tuple[tuple[Clause, str], ...]]  # from a type: ways (x, y) if …, and the type of y
+Hops = dict[str, tuple[tuple[Clause, str], ...]]  # from a type: hops (x, y) if …, and the type of y
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +53,24 @@ def factors_of(
     component: Callable[[Pattern], int | None],
 ) -> Factors | None:
     """How the pattern's recursion falls apart; None where it does not, or not all of it."""
-    ways: dict[Pattern, list[tuple[int, Clause, str]]] = {}
+    found: dict[Pattern, list[tuple[int, Clause, str]]] = {}
     queue = [pattern]
     while queue:
         tick()
         each = queue.pop(0)
-        if each in ways:
+        if each in found:
             continue
-        ways[each] = []
+        found[each] = []
         for clause in alternatives(each):
             if hop := hop_of(clause, each, component):
-                ways[each].append(hop)
+                found[each].append(hop)
             elif _recurses(clause, each, component):
                 return None
-        queue += [_moved(each, index, name) for index, _, name in ways[each]]
-    hops = _independent(ways)
+        queue += [_moved(each, index, name) for index, _, name in found[each]]
+    hops = _independent(found)
     if not hops or not any(_is_cyclic(table) for table in hops.values()):
         return None
-    return Factors(tuple(sorted(hops.items())), tuple(ways))
+    return Factors(tuple(sorted(hops.items())), tuple(found))
 
 
 def _recurses(clause: Clause, pattern: Pattern, component: Callable[[Pattern], int | None]) -> bool:
@@ -84,11 +83,11 @@ def _moved(pattern: Pattern, index: int, name: str) -> Pattern:
     return replace(pattern, types=(*pattern.types[:index], name, *pattern.types[index + 1 :]))
 
 
-def _independent(ways: dict[Pattern, list[tuple[int, Clause, str]]]) -> dict[int, Hops] | None:
+def _independent(every: dict[Pattern, list[tuple[int, Clause, str]]]) -> dict[int, Hops] | None:
     """The hops of each argument by its type; None where they depend on another argument's type."""
     hops: dict[int, Hops] = {}
-    moving = {index for found in ways.values() for index, _, _ in found}
-    for pattern, found in ways.items():
+    moving = {index for found in every.values() for index, _, _ in found}
+    for pattern, found in every.items():
         for index in moving:
             own = tuple((clause, name) for at, clause, name in found if at == index)
             table = hops.setdefault(index, {})
@@ -108,12 +107,12 @@ def _is_cyclic(table: Hops) -> bool:
 def hop_of(
     clause: Clause, pattern: Pattern, component: Callable[[Pattern], int | None]
 ) -> tuple[int, Clause, str] | None:
-    """The argument that the clause moves, the way (x, y) it moves it, and the type it moves it to."""
+    """The argument that the clause moves, the hop (x, y) that it takes, and the type of y."""
     free = [param for param, const in zip(clause.params, pattern.consts) if const is None]
     if not all(isinstance(param, Var) for param in free) or len(set(free)) < len(free):
         return None  # holds for some arguments only
     for place, call in enumerate(clause.body):
-        if isinstance(call, Call) and call.predicate == pattern.predicate:
+        if isinstance(call, Call) and (call.predicate, call.part) == (pattern.predicate, pattern.part):
             rest = clause.body[:place] + clause.body[place + 1 :]
             own = {component(pattern), component(pattern_of(call))} - {None}
             hop = _hop(clause, call, rest, own, component)
@@ -151,8 +150,8 @@ def _hop(
 # ---- clauses of what was factored --------------------------------------------------------------------------------
 
 
-def factored(pattern: Pattern, factors: Factors, reach_name: Callable[[int], str]) -> list[Clause]:
-    """The pattern's clauses: for each combination of types, reach it and meet the core there."""
+def factored(pattern: Pattern, factors: Factors, path_of: Callable[[int], tuple[str, Path]]) -> list[Clause]:
+    """The pattern's clauses: for each combination of types, paths that lead there, and the core."""
     params = tuple(const or Var(i, type=name) for i, (const, name) in enumerate(zip(pattern.consts, pattern.types)))
     clauses = []
     for target in factors.patterns:
@@ -161,32 +160,34 @@ def factored(pattern: Pattern, factors: Factors, reach_name: Callable[[int], str
         for index, _ in factors.hops:
             types = (pattern.types[index], target.types[index])
             args[index] = Var(len(params) + index, type=types[1])
-            body.append(Call(reach_name(index), types, (params[index], args[index])))
-        body.append(Call(pattern.predicate + CORE, target.types, tuple(args)))
+            predicate, path = path_of(index)
+            body.append(Call(predicate, types, (params[index], args[index]), path))
+        body.append(Call(pattern.predicate, target.types, tuple(args), Part.CORE))
         clauses.append(Clause(params, tuple(body)))
     return clauses
 
 
-def reach_clauses(name: str, types: tuple[str, str], hops: Hops, backward: bool) -> list[Clause]:
-    """`reach(x, x)`, and one hop more at the start or, backward, at the end."""
-    start, end = types
+def path_clauses(pattern: Pattern, hops: Hops, backward: bool) -> list[Clause]:
+    """`path(x, x)`, and one hop more at the start or, backward, at the end."""
+    start, end = pattern.types
+    path = Call(pattern.predicate, pattern.types, (), pattern.part)
     own = Var(0, type=start)
     clauses = [Clause((own, own), ())] if start == end else []
     if backward:
-        for middle, ways in hops.items():
-            for way, target in ways:
+        for middle, each in hops.items():
+            for hop, target in each:
                 if target == end and leads(hops, start, middle):
-                    # way: (x, y) if …; reach(s, y) if reach(s, x) and …
-                    source = _another(way, start)
-                    call = Call(name, (start, middle), (source, way.params[0]))
-                    clauses.append(Clause((source, way.params[1]), (*way.body, call)))
+                    # hop: (x, y) if …; path(s, y) if path(s, x) and …
+                    source = _another(hop, start)
+                    call = replace(path, types=(start, middle), args=(source, hop.params[0]))
+                    clauses.append(Clause((source, hop.params[1]), (*hop.body, call)))
         return clauses
-    for way, target in hops.get(start, ()):
+    for hop, target in hops.get(start, ()):
         if not leads(hops, target, end):
             continue
-        last = _another(way, end)
-        call = Call(name, (target, end), (way.params[1], last))
-        clauses.append(Clause((way.params[0], last), (*way.body, call)))
+        last = _another(hop, end)
+        call = replace(path, types=(target, end), args=(hop.params[1], last))
+        clauses.append(Clause((hop.params[0], last), (*hop.body, call)))
     return clauses
 
 

@@ -124,8 +124,8 @@ class Renderer:
             return (f"NULL AS {name}",)
         return Formed(lambda text: (*self.dialect.text_value(text), f" AS {name}"), term)
 
-    def _way(self, net: Net, name: str, scope: Scope) -> Text:
-        """All that a way leads to, as one recursion: its goals are its answers."""
+    def _path(self, net: Net, name: str, scope: Scope) -> Text:
+        """All that a path leads to, as one recursion: its goals are its answers."""
         scope = replace(scope, tables={source.number: name for jump in net.moves for source in jump.branch.sources[:1]})
         lateral = scope.with_lateral(Goals) if self.dialect.recursive_arms_join else scope
         starts = [(end.branch, end.outs[0]) for end in net.exits if not end.branch.sources]
@@ -257,10 +257,10 @@ class Renderer:
         exits = tuple(end for end in net.exits if variant_of(end, net.fixed) == source.variant)
         columns = [net.column(index) for index in range(max(net.width, 1))]
         if not net.is_rounds and any(isinstance(operand, Col) for operand in net.fixed):
-            if net.is_plain_way:
+            if net.is_plain_path:
                 inner = scope.inside()
                 name = f"w{inner.depth}"
-                return ("(WITH RECURSIVE ", *self._way(net, name, inner), f" SELECT c0 FROM {name})")
+                return ("(WITH RECURSIVE ", *self._path(net, name, inner), f" SELECT c0 FROM {name})")
             return ("(SELECT * FROM (", *self.query(net, scope, exits), ") x)")
         key = (net, source.variant)
         if net.is_rounds and key not in self.shared:
@@ -270,8 +270,8 @@ class Renderer:
         if key not in self.shared:
             name = f"r{len(self.shared)}"
             self.shared[key] = (name, ())
-            if net.is_plain_way:
-                self.shared[key] = (name, self._way(net, name, Scope()))
+            if net.is_plain_path:
+                self.shared[key] = (name, self._path(net, name, Scope()))
             else:
                 text = self.query(net, Scope(prefix=name), exits, distinct=True)
                 self.shared[key] = (name, (f"{name}({', '.join(columns)}) AS MATERIALIZED (", *text, ")"))
