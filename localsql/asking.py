@@ -217,7 +217,7 @@ def _prepared(
 @lru_cache(maxsize=64)
 def _rulebook(version: int | None, types: frozenset[str]) -> Rulebook:
     program = program_of_version(version) or open_program(types)
-    return Rulebook(program, may_sprawl=True, patience=settings.PLANNING_TIMEOUT)
+    return Rulebook(program, patience=settings.PLANNING_TIMEOUT)
 
 
 # ---- once for each question ------------------------------------------------------------------------------------------

@@ -7,15 +7,12 @@ way: resolution into a net, guards, rendering.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from checks.engine.errors import CannotEnumerate, NestedTooDeep, NonLinear, Sprawling
-from checks.engine.plan.holding import tested
-from checks.engine.plan.nets import make_net
-from checks.engine.plan.open_values import candidates_of
-from checks.engine.plan.partial import Frame, Partial
+from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling
 from checks.engine.plan.plan import Branch, Condition, Exit, Net, Same, stored_first
-from checks.engine.plan.unfold import Resolver
+from checks.engine.plan.planner import Planner
 from checks.engine.plan.variants import same_columns
 from checks.engine.rules.clauses import (
     Call,
@@ -24,7 +21,6 @@ from checks.engine.rules.clauses import (
     Given,
     Literal,
     Neg,
-    Operand,
     Slot,
     Var,
     pattern_of,
@@ -116,72 +112,70 @@ class Compiled:
         return 2 * self.is_guarded + (len(self.plans) > 1) + max(self.shape.width, 1)
 
 
-def planned(rulebook: Rulebook, shape: Shape, knows: Knows) -> tuple[Plan, ...]:
+def planned(
+    rules: Rulebook, shape: Shape, knows: Knows, tables_in_rounds: bool = False, is_bounded: bool = True
+) -> tuple[Plan, ...]:
+    """A plan for each root; `Sprawling` where one that is bounded would be too large."""
     places = shape.places(knows)
-    return tuple(_plan(Resolver(rulebook, places, make_net), root, shape.width) for root in shape.roots)
+    return tuple(_plan(Planner(rules, places, tables_in_rounds, is_bounded), root, shape.width) for root in shape.roots)
 
 
-def _planned_linear(rulebook: Rulebook, shape: Shape, knows: Knows, dialect: Dialect) -> tuple[Plan, ...]:
-    """The plans; a component that turns out to need two of its own answers at once is set apart from then on.
+def _fitting(rules: Rulebook, shape: Shape, knows: Knows, dialect: Dialect) -> tuple[Plan, ...]:
+    """The plans in the first form that is not too large for a statement.
 
-    What would make too large a statement is planned again with tables of what rules share, and that in rounds.
+    Rules are written out where they are called; else what several rules call is tabled; else that in rounds.
     """
-    while True:
-        try:
-            plans = planned(rulebook, shape, knows)
-            if rulebook.may_sprawl or (rulebook.is_tabling and not dialect.expands_tables) or _is_light(plans):
-                return plans
-            raise Sprawling
-        except NonLinear as found:
-            assert found.component not in rulebook.nonlinear, "a component that is worked out in rounds is no obstacle"
-            rulebook.nonlinear.add(found.component)
-        except Sprawling:
-            starts = [pattern_of(call) for root in shape.roots for call in _calls(root)]
-            rulebook = rulebook.tabling(starts, in_rounds=rulebook.is_tabling)
-        except RecursionError:
-            raise NestedTooDeep from None
+    with suppress(Sprawling):
+        plans = planned(rules, shape, knows)
+        if _is_light(plans):
+            return plans
+    tabling = rules.tabling([pattern_of(call) for root in shape.roots for call in _calls(root)])
+    with suppress(Sprawling):
+        plans = planned(tabling, shape, knows)
+        if not dialect.expands_tables or _is_light(plans):
+            return plans
+    return planned(tabling, shape, knows, tables_in_rounds=True, is_bounded=False)
 
 
 def _is_light(plans: tuple[Plan, ...]) -> bool:
     return max(plan.net.weight for plan in plans) <= MOST_WEIGHT
 
 
-def _plan(resolver: Resolver, root: Root, width: int) -> Plan:
+def _plan(planner: Planner, root: Root, width: int) -> Plan:
     literals = (*root.givens, *root.calls, *root.others)
     named = {variable.number: variable for variable in variables_of(literals)}
     outs = tuple(named.get(k, Var(k)) for k in range(width))
     fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, Slot))
-    net = make_net(resolver, Partial(literals, outs), fixed)
+    net = planner.net(literals, outs, fixed)
     if any(same_columns(end) for end in net.exits):
         raise CannotEnumerate("every value with itself")
     plain = tuple(end for end in net.exits if not end.guards)
-    return Plan(net, plain, tuple(_guarded(resolver, end, fixed) for end in net.exits if end.guards))
+    return Plan(net, plain, tuple(_guarded(planner, end) for end in net.exits if end.guards))
 
 
 def _calls(root: Root) -> list[Call]:
     return [*root.calls, *(each.call for each in root.others if isinstance(each, Neg))]
 
 
-def _guarded(resolver: Resolver, end: Exit, fixed: frozenset[Operand]) -> Guarded:
+def _guarded(planner: Planner, end: Exit) -> Guarded:
     """The exit with its guarded columns read from the ids that the guards can tell apart."""
     outs, sources, guards = list(end.outs), list(end.branch.sources), end.guards
     for index, out in enumerate(end.outs):
         if isinstance(out, Var) and any(out in guard.call.args for guard in guards):
-            found = candidates_of(resolver.rulebook, guards, out)
+            found = planner.candidates_of(guards, out)
             if not found.is_complete:
                 raise CannotEnumerate("all but some")
-            source = resolver.candidates(found)
+            source = planner.candidates(found)
             sources.append(source)
             outs[index] = Col(source.number, "v", out.type)
             guards = tuple(substituted(guard, {out: outs[index]}) for guard in guards)
-    tests = tuple(_tests(resolver, guards, Frame(fixed)))
     branch = Branch(tuple(sources), end.branch.conditions)
-    return Guarded(replace(end, branch=branch, outs=tuple(outs), guards=()), tests)
+    return Guarded(replace(end, branch=branch, outs=tuple(outs), guards=()), tuple(_tests(planner, guards)))
 
 
-def _tests(resolver: Resolver, guards: Iterable[Neg], frame: Frame) -> Iterable[Condition]:
+def _tests(planner: Planner, guards: Iterable[Neg]) -> Iterable[Condition]:
     for guard in guards:
-        verdict = tested(resolver, guard, frame)
+        verdict = planner.tested(guard)
         if verdict is False:
             verdict = Same(Const("0"), Const("1"))
         if verdict is not True:
@@ -207,7 +201,10 @@ def compiled(
         return asked[-1]
 
     with rulebook.planning((shape, dialect)):
-        plans = _planned_linear(rulebook, shape, noting, dialect)
+        try:
+            plans = _fitting(rulebook, shape, noting, dialect)
+        except RecursionError:
+            raise NestedTooDeep from None
         nothing = Compiled(shape, plans, None)
         if all(asked) and not any(plan.net.exits for plan in plans):
             return nothing

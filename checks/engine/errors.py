@@ -24,14 +24,6 @@ class CannotEnumerate(AuthzError):
         )
 
 
-class NonLinear(Exception):
-    """A rule needs two answers of its own recursion at once: no single statement says that."""
-
-    def __init__(self, component: int):
-        super().__init__(component)
-        self.component = component
-
-
 class Sprawling(Exception):
     """Written out, the rules would come to too much text: what they share must be tabled."""
 

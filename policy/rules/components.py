@@ -26,13 +26,17 @@ class Components(Generic[Node]):
     following: Callable[[Node], Iterable[Node]]
     step: Callable[[], None] = nothing
     _numbers: dict[Node, int | None] = field(default_factory=dict)
-    _count: int = 0
+    _members: dict[int, tuple[Node, ...]] = field(default_factory=dict)
 
     def number(self, node: Node) -> int | None:
         """The component that the node is in; None where it does not lead back to itself."""
         if node not in self._numbers:
             self._find(node)
         return self._numbers[node]
+
+    def members(self, number: int) -> tuple[Node, ...]:
+        """The nodes of a component that was numbered."""
+        return self._members[number]
 
     def _find(self, start: Node) -> None:
         order = {start: 0}
@@ -64,5 +68,6 @@ class Components(Generic[Node]):
             members.append(stack.pop())
         on_stack.difference_update(members)
         is_recursive = len(members) > 1 or root in self.following(root)
-        self._count += 1
-        self._numbers.update(dict.fromkeys(members, self._count if is_recursive else None))
+        number = len(self._members) + 1
+        self._members[number] = tuple(members)
+        self._numbers.update(dict.fromkeys(members, number if is_recursive else None))

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pytest
 
-from checks.engine.plan import holding, nets, unfold
-from checks.engine.plan.unfold import Resolver
+from checks.engine.plan import choose, planner, subqueries
+from checks.engine.plan.choose import Chooser
 from checks.engine.rules import rulebook
 from checks.engine.rules.rulebook import Rulebook
 from checks.engine.sql import render, text
@@ -35,21 +35,21 @@ def distinct(arms):
 
 
 LOSSES = {
-    "decision by set": Loss((holding,), "_is_better_as_set", no, "company", 'allow(User, "sign", Doc?)'),
+    "decision by set": Loss((subqueries,), "_is_better_as_set", no, "company", 'allow(User, "sign", Doc?)'),
     "factoring": Loss((rulebook,), "factors_of", nothing, "company", 'allow(User, "comment", Doc?)'),
     "transitivity": Loss((Rulebook,), "_with_bases", lambda _, own, __: own, "company", 'allow(User, "comment", Doc)'),
     "subsumption": Loss((Rulebook,), "_undominated", lambda _, own: own, "company", 'allow(User, "read", Doc?)'),
     "merging of clauses": Loss((rulebook,), "merged", tuple, "company", 'allow(User, "read", Doc?)'),
     "renaming": Loss((rulebook,), "_renamed", nothing, "company", 'allow(User, "read", Doc?)'),
     "kept states": Loss(
-        (nets,),
-        "_kept_states",
+        (planner,),
+        "kept_states",
         lambda explored: frozenset(explored.arms),
         "ladders_of_roles",
         'allow(User, "pull", Repo*)',
     ),
-    "prefixes": Loss((unfold,), "prefix_of", nothing, "company", "allow(User, String?, Doc)"),
-    "sums, not products": Loss((Resolver,), "_multiplies", no, "strings_only", 'is_a("poodle", String?)'),
+    "prefixes": Loss((choose,), "prefix_of", nothing, "company", "allow(User, String?, Doc)"),
+    "sums, not products": Loss((Chooser,), "_multiplies", no, "strings_only", 'is_a("poodle", String?)'),
     "merging of texts": Loss(
         (text, render), "merged", distinct, "resource_roles_through_relations", 'allow(User, "read", Issue?)'
     ),

@@ -9,20 +9,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from checks.engine.plan.explored import Explored
-from checks.engine.plan.partial import Frame, Partial, bind
-from checks.engine.plan.plan import AnswerArm, Answers, Branch, End, Exit, Jump, Net, Same, State, Step, Tagged, Variant
-from checks.engine.plan.unfold import Resolver
+from checks.engine.plan.draft import Draft, Enclosing, bind
+from checks.engine.plan.explore import Explored
+from checks.engine.plan.plan import (
+    AnswerArm,
+    Answers,
+    Branch,
+    End,
+    Exit,
+    Jump,
+    Net,
+    Same,
+    State,
+    Step,
+    Tagged,
+    Twice,
+    Variant,
+)
+from checks.engine.plan.unfold import Unfolder
 from checks.engine.plan.variants import guards_for, variant_of
 from checks.engine.rules.clauses import Col, Operand, Term, Var, type_of
 
 
-def answering_net(resolver: Resolver, name: str, width: int, explored: Explored, frame: Frame) -> Net:
-    has_keys = frame.rounds is not None or any(state.key_count for state in explored.arms)
-    work = _Work(resolver, explored, frame, has_keys)
+def answering_net(
+    unfolder: Unfolder, name: str, width: int, explored: Explored, enclosing: Enclosing
+) -> Net | Twice:
+    has_keys = enclosing.rounds is not None or any(state.key_count for state in explored.arms)
+    work = _Work(unfolder, explored, enclosing, has_keys)
     for state in tuple(explored.arms):
         work.take(state)
     work.finish()
+    if explored.twice is not None:
+        return explored.twice
     exits = [end for end in explored.entry if isinstance(end, Exit)]
     seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
     for jump in seeds:
@@ -36,8 +54,8 @@ def answering_net(resolver: Resolver, name: str, width: int, explored: Explored,
         tuple(explored.arms),
         tuple(work.arms),
         tuple((explored.index(state), variant) for state, variant in work.tags),
-        frame.fixed,
-        is_rounds=frame.rounds is not None,
+        enclosing.fixed,
+        is_rounds=enclosing.rounds is not None,
     )
 
 
@@ -54,9 +72,9 @@ class _Waiting:
 class _Work:
     """Tags as they are found, and who waits for answers of which state."""
 
-    resolver: Resolver
+    unfolder: Unfolder
     explored: Explored
-    frame: Frame
+    enclosing: Enclosing
     has_keys: bool
     tags: dict[tuple[State, Variant], int] = field(default_factory=dict)
     arms: dict[AnswerArm, None] = field(default_factory=dict)
@@ -72,9 +90,9 @@ class _Work:
             self._note(state, keys, replace(end, branch=branch))
 
     def finish(self) -> None:
-        while self.todo:
+        while self.todo and not self.explored.twice:
             waiting, called, variant = self.todo.pop()
-            for end in self._gone_on(waiting, called, variant):
+            for end in self.explored.collected(self._gone_on(waiting, called, variant)):
                 self._note(waiting.owner, waiting.keys, end)
 
     def _goal(self, state: State, branch: Branch) -> tuple[Branch, tuple[Operand, ...]]:
@@ -85,33 +103,33 @@ class _Work:
         return self.explored.from_goal(state, branch), keys
 
     def _note(self, owner: State, keys: tuple[Operand, ...], end: End) -> None:
-        self.resolver.count()
+        self.unfolder.count()
         if isinstance(end, Exit):
             self._add(owner, keys, end)
             return
         self.moves[Jump(end.branch, end.state, end.keys)] = None
         waiting = _Waiting(owner, keys, end)
         self.waiting.setdefault(end.state, []).append(waiting)
-        for state in self.explored.add(self.resolver, end.state, self.frame):
+        for state in self.explored.add(self.unfolder, end.state, self.enclosing):
             self.take(state)
         self.todo += [(waiting, end.state, variant) for variant in self.variants.get(end.state, ())]
 
     def _add(self, state: State, keys: tuple[Operand, ...], end: Exit) -> None:
-        key = (state, variant_of(end, self.frame.fixed))
+        key = (state, variant_of(end, self.enclosing.fixed))
         if key not in self.tags:
             self.tags[key] = len(self.tags)
             self.variants.setdefault(state, []).append(key[1])
             self.todo += [(waiting, *key) for waiting in self.waiting.get(state, ())]
         self.arms[AnswerArm(self.tags[key], keys, end)] = None
 
-    def _gone_on(self, waiting: _Waiting, called: State, variant: Variant) -> Iterator[End]:
+    def _gone_on(self, waiting: _Waiting, called: State, variant: Variant) -> Iterator[End | Twice]:
         if isinstance(waiting.end, Jump):
             return iter((self.through(waiting.end, called, variant),))
         return self._continued(waiting.owner, waiting.end, called, variant)
 
     def _joined(self, end: Jump | Step, called: State, variant: Variant) -> tuple[int, Branch]:
         """The branch with the answers of that tag to the goal that it asks for."""
-        number = next(self.resolver.numbers)
+        number = self.unfolder.numbers.source()
         keys = end.keys if self.has_keys else ()
         same = tuple(Same(Col(number, f"c{index}", type_of(key)), key) for index, key in enumerate(keys))
         conditions = (*end.branch.conditions, Tagged(number, (self.tags[called, variant],)), *same)
@@ -129,7 +147,7 @@ class _Work:
         known = {name: out for name, out in zip(names, outs) if not isinstance(out, Var)}
         return Exit(branch, outs, tuple(guards_for(variant, names, known)))
 
-    def _continued(self, owner: State, step: Step, called: State, variant: Variant) -> Iterator[End]:
+    def _continued(self, owner: State, step: Step, called: State, variant: Variant) -> Iterator[End | Twice]:
         """What is still to be met, from the called state's answers on."""
         number, branch = self._joined(step, called, variant)
         known: dict[Var, Term] = {
@@ -137,6 +155,6 @@ class _Work:
         }
         known |= {step.results[second]: step.results[first] for first, second in variant.same}
         pending = (*step.rest, *guards_for(variant, step.results, known))
-        partial = Partial(pending, step.outs, branch.sources, branch.conditions)
-        frame = replace(self.frame, active=owner.active, may_jump=self.frame.rounds is not None)
-        return self.resolver.ways(bind(partial, known), frame)
+        draft = Draft(pending, step.outs, branch.sources, branch.conditions)
+        enclosing = replace(self.enclosing, active=owner.active, may_jump=self.enclosing.rounds is not None)
+        return self.unfolder.ends(bind(draft, known), enclosing)

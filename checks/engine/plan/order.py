@@ -2,11 +2,13 @@
 
 A fact that a given or joined entity leads to is an index search; names alone (`"reader"`) lead nowhere, since
 half the table may have them. A call with a given argument goes before a fact that would have to be read through.
+
+    has_role(u, "reader", r) and has_relation(:resource, "org", r)    ->  the relation first: it says which r
 """
 
 from __future__ import annotations
 
-from checks.engine.plan.partial import Frame
+from checks.engine.plan.draft import Draft, Enclosing
 from checks.engine.rules.clauses import (
     Call,
     Const,
@@ -26,79 +28,105 @@ from checks.engine.rules.clauses import (
 from checks.engine.rules.rulebook import Rulebook
 from policy.values import STRING
 
+# What meeting a literal next costs; the least goes first. Only the order of the numbers means something.
+PROBE = 0.0  # a fact of which all is known
+RENAMING = 0.1  # a call with one clause at most: writing it in place decides nothing yet
+LISTED = 0.4  # a variable that is one of few constants
+GIVEN = 0.5  # values that the question brings
+COMPANION_FIRST = 0.9  # a recursive call that takes paths along: they are met where it ends
+PATH_ON = 0.93  # a path from a known start: before what is met at its end, which makes a sum of a product
+PATH_FIXED = 0.95  # a path from what the whole net is given: small, and worked out once
+SEARCH = 1.0  # a fact that something known leads to
+OPEN_ARGUMENT = 0.1  # and more for each argument of it that is still open
+ALONE = 2.5  # a call that shares no variable with anything else
+LED_TO = 3.0  # a call that something known leads to
+ASIDE = 4.0  # a recursive call of which nobody asks more than whether it holds
+LISTED_LATE = 5.0  # constants of a variable that a fact will bind: a test of that fact then
+JUMP = 7.5  # the recursion's own call, as the last one: before facts are read through, after all else
+OWN_OPEN = 7.9  # the recursion's own call that nothing leads to
+READ_THROUGH = 8.0  # a fact that nothing known leads to
+OPEN = 9.0  # a call that nothing known leads to
+ANYWHERE = 20.0  # a path with neither end known: from anywhere to anywhere
+OWN_LATER = 30.0  # the recursion's own call before it is the last one
 
-def next_literal(
-    pending: tuple[Literal, ...], outs: tuple[Term, ...], rulebook: Rulebook, frame: Frame
-) -> Literal | None:
-    """The literal to resolve next; None where only tests of unbound variables are left."""
+
+def next_literal(draft: Draft, rules: Rulebook, enclosing: Enclosing) -> Literal | None:
+    """The literal to meet next; None where only tests of unbound variables are left."""
     ranked = []
-    for index, literal in enumerate(pending):
-        others = pending[:index] + pending[index + 1 :]
-        cost = _cost(literal, others, outs, rulebook, frame)
+    for index, literal in enumerate(draft.pending):
+        others = draft.pending[:index] + draft.pending[index + 1 :]
+        cost = _cost(literal, others, draft.outs, rules, enclosing)
         if cost is not None:
             ranked.append((cost, index, literal))
     return min(ranked, key=lambda each: each[:2])[2] if ranked else None
 
 
 def _cost(
-    literal: Literal, others: tuple[Literal, ...], outs: tuple[Term, ...], rulebook: Rulebook, frame: Frame
+    literal: Literal, others: tuple[Literal, ...], outs: tuple[Term, ...], rules: Rulebook, enclosing: Enclosing
 ) -> float | None:
     match literal:
         case Given():
-            return 0.5
+            return GIVEN
         case Member(variable, _):
-            return 5 if any(isinstance(each, Scan) and variable in each.args for each in others) else 0.4
+            is_met = any(isinstance(each, Scan) and variable in each.args for each in others)
+            return LISTED_LATE if is_met else LISTED
         case Scan(signature, args):
             return _scan_cost(signature.types, args)
         case Call():
-            return _call_cost(literal, others, outs, rulebook, frame)
+            return _call_cost(literal, others, outs, rules, enclosing)
     return None
 
 
 def _scan_cost(types: tuple[str, ...], args: tuple[Term, ...]) -> float:
     if all(map(is_bound, args)):
-        return 0
+        return PROBE
     open_args = sum(not is_bound(arg) for arg in args)
-    return (1 if is_anchored(types, args) else 8) + open_args / 10
+    return (SEARCH if is_anchored(types, args) else READ_THROUGH) + open_args * OPEN_ARGUMENT
 
 
 def _call_cost(
-    call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...], rulebook: Rulebook, frame: Frame
+    call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...], rules: Rulebook, enclosing: Enclosing
 ) -> float:
     pattern = pattern_of(call)
-    component = rulebook.component(pattern)
-    if component is None:
-        if len(rulebook.alternatives(pattern)) <= 1:
-            return 0.1
-        if not variables_of((call,)) & (variables_of(others) | set(outs)):
-            return 2.5
-        return 3 if is_anchored(call.types, call.args) else 9
-    return _recursive_cost(call, others, outs, frame, component)
+    component = rules.component(pattern)
+    if component is not None:
+        return _recursive_cost(call, others, outs, enclosing, component)
+    if len(rules.alternatives(pattern)) <= 1:
+        return RENAMING
+    if not variables_of((call,)) & (variables_of(others) | set(outs)):
+        return ALONE
+    return LED_TO if is_anchored(call.types, call.args) else OPEN
 
 
 def _recursive_cost(
-    call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...], frame: Frame, component: int
+    call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...], enclosing: Enclosing, component: int
 ) -> float:
-    entered = dict(frame.active)
+    entered = dict(enclosing.active)
     is_own = component in entered
-    free = variables_of((call,))
+    is_last = not is_own or len(others) <= entered[component]
     if call.is_path:
-        if not any(map(is_bound, call.args)):
-            return 20  # from anywhere to anywhere: only when one end is known
-        if not is_own and free and not is_bound(call.args[1]) and is_fixed(call.args[0], frame.fixed):
-            return 0.95  # small, and the same for the whole net
-        may_jump = not is_own or len(others) <= entered[component]
-        if may_jump and is_bound(call.args[0]) and not is_bound(call.args[1]):
-            return 0.93  # followed before what is met at its end is looked for: a sum, where there was a product
-    if companions_of(call, others, outs, frame.fixed):
-        return 0.9
-    is_closed = not free & (variables_of(others) | set(outs))
+        cost = _path_cost(call, enclosing, is_own, is_last)
+        if cost is not None:
+            return cost
+    if companions_of(call, others, outs, enclosing.fixed):
+        return COMPANION_FIRST
+    is_closed = not variables_of((call,)) & (variables_of(others) | set(outs))
     if is_own and (is_closed or not outs):
-        # Last, so that it is a jump; but before reading facts that nothing leads to, if it is a jump already.
-        return 7.5 if len(others) <= entered[component] and is_anchored(call.types, call.args) else 30
+        return JUMP if is_last and is_anchored(call.types, call.args) else OWN_LATER
     if is_closed:
-        return 4
-    return 3 if is_anchored(call.types, call.args) else (7.9 if is_own else 9)
+        return ASIDE
+    if is_anchored(call.types, call.args):
+        return LED_TO
+    return OWN_OPEN if is_own else OPEN
+
+
+def _path_cost(path: Call, enclosing: Enclosing, is_own: bool, is_last: bool) -> float | None:
+    start, end = path.args
+    if not is_bound(start) and not is_bound(end):
+        return ANYWHERE
+    if not is_own and not is_bound(end) and is_fixed(start, enclosing.fixed):
+        return PATH_FIXED
+    return PATH_ON if is_last and is_bound(start) and not is_bound(end) else None
 
 
 def companions_of(

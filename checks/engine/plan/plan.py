@@ -261,6 +261,13 @@ class Step:
 End = Exit | Jump | Step
 
 
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """Not an end: a recursion takes two of its own answers at once, so it must be worked out in rounds."""
+
+    component: int
+
+
 def _weight(branch: Branch, goals: int, answers: int) -> int:
     """What a branch reads, where goals and answers read so much."""
     found = sum(each.net.weight for each in branch.conditions if isinstance(each, Holds))

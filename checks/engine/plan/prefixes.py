@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 
+from checks.engine.plan.draft import Draft
 from checks.engine.plan.others import OtherCondition
-from checks.engine.plan.partial import Partial
 from checks.engine.plan.plan import Among, Branch, Condition, Fact, Holds, Order, Same, Tagged
 from checks.engine.rules.clauses import Call, Col, Operand, Var, terms_of
 
 
-def prefix_of(call: Call, rest: Partial) -> Branch | None:
+def prefix_of(call: Call, rest: Draft) -> Branch | None:
     """The facts that lead from what is given to the call's start, where nothing else asks what they say."""
     start, end = call.args
     if not isinstance(start, Col) or not isinstance(end, Var) or not rest.pending:
@@ -27,7 +27,7 @@ def prefix_of(call: Call, rest: Partial) -> Branch | None:
     return Branch(tuple(each for each in rest.sources if each.number in taken), conditions)
 
 
-def without(rest: Partial, prefix: Branch) -> Partial:
+def without(rest: Draft, prefix: Branch) -> Draft:
     sources = tuple(each for each in rest.sources if each not in prefix.sources)
     return replace(rest, sources=sources, conditions=tuple(c for c in rest.conditions if c not in prefix.conditions))
 

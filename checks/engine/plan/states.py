@@ -38,3 +38,8 @@ def before(active: Active, component: int) -> Active:
     entered = tuple(each for each in active if each[0] != FAR)
     numbers = [number for number, _ in entered]
     return entered[: numbers.index(component)] if component in numbers else entered
+
+
+def innermost(active: Active) -> int:
+    """The component that was entered last."""
+    return next(number for number, _ in reversed(active) if number != FAR)

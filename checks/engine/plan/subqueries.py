@@ -1,104 +1,197 @@
-"""Joins with the answers of a net of its own, which is worked out once and read by whichever branches need it."""
+"""What a branch asks apart: whether literals hold, and answers that it joins with.
+
+    … and not blocked(:actor, s1.a0)      ->   a condition: no answer of the net of blocked(:actor, s1.a0)
+    … and path(:actor, t) and has_role(t, "reader", :doc)
+                                          ->   a source: the net of path(:actor, t), read as t
+
+Each is planned once, and read by all branches that ask the same, whatever their variables are called.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
 
-from checks.engine.plan.partial import Frame, Partial, read
-from checks.engine.plan.plan import Branch, End, Net, Relation, Same, Variant
+from checks.engine.plan.choose import leans
+from checks.engine.plan.draft import Draft, comparison, read
+from checks.engine.plan.paths import is_led_to, is_one_path, outward, whole_path
+from checks.engine.plan.plan import Among, Branch, Condition, Holds, Ids, Net, Relation, Same, Source, Variant
 from checks.engine.plan.prefixes import general, without
 from checks.engine.plan.variants import guards_for, variant_of
-from checks.engine.plan.ways import is_one_path, whole_path
-from checks.engine.rules.clauses import Call, Col, Operand, Path, Pattern, Term, Var, mapped, substituted, variables_of
-
-if TYPE_CHECKING:
-    from checks.engine.plan.unfold import Resolver
-
-
-def related(
-    resolver: Resolver,
-    rest: Partial,
-    unit: tuple[Call, ...],
-    frame: Frame,
-    rounds: int | None = None,
-    resumed: Frame | None = None,
-    table: Pattern | None = None,
-) -> Iterator[End]:
-    """Join with the answers of the unit. What only this branch knows is asked there, and joined here."""
-    needed = variables_of(rest.pending) | set(rest.outs)
-    joins: dict[Var, Operand] = {}
-
-    def opened(term: Term) -> Term:
-        if not isinstance(term, Col) or term in frame.fixed:
-            return term
-        known = next((variable for variable, operand in joins.items() if operand == term), None)
-        variable = known or resolver.fresh(term)
-        joins[variable] = term
-        return variable
-
-    literals = tuple(mapped(call, opened) for call in unit)
-    free = (arg for call in literals for arg in call.args if isinstance(arg, Var))
-    results = tuple(dict.fromkeys(arg for arg in free if arg in needed or arg in joins))
-    net = _net_of(resolver, literals, results, rounds, table)
-    yield from _joined(resolver, rest, net, results, joins, resumed or frame)
+from checks.engine.rules.clauses import (
+    Call,
+    Cmp,
+    Col,
+    Const,
+    Given,
+    Literal,
+    Member,
+    Neg,
+    Operand,
+    Other,
+    Path,
+    Pattern,
+    Scan,
+    Term,
+    Var,
+    mapped,
+    pattern_of,
+    substituted,
+    terms_of,
+    variables_of,
+)
+from checks.engine.rules.rulebook import Rulebook
 
 
-def led_from(resolver: Resolver, rest: Partial, prefix: Branch, call: Call, frame: Frame) -> Iterator[End]:
-    """Join with all that a path leads to from what the prefix reads: one recursion, for every branch that starts so."""
-    start, end = call.args
-    assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
-    assert isinstance(call.part, Path), "a prefix leads to a path"
-    key = (general(prefix, start), call.part, call.types)
-    if key not in resolver.nets:
-        net = resolver.make(Partial((call,), (end,), prefix.sources, prefix.conditions))
-        resolver.nets[key] = replace(net, is_path=True, reaches=(call.part, call.types[1]))
-    yield from _joined(resolver, without(rest, prefix), resolver.nets[key], (end,), {}, frame)
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a net is to answer; `rounds` is the recursion that it works out in rounds, `table` the pattern it tables."""
+
+    start: Draft
+    rounds: int | None = None
+    table: Pattern | None = None
+    as_set: bool = False  # by looking up, among all that the given arguments answer to
 
 
-def _net_of(
-    resolver: Resolver,
-    literals: tuple[Call, ...],
-    results: tuple[Var, ...],
-    rounds: int | None,
-    table: Pattern | None,
-) -> Net:
-    """The net of the literals' answers; the same one for the same literals, whatever their variables are called."""
-    names = {variable: variable.numbered(k) for k, variable in enumerate(results)}
-    for variable in sorted(variables_of(literals) - set(results), key=lambda each: each.number):
-        names[variable] = variable.numbered(len(names))
-    asked = tuple(substituted(each, names) for each in literals)
-    outs = tuple(names[variable] for variable in results)
-    key = (asked, outs, rounds)
-    if key not in resolver.nets:
-        net = resolver.make(Partial(asked, outs), rounds, table)
-        resolver.nets[key] = replace(net, is_path=is_one_path(asked), reaches=whole_path(asked))
-    return resolver.nets[key]
+@dataclass
+class Numbers:
+    """What tells the sources and variables of a plan apart."""
+
+    counter: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def source(self) -> int:
+        return next(self.counter)
+
+    def fresh(self, like: Var | Col) -> Var:
+        """A variable of its own, of the same type."""
+        return Var(1000 + next(self.counter), like.name if isinstance(like, Var) else "", like.type)
 
 
-def _joined(
-    resolver: Resolver,
-    rest: Partial,
-    net: Net,
-    results: tuple[Var, ...],
-    joins: dict[Var, Operand],
-    frame: Frame,
-) -> Iterator[End]:
-    for variant in dict.fromkeys(variant_of(end, net.fixed) for end in net.exits):
-        source = Relation(next(resolver.numbers), net, variant)
-        yield from resolver.ways(_with_answers(rest, source, variant, results, joins), frame)
+@dataclass
+class Subqueries:
+    rules: Rulebook
+    numbers: Numbers
+    plan: Callable[[Asked], Net]
+    made: dict[Hashable, Net] = field(default_factory=dict)
+
+    # ---- whether something holds ---------------------------------------------------------------------------------
+
+    def with_tests(self, draft: Draft) -> Draft | None:
+        """The draft with the tests that are ready as conditions; None where one is false for certain."""
+        waiting: list[Literal] = []
+        conditions = list(draft.conditions)
+        for literal in draft.pending:
+            if isinstance(literal, (Call, Scan, Given)) or any(isinstance(term, Var) for term in terms_of(literal)):
+                waiting.append(literal)
+                continue
+            verdict = self.tested(literal, draft.sources if draft.outs else ())
+            if verdict is False:
+                return None
+            if verdict is not True and verdict not in conditions:
+                conditions.append(verdict)
+        return replace(draft, pending=tuple(waiting), conditions=tuple(conditions))
+
+    def tested(self, literal: Literal, among: tuple[Source, ...] = ()) -> Condition | bool:
+        """The condition that a test comes to, over rows of these sources."""
+        match literal:
+            case Cmp(operator, left, right) if not isinstance(left, Var) and not isinstance(right, Var):
+                return comparison(operator, left, right)
+            case Member(Const(text), ids):
+                return text in ids
+            case Member(Other(), _):
+                return False
+            case Member(operand, ids) if not isinstance(operand, Var):
+                return Among(operand, ids)
+            case Neg(call):
+                held = self.holds((outward(call),), among)
+                return not held if isinstance(held, bool) else replace(held, negated=True)
+        raise AssertionError(f"{literal} is no test, or not ready")
+
+    def holds(self, literals: tuple[Call, ...], among: tuple[Source, ...] = ()) -> Holds | bool:
+        """Whether the literals hold, their free variables taken to be anything.
+
+        Asking for many rows, what takes long to find out for each is found out once for all.
+        """
+        as_set = _is_better_as_set(self.rules, literals, among)
+        net = self._planned((literals, as_set), Asked(Draft(literals, ()), as_set=as_set))
+        if any(not exit.branch.sources and not exit.branch.conditions for exit in net.exits):
+            return True
+        return Holds(net) if net.exits else False
+
+    # ---- joins -----------------------------------------------------------------------------------------------------
+
+    def joined(
+        self,
+        rest: Draft,
+        unit: tuple[Call, ...],
+        fixed: frozenset[Operand] = frozenset(),
+        rounds: int | None = None,
+        table: Pattern | None = None,
+    ) -> Iterator[Draft]:
+        """Join with the answers of the unit. What only this branch knows is asked there, and joined here."""
+        needed = variables_of(rest.pending) | set(rest.outs)
+        joins: dict[Var, Operand] = {}
+
+        def opened(term: Term) -> Term:
+            if not isinstance(term, Col) or term in fixed:
+                return term
+            known = next((variable for variable, operand in joins.items() if operand == term), None)
+            variable = known or self.numbers.fresh(term)
+            joins[variable] = term
+            return variable
+
+        literals = tuple(mapped(call, opened) for call in unit)
+        free = (arg for call in literals for arg in call.args if isinstance(arg, Var))
+        results = tuple(dict.fromkeys(arg for arg in free if arg in needed or arg in joins))
+        net = self._answers_of(literals, results, rounds, table)
+        return self._with_each_variant(rest, net, results, joins)
+
+    def led_from(self, rest: Draft, prefix: Branch, call: Call) -> Iterator[Draft]:
+        """Join with all that a path leads to from what the prefix reads: one recursion for all that start so."""
+        start, end = call.args
+        assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
+        assert isinstance(call.part, Path), "a prefix leads to a path"
+        key = (general(prefix, start), call.predicate, call.part, call.types)
+        net = self._planned(key, Asked(Draft((call,), (end,), prefix.sources, prefix.conditions)))
+        net = self.made[key] = replace(net, is_path=True, reaches=(call.part, call.types[1]))
+        return self._with_each_variant(without(rest, prefix), net, (end,), {})
+
+    def _answers_of(
+        self, literals: tuple[Call, ...], results: tuple[Var, ...], rounds: int | None, table: Pattern | None
+    ) -> Net:
+        """The net of the literals' answers; the same one for the same literals, whatever their variables are called."""
+        names = {variable: variable.numbered(k) for k, variable in enumerate(results)}
+        for variable in sorted(variables_of(literals) - set(results), key=lambda each: each.number):
+            names[variable] = variable.numbered(len(names))
+        asked = tuple(substituted(each, names) for each in literals)
+        outs = tuple(names[variable] for variable in results)
+        key = (asked, outs, rounds)
+        net = self._planned(key, Asked(Draft(asked, outs), rounds, table))
+        net = self.made[key] = replace(net, is_path=is_one_path(asked), reaches=whole_path(asked))
+        return net
+
+    def _planned(self, key: Hashable, asked: Asked) -> Net:
+        if key not in self.made:
+            self.made[key] = self.plan(asked)
+        return self.made[key]
+
+    def _with_each_variant(
+        self, rest: Draft, net: Net, results: tuple[Var, ...], joins: dict[Var, Operand]
+    ) -> Iterator[Draft]:
+        for variant in dict.fromkeys(variant_of(end, net.fixed) for end in net.exits):
+            yield _with_answers(rest, Relation(self.numbers.source(), net, variant), results, joins)
 
 
-def _with_answers(
-    rest: Partial, source: Relation, variant: Variant, results: tuple[Var, ...], joins: dict[Var, Operand]
-) -> Partial:
+def _with_answers(rest: Draft, source: Relation, results: tuple[Var, ...], joins: dict[Var, Operand]) -> Draft:
+    """The draft with the answers of one variant, whose open columns say nothing of their variables."""
+    variant: Variant = source.variant
     columns = {
         variable: Col(source.number, source.net.column(index), variable.type)
         for index, variable in enumerate(results)
         if index not in variant.wild
     }
-    conditions = [Same(columns[v], operand) for v, operand in joins.items() if v in columns]
+    conditions: list[Condition] = [Same(columns[v], operand) for v, operand in joins.items() if v in columns]
     known: dict[Var, Term] = {**columns, **{v: o for v, o in joins.items() if v not in columns}}
     for first, second in variant.same:
         left, right = (known.get(results[index], results[index]) for index in (first, second))
@@ -108,6 +201,24 @@ def _with_answers(
             known[left] = right
         else:
             conditions.append(Same(left, right))
-    partial = replace(rest, pending=(*rest.pending, *guards_for(variant, results, known)))
-    found = read(partial, source, known)
-    return replace(found, conditions=(*found.conditions, *conditions))
+    draft = replace(rest, pending=(*rest.pending, *guards_for(variant, results, known)))
+    return read(draft, source, known).testing(conditions)
+
+
+# ---- by set, or row by row ------------------------------------------------------------------------------------------
+
+
+def _is_better_as_set(rules: Rulebook, literals: Iterable[Call], among: tuple[Source, ...]) -> bool:
+    """A call that takes more than one look, of many rows of facts perhaps, which something given leads to as well."""
+    numbers = {source.number for source in among if not isinstance(source, Ids)}
+    columns = [arg for call in literals for arg in call.args if isinstance(arg, Col)]
+    if not columns or not all(column.source in numbers for column in columns):
+        return False
+    takes_long = any(rules.calls.is_deep(pattern_of(call)) or _is_wide(rules, call) for call in literals)
+    return takes_long and all(is_led_to(call) and not leans(rules, call, Col) for call in literals)
+
+
+def _is_wide(rules: Rulebook, call: Call) -> bool:
+    """Whether there are several facts to look for."""
+    clauses = rules.alternatives(pattern_of(call))
+    return sum(isinstance(literal, Scan) for clause in clauses for literal in clause.body) > 1

@@ -1,31 +1,24 @@
-"""Literals -> the ways to meet them: resolution, done once, at compile time.
+"""Literals -> the ends of the branches that meet them: resolution, done once, when a question is planned.
 
-Calls are unfolded into their alternatives, facts become sources, tests become conditions, always the most
-determined literal first. What recurses is not unfolded: it becomes a jump to a state of the net, a step from a
-state's answers, or a net of its own.
+Facts become sources, tests become conditions, calls are met as `choose` says, always the most determined literal
+first. A branch ends in an exit, in a jump to a state of the net, or in a step from a state's answers.
+
+    has_permission(:actor, "read", :doc)
+        ->  exit   <- stored has_permission(:actor, "read", :doc)
+        ->  jump to has_role(:actor, n, c0) with (s1.a2) <- stored has_relation(:doc, "folder", s1.a2)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import count
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
-from checks.engine.errors import CannotEnumerate, NonLinear, Sprawling, TooManySteps, UnboundVariable
-from checks.engine.plan.holding import holds, leans, with_tests
+from checks.engine.errors import CannotEnumerate, TooManySteps, UnboundVariable
+from checks.engine.plan.choose import Choice, Chooser, Meeting
+from checks.engine.plan.draft import Draft, Enclosing, bind, comparison, is_tested, read
 from checks.engine.plan.open_values import Found, candidates_of
-from checks.engine.plan.order import companions_of, next_literal
-from checks.engine.plan.partial import (
-    Frame,
-    Partial,
-    bind,
-    comparison,
-    fixed_in,
-    has_idle_end,
-    is_closed,
-    is_tested,
-    read,
-)
+from checks.engine.plan.order import next_literal
+from checks.engine.plan.paths import is_backward
 from checks.engine.plan.plan import (
     Candidates,
     Condition,
@@ -35,15 +28,13 @@ from checks.engine.plan.plan import (
     Holds,
     Ids,
     Jump,
-    Net,
     Relation,
     Same,
     Step,
+    Twice,
 )
-from checks.engine.plan.prefixes import prefix_of
-from checks.engine.plan.states import FAR, before, state_of
-from checks.engine.plan.subqueries import led_from, related
-from checks.engine.plan.ways import are_fixed, is_backward, is_free, is_led_to
+from checks.engine.plan.states import before, state_of
+from checks.engine.plan.subqueries import Numbers, Subqueries
 from checks.engine.rules.clauses import (
     FRESH,
     Call,
@@ -55,7 +46,6 @@ from checks.engine.rules.clauses import (
     Literal,
     Member,
     Neg,
-    Pattern,
     Scan,
     Term,
     Var,
@@ -66,52 +56,48 @@ from checks.engine.rules.clauses import (
     variables_of,
 )
 from checks.engine.rules.limits import tick
-from checks.engine.rules.rulebook import TABLED, Rulebook
+from checks.engine.rules.rulebook import Rulebook
 from checks.engine.rules.unify import resolved
 from policy.rules.program import Signature
 
-FAR_SOURCES = 3
 MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
-MOST_DEEP = 18  # more than so many tables, each worked out from the next
-MOST_NESTED = 12  # checks inside of checks, before what they share is tabled
 
 
 @dataclass
-class Resolver:
-    rulebook: Rulebook
-    places: Callable[[Signature], tuple[str, ...]]
-    make_net: Callable[..., Net]
-    numbers: Iterator[int] = field(default_factory=lambda: count(1))
-    names: Iterator[int] = field(default_factory=count)  # of nets: a plan is read by them
-    nets: dict[Hashable, Net] = field(default_factory=dict)
-    depth: int = 0
-    nested: int = 0
+class Unfolder:
+    rules: Rulebook
+    places: Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
+    numbers: Numbers
+    chooser: Chooser
+    subqueries: Subqueries
     steps: int = 0
 
-    # ---- the walk ------------------------------------------------------------------------------------------
-
-    def ways(self, partial: Partial, frame: Frame) -> Iterator[End]:
+    def ends(self, draft: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
+        """The ends of all branches that start as the draft."""
         self.count()
-        settled = with_tests(self, partial, frame)
-        if settled is None:
+        tested = self.subqueries.with_tests(draft)
+        if tested is None:
             return
-        settled = self._shortened(settled)
-        literal = next_literal(settled.pending, settled.outs, self.rulebook, frame)
+        settled = _shortened(tested)
+        literal = next_literal(settled, self.rules, enclosing)
         if literal is None:
-            yield from self._finish(settled, frame)
+            yield from self._finished(settled, enclosing)
             return
-        pending = tuple(each for each in settled.pending if each is not literal)
-        rest = replace(settled, pending=pending)
+        rest = replace(settled, pending=tuple(each for each in settled.pending if each is not literal))
         match literal:
             case Scan():
-                yield from self._scan(rest, literal, frame)
+                yield from self.each(self._scanned(rest, literal), enclosing)
             case Given():
-                yield from self.ways(self._given(rest, literal), frame)
+                yield from self.ends(self._given(rest, literal), enclosing)
             case Member(Var() as variable, ids):
-                for text in ids:
-                    yield from self.ways(bind(rest, {variable: Const(text)}), frame)
+                yield from self.each((bind(rest, {variable: Const(text)}) for text in ids), enclosing)
             case Call():
-                yield from self._call(rest, literal, frame)
+                choice = self.chooser.chosen(literal, rest, enclosing)
+                yield from self._met(literal, choice, rest, enclosing)
+
+    def each(self, drafts: Iterator[Draft], enclosing: Enclosing) -> Iterator[End | Twice]:
+        for draft in drafts:
+            yield from self.ends(draft, enclosing)
 
     def count(self) -> None:
         """One step more of planning; too many are refused."""
@@ -120,20 +106,20 @@ class Resolver:
             raise TooManySteps(MOST_STEPS)
         tick()
 
-    def _given(self, rest: Partial, given: Given) -> Partial:
+    # ---- values and facts ------------------------------------------------------------------------------------
+
+    def _given(self, rest: Draft, given: Given) -> Draft:
         """With the values that the question gives; a rule may have said before what the variable is."""
-        source = Ids(next(self.numbers), given.slot, given.are_many)
+        source = Ids(self.numbers.source(), given.slot, given.are_many)
         column = Col(source.number, "v", given.type)
         if isinstance(given.variable, Var):
             return read(rest, source, {given.variable: column})
-        found = read(rest, source, {})
-        return replace(found, conditions=(*found.conditions, Same(column, given.variable)))
+        return read(rest, source, {}).testing([Same(column, given.variable)])
 
-    # ---- facts ---------------------------------------------------------------------------------------------
-
-    def _scan(self, rest: Partial, scan: Scan, frame: Frame) -> Iterator[End]:
+    def _scanned(self, rest: Draft, scan: Scan) -> Iterator[Draft]:
+        """With the fact, wherever facts like it are."""
         for place in self.places(scan.signature):
-            source = Fact(next(self.numbers), scan.signature, place)
+            source = Fact(self.numbers.source(), scan.signature, place)
             bound: dict[Var, Col] = {}
             conditions: list[Condition] = []
             for index, arg in enumerate(scan.args):
@@ -142,143 +128,51 @@ class Resolver:
                     conditions.append(Same(column, arg))
                 elif bound.setdefault(arg, column) is not column:
                     conditions.append(Same(column, bound[arg]))
-            found = read(rest, source, bound)
-            yield from self.ways(replace(found, conditions=(*found.conditions, *conditions)), frame)
+            yield read(rest, source, bound).testing(conditions)
 
-    # ---- calls ---------------------------------------------------------------------------------------------
+    # ---- calls -------------------------------------------------------------------------------------------------
 
-    def _call(self, rest: Partial, call: Call, frame: Frame) -> Iterator[End]:
-        component = self.rulebook.component(pattern_of(call))
-        if component == TABLED and TABLED not in self.rulebook.nonlinear:
-            yield from self._tabled(rest, call, frame)
-        elif call.is_path and is_free(call) and isinstance(end := call.args[1], Var) and has_idle_end(call, rest):
-            yield from self.ways(bind(rest, {end: call.args[0]}), frame)
-        elif call.is_path and is_free(call) and component not in dict(frame.active):
-            yield from self.unfolded(rest, call, frame)  # no end is known: its first hop shows one
-        elif component is not None:
-            yield from self._recursive_call(rest, call, frame, component)
-        elif is_closed((call,), rest) and not self._unfolds(rest, call):
-            yield from self._checked(rest, (call,), frame)
-        elif self._multiplies(rest, call) and (are_fixed((call,), frame.fixed) or is_led_to(call)):
-            yield from related(self, rest, (call,), replace(frame, fixed=frozenset()), resumed=frame)
-        elif frame.may_jump and self._is_far(rest, call):
-            yield from self._enter(rest, call, frame, FAR, 0)
-        else:
-            yield from self.unfolded(rest, call, frame)
+    def _met(self, call: Call, choice: Choice, rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
+        match choice.meeting:
+            case Meeting.IN_PLACE:
+                yield from self.unfolded(call, rest, enclosing)
+            case Meeting.AT_ONCE:
+                start, end = call.args
+                assert isinstance(end, Var), "the end of such a path is open"
+                yield from self.ends(bind(rest, {end: start}), enclosing)
+            case Meeting.TESTED:
+                yield from self._tested(choice.unit, rest.without(choice.unit), enclosing)
+            case Meeting.JOINED:
+                fixed = enclosing.fixed if choice.fixed else frozenset()
+                others = rest.without(choice.unit)
+                drafts = self.subqueries.joined(others, choice.unit, fixed, choice.rounds, choice.table)
+                yield from self.each(drafts, enclosing)
+            case Meeting.LED_TO:
+                assert choice.prefix is not None, "something leads there"
+                yield from self.each(self.subqueries.led_from(rest, choice.prefix, call), enclosing)
+            case Meeting.ENTERED:
+                yield from self._entered(call, choice, rest, enclosing)
+            case Meeting.STEPPED:
+                yield self._stepped(choice, rest, enclosing)
+            case Meeting.TWICE:
+                yield Twice(choice.component)
 
-    def _tabled(self, rest: Partial, call: Call, frame: Frame) -> Iterator[End]:
-        """Join with the pattern's answers, or, where those are worked out, go on."""
-        pattern = pattern_of(call)
-        if pattern == frame.table:
-            return self.unfolded(rest, call, frame)
-        return related(self, rest, (call,), replace(frame, fixed=frozenset()), resumed=frame, table=pattern)
-
-    def _is_far(self, rest: Partial, call: Call) -> bool:
-        """Whether what led here is long enough not to be written again for each alternative."""
-        return len(rest.sources) >= FAR_SOURCES and not rest.pending and not rest.outs and self._is_wide(call)
-
-    def _multiplies(self, rest: Partial, call: Call) -> bool:
-        """Whether unfolding the call would repeat the alternatives of another one for each of its own."""
-        others = (each for each in rest.pending if isinstance(each, Call))
-        return self._is_wide(call) and any(map(self._is_wide, others)) and not leans(self.rulebook, call, (Var, Col))
-
-    def _is_wide(self, call: Call) -> bool:
-        return len(self.rulebook.alternatives(pattern_of(call))) > 1
-
-    def _shortened(self, partial: Partial) -> Partial:
-        """Without paths that start where the same path led already."""
-        for call in partial.pending:
-            if isinstance(call, Call) and call.is_path:
-                rest = replace(partial, pending=tuple(each for each in partial.pending if each is not call))
-                bound = self._reached(rest, call)
-                if bound is not None:
-                    return self._shortened(bind(rest, bound))
-        return partial
-
-    def _reached(self, rest: Partial, call: Call) -> dict[Var, Term] | None:
-        """The path's end as its start, where the same path led there already: nothing new lies behind."""
-        start, end = call.args
-        if not isinstance(start, Col) or not isinstance(end, Var) or call.types[0] != call.types[1]:
-            return None
-        source = next((each for each in rest.sources if each.number == start.source), None)
-        if not isinstance(source, Relation) or source.net.reaches != (call.part, call.types[0]):
-            return None
-        is_used = any(start in terms_of(each) for each in rest.pending) or start in rest.outs
-        return None if is_used or is_tested(start, rest.conditions) else {end: start}
-
-    def _unfolds(self, rest: Partial, call: Call) -> bool:
-        """A check is unfolded in place where that multiplies nothing."""
-        are_many = [isinstance(each, Ids) and each.are_many for each in rest.sources]
-        is_last = not rest.pending and (not rest.outs or (any(are_many) and all(are_many)))
-        repeats = any(isinstance(condition, Holds) for condition in rest.conditions)
-        return (is_last and not repeats) or len(self.rulebook.alternatives(pattern_of(call))) <= 1
-
-    def _recursive_call(self, rest: Partial, call: Call, frame: Frame, component: int) -> Iterator[End]:
-        entered = dict(frame.active)
-        if component in entered:
-            if frame.may_jump and len(rest.pending) <= entered[component]:
-                yield from self._enter(rest, call, frame, component, entered[component])
-            elif component == frame.rounds or (rest.outs and frame.may_jump):
-                yield self._step(rest, call, frame, component)
-            else:
-                raise NonLinear(component)
-            return
-        if component in self.rulebook.nonlinear and component != frame.rounds:
-            yield from related(self, rest, (call,), replace(frame, fixed=frozenset()), component, frame)
-            return
-        prefix = prefix_of(call, rest) if call.is_path else None
-        if prefix is not None:
-            yield from led_from(self, rest, prefix, call, frame)
-            return
-        companions = companions_of(call, rest.pending, rest.outs, frame.fixed)
-        unit = (call, *companions)
-        others = replace(rest, pending=tuple(each for each in rest.pending if each not in companions))
-        if frame.may_jump and not others.pending:
-            yield from self._enter(rest, call, frame, component, len(companions))
-        elif is_closed(unit, others):
-            yield from self._checked(others, unit, frame)
-        elif are_fixed(unit, frame.fixed):
-            yield from related(self, others, unit, frame)
-        elif frame.may_jump:
-            yield from self._enter(rest, call, frame, component, len(rest.pending))
-        else:
-            raise NonLinear(frame.active[-1][0])  # another recursion, from each answer of this one
-
-    def _enter(self, rest: Partial, call: Call, frame: Frame, component: int, left: int) -> Iterator[End]:
-        """Go on in a state; where the net does not keep that state, go on here as if in it."""
-        active = (*before(frame.active, component), (component, left))
-        state, keys = state_of(call, rest.pending, rest.outs, active, frame.fixed)
-        if frame.kept is None or state in frame.kept:
-            yield Jump(rest.branch, state, keys)
-        else:
-            yield from self.unfolded(rest, call, replace(frame, active=active))
-
-    def unfolded(self, rest: Partial, call: Call, frame: Frame) -> Iterator[End]:
-        for clause in self.rulebook.alternatives(pattern_of(call), is_backward(call)):
-            opened = self.opened(clause, call.args)
+    def unfolded(self, call: Call, rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
+        """A branch for each clause of the call."""
+        for clause in self.rules.alternatives(pattern_of(call), is_backward(call)):
+            opened = self._opened(clause, call.args)
             if opened is not None:
                 body, bound, conditions = opened
-                partial = bind(rest, bound)
-                joined = replace(
-                    partial, pending=(*body, *partial.pending), conditions=(*partial.conditions, *conditions)
-                )
-                yield from self.ways(joined, frame)
+                draft = bind(rest, bound)
+                joined = replace(draft, pending=(*body, *draft.pending)).testing(conditions)
+                yield from self.ends(joined, enclosing)
 
-    def make(self, start: Partial, rounds: int | None = None, table: Pattern | None = None) -> Net:
-        """A net within this plan, until there are too many of them."""
-        self.depth += 1
-        self.nested += self.depth > 1 and table is None
-        if max(self.nested, self.depth - MOST_DEEP) > MOST_NESTED and not self.rulebook.may_sprawl:
-            raise Sprawling
-        net = self.make_net(self, start, fixed_in(start), rounds, table)
-        self.depth -= 1
-        return net
-
-    def opened(
+    def _opened(
         self, clause: Clause, args: tuple[Term, ...]
     ) -> tuple[tuple[Literal, ...], dict[Var, Term], list[Condition]] | None:
         """The clause's body for these arguments, with what it binds of them; None where a constant differs."""
-        moved = {variable: self.fresh(variable) for variable in variables_of((_head(clause), *clause.body))}
+        own = variables_of((Call("", (), clause.params), *clause.body))
+        moved = {variable: self.numbers.fresh(variable) for variable in own}
         bindings: dict[Var, Term] = {}
         conditions: list[Condition] = []
         for param, arg in zip(substituted_terms(clause.params, moved), args):
@@ -296,68 +190,91 @@ class Resolver:
                 conditions += [] if verdict is True else [verdict]
         ends = {variable: resolved(variable, bindings) for variable in bindings}
         body = tuple(substituted(substituted(literal, moved), ends) for literal in clause.body)
-        own = set(moved.values())
-        return body, {variable: end for variable, end in ends.items() if variable not in own}, conditions
+        mine = set(moved.values())
+        return body, {variable: end for variable, end in ends.items() if variable not in mine}, conditions
 
-    def name(self) -> str:
-        """What the next net is called: no other net of the plan is."""
-        return f"n{next(self.names)}"
-
-    def fresh(self, like: Var | Col) -> Var:
-        """A variable of its own, of the same type."""
-        return Var(1000 + next(self.numbers), like.name if isinstance(like, Var) else "", like.type)
-
-    def _checked(self, rest: Partial, literals: tuple[Call, ...], frame: Frame) -> Iterator[End]:
-        held = holds(self, literals, frame, rest.sources if rest.outs else ())
+    def _tested(self, unit: tuple[Call, ...], rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
+        held = self.subqueries.holds(unit, rest.sources if rest.outs else ())
+        if isinstance(held, Holds) and held not in rest.conditions:
+            rest = rest.testing([held])
         if held is not False:
-            conditions = rest.conditions if held is True or held in rest.conditions else (*rest.conditions, held)
-            yield from self.ways(replace(rest, conditions=conditions), frame)
+            yield from self.ends(rest, enclosing)
 
-    def _step(self, rest: Partial, call: Call, frame: Frame, component: int) -> Step:
-        companions = companions_of(call, rest.pending, rest.outs, frame.fixed)
-        pending = tuple(each for each in rest.pending if each not in companions)
+    def _entered(self, call: Call, choice: Choice, rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
+        """Go on in a state; where the net does not keep that state, go on here as if in it."""
+        active = (*before(enclosing.active, choice.component), (choice.component, choice.left))
+        state, keys = state_of(call, rest.pending, rest.outs, active, enclosing.fixed)
+        if enclosing.kept is None or state in enclosing.kept:
+            yield Jump(rest.branch, state, keys)
+        else:
+            yield from self.unfolded(call, rest, replace(enclosing, active=active))
+
+    def _stepped(self, choice: Choice, rest: Draft, enclosing: Enclosing) -> Step:
+        call, *companions = choice.unit
+        pending = rest.without(companions).pending
         needed = variables_of(pending) | set(rest.outs)
         results = tuple(dict.fromkeys(arg for arg in call.args if isinstance(arg, Var) and arg in needed))
-        active = (*before(frame.active, component), (component, len(companions)))
-        state, keys = state_of(call, companions, results, active, frame.fixed)
+        active = (*before(enclosing.active, choice.component), (choice.component, choice.left))
+        state, keys = state_of(call, tuple(companions), results, active, enclosing.fixed)
         return Step(rest.branch, state, keys, results, pending, rest.outs)
 
-    # ---- the end of a way --------------------------------------------------------------------------------------
+    # ---- the end of a branch -----------------------------------------------------------------------------------
 
-    def _finish(self, partial: Partial, frame: Frame) -> Iterator[End]:
+    def _finished(self, draft: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
         """No more facts to find: what is unbound now stands for every value."""
         unmet: list[Neg] = []
-        for literal in partial.pending:
+        for literal in draft.pending:
             if isinstance(literal, Cmp):
                 raise UnboundVariable(next(t.name for t in terms_of(literal) if isinstance(t, Var)))
-            assert isinstance(literal, Neg), "all else is met before a way ends"
+            assert isinstance(literal, Neg), "all else is met before a branch ends"
             unmet.append(literal)
-        asked = {out for out in partial.outs if isinstance(out, Var)}
-        free = sorted(variables_of(partial.pending) - asked, key=lambda variable: variable.number)
+        asked = {out for out in draft.outs if isinstance(out, Var)}
+        free = sorted(variables_of(draft.pending) - asked, key=lambda variable: variable.number)
         if free:
-            yield from self._exists(partial, free[0], frame)
+            yield from self.ends(self._with_some(draft, free[0]), enclosing)
             return
         columns: dict[Var, Var] = {}
-        for index, out in enumerate(partial.outs):
+        for index, out in enumerate(draft.outs):
             if isinstance(out, Var):
                 columns.setdefault(out, out.numbered(index))  # two columns of one value have the first one's number
         guards = tuple(substituted(literal, columns) for literal in unmet)
-        yield Exit(partial.branch, substituted_terms(partial.outs, columns), guards)
+        yield Exit(draft.branch, substituted_terms(draft.outs, columns), guards)
 
-    def _exists(self, partial: Partial, variable: Var, frame: Frame) -> Iterator[End]:
+    def _with_some(self, draft: Draft, variable: Var) -> Draft:
         """Some value that only negations mention: one that nothing else mentions, or else one of the mentioned."""
-        found = candidates_of(self.rulebook, partial.pending, variable)
+        found = candidates_of(self.rules, draft.pending, variable)
         if found.is_monotone:
-            yield from self.ways(bind(partial, {variable: FRESH}), frame)
-            return
+            return bind(draft, {variable: FRESH})
         if not found.is_complete:
             raise CannotEnumerate("whether there is any other value that a rule compares")
         source = self.candidates(found)
-        yield from self.ways(read(partial, source, {variable: Col(source.number, "v", variable.type)}), frame)
+        return read(draft, source, {variable: Col(source.number, "v", variable.type)})
 
     def candidates(self, found: Found) -> Candidates:
-        return Candidates(next(self.numbers), found.places, found.ids)
+        return Candidates(self.numbers.source(), found.places, found.ids)
 
 
-def _head(clause: Clause) -> Call:
-    return Call("", (), clause.params)
+# ---- paths that lead nowhere new -----------------------------------------------------------------------------------
+
+
+def _shortened(draft: Draft) -> Draft:
+    """Without paths that start where the same paths led already."""
+    for call in draft.pending:
+        if isinstance(call, Call) and call.is_path:
+            rest = replace(draft, pending=tuple(each for each in draft.pending if each is not call))
+            bound = _reached(rest, call)
+            if bound is not None:
+                return _shortened(bind(rest, bound))
+    return draft
+
+
+def _reached(rest: Draft, call: Call) -> dict[Var, Term] | None:
+    """The path's end as its start, where that is one of all that the same path leads to: nothing new lies behind."""
+    start, end = call.args
+    if not isinstance(start, Col) or not isinstance(end, Var) or call.types[0] != call.types[1]:
+        return None
+    source = next((each for each in rest.sources if each.number == start.source), None)
+    if not isinstance(source, Relation) or source.net.reaches != (call.part, call.types[0]):
+        return None
+    is_used = any(start in terms_of(each) for each in rest.pending) or start in rest.outs
+    return None if is_used or is_tested(start, rest.conditions) else {end: start}

@@ -56,11 +56,9 @@ class Rulebook:
     _renamed: dict[Pattern, frozenset[Call]] = field(default_factory=dict)
     _hops: dict[tuple[str, Path], Hops] = field(default_factory=dict)  # of each path
     _paths: dict[Pattern, int] = field(default_factory=dict)
+    _takes_two: dict[int, bool] = field(default_factory=dict)
     _made: dict[tuple[Pattern, bool], tuple[Clause, ...]] = field(default_factory=dict)
     tabled: set[Pattern] = field(default_factory=set)  # whose answers are tabled, lest their rules be multiplied out
-    is_tabling: bool = False
-    nonlinear: set[int] = field(default_factory=set)  # components that are known to need rounds
-    may_sprawl: bool = False  # nothing more can be tabled
     patience: float = PATIENCE  # seconds of processor time for one plan
     lock: RLock = field(default_factory=RLock)  # for whoever plans: what is remembered must not be half written
 
@@ -104,6 +102,18 @@ class Rulebook:
             return self._paths.setdefault(pattern, -1 - len(self._paths))
         return number
 
+    def takes_two(self, component: int) -> bool:
+        """Whether a clause of the component needs two of its own answers at once: no recursive statement says that."""
+        if component <= 0:
+            return False  # tables take none, and paths go on by one hop at a time
+        if component not in self._takes_two:
+            members = self._components.members(component)
+            clauses = (clause for member in members for clause in self.alternatives(member))
+            self._takes_two[component] = any(
+                sum(self.component(called) == component for called in calls_made((clause,))) > 1 for clause in clauses
+            )
+        return self._takes_two[component]
+
     def _make(self, pattern: Pattern, backward: bool) -> Iterable[Clause]:
         if isinstance(pattern.part, Path):
             return path_clauses(pattern, self._hops[pattern.predicate, pattern.part], backward)
@@ -121,10 +131,10 @@ class Rulebook:
             if all(map(self._is_possible, calls_made((clause,))))
         ]
 
-    def tabling(self, starts: Iterable[Pattern], in_rounds: bool) -> Rulebook:
+    def tabling(self, starts: Iterable[Pattern]) -> Rulebook:
         """A rulebook for questions about these, with answers tabled where several rules call for the same.
 
-        Tabled answers are a relation of the statement, read by name; `in_rounds`, where that is too much for it.
+        Tabled answers are a relation of the statement, read by name.
         """
         times: dict[Pattern, int] = {}
         queue, seen = list(starts), set(starts)
@@ -136,15 +146,7 @@ class Rulebook:
                     queue.append(pattern)
         shared = (each for each, count in times.items() if count > 1 and self.component(each) is None)
         tabled = {each for each in shared if calls_made(self.alternatives(each)) and not self.calls.leans_on(each)}
-        nonlinear = {TABLED} if in_rounds else set()
-        return Rulebook(
-            self.program,
-            tabled=tabled,
-            is_tabling=True,
-            nonlinear=nonlinear,
-            may_sprawl=in_rounds,
-            patience=self.patience,
-        )
+        return Rulebook(self.program, tabled=tabled, patience=self.patience)
 
     def _path(self, predicate: str, hops: Hops) -> tuple[str, Path]:
         """The path of these hops, and the first predicate that has them: the same one, whatever predicate asks."""

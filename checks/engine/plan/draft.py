@@ -1,8 +1,8 @@
-"""A way that is being built, and where resolution stands while it builds it."""
+"""A branch that is being built, and what it is inside of while it is built."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from checks.engine.plan.plan import Among, Branch, Condition, Holds, Order, Same, Source, State
@@ -26,8 +26,8 @@ from checks.engine.rules.clauses import (
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
-    """A way that is being built: what is read and tested so far, what is still to be met, what is asked."""
+class Draft:
+    """A branch that is being built: what is still to be met, what is asked, what is read and tested so far."""
 
     pending: tuple[Literal, ...]
     outs: tuple[Term, ...]
@@ -38,33 +38,41 @@ class Partial:
     def branch(self) -> Branch:
         return Branch(self.sources, self.conditions)
 
+    def without(self, literals: Collection[Literal]) -> Draft:
+        """The draft where these are not to be met."""
+        return replace(self, pending=tuple(each for each in self.pending if each not in literals))
+
+    def testing(self, conditions: Iterable[Condition]) -> Draft:
+        """The draft with more conditions."""
+        return replace(self, conditions=(*self.conditions, *conditions))
+
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """Where resolution stands: the operands fixed for the net, the components it is inside of (see `State`), and
-    which recursive calls are states of the net (None: all)."""
+class Enclosing:
+    """What a draft is inside of: `fixed` are the operands that its whole net is given, `active` the recursions that it
+    is in (see `State`), and `kept` the calls that are states of the net (None: all that recurse)."""
 
     fixed: frozenset[Operand] = frozenset()
     active: Active = ()
     kept: frozenset[State] | None = None
-    may_jump: bool = True
+    may_jump: bool = True  # not, where it goes on from an answer
     rounds: int | None = None  # the component that is worked out in rounds here, if one is
     table: Pattern | None = None  # the pattern whose answers are tabled here, if those of one are
 
 
-def read(partial: Partial, source: Source, bound: Mapping[Var, Term]) -> Partial:
-    return replace(bind(partial, bound), sources=(*partial.sources, source))
+def read(draft: Draft, source: Source, bound: Mapping[Var, Term]) -> Draft:
+    return replace(bind(draft, bound), sources=(*draft.sources, source))
 
 
-def bind(partial: Partial, bound: Mapping[Var, Term]) -> Partial:
-    pending = tuple(substituted(literal, bound) for literal in partial.pending)
-    return replace(partial, pending=pending, outs=substituted_terms(partial.outs, bound))
+def bind(draft: Draft, bound: Mapping[Var, Term]) -> Draft:
+    pending = tuple(substituted(literal, bound) for literal in draft.pending)
+    return replace(draft, pending=pending, outs=substituted_terms(draft.outs, bound))
 
 
-def fixed_in(partial: Partial) -> frozenset[Operand]:
+def fixed_in(draft: Draft) -> frozenset[Operand]:
     """What the literals are given from outside."""
-    own = {source.number for source in partial.sources}
-    terms = (term for literal in partial.pending for term in terms_of(literal))
+    own = {source.number for source in draft.sources}
+    terms = (term for literal in draft.pending for term in terms_of(literal))
     given = (term for term in terms if isinstance(term, (Slot, Col)))
     return frozenset(term for term in given if isinstance(term, Slot) or term.source not in own)
 
@@ -86,7 +94,7 @@ def ordered(operator: str, left: int, right: int) -> bool:
     return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator]
 
 
-def is_closed(unit: tuple[Literal, ...], rest: Partial) -> bool:
+def is_closed(unit: tuple[Literal, ...], rest: Draft) -> bool:
     """Nothing else wants to know what the literals' variables are."""
     return not variables_of(unit) & (variables_of(rest.pending) | set(rest.outs))
 
@@ -104,7 +112,7 @@ def is_tested(column: Col, conditions: tuple[Condition, ...]) -> bool:
     return False
 
 
-def has_idle_end(call: Call, rest: Partial) -> bool:
+def has_idle_end(call: Call, rest: Draft) -> bool:
     """Nobody asks about one end of the path, which may lead nowhere: any value will do, so the other end's own."""
     used = variables_of(rest.pending) | set(rest.outs)
     return call.types[0] == call.types[1] and not all(arg in used for arg in call.args)

@@ -1,0 +1,138 @@
+"""How a call is met: the one place where that is decided.
+
+    allow(:actor, "read", :doc) if …                       in place: its clauses are written where it stands
+    … and blocked(:actor, s1.a2)                           tested: it only has to hold, so it is a condition
+    … and path(:actor, t) and has_role(t, "reader", :doc)  joined: worked out once, read wherever it is needed
+    has_role(u, "reader", f) in its own recursion          a state: the net goes on there
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from checks.engine.plan.draft import Draft, Enclosing, has_idle_end, is_closed
+from checks.engine.plan.order import companions_of
+from checks.engine.plan.paths import are_fixed, is_free, is_led_to
+from checks.engine.plan.plan import Branch, Holds, Ids
+from checks.engine.plan.prefixes import prefix_of
+from checks.engine.plan.states import FAR, innermost
+from checks.engine.rules.clauses import Call, Col, Pattern, Var, pattern_of
+from checks.engine.rules.rulebook import TABLED, Rulebook
+
+FAR_SOURCES = 3  # tables that a branch reads before it is far from the entry
+
+
+class Meeting(Enum):
+    IN_PLACE = auto()  # a branch for each of its clauses
+    AT_ONCE = auto()  # a path of which nobody asks one end: it ends where it starts
+    TESTED = auto()  # a condition: whether it holds
+    JOINED = auto()  # with its answers, worked out apart for all that need them
+    LED_TO = auto()  # with all that a path leads to from the facts before it: once for all branches that start so
+    ENTERED = auto()  # a state of the net
+    STEPPED = auto()  # a state of the net, and then from each of its answers on
+    TWICE = auto()  # two answers of one recursion at once: only rounds say that
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    meeting: Meeting
+    unit: tuple[Call, ...] = ()  # what is met together
+    component: int = FAR
+    left: int = 0  # literals that may still be pending where the state is entered again
+    fixed: bool = False  # whether what is joined is given only what the whole net is given
+    rounds: int | None = None
+    table: Pattern | None = None
+    prefix: Branch | None = None
+
+
+IN_PLACE = Choice(Meeting.IN_PLACE)
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """`apart` are the recursions that need rounds for more than what their rules show: found while planning."""
+
+    rules: Rulebook
+    apart: set[int]
+
+    def chosen(self, call: Call, rest: Draft, enclosing: Enclosing) -> Choice:
+        """How the call is met, where `rest` is all else of the draft."""
+        component = self.rules.component(pattern_of(call))
+        if component == TABLED and TABLED not in self.apart:
+            pattern = pattern_of(call)
+            return IN_PLACE if pattern == enclosing.table else Choice(Meeting.JOINED, (call,), table=pattern)
+        if call.is_path and is_free(call):
+            if isinstance(call.args[1], Var) and has_idle_end(call, rest):
+                return Choice(Meeting.AT_ONCE, (call,))
+            if component not in dict(enclosing.active):
+                return IN_PLACE  # no end is known: its first hop shows one
+        if component is None:
+            return self._not_recursive(call, rest, enclosing)
+        if component in dict(enclosing.active):
+            return self._own(call, rest, enclosing, component)
+        return self._recursive(call, rest, enclosing, component)
+
+    def _not_recursive(self, call: Call, rest: Draft, enclosing: Enclosing) -> Choice:
+        if is_closed((call,), rest) and not self._is_cheap_in_place(rest, call):
+            return Choice(Meeting.TESTED, (call,))
+        if self._multiplies(rest, call) and (are_fixed((call,), enclosing.fixed) or is_led_to(call)):
+            return Choice(Meeting.JOINED, (call,))
+        if enclosing.may_jump and self._is_far(rest, call):
+            return Choice(Meeting.ENTERED, (call,))
+        return IN_PLACE
+
+    def _own(self, call: Call, rest: Draft, enclosing: Enclosing, component: int) -> Choice:
+        """The call of a recursion that the draft is inside of."""
+        left = dict(enclosing.active)[component]
+        if enclosing.may_jump and len(rest.pending) <= left:
+            return Choice(Meeting.ENTERED, (call,), component, left)
+        if component == enclosing.rounds or enclosing.may_jump:
+            companions = companions_of(call, rest.pending, rest.outs, enclosing.fixed)
+            return Choice(Meeting.STEPPED, (call, *companions), component, len(companions))
+        return Choice(Meeting.TWICE, component=component)
+
+    def _recursive(self, call: Call, rest: Draft, enclosing: Enclosing, component: int) -> Choice:
+        if component != enclosing.rounds and (component in self.apart or self.rules.takes_two(component)):
+            return Choice(Meeting.JOINED, (call,), rounds=component)
+        prefix = prefix_of(call, rest) if call.is_path else None
+        if prefix is not None:
+            return Choice(Meeting.LED_TO, (call,), prefix=prefix)
+        companions = companions_of(call, rest.pending, rest.outs, enclosing.fixed)
+        unit, others = (call, *companions), rest.without(companions)
+        if enclosing.may_jump and not others.pending:
+            return Choice(Meeting.ENTERED, (call,), component, len(companions))
+        if is_closed(unit, others):
+            return Choice(Meeting.TESTED, unit)
+        if are_fixed(unit, enclosing.fixed):
+            return Choice(Meeting.JOINED, unit, fixed=True)
+        if enclosing.may_jump:
+            return Choice(Meeting.ENTERED, (call,), component, len(rest.pending))
+        return Choice(Meeting.TWICE, component=innermost(enclosing.active))  # from each of its answers
+
+    # ---- what it would come to ---------------------------------------------------------------------------------
+
+    def _is_cheap_in_place(self, rest: Draft, call: Call) -> bool:
+        """Whether a check may be written in place: that multiplies nothing."""
+        are_many = [isinstance(each, Ids) and each.are_many for each in rest.sources]
+        is_last = not rest.pending and (not rest.outs or (any(are_many) and all(are_many)))
+        repeats = any(isinstance(condition, Holds) for condition in rest.conditions)
+        return (is_last and not repeats) or len(self.rules.alternatives(pattern_of(call))) <= 1
+
+    def _multiplies(self, rest: Draft, call: Call) -> bool:
+        """Whether writing the call in place would repeat the clauses of another one for each of its own."""
+        others = (each for each in rest.pending if isinstance(each, Call))
+        is_wide = self._is_wide(call) and any(map(self._is_wide, others))
+        return is_wide and not leans(self.rules, call, (Var, Col))
+
+    def _is_far(self, rest: Draft, call: Call) -> bool:
+        """Whether what led here is long enough not to be written again for each clause."""
+        return len(rest.sources) >= FAR_SOURCES and not rest.pending and not rest.outs and self._is_wide(call)
+
+    def _is_wide(self, call: Call) -> bool:
+        return len(self.rules.alternatives(pattern_of(call))) > 1
+
+
+def leans(rules: Rulebook, call: Call, kind: type | tuple[type, ...]) -> bool:
+    """Whether an argument of that kind is only compared, so that nothing would bind it apart from here."""
+    return any(isinstance(call.args[index], kind) for index in rules.calls.leans_on(pattern_of(call)))

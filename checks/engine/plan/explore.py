@@ -1,0 +1,128 @@
+"""A draft -> the ends of its branches, and of those of every state that they lead to.
+
+    can_read(:doc)   ->   entry:    exit <- …, jump to state 0 with (s1.a2) <- parent of :doc
+                          state 0:  exit <- …, jump to state 0 with (s3.a2) <- parent of its goal
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from checks.engine.plan.draft import Draft, Enclosing
+from checks.engine.plan.plan import Branch, End, Exit, Goals, Jump, State, Step, Tagged, Twice
+from checks.engine.plan.states import FAR
+from checks.engine.plan.unfold import Unfolder
+from checks.engine.rules.clauses import Col, Key, Term, mapped
+
+
+@dataclass
+class Explored:
+    """`twice` says that a recursion takes two answers at once: what is here is not all, then."""
+
+    entry: list[End] = field(default_factory=list)
+    goals: dict[State, int] = field(default_factory=dict)  # the number of the source that the state's branches read
+    arms: dict[State, list[End]] = field(default_factory=dict)
+    places: dict[State, int] = field(default_factory=dict)
+    twice: Twice | None = None
+
+    def index(self, state: State) -> int:
+        return self.places[state]
+
+    def ends(self) -> list[End]:
+        return [*self.entry, *(end for ends in self.arms.values() for end in ends)]
+
+    @property
+    def goes_on_from_answers(self) -> bool:
+        return any(isinstance(end, Step) for end in self.ends())
+
+    def from_goal(self, state: State, branch: Branch) -> Branch:
+        """The branch for each goal of the state."""
+        number = self.goals[state]
+        tagged = Tagged(number, (self.index(state),))
+        return Branch((Goals(number), *branch.sources), (tagged, *branch.conditions))
+
+    def add(self, unfolder: Unfolder, start: State, enclosing: Enclosing) -> list[State]:
+        """The state with all that its branches lead to, as far as it is new; the new states."""
+        found, queue = [], [start]
+        while queue and not self.twice:
+            state = queue.pop(0)
+            if state not in self.arms:
+                self.goals[state] = unfolder.numbers.source()
+                self.places[state] = len(self.places)
+                self.arms[state] = self.collected(_arms(unfolder, state, self.goals[state], enclosing))
+                found.append(state)
+                queue += [end.state for end in self.arms[state] if isinstance(end, (Jump, Step))]
+        return found
+
+    def collected(self, ends: Iterator[End | Twice]) -> list[End]:
+        """The ends, each once; up to one that says `Twice`, which is noted."""
+        found: dict[End, None] = {}
+        for end in ends:
+            if isinstance(end, Twice):
+                self.twice = end
+                break
+            found[end] = None
+        return list(found)
+
+
+def explore(unfolder: Unfolder, starts: Iterator[Draft], enclosing: Enclosing) -> Explored:
+    explored = Explored()
+    explored.entry = explored.collected(unfolder.each(starts, enclosing))
+    for end in explored.entry:
+        if isinstance(end, (Jump, Step)):
+            explored.add(unfolder, end.state, enclosing)
+    return explored
+
+
+def _arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) -> Iterator[End | Twice]:
+    def placed(term: Term) -> Term:
+        return Col(goals, f"c{term.index}", term.type) if isinstance(term, Key) else term
+
+    rest = tuple(mapped(literal, placed) for literal in state.rest)
+    draft = Draft(rest, tuple(map(placed, state.outs)))
+    return unfolder.unfolded(mapped(state.call, placed), draft, replace(enclosing, active=state.active))
+
+
+# ---- states that need not be ----------------------------------------------------------------------------------------
+
+
+def kept_states(explored: Explored) -> frozenset[State]:
+    """States on a cycle, or entered from several places: what is left is written in place where it is entered.
+
+    entry -> state 0 -> state 1, state 1 -> state 1    ->    entry, with what state 0 does -> state 1 -> state 1
+    """
+    following = {s: {e.state for e in ends if isinstance(e, Jump)} for s, ends in explored.arms.items()}
+    entered: dict[State, int] = {}
+    for end in explored.ends():
+        if isinstance(end, Jump):
+            entered[end.state] = entered.get(end.state, 0) + 1
+    shared = {state for state, times in entered.items() if times > 1 and len(explored.arms[state]) > 1}
+    far = {state for state in explored.arms if state.active[-1][0] == FAR}
+    return frozenset(shared | far | {state for state in following if state in _reachable(following, state)})
+
+
+def _reachable(following: dict[State, set[State]], start: State) -> set[State]:
+    found: set[State] = set()
+    queue = list(following[start])
+    while queue:
+        state = queue.pop()
+        if state not in found:
+            found.add(state)
+            queue += following[state]
+    return found
+
+
+def goals_of(explored: Explored) -> tuple[list[Exit], list[Jump]]:
+    """The exits and moves of all states, each from its goals."""
+    exits: list[Exit] = []
+    moves: list[Jump] = []
+    for state, ends in explored.arms.items():
+        for end in ends:
+            branch = explored.from_goal(state, end.branch)
+            if isinstance(end, Exit):
+                exits.append(replace(end, branch=branch))
+            else:
+                assert isinstance(end, Jump), "where a branch goes on from answers, the net answers goals"
+                moves.append(replace(end, branch=branch))
+    return exits, moves

@@ -1,0 +1,126 @@
+"""One question's plan: every net that it reads, planned once.
+
+A net has one of four forms, by what exploring its branches shows:
+
+    exits only      nothing recurses
+    goals           a recursion reaches goals, each tested at its exits
+    answers         a rule goes on from an answer (`"read" if "read" on "parent"` listed downwards)
+    rounds          a rule takes two answers of its own recursion at once: no recursive statement may
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from checks.engine.errors import Sprawling
+from checks.engine.plan.choose import Chooser
+from checks.engine.plan.draft import Draft, Enclosing, fixed_in
+from checks.engine.plan.explore import Explored, explore, goals_of, kept_states
+from checks.engine.plan.fixpoint import answering_net
+from checks.engine.plan.open_values import Found, candidates_of
+from checks.engine.plan.plan import Candidates, Condition, Exit, Jump, Net, Twice
+from checks.engine.plan.subqueries import Asked, Numbers, Subqueries
+from checks.engine.plan.unfold import Unfolder
+from checks.engine.rules.clauses import Call, Literal, Neg, Operand, Var
+from checks.engine.rules.rulebook import TABLED, Rulebook
+from policy.rules.program import Signature
+
+MOST_DEEP = 18  # more than so many tables, each worked out from the next
+MOST_NESTED = 12  # checks inside of checks, before what they share is tabled
+
+
+@dataclass
+class Planner:
+    """`tables_in_rounds` has the patterns that the rules table worked out in rounds; what `is_bounded` may be refused
+    as `Sprawling`, which means to plan with tables of what rules share.
+    """
+
+    rules: Rulebook
+    places: Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
+    tables_in_rounds: bool = False
+    is_bounded: bool = True
+    _unfolder: Unfolder = field(init=False)
+    _apart: set[int] = field(init=False)  # recursions that take two answers at once
+    _names: Iterator[int] = field(default_factory=count)  # of nets: a plan is read by them
+    _depth: int = 0
+    _nested: int = 0
+
+    def __post_init__(self) -> None:
+        numbers = Numbers()
+        self._apart = {TABLED} if self.tables_in_rounds else set()
+        subqueries = Subqueries(self.rules, numbers, self._asked_inside)
+        self._unfolder = Unfolder(self.rules, self.places, numbers, Chooser(self.rules, self._apart), subqueries)
+
+    # ---- what a question needs ----------------------------------------------------------------------------------
+
+    def net(self, literals: tuple[Literal, ...], outs: tuple[Var, ...], fixed: frozenset[Operand]) -> Net:
+        """The net of all branches that meet the literals, where `fixed` is given for the whole question."""
+        return self._planned(Asked(Draft(literals, outs)), fixed)
+
+    def tested(self, guard: Neg) -> Condition | bool:
+        return self._unfolder.subqueries.tested(guard)
+
+    def candidates_of(self, guards: Iterable[Neg], variable: Var) -> Found:
+        return candidates_of(self.rules, guards, variable)
+
+    def candidates(self, found: Found) -> Candidates:
+        return self._unfolder.candidates(found)
+
+    def new_source(self) -> int:
+        return self._unfolder.numbers.source()
+
+    # ---- nets ---------------------------------------------------------------------------------------------------
+
+    def _asked_inside(self, asked: Asked) -> Net:
+        """A net within this plan, until there are too many of them."""
+        if asked.as_set:
+            return self._planned(asked, fixed_in(asked.start))
+        self._depth += 1
+        self._nested += self._depth > 1 and asked.table is None
+        if max(self._nested, self._depth - MOST_DEEP) > MOST_NESTED and self.is_bounded:
+            raise Sprawling
+        net = self._planned(asked, fixed_in(asked.start))
+        self._depth -= 1
+        return net
+
+    def _planned(self, asked: Asked, fixed: frozenset[Operand]) -> Net:
+        name = f"n{next(self._names)}"
+        enclosing = Enclosing(fixed, rounds=asked.rounds, table=asked.table)
+        while True:
+            found = self._attempt(name, asked, enclosing)
+            if isinstance(found, Net):
+                return found
+            assert found.component not in self._apart, "what is worked out in rounds takes any number of answers"
+            self._apart.add(found.component)
+
+    def _attempt(self, name: str, asked: Asked, enclosing: Enclosing) -> Net | Twice:
+        explored = self._explored(asked, enclosing)
+        if explored.twice is None and (asked.rounds is not None or explored.goes_on_from_answers):
+            return answering_net(self._unfolder, name, len(asked.start.outs), explored, enclosing)
+        if explored.twice is None:
+            explored = self._inlined(asked, explored, enclosing)
+        if explored.twice is not None:
+            return explored.twice
+        entry = [end for end in explored.entry if isinstance(end, Exit)]
+        seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
+        exits, moves = goals_of(explored)
+        states = tuple(explored.arms)
+        net = Net(name, len(asked.start.outs), (*entry, *exits), seeds, tuple(moves), states, fixed=enclosing.fixed)
+        return replace(net, is_set=asked.as_set)
+
+    def _explored(self, asked: Asked, enclosing: Enclosing) -> Explored:
+        starts = iter((asked.start,))
+        if asked.as_set:
+            literals = tuple(each for each in asked.start.pending if isinstance(each, Call))
+            starts = self._unfolder.subqueries.joined(Draft((), ()), literals)
+        return explore(self._unfolder, starts, enclosing)
+
+    def _inlined(self, asked: Asked, explored: Explored, enclosing: Enclosing) -> Explored:
+        """With the states written in place that need not be: what is met then may be met in another order."""
+        kept = kept_states(explored)
+        if len(kept) == len(explored.arms):
+            return explored
+        inlined = self._explored(asked, replace(enclosing, kept=kept))
+        return explored if inlined.goes_on_from_answers or inlined.twice is not None else inlined
