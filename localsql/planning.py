@@ -19,7 +19,7 @@ from checks.engine.plan.partial import Frame, Partial
 from checks.engine.plan.plan import Branch, Condition, Exit, Net
 from checks.engine.plan.unfold import Resolver
 from checks.engine.rules.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted, substituted_terms, type_of
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from localsql.relations import CallerTables, Domain
 
 
@@ -55,7 +55,7 @@ class LocalPlan:
     types: tuple[str, ...]  # of the answer columns
 
 
-def planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
+def planned(rulebook: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
     """The plan; a component that turns out to need two of its own answers at once is set apart from then on."""
     with rulebook.planning((tables, root, types)):
         while True:
@@ -69,7 +69,7 @@ def planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[s
                 raise NestedTooDeep from None
 
 
-def _planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
+def _planned(rulebook: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
     resolver = Resolver(rulebook, tables.places, make_net)
     outs = tuple(Var(k, type=name) for k, name in enumerate(types))
     fixed: frozenset[Operand] = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))

@@ -32,7 +32,7 @@ from checks.engine.rules.clauses import (
     terms_of,
     variables_of,
 )
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import Renderer
 from checks.engine.sql.rounds import Rounds
@@ -116,12 +116,12 @@ class Compiled:
         return 2 * self.is_guarded + (len(self.plans) > 1) + max(self.shape.width, 1)
 
 
-def planned(rulebook: Rulebook, shape: Shape, knows: Knows) -> tuple[Plan, ...]:
+def planned(rulebook: RuleSet, shape: Shape, knows: Knows) -> tuple[Plan, ...]:
     places = shape.places(knows)
     return tuple(_plan(Resolver(rulebook, places, make_net), root, shape.width) for root in shape.roots)
 
 
-def _planned_linear(rulebook: Rulebook, shape: Shape, knows: Knows, dialect: Dialect) -> tuple[Plan, ...]:
+def _planned_linear(rulebook: RuleSet, shape: Shape, knows: Knows, dialect: Dialect) -> tuple[Plan, ...]:
     """The plans; a component that turns out to need two of its own answers at once is set apart from then on.
 
     What would make too large a statement is planned again with tables of what rules share, and that in rounds.
@@ -189,7 +189,7 @@ def _tests(resolver: Resolver, guards: Iterable[Neg], frame: Frame) -> Iterable[
 
 
 def compiled(
-    rulebook: Rulebook,
+    rulebook: RuleSet,
     shape: Shape,
     dialect: Dialect,
     number_of: Callable[[Signature], int],

@@ -24,7 +24,7 @@ from checks.engine.rules.clauses import (
     pattern_of,
     terms_of,
 )
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 
 if TYPE_CHECKING:
     from checks.engine.plan.unfold import Resolver
@@ -78,12 +78,12 @@ def holds(resolver: Resolver, literals: tuple[Call, ...], frame: Frame, among: t
     return Holds(net) if net.exits else False
 
 
-def leans(rulebook: Rulebook, call: Call, kind: type | tuple[type, ...]) -> bool:
+def leans(rulebook: RuleSet, call: Call, kind: type | tuple[type, ...]) -> bool:
     """Whether an argument of that kind is only compared, so that nothing would bind it apart from here."""
-    return any(isinstance(call.args[index], kind) for index in rulebook.calls.leans_on(pattern_of(call)))
+    return any(isinstance(call.args[index], kind) for index in rulebook.calls.only_compared(pattern_of(call)))
 
 
-def _is_better_as_set(rulebook: Rulebook, literals: tuple[Call, ...], among: tuple[Source, ...]) -> bool:
+def _is_better_as_set(rulebook: RuleSet, literals: tuple[Call, ...], among: tuple[Source, ...]) -> bool:
     """A call that takes more than one look, of many rows of facts perhaps, which something given leads to as well."""
     numbers = {source.number for source in among if not isinstance(source, Ids)}
     columns = [arg for call in literals for arg in call.args if isinstance(arg, Col)]
@@ -93,7 +93,7 @@ def _is_better_as_set(rulebook: Rulebook, literals: tuple[Call, ...], among: tup
     return takes_long and all(is_led_to(call) and not leans(rulebook, call, Col) for call in literals)
 
 
-def _is_wide(rulebook: Rulebook, call: Call) -> bool:
+def _is_wide(rulebook: RuleSet, call: Call) -> bool:
     """Whether there are several facts to look for."""
     clauses = rulebook.alternatives(pattern_of(call))
     return sum(isinstance(literal, Scan) for clause in clauses for literal in clause.body) > 1

@@ -23,12 +23,12 @@ from checks.engine.rules.clauses import (
     pattern_of,
     variables_of,
 )
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from policy.values import STRING
 
 
 def next_literal(
-    pending: tuple[Literal, ...], outs: tuple[Term, ...], rulebook: Rulebook, frame: Frame
+    pending: tuple[Literal, ...], outs: tuple[Term, ...], rulebook: RuleSet, frame: Frame
 ) -> Literal | None:
     """The literal to resolve next; None where only tests of unbound variables are left."""
     ranked = []
@@ -41,7 +41,7 @@ def next_literal(
 
 
 def _cost(
-    literal: Literal, others: tuple[Literal, ...], outs: tuple[Term, ...], rulebook: Rulebook, frame: Frame
+    literal: Literal, others: tuple[Literal, ...], outs: tuple[Term, ...], rulebook: RuleSet, frame: Frame
 ) -> float | None:
     match literal:
         case Given():
@@ -63,7 +63,7 @@ def _scan_cost(types: tuple[str, ...], args: tuple[Term, ...]) -> float:
 
 
 def _call_cost(
-    call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...], rulebook: Rulebook, frame: Frame
+    call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...], rulebook: RuleSet, frame: Frame
 ) -> float:
     pattern = pattern_of(call)
     component = rulebook.component(pattern)

@@ -66,7 +66,7 @@ from checks.engine.rules.clauses import (
     variables_of,
 )
 from checks.engine.rules.limits import tick
-from checks.engine.rules.rulebook import TABLED, Rulebook
+from checks.engine.rules.ruleset import TABLED, RuleSet
 from checks.engine.rules.unify import resolved
 from policy.rules.program import Signature
 
@@ -78,7 +78,7 @@ MOST_NESTED = 12  # checks inside of checks, before what they share is tabled
 
 @dataclass
 class Resolver:
-    rulebook: Rulebook
+    rulebook: RuleSet
     places: Callable[[Signature], tuple[str, ...]]
     make_net: Callable[..., Net]
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
