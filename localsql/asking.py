@@ -18,7 +18,7 @@ from checks.asking.open_policy import open_program
 from checks.asking.prepared import Question, Setting, Values, brought_to, check_predicate, inline_rows, root_of
 from checks.engine.compile import MOST_WEIGHT, Root
 from checks.engine.plan.plan import Net
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from checks.errors import PolicyMoved
 from facts.bundles import by_signature
 from facts.signatures import Numbering, signature_mark
@@ -215,9 +215,9 @@ def _prepared(
 
 
 @lru_cache(maxsize=64)
-def _rulebook(version: int | None, types: frozenset[str]) -> Rulebook:
+def _rulebook(version: int | None, types: frozenset[str]) -> RuleSet:
     program = program_of_version(version) or open_program(types)
-    return Rulebook(program, patience=settings.PLANNING_TIMEOUT)
+    return RuleSet(program, patience=settings.PLANNING_TIMEOUT)
 
 
 # ---- once for each question ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from checks.engine.errors import NestedTooDeep
 from checks.engine.plan.plan import Branch, Condition, Exit, Net
 from checks.engine.plan.planner import Planner
 from checks.engine.rules.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted, substituted_terms, type_of
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from localsql.relations import CallerTables, Domain
 
 
@@ -52,7 +52,7 @@ class LocalPlan:
     types: tuple[str, ...]  # of the answer columns
 
 
-def planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
+def planned(rulebook: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
     """The plan, which no table of what rules share makes smaller: the caller reads it."""
     with rulebook.planning((tables, root, types)):
         deadline.check()
@@ -62,7 +62,7 @@ def planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[s
             raise NestedTooDeep from None
 
 
-def _planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
+def _planned(rulebook: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
     planner = Planner(rulebook, tables.places, is_bounded=False)
     outs = tuple(Var(k, type=name) for k, name in enumerate(types))
     fixed: frozenset[Operand] = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))

@@ -12,7 +12,7 @@ from checks.asking import run
 from checks.asking.prepared import Question, Values, inline_rows, root_of
 from checks.engine.answers import Row, answers_of
 from checks.engine.compile import Compiled, Shape, compiled
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from checks.errors import TestsTooSlow
 from facts.wire import Fact
 from policy.rules.program import Atom, Program, Signature
@@ -27,13 +27,13 @@ class Bench:
 
     program: Program
     inline: frozenset[Signature]
-    rulebook: Rulebook = field(init=False)
+    rulebook: RuleSet = field(init=False)
     numbers: dict[Signature, int] = field(default_factory=dict)
     statements: dict[Shape, Compiled] = field(default_factory=dict)
     deadline: float = field(default_factory=lambda: time.monotonic() + TIME_LIMIT)
 
     def __post_init__(self):
-        self.rulebook = Rulebook(self.program, patience=settings.PLANNING_TIMEOUT)
+        self.rulebook = RuleSet(self.program, patience=settings.PLANNING_TIMEOUT)
 
     def facts(self, atoms: Iterable[Atom]) -> str:
         """The facts of ground atoms, as statements read them."""

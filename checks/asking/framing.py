@@ -15,7 +15,7 @@ from django.conf import settings
 from checks.asking.open_policy import open_program
 from checks.engine.compile import Compiled, Shape, compiled
 from checks.engine.rules.clauses import Slot
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.text import Statement, Text
@@ -86,9 +86,9 @@ def compiled_here(
 
 
 @lru_cache(maxsize=64)
-def rulebook_of(version: int | None, types: frozenset[str]) -> Rulebook:
+def rulebook_of(version: int | None, types: frozenset[str]) -> RuleSet:
     """The rulebook of a version; without one, of what holds for questions that mention these types."""
-    return Rulebook(program_of_version(version) or open_program(types), patience=settings.PLANNING_TIMEOUT)
+    return RuleSet(program_of_version(version) or open_program(types), patience=settings.PLANNING_TIMEOUT)
 
 
 # ---- frames ----------------------------------------------------------------------------------------------------

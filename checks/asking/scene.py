@@ -21,7 +21,7 @@ from checks.asking.prepared import Question, Values, by_ids, check_predicate, in
 from checks.engine.answers import Row, answers_of
 from checks.engine.compile import Compiled, Root, Shape, compiled
 from checks.engine.rules.clauses import Slot
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.text import Statement, finished, joined
 from checks.explain.cases import Book
@@ -57,7 +57,7 @@ def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Ite
 
 
 def _trial_book(program: Program) -> Book:
-    return Book(program, Rulebook(program, patience=settings.PLANNING_TIMEOUT))
+    return Book(program, RuleSet(program, patience=settings.PLANNING_TIMEOUT))
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from checks.engine.rules.clauses import (
     terms_of,
     variables_of,
 )
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import Renderer
 from checks.engine.sql.rounds import Rounds
@@ -113,14 +113,14 @@ class Compiled:
 
 
 def planned(
-    rules: Rulebook, shape: Shape, knows: Knows, tables_in_rounds: bool = False, is_bounded: bool = True
+    rules: RuleSet, shape: Shape, knows: Knows, tables_in_rounds: bool = False, is_bounded: bool = True
 ) -> tuple[Plan, ...]:
     """A plan for each root; `Sprawling` where one that is bounded would be too large."""
     places = shape.places(knows)
     return tuple(_plan(Planner(rules, places, tables_in_rounds, is_bounded), root, shape.width) for root in shape.roots)
 
 
-def _fitting(rules: Rulebook, shape: Shape, knows: Knows, dialect: Dialect) -> tuple[Plan, ...]:
+def _fitting(rules: RuleSet, shape: Shape, knows: Knows, dialect: Dialect) -> tuple[Plan, ...]:
     """The plans in the first form that is not too large for a statement.
 
     Rules are written out where they are called; else what several rules call is tabled; else that in rounds.
@@ -183,7 +183,7 @@ def _tests(planner: Planner, guards: Iterable[Neg]) -> Iterable[Condition]:
 
 
 def compiled(
-    rulebook: Rulebook,
+    rulebook: RuleSet,
     shape: Shape,
     dialect: Dialect,
     number_of: Callable[[Signature], int],

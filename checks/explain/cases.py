@@ -1,6 +1,6 @@
 """The rules as they were written, ready to be asked one at a time.
 
-The engine's `Rulebook` rewrites rules until they are quick; explanations are about the rules of the text. A `Case`
+The engine's `RuleSet` rewrites rules until they are quick; explanations are about the rules of the text. A `Case`
 is one of these with the types of its variables decided; `told` puts its conditions in an order in which each can be
 asked after those before it.
 """
@@ -18,8 +18,9 @@ from checks.engine.rules.clauses import Call, Const, Other, Pattern
 from checks.engine.rules.clauses import Literal as EngineLiteral
 from checks.engine.rules.clauses import Var as EngineVar
 from checks.engine.rules.limits import tick
-from checks.engine.rules.rulebook import Rulebook
-from checks.engine.rules.specialise import concrete_literals, numbers_of, typings_of
+from checks.engine.rules.ruleset import RuleSet
+from checks.engine.rules.specialise import concrete_literals, numbers_of
+from checks.engine.rules.typings import typings_of
 from policy.rules.components import Components
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Program, Rule, Signature, Term, Var
 from policy.values import STRING, Value
@@ -98,7 +99,7 @@ class Book:
     """
 
     program: Program
-    rulebook: Rulebook
+    rulebook: RuleSet
     number: int | None = None
     statements: dict[tuple, Compiled] = field(default_factory=dict)
     _stand_ins: dict[Signature, int] = field(default_factory=dict)

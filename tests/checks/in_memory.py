@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from checks.asking.prepared import Page, Question, form_of, inline_rows
 from checks.engine.compile import Compiled, Root, Shape, compiled
 from checks.engine.rules.clauses import Call, Const, Other, Slot, Var
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect, SQLite
 from checks.engine.sql.rounds import worked_out
 from checks.engine.sql.text import Statement
@@ -28,7 +28,7 @@ NOW = 1_000_000
 
 class Engine:
     def __init__(self, policy: str, dialect: Dialect | None = None, patience: float = 0):
-        self.book = Rulebook(compile_text(policy), patience=patience)
+        self.book = RuleSet(compile_text(policy), patience=patience)
         self.dialect = dialect or SQLite()
         self.numbers: dict[Signature, int] = {}
         self.database = sqlite3.connect(":memory:")

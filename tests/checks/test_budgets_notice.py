@@ -6,8 +6,7 @@ import pytest
 
 from checks.engine.plan import choose, planner, subqueries
 from checks.engine.plan.choose import Chooser
-from checks.engine.rules import rulebook
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules import rename, ruleset, separate
 from checks.engine.sql import render, text
 from tests.checks.measured import ROOM, Measure, is_dear, with_room
 
@@ -30,17 +29,21 @@ def nothing(*_: object) -> None:
     return None
 
 
+def unchanged(clauses, *_: object):
+    return clauses
+
+
 def distinct(arms):
     return list(dict.fromkeys(arms))
 
 
 LOSSES = {
     "decision by set": Loss((subqueries,), "_is_better_as_set", no, "company", 'allow(User, "sign", Doc?)'),
-    "factoring": Loss((rulebook,), "factors_of", nothing, "company", 'allow(User, "comment", Doc?)'),
-    "transitivity": Loss((Rulebook,), "_with_bases", lambda _, own, __: own, "company", 'allow(User, "comment", Doc)'),
-    "subsumption": Loss((Rulebook,), "_undominated", lambda _, own: own, "company", 'allow(User, "read", Doc?)'),
-    "merging of clauses": Loss((rulebook,), "merged", tuple, "company", 'allow(User, "read", Doc?)'),
-    "renaming": Loss((rulebook,), "_renamed", nothing, "company", 'allow(User, "read", Doc?)'),
+    "factoring": Loss((separate,), "factors_of", nothing, "company", 'allow(User, "comment", Doc?)'),
+    "transitivity": Loss((ruleset,), "linearised", unchanged, "company", 'allow(User, "comment", Doc)'),
+    "subsumption": Loss((ruleset,), "subsumed", unchanged, "company", 'allow(User, "read", Doc?)'),
+    "merging of clauses": Loss((ruleset,), "merged", unchanged, "company", 'allow(User, "read", Doc?)'),
+    "renaming": Loss((rename,), "_renamed", nothing, "company", 'allow(User, "read", Doc?)'),
     "kept states": Loss(
         (planner,),
         "kept_states",

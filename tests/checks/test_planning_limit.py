@@ -9,7 +9,7 @@ from checks.engine.compile import Root, Shape, compiled
 from checks.engine.errors import PlannedTooLong
 from checks.engine.rules.clauses import Call, Slot, Var
 from checks.engine.rules.limits import bounded, tick
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import SQLite
 from policy.language.source import Source
 from policy.rules import compile_source
@@ -35,7 +35,7 @@ def shape(width: int) -> Shape:
     return Shape((Root((Call("linked", ("Doc", "Kind0"), ends),)),), width)
 
 
-def planned(rulebook: Rulebook, width: int = 0) -> float:
+def planned(rulebook: RuleSet, width: int = 0) -> float:
     """Processor time, in seconds, after which planning was refused."""
     started = time.thread_time()
     with pytest.raises(PlannedTooLong, match=r"more than 0\.2 s of processor time, the limit of PLANNING_TIMEOUT"):
@@ -44,7 +44,7 @@ def planned(rulebook: Rulebook, width: int = 0) -> float:
 
 
 def test_planning_ends_within_its_limit_and_is_not_begun_again():
-    rulebook = Rulebook(compile_source(Source(ENDLESS)), patience=0.2)
+    rulebook = RuleSet(compile_source(Source(ENDLESS)), patience=0.2)
     assert planned(rulebook) < 0.6
     assert planned(rulebook) < 0.05
     assert planned(rulebook, width=1) > 0.1  # another question
@@ -52,7 +52,7 @@ def test_planning_ends_within_its_limit_and_is_not_begun_again():
 
 def test_what_was_refused_is_planned_again_after_a_while(monkeypatch):
     monkeypatch.setattr("checks.engine.rules.limits.REFUSED_FOR", 0.0)
-    rulebook = Rulebook(compile_source(Source(ENDLESS)), patience=0.2)
+    rulebook = RuleSet(compile_source(Source(ENDLESS)), patience=0.2)
     planned(rulebook)
     assert planned(rulebook) > 0.1
 

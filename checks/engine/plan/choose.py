@@ -18,7 +18,7 @@ from checks.engine.plan.plan import Branch, Holds, Ids
 from checks.engine.plan.prefixes import prefix_of
 from checks.engine.plan.states import FAR, innermost
 from checks.engine.rules.clauses import Call, Col, Pattern, Var, pattern_of
-from checks.engine.rules.rulebook import TABLED, Rulebook
+from checks.engine.rules.ruleset import TABLED, RuleSet
 
 FAR_SOURCES = 3  # tables that a branch reads before it is far from the entry
 
@@ -53,7 +53,7 @@ IN_PLACE = Choice(Meeting.IN_PLACE)
 class Chooser:
     """`apart` are the recursions that need rounds for more than what their rules show: found while planning."""
 
-    rules: Rulebook
+    rules: RuleSet
     apart: set[int]
 
     def chosen(self, call: Call, rest: Draft, enclosing: Enclosing) -> Choice:
@@ -123,7 +123,7 @@ class Chooser:
         """Whether writing the call in place would repeat the clauses of another one for each of its own."""
         others = (each for each in rest.pending if isinstance(each, Call))
         is_wide = self._is_wide(call) and any(map(self._is_wide, others))
-        return is_wide and not leans(self.rules, call, (Var, Col))
+        return is_wide and not is_compared(self.rules, call, (Var, Col))
 
     def _is_far(self, rest: Draft, call: Call) -> bool:
         """Whether what led here is long enough not to be written again for each clause."""
@@ -133,6 +133,6 @@ class Chooser:
         return len(self.rules.alternatives(pattern_of(call))) > 1
 
 
-def leans(rules: Rulebook, call: Call, kind: type | tuple[type, ...]) -> bool:
+def is_compared(rules: RuleSet, call: Call, kind: type | tuple[type, ...]) -> bool:
     """Whether an argument of that kind is only compared, so that nothing would bind it apart from here."""
-    return any(isinstance(call.args[index], kind) for index in rules.calls.leans_on(pattern_of(call)))
+    return any(isinstance(call.args[index], kind) for index in rules.calls.only_compared(pattern_of(call)))

@@ -26,7 +26,7 @@ from checks.engine.rules.clauses import (
     pattern_of,
 )
 from checks.engine.rules.limits import tick
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Found:
     is_complete: bool  # no rule compares the variable with another, whose values would count too
 
 
-def candidates_of(rulebook: Rulebook, literals: Iterable[Literal], variable: Var) -> Found:
+def candidates_of(rulebook: RuleSet, literals: Iterable[Literal], variable: Var) -> Found:
     places: dict[Place, None] = {}
     ids: set[str] = set()
     is_monotone = is_complete = True

@@ -25,7 +25,7 @@ from checks.engine.rules.clauses import (
     pattern_of,
     variables_of,
 )
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from policy.values import STRING
 
 # What meeting a literal next costs; the least goes first. Only the order of the numbers means something.
@@ -50,7 +50,7 @@ ANYWHERE = 20.0  # a path with neither end known: from anywhere to anywhere
 OWN_LATER = 30.0  # the recursion's own call before it is the last one
 
 
-def next_literal(draft: Draft, rules: Rulebook, enclosing: Enclosing) -> Literal | None:
+def next_literal(draft: Draft, rules: RuleSet, enclosing: Enclosing) -> Literal | None:
     """The literal to meet next; None where only tests of unbound variables are left."""
     ranked = []
     for index, literal in enumerate(draft.pending):
@@ -62,7 +62,7 @@ def next_literal(draft: Draft, rules: Rulebook, enclosing: Enclosing) -> Literal
 
 
 def _cost(
-    literal: Literal, others: tuple[Literal, ...], outs: tuple[Term, ...], rules: Rulebook, enclosing: Enclosing
+    literal: Literal, others: tuple[Literal, ...], outs: tuple[Term, ...], rules: RuleSet, enclosing: Enclosing
 ) -> float | None:
     match literal:
         case Given():
@@ -85,7 +85,7 @@ def _scan_cost(types: tuple[str, ...], args: tuple[Term, ...]) -> float:
 
 
 def _call_cost(
-    call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...], rules: Rulebook, enclosing: Enclosing
+    call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...], rules: RuleSet, enclosing: Enclosing
 ) -> float:
     pattern = pattern_of(call)
     component = rules.component(pattern)

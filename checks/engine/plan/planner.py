@@ -24,7 +24,7 @@ from checks.engine.plan.plan import Candidates, Condition, Exit, Jump, Net, Twic
 from checks.engine.plan.subqueries import Asked, Numbers, Subqueries
 from checks.engine.plan.unfold import Unfolder
 from checks.engine.rules.clauses import Call, Literal, Neg, Operand, Var
-from checks.engine.rules.rulebook import TABLED, Rulebook
+from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.program import Signature
 
 MOST_DEEP = 18  # more than so many tables, each worked out from the next
@@ -37,7 +37,7 @@ class Planner:
     as `Sprawling`, which means to plan with tables of what rules share.
     """
 
-    rules: Rulebook
+    rules: RuleSet
     places: Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
     tables_in_rounds: bool = False
     is_bounded: bool = True

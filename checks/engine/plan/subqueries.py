@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from checks.engine.plan.choose import leans
+from checks.engine.plan.choose import is_compared
 from checks.engine.plan.draft import Draft, comparison, read
 from checks.engine.plan.paths import is_led_to, is_one_path, outward, whole_path
 from checks.engine.plan.plan import Among, Branch, Condition, Holds, Ids, Net, Relation, Same, Source, Variant
@@ -41,7 +41,7 @@ from checks.engine.rules.clauses import (
     terms_of,
     variables_of,
 )
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Numbers:
 
 @dataclass
 class Subqueries:
-    rules: Rulebook
+    rules: RuleSet
     numbers: Numbers
     plan: Callable[[Asked], Net]
     made: dict[Hashable, Net] = field(default_factory=dict)
@@ -208,17 +208,17 @@ def _with_answers(rest: Draft, source: Relation, results: tuple[Var, ...], joins
 # ---- by set, or row by row ------------------------------------------------------------------------------------------
 
 
-def _is_better_as_set(rules: Rulebook, literals: Iterable[Call], among: tuple[Source, ...]) -> bool:
+def _is_better_as_set(rules: RuleSet, literals: Iterable[Call], among: tuple[Source, ...]) -> bool:
     """A call that takes more than one look, of many rows of facts perhaps, which something given leads to as well."""
     numbers = {source.number for source in among if not isinstance(source, Ids)}
     columns = [arg for call in literals for arg in call.args if isinstance(arg, Col)]
     if not columns or not all(column.source in numbers for column in columns):
         return False
     takes_long = any(rules.calls.is_deep(pattern_of(call)) or _is_wide(rules, call) for call in literals)
-    return takes_long and all(is_led_to(call) and not leans(rules, call, Col) for call in literals)
+    return takes_long and all(is_led_to(call) and not is_compared(rules, call, Col) for call in literals)
 
 
-def _is_wide(rules: Rulebook, call: Call) -> bool:
+def _is_wide(rules: RuleSet, call: Call) -> bool:
     """Whether there are several facts to look for."""
     clauses = rules.alternatives(pattern_of(call))
     return sum(isinstance(literal, Scan) for clause in clauses for literal in clause.body) > 1

@@ -56,7 +56,7 @@ from checks.engine.rules.clauses import (
     variables_of,
 )
 from checks.engine.rules.limits import tick
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.rules.ruleset import RuleSet
 from checks.engine.rules.unify import resolved
 from policy.rules.program import Signature
 
@@ -65,7 +65,7 @@ MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
 
 @dataclass
 class Unfolder:
-    rules: Rulebook
+    rules: RuleSet
     places: Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
     numbers: Numbers
     chooser: Chooser

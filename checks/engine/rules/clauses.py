@@ -238,6 +238,12 @@ def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
             return Member(change(variable), ids)
 
 
+def mentioned(literals: Iterable[Literal]) -> list[Call]:
+    """The calls among the literals, and those that they negate."""
+    calls = (each.call if isinstance(each, Neg) else each for each in literals)
+    return [each for each in calls if isinstance(each, Call)]
+
+
 def variables_of(literals: Iterable[Literal]) -> set[Var]:
     return {term for literal in literals for term in terms_of(literal) if isinstance(term, Var)}
 
@@ -272,6 +278,11 @@ class Pattern:
     def is_path(self) -> bool:
         return isinstance(self.part, Path)
 
+    @property
+    def params(self) -> tuple[Term, ...]:
+        """Its names, and variables numbered by place for what is open."""
+        return tuple(const or Var(i, type=name) for i, (const, name) in enumerate(zip(self.consts, self.types)))
+
     def __str__(self) -> str:
         shown = (str(c) if c else t for c, t in zip(self.consts, self.types))
         return f"{self.predicate}{self.part}({', '.join(shown)})"
@@ -293,6 +304,15 @@ class Clause:
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.params))}) if {' and '.join(map(str, self.body)) or 'true'}"
+
+
+# A pass makes one of these of another: what it changes is the clauses, whatever pattern they are asked for.
+ClausesOf = Callable[[Pattern], tuple[Clause, ...]]
+
+
+def calls_made(clauses: Iterable[Clause]) -> list[Pattern]:
+    """What the clauses call, as often as they do; negations left out."""
+    return [pattern_of(each) for clause in clauses for each in clause.body if isinstance(each, Call)]
 
 
 def canonical(clause: Clause) -> Clause:

@@ -1,7 +1,7 @@
-"""How long planning may take: a deadline in processor time, looked at by every loop that rules can make long.
+"""How long planning may take: a deadline in processor time, which every loop that rules can make long looks at.
 
-Whoever plans has Python's one lock while it does, so a policy that plans without end would stop its whole worker.
-Processor time is the same on a busy machine as on an idle one: who is refused there is refused here.
+Planning holds Python's one lock, so a policy that plans without end would stop its whole worker. Processor time is the
+same on a busy machine as on an idle one: what is refused there is refused here.
 """
 
 from __future__ import annotations
@@ -16,50 +16,50 @@ from math import inf
 from checks.engine.errors import PlannedTooLong, TooComplex
 
 PATIENCE = 2.0  # seconds
-REFUSED_FOR = 60.0  # seconds: whether a plan is just within the limit may be chance
+REFUSED_FOR = 60.0  # seconds; then it is planned again, since whether a plan is just within the limit may be chance
 MOST_REFUSED = 1000  # that are remembered
-_LOOKS = 50  # steps between two looks at the clock
+_STEPS_BETWEEN_LOOKS = 50  # at the clock
 
 
-class _Effort(threading.local):
-    """Of this thread."""
+class _Deadline(threading.local):
+    """This thread's, in its processor time; `seconds` is the limit that it was made from, for the message."""
 
     until = inf
     seconds = inf
     steps = 0
 
 
-_mine = _Effort()
+_deadline = _Deadline()
 
 
 @contextmanager
 def bounded(seconds: float) -> Iterator[None]:
-    """What is planned inside takes so long at most, 0 for ever; inside of another bound, no longer than that allows."""
-    outer = _mine.until, _mine.seconds
+    """Let what is inside take so long at most (0: any time), and no longer than a bound outside of it allows."""
+    outer = _deadline.until, _deadline.seconds
     until = time.thread_time() + (seconds or inf)
-    if until < _mine.until:
-        _mine.until, _mine.seconds = until, seconds
+    if until < _deadline.until:
+        _deadline.until, _deadline.seconds = until, seconds
     try:
         yield
     finally:
-        _mine.until, _mine.seconds = outer
+        _deadline.until, _deadline.seconds = outer
 
 
 def tick() -> None:
-    """One step of a loop."""
-    _mine.steps += 1
-    if _mine.steps % _LOOKS == 0 and time.thread_time() > _mine.until:
-        raise PlannedTooLong(_mine.seconds)
+    """Count one step of a loop; refuse once the time is up."""
+    _deadline.steps += 1
+    if _deadline.steps % _STEPS_BETWEEN_LOOKS == 0 and time.thread_time() > _deadline.until:
+        raise PlannedTooLong(_deadline.seconds)
 
 
 @dataclass
 class Refusals:
-    """What took too long to plan, which is not planned again for a while."""
+    """What was refused a moment ago and is not planned again for a while."""
 
     known: dict[Hashable, tuple[TooComplex, float]] = field(default_factory=dict)
 
-    def again(self, asked: Hashable) -> None:
-        """Refuse what was refused a moment ago."""
+    def repeat(self, asked: Hashable) -> None:
+        """Refuse again what was refused a moment ago."""
         refused, until = self.known.get(asked, (None, 0.0))
         if refused is not None and time.monotonic() < until:
             raise refused.with_traceback(None)

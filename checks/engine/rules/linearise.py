@@ -1,21 +1,53 @@
-"""Rules that say that a relation is transitive: made linear, by calling the relation without those rules.
+"""Rules that say that a relation is transitive -> linear ones, which call the relation without those rules.
 
-p(x, z) if p(x, y) and p(y, z)      becomes      p(x, z) if p(x, y) and base(y, z)
+p(x, z) if p(x, y) and p(y, z)          p(x, z) if p(x, y) and p base(y, z)
+p(x, y) if fact q(x, y)             ->  p(x, y) if fact q(x, y)
+                                        p base(x, y) if fact q(x, y)
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
-from checks.engine.rules.clauses import Call, Clause, Part, Pattern, Var
+from checks.engine.rules.clauses import Call, Clause, ClausesOf, Part, Pattern, Var, mentioned
 
 
-def is_transitive(clause: Clause, pattern: Pattern) -> bool:
+def linearised(clauses: ClausesOf) -> ClausesOf:
+    @cache
+    def linear(pattern: Pattern) -> tuple[Clause, ...]:
+        if pattern.part == Part.BASE:
+            whole = replace(pattern, part=Part.WHOLE)
+            return tuple(clause for clause in clauses(whole) if not _is_transitive(clause, whole))
+        return _with_bases(clauses(pattern), pattern)
+
+    return linear
+
+
+def _with_bases(clauses: tuple[Clause, ...], pattern: Pattern) -> tuple[Clause, ...]:
+    """Transitive clauses with one call to the base, where no other clause recurses: then that says the same."""
+    transitive = [clause for clause in clauses if _is_transitive(clause, pattern)]
+    others = [clause for clause in clauses if clause not in transitive]
+    if any(call.predicate == pattern.predicate for clause in others for call in mentioned(clause.body)):
+        return clauses
+    return (*others, *(_based(clause, pattern) for clause in transitive))
+
+
+def _based(clause: Clause, pattern: Pattern) -> Clause:
+    """The transitive clause, its second call to the pattern without such clauses."""
+    hops = _hops(clause, pattern)
+    assert hops, "only transitive clauses have a base"
+    one, two = hops
+    return Clause(clause.params, (one, replace(two, part=Part.BASE)))
+
+
+def _is_transitive(clause: Clause, pattern: Pattern) -> bool:
     """`p(x, z) if p(x, y) and p(y, z)`, the other arguments constants and the same throughout."""
     return _hops(clause, pattern) is not None
 
 
 def _hops(clause: Clause, pattern: Pattern) -> tuple[Call, Call] | None:
+    """The calls from x to y and from y to z."""
     calls = [each for each in clause.body if isinstance(each, Call)]
     if len(calls) != 2 or len(clause.body) != 2:
         return None
@@ -33,11 +65,3 @@ def _hops(clause: Clause, pattern: Pattern) -> tuple[Call, Call] | None:
         if same and joined and outer and one.args[last] not in clause.params and one.types == pattern.types:
             return one, two
     return None
-
-
-def based(clause: Clause, pattern: Pattern) -> Clause:
-    """The transitive clause, its second call to the pattern without such clauses."""
-    hops = _hops(clause, pattern)
-    assert hops, "only transitive clauses have a base"
-    one, two = hops
-    return Clause(clause.params, (one, replace(two, part=Part.BASE)))

@@ -1,19 +1,22 @@
 """Clauses that differ in one constant of one fact -> one clause with a list of constants.
 
-fact has_role(u, "reader", r)
-fact has_role(u, "writer", r)      ->      fact has_role(u, n, r) and n in ["reader", "writer"]
+    p(u, r) if fact has_role(u, "reader", r)          p(u, r) if fact has_role(u, n, r) and n in ["reader", "writer"]
+    p(u, r) if fact has_role(u, "writer", r)      ->
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from checks.engine.rules.clauses import (
     Call,
     Clause,
+    ClausesOf,
     Const,
     Literal,
     Member,
+    Pattern,
     Scan,
     Var,
     canonical,
@@ -26,15 +29,18 @@ from checks.engine.rules.limits import tick
 _HOLE = Var(-1)
 
 
-def merged(clauses: list[Clause]) -> tuple[Clause, ...]:
-    while True:
-        fewer = _merged_once(clauses)
-        if len(fewer) == len(clauses):
-            return tuple(fewer)
-        clauses = fewer
+def merged(clauses: ClausesOf) -> ClausesOf:
+    @cache
+    def drawn_together(pattern: Pattern) -> tuple[Clause, ...]:
+        many = clauses(pattern)
+        while len(fewer := _merged_once(many)) < len(many):
+            many = fewer
+        return many
+
+    return drawn_together
 
 
-def _merged_once(clauses: list[Clause]) -> list[Clause]:
+def _merged_once(clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
     """Draw the first group of mergeable clauses together; unchanged where there is none."""
     groups: dict[Clause, list[tuple[int, frozenset[str]]]] = {}
     for index, clause in enumerate(clauses):
@@ -46,11 +52,11 @@ def _merged_once(clauses: list[Clause]) -> list[Clause]:
             ids = frozenset().union(*(each for _, each in group))
             taken = {index for index, _ in group}
             at = min(taken)
-            return [
+            return tuple(
                 _filled(holed, ids) if index == at else clause
                 for index, clause in enumerate(clauses)
                 if index == at or index not in taken
-            ]
+            )
     return clauses
 
 
@@ -83,15 +89,11 @@ def _with_hole(clause: Clause, scan: Scan, place: int, index: int, member: Membe
     hole = terms_of(kept.body[_place_without(clause, place, member)])[index]
     assert isinstance(hole, Var)
     back = {hole: _HOLE}
-    return Clause(clause.params, tuple(_renamed(each, back) for each in kept.body))
+    return Clause(clause.params, tuple(substituted(each, back) for each in kept.body))
 
 
 def _place_without(clause: Clause, place: int, member: Member | None) -> int:
     return place - sum(1 for each in clause.body[:place] if each is member)
-
-
-def _renamed(literal: Literal, back: dict[Var, Var]) -> Literal:
-    return substituted(literal, back)
 
 
 def _filled(holed: Clause, ids: frozenset[str]) -> Clause:

@@ -2,12 +2,16 @@
 
     has_role(u, r, f) if has_group(u, t) and has_role(t, r, f)              a hop of argument 0
     has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g)     a hop of argument 2
+    has_role(u, r, f) if fact has_role(u, r, f)
 
 becomes, where each hop is there whatever the other arguments are,
 
-    has_role(u, r, f) if path0(u, w) and path2(f, g) and core(w, r, g)
+    has_role(u, r, f) if path 0(u, w) and path 1(f, g) and has_role core(w, r, g)
+    has_role core(u, r, f) if fact has_role(u, r, f)
+    path 0(u, u)
+    path 0(u, w) if has_group(u, t) and path 0(t, w)
 
-with `core` the rules that are no hops. Groups and folders are then followed apart and meet at the facts, instead
+with `core` the clauses that are no hops. Groups and folders are then followed apart and meet at the facts, instead
 of as pairs: a sum where there was a product. Where one rule of the recursion is no hop, as
 
     has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g) and not barred(u, f)
@@ -17,26 +21,84 @@ of as pairs: a sum where there was a product. Where one rule of the recursion is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from checks.engine.rules.clauses import (
     Call,
     Clause,
-    Cmp,
+    ClausesOf,
     Literal,
-    Neg,
     Part,
     Path,
     Pattern,
     Var,
-    canonical,
-    pattern_of,
+    calls_made,
     variables_of,
 )
+from checks.engine.rules.hops import ComponentOf, Hop, Hops, are_cyclic, hop_of, leads
 from checks.engine.rules.limits import tick
+from policy.rules.components import Components
 
-Hops = dict[str, tuple[tuple[Clause, str], ...]]  # from a type: hops (x, y) if …, and the type of y
+
+class Separated:
+    """The pass. A path that only its end is known of is asked for `backward`: its clauses then hop from there."""
+
+    def __init__(self, clauses: ClausesOf):
+        self._clauses = clauses
+        self._component = Components(lambda pattern: calls_made(clauses(pattern)), tick).number
+        self._hops: dict[tuple[str, Path], Hops] = {}  # of each path
+        self._made: dict[tuple[Pattern, bool], tuple[Clause, ...]] = {}
+
+    def __call__(self, pattern: Pattern, backward: bool = False) -> tuple[Clause, ...]:
+        key = (pattern, backward and pattern.is_path)
+        if key not in self._made:
+            self._made[key] = tuple(self._make(*key))
+        return self._made[key]
+
+    def _make(self, pattern: Pattern, backward: bool) -> Iterable[Clause]:
+        if isinstance(pattern.part, Path):
+            return _path_clauses(pattern, self._hops[pattern.predicate, pattern.part], backward)
+        if pattern.part == Part.CORE:
+            whole = replace(pattern, part=Part.WHOLE)
+            return (each for each in self._clauses(whole) if hop_of(each, whole, self._component) is None)
+        factors = factors_of(pattern, self._clauses, self._component) if pattern.part == Part.WHOLE else None
+        return self._clauses(pattern) if factors is None else self._separate(pattern, factors)
+
+    def _separate(self, pattern: Pattern, factors: Factors) -> Iterator[Clause]:
+        """For each combination of types: paths that lead there, and the core, as far as there are any."""
+        paths = {index: self._path(pattern.predicate, hops) for index, hops in factors.hops}
+        params = pattern.params
+        for target in factors.patterns:
+            args = list(params)
+            body: list[Literal] = []
+            for index, (predicate, path) in paths.items():
+                types = (pattern.types[index], target.types[index])
+                args[index] = Var(len(params) + index, type=types[1])
+                body.append(Call(predicate, types, (params[index], args[index]), path))
+            body.append(Call(pattern.predicate, target.types, tuple(args), Part.CORE))
+            clause = Clause(params, tuple(body))
+            if all(map(self._can_hold, calls_made((clause,)))):
+                yield clause
+
+    def _path(self, predicate: str, hops: Hops) -> tuple[str, Path]:
+        """The path of these hops, and the first predicate that has them: the same one, whatever predicate asks."""
+        for path, known in self._hops.items():
+            if all(known.get(kind, each) == each for kind, each in hops.items()):
+                known.update(hops)
+                return path
+        made = (predicate, Path(len(self._hops)))
+        self._hops[made] = dict(hops)
+        return made
+
+    def _can_hold(self, pattern: Pattern) -> bool:
+        """Whether hops lead from one type to the other, or a core has clauses."""
+        if isinstance(pattern.part, Path):
+            return leads(self._hops[pattern.predicate, pattern.part], *pattern.types)
+        return bool(self(pattern))
+
+
+# ---- what falls apart --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,165 +109,94 @@ class Factors:
     patterns: tuple[Pattern, ...]
 
 
-def factors_of(
-    pattern: Pattern,
-    alternatives: Callable[[Pattern], tuple[Clause, ...]],
-    component: Callable[[Pattern], int | None],
-) -> Factors | None:
+def factors_of(pattern: Pattern, clauses: ClausesOf, component: ComponentOf) -> Factors | None:
     """How the pattern's recursion falls apart; None where it does not, or not all of it."""
-    found: dict[Pattern, list[tuple[int, Clause, str]]] = {}
+    found: dict[Pattern, list[tuple[int, Hop]]] = {}
     queue = [pattern]
-    while queue:
+    for each in queue:  # which grows meanwhile
         tick()
-        each = queue.pop(0)
-        if each in found:
-            continue
-        found[each] = []
-        for clause in alternatives(each):
-            if hop := hop_of(clause, each, component):
-                found[each].append(hop)
-            elif _recurses(clause, each, component):
+        if each not in found:
+            hops = _hops_of(each, clauses(each), component)
+            if hops is None:
                 return None
-        queue += [_moved(each, index, name) for index, _, name in found[each]]
-    hops = _independent(found)
-    if not hops or not any(_is_cyclic(table) for table in hops.values()):
+            found[each] = hops
+            queue += [_moved(each, index, hop.target) for index, hop in hops]
+    tables = _independent(found)
+    if not tables or not any(map(are_cyclic, tables.values())):
         return None
-    return Factors(tuple(sorted(hops.items())), tuple(found))
+    return Factors(tuple(sorted(tables.items())), tuple(found))
 
 
-def _recurses(clause: Clause, pattern: Pattern, component: Callable[[Pattern], int | None]) -> bool:
+def _hops_of(pattern: Pattern, clauses: tuple[Clause, ...], component: ComponentOf) -> list[tuple[int, Hop]] | None:
+    """The clauses that hop; None where another one recurses."""
+    found = []
+    for clause in clauses:
+        hop = hop_of(clause, pattern, component)
+        if hop is not None:
+            found.append(hop)
+        elif _recurses(clause, pattern, component):
+            return None
+    return found
+
+
+def _recurses(clause: Clause, pattern: Pattern, component: ComponentOf) -> bool:
     own = component(pattern)
-    calls = (each for each in clause.body if isinstance(each, Call))
-    return own is not None and any(component(pattern_of(call)) == own for call in calls)
+    return own is not None and any(component(called) == own for called in calls_made((clause,)))
 
 
 def _moved(pattern: Pattern, index: int, name: str) -> Pattern:
     return replace(pattern, types=(*pattern.types[:index], name, *pattern.types[index + 1 :]))
 
 
-def _independent(every: dict[Pattern, list[tuple[int, Clause, str]]]) -> dict[int, Hops] | None:
+def _independent(found: dict[Pattern, list[tuple[int, Hop]]]) -> dict[int, Hops] | None:
     """The hops of each argument by its type; None where they depend on another argument's type."""
-    hops: dict[int, Hops] = {}
-    moving = {index for found in every.values() for index, _, _ in found}
-    for pattern, found in every.items():
+    every: dict[int, Hops] = {}
+    moving = {index for hops in found.values() for index, _ in hops}
+    for pattern, hops in found.items():
         for index in moving:
-            own = tuple((clause, name) for at, clause, name in found if at == index)
-            table = hops.setdefault(index, {})
+            own = tuple(hop for at, hop in hops if at == index)
+            table = every.setdefault(index, {})
             if table.setdefault(pattern.types[index], own) != own:
                 return None
-    return hops
+    return every
 
 
-def _is_cyclic(table: Hops) -> bool:
-    def reaches(start: str, name: str, seen: set[str]) -> bool:
-        following = {target for _, target in table.get(name, ())} - seen
-        return start in following or any(reaches(start, each, seen | following) for each in following)
-
-    return any(reaches(name, name, set()) for name in table)
+# ---- the clauses of paths ----------------------------------------------------------------------------------------
 
 
-def hop_of(
-    clause: Clause, pattern: Pattern, component: Callable[[Pattern], int | None]
-) -> tuple[int, Clause, str] | None:
-    """The argument that the clause moves, the hop (x, y) that it takes, and the type of y."""
-    free = [param for param, const in zip(clause.params, pattern.consts) if const is None]
-    if not all(isinstance(param, Var) for param in free) or len(set(free)) < len(free):
-        return None  # holds for some arguments only
-    for place, call in enumerate(clause.body):
-        if isinstance(call, Call) and (call.predicate, call.part) == (pattern.predicate, pattern.part):
-            rest = clause.body[:place] + clause.body[place + 1 :]
-            own = {component(pattern), component(pattern_of(call))} - {None}
-            hop = _hop(clause, call, rest, own, component)
-            if hop is not None:
-                return hop
-    return None
-
-
-def _hop(
-    clause: Clause,
-    call: Call,
-    rest: tuple[Literal, ...],
-    own: set[int | None],
-    component: Callable[[Pattern], int | None],
-) -> tuple[int, Clause, str] | None:
-    moved = [index for index, (param, arg) in enumerate(zip(clause.params, call.args)) if param != arg]
-    if len(moved) != 1 or len(clause.params) != len(call.args):
-        return None  # a constant that changes is a move too
-    index = moved[0]
-    start, end = clause.params[index], call.args[index]
-    kept = {param for at, param in enumerate(clause.params) if at != index}
-    positive = variables_of(each for each in rest if not isinstance(each, (Neg, Cmp)))
-    if not (isinstance(start, Var) and isinstance(end, Var)) or end in clause.params or start in kept:
-        return None
-    if not {start, end} <= positive or kept & variables_of(rest) or clause.params.count(start) > 1:
-        return None
-    if len(kept & set(variables_of((call,)))) != len([p for p in kept if isinstance(p, Var)]):
-        return None
-    calls = (each.call if isinstance(each, Neg) else each for each in rest if isinstance(each, (Call, Neg)))
-    if any(component(pattern_of(each)) in own for each in calls):
-        return None
-    return index, canonical(Clause((start, end), rest)), call.types[index]
-
-
-# ---- clauses of what was factored --------------------------------------------------------------------------------
-
-
-def factored(pattern: Pattern, factors: Factors, path_of: Callable[[int], tuple[str, Path]]) -> list[Clause]:
-    """The pattern's clauses: for each combination of types, paths that lead there, and the core."""
-    params = tuple(const or Var(i, type=name) for i, (const, name) in enumerate(zip(pattern.consts, pattern.types)))
-    clauses = []
-    for target in factors.patterns:
-        args = list(params)
-        body: list[Literal] = []
-        for index, _ in factors.hops:
-            types = (pattern.types[index], target.types[index])
-            args[index] = Var(len(params) + index, type=types[1])
-            predicate, path = path_of(index)
-            body.append(Call(predicate, types, (params[index], args[index]), path))
-        body.append(Call(pattern.predicate, target.types, tuple(args), Part.CORE))
-        clauses.append(Clause(params, tuple(body)))
-    return clauses
-
-
-def path_clauses(pattern: Pattern, hops: Hops, backward: bool) -> list[Clause]:
+def _path_clauses(pattern: Pattern, hops: Hops, backward: bool) -> Iterator[Clause]:
     """`path(x, x)`, and one hop more at the start or, backward, at the end."""
     start, end = pattern.types
-    path = Call(pattern.predicate, pattern.types, (), pattern.part)
-    own = Var(0, type=start)
-    clauses = [Clause((own, own), ())] if start == end else []
-    if backward:
-        for middle, each in hops.items():
-            for hop, target in each:
-                if target == end and leads(hops, start, middle):
-                    # hop: (x, y) if …; path(s, y) if path(s, x) and …
-                    source = _another(hop, start)
-                    call = replace(path, types=(start, middle), args=(source, hop.params[0]))
-                    clauses.append(Clause((source, hop.params[1]), (*hop.body, call)))
-        return clauses
-    for hop, target in hops.get(start, ()):
-        if not leads(hops, target, end):
-            continue
-        last = _another(hop, end)
-        call = replace(path, types=(target, end), args=(hop.params[1], last))
-        clauses.append(Clause((hop.params[0], last), (*hop.body, call)))
-    return clauses
+    if start == end:
+        own = Var(0, type=start)
+        yield Clause((own, own), ())
+    yield from _one_more_at_end(pattern, hops) if backward else _one_more_at_start(pattern, hops)
 
 
-def leads(hops: Hops, start: str, end: str) -> bool:
-    """Whether hops go from one type to the other."""
-    seen, queue = {start}, [start]
-    while queue:
-        for _, target in hops.get(queue.pop(), ()):
-            if target not in seen:
-                seen.add(target)
-                queue.append(target)
-    return end in seen
+def _one_more_at_start(pattern: Pattern, hops: Hops) -> Iterator[Clause]:
+    """`path(x, z) if … and path(y, z)`, of hops `(x, y) if …`."""
+    start, end = pattern.types
+    for hop in hops.get(start, ()):
+        if leads(hops, hop.target, end):
+            x, y = hop.clause.params
+            z = _another(hop.clause, end)
+            call = Call(pattern.predicate, (hop.target, end), (y, z), pattern.part)
+            yield Clause((x, z), (*hop.clause.body, call))
+
+
+def _one_more_at_end(pattern: Pattern, hops: Hops) -> Iterator[Clause]:
+    """`path(w, y) if … and path(w, x)`, of hops `(x, y) if …`."""
+    start, end = pattern.types
+    for middle, each in hops.items():
+        for hop in each:
+            if hop.target == end and leads(hops, start, middle):
+                x, y = hop.clause.params
+                w = _another(hop.clause, start)
+                call = Call(pattern.predicate, (start, middle), (w, x), pattern.part)
+                yield Clause((w, y), (*hop.clause.body, call))
 
 
 def _another(clause: Clause, name: str) -> Var:
     """A variable of that type which the clause does not have."""
-    return Var(1 + max(variable.number for variable in variables_of((*clause.body, _pair(clause)))), type=name)
-
-
-def _pair(clause: Clause) -> Call:
-    return Call("", (), clause.params)
+    taken = variables_of((Call("", (), clause.params), *clause.body))
+    return Var(1 + max(variable.number for variable in taken), type=name)

@@ -1,13 +1,19 @@
-"""Rule + argument types -> clauses: one copy for each way its variables can be typed.
+"""Rules + a pattern -> clauses with concrete types: one copy for each way a rule's variables can be typed.
 
-`has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)` asked for a Doc becomes one clause for
-each type that a parent of a Doc can have. Only typings that some fact or rule can meet are made.
+    has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)
+
+asked as has_role(User, "reader", Doc), where parents of a Doc are a Folder or a Site, becomes
+
+    (u, "reader", x) if has_relation(Doc:x, String:"parent", Folder:y) and has_role(User:u, String:"reader", Folder:y)
+    (u, "reader", x) if has_relation(Doc:x, String:"parent", Site:y) and has_role(User:u, String:"reader", Site:y)
+
+Facts that are accepted are a clause too: `(u, "reader", x) if fact has_role(u, "reader", x)`. Only typings that some
+fact or rule can meet are made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 
 from checks.engine.rules.clauses import (
     NOW,
@@ -19,18 +25,70 @@ from checks.engine.rules.clauses import (
     Literal,
     Member,
     Neg,
+    Pattern,
+    Scan,
     Term,
     Var,
+    canonical,
     substituted,
 )
 from checks.engine.rules.limits import tick
+from checks.engine.rules.typings import Typing, atom_typings, head_typing, may_be, types_of, typings_of
+from checks.engine.rules.unify import applied
 from policy.rules import program as p
 from policy.values import INTEGER, Value
 
-Typing = dict[p.Var, str]
+
+class Specialised:
+    """The pass that begins with rules, for whole predicates: their parts are made by later passes."""
+
+    def __init__(self, program: p.Program):
+        self._program = program
+        self._rules: dict[tuple[str, tuple[str, ...]], list[p.Rule]] = {}
+        self._rules_by_last: dict[tuple[str | int, ...], list[p.Rule]] = {}
+
+    def __call__(self, pattern: Pattern) -> tuple[Clause, ...]:
+        params = pattern.params
+        clauses = []
+        if self._program.accepts(pattern.predicate, pattern.types):
+            clauses.append(Clause(params, (Scan(p.Signature(pattern.predicate, pattern.types), params),)))
+        for rule in self._rules_for(pattern.predicate, pattern.types):
+            if not _may_match(rule, pattern):
+                continue
+            for clause in _clauses(self._program, rule, pattern.types):
+                tick()
+                made = applied(clause, params)
+                if made is not None:
+                    clauses.append(canonical(made))
+        return tuple(dict.fromkeys(clauses))
+
+    def _rules_for(self, predicate: str, types: tuple[str, ...]) -> list[p.Rule]:
+        """The rules whose heads can have these types."""
+        key = (predicate, types)
+        if key not in self._rules:
+            rules = self._rules_with_last(predicate, types)
+            self._rules[key] = [rule for rule in rules if head_typing(rule, types) is not None]
+        return self._rules[key]
+
+    def _rules_with_last(self, predicate: str, types: tuple[str, ...]) -> list[p.Rule]:
+        """Those whose last argument can have its type: of a large policy's many rules for a predicate, most cannot."""
+        key: tuple[str | int, ...] = (predicate, len(types), *types[-1:])
+        if key not in self._rules_by_last:
+            rules = self._program.rules_by_predicate.get((predicate, len(types)), ())
+            fitting = (rule for rule in rules if not types or may_be(rule, rule.head.args[-1], types[-1]))
+            self._rules_by_last[key] = list(fitting)
+        return self._rules_by_last[key]
 
 
-def concrete_clauses(program: p.Program, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Clause]:
+def _may_match(rule: p.Rule, pattern: Pattern) -> bool:
+    """Whether the constants of the rule's head are not others than the pattern's."""
+    return all(
+        const is None or not isinstance(term, Value) or const == Const(term.id)
+        for term, const in zip(rule.head.args, pattern.consts)
+    )
+
+
+def _clauses(program: p.Program, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Clause]:
     """The rule's clauses for these head types; none where the head cannot have them."""
     for typing in typings_of(program, rule, types):
         clause = _clause(program, rule, typing)
@@ -38,18 +96,7 @@ def concrete_clauses(program: p.Program, rule: p.Rule, types: tuple[str, ...]) -
             yield clause
 
 
-def typings_of(program: p.Program, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Typing]:
-    """Every way to type the rule's variables that a fact or some rule can meet."""
-    typing = head_typing(rule, types)
-    if typing is None:
-        return
-    atoms = [literal for literal in rule.body if isinstance(literal, p.Atom)]
-    seen = set()
-    for full in _typings(program, rule, atoms, _member_typings(rule, typing)):
-        key = tuple(sorted((variable.name, name) for variable, name in full.items()))
-        if key not in seen:
-            seen.add(key)
-            yield full
+# ---- a rule whose variables have types -----------------------------------------------------------------------------
 
 
 def concrete_literals(
@@ -65,89 +112,6 @@ def numbers_of(rule: p.Rule, typing: Typing) -> dict[p.Var, Var]:
     return {
         variable: Var(index, variable.name, typing.get(variable, "")) for index, variable in enumerate(rule.types)
     }
-
-
-def may_be(rule: p.Rule, term: p.Term, type_name: str) -> bool:
-    """Whether the term can have the type."""
-    return type_name in _term_types(rule, term, {})
-
-
-def head_typing(rule: p.Rule, types: tuple[str, ...]) -> Typing | None:
-    """The types of the head's variables; None where the head cannot have these."""
-    typing: Typing = {}
-    for term, name in zip(rule.head.args, types):
-        match term:
-            case Value(type=own):
-                if own != name:
-                    return None
-            case p.Var():
-                if name not in rule.types[term] or typing.setdefault(term, name) != name:
-                    return None
-            case p.Now():
-                if name != INTEGER:
-                    return None
-    return typing
-
-
-def _member_typings(rule: p.Rule, typing: Typing) -> list[Typing]:
-    """A variable in a list of values has the type of one of them."""
-    found = [typing]
-    for literal in rule.body:
-        if isinstance(literal, p.Member):
-            names = {value.type for value in literal.values} & rule.types[literal.variable]
-            found = [
-                {**each, literal.variable: name}
-                for each in found
-                for name in sorted(names)
-                if each.get(literal.variable, name) == name
-            ]
-    return found
-
-
-def _typings(program: p.Program, rule: p.Rule, atoms: list[p.Atom], starts: list[Typing]) -> Iterator[Typing]:
-    """Every way to type the variables of the atoms, the most determined atom first."""
-    for typing in starts:
-        if not atoms:
-            yield typing
-            continue
-        atom = min(atoms, key=lambda each: sum(isinstance(t, p.Var) and t not in typing for t in each.args))
-        rest = [each for each in atoms if each is not atom]
-        yield from _typings(program, rule, rest, list(atom_typings(program, rule, atom, typing)))
-
-
-def atom_typings(program: p.Program, rule: p.Rule, atom: p.Atom, typing: Typing) -> Iterator[Typing]:
-    """The typings of the atom's variables that a fact or a rule's head allows."""
-    seen = set()
-    known = [_term_types(rule, term, typing) for term in atom.args]
-    for pattern in program.shapes.get((atom.predicate, len(atom.args)), ()):
-        if any(map(frozenset.isdisjoint, known, pattern)):
-            continue
-        for names in product(*(sorted(own & allowed) for own, allowed in zip(known, pattern))):
-            tick()
-            if names not in seen:
-                seen.add(names)
-                extended = _extended(atom, typing, names)
-                if extended is not None:
-                    yield extended
-
-
-def _extended(atom: p.Atom, typing: Typing, names: tuple[str, ...]) -> Typing | None:
-    """The typing with the atom's variables so; None where one would have two types."""
-    extended = dict(typing)
-    for term, name in zip(atom.args, names):
-        if isinstance(term, p.Var) and extended.setdefault(term, name) != name:
-            return None
-    return extended
-
-
-def _term_types(rule: p.Rule, term: p.Term, typing: Typing) -> p.Types:
-    match term:
-        case Value(type=name):
-            return frozenset((name,))
-        case p.Now():
-            return frozenset((INTEGER,))
-        case _:
-            return frozenset((typing[term],)) if term in typing else rule.types[term]
 
 
 def _clause(program: p.Program, rule: p.Rule, typing: Typing) -> Clause | None:
@@ -219,7 +183,7 @@ def _variables(literal: p.Literal) -> list[p.Var]:
 def _comparison(
     rule: p.Rule, operator: str, left: p.Term, right: p.Term, typing: Typing, numbers: dict[p.Var, Var]
 ) -> list[Literal] | None:
-    types = [_term_types(rule, term, typing) for term in (left, right)]
+    types = [types_of(rule, term, typing) for term in (left, right)]
     if operator in ("=", "!="):
         if not types[0] & types[1]:
             return [] if operator == "!=" else None
@@ -229,7 +193,7 @@ def _comparison(
 
 
 def _call(rule: p.Rule, atom: p.Atom, typing: Typing, numbers: Mapping[p.Var, Term]) -> Call:
-    types = tuple(min(_term_types(rule, term, typing)) for term in atom.args)
+    types = tuple(min(types_of(rule, term, typing)) for term in atom.args)
     return Call(atom.predicate, types, tuple(_term(term, numbers) for term in atom.args))
 
 

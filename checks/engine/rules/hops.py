@@ -1,0 +1,95 @@
+"""Clauses that move one argument and hand on the others: hops, and where they lead.
+
+    has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g)
+
+is a hop of the third argument, from f to g, whatever u and r are: `(f, g) if has_relation(f, "parent", g)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checks.engine.rules.clauses import (
+    Call,
+    Clause,
+    Cmp,
+    Literal,
+    Neg,
+    Pattern,
+    Var,
+    canonical,
+    mentioned,
+    pattern_of,
+    variables_of,
+)
+from policy.rules.components import reachable
+
+ComponentOf = Callable[[Pattern], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """`(x, y) if …`, and the type of y."""
+
+    clause: Clause
+    target: str
+
+    def __str__(self) -> str:
+        return str(self.clause)
+
+
+Hops = dict[str, tuple[Hop, ...]]  # of an argument, by the type that they start from
+
+
+def leads(hops: Hops, start: str, end: str) -> bool:
+    """Whether hops go from one type to the other."""
+    return end in reachable((start,), lambda name: _targets(hops, name))
+
+
+def are_cyclic(hops: Hops) -> bool:
+    """Whether some type leads back to itself."""
+    return any(leads(hops, target, name) for name in hops for target in _targets(hops, name))
+
+
+def _targets(hops: Hops, name: str) -> list[str]:
+    return [hop.target for hop in hops.get(name, ())]
+
+
+# ---- which clauses hop ---------------------------------------------------------------------------------------------
+
+
+def hop_of(clause: Clause, pattern: Pattern, component: ComponentOf) -> tuple[int, Hop] | None:
+    """The argument that the clause moves, and its hop; None where it does more or less than that.
+
+    What the hop goes by must not take part in the recursion of either end, by the `component`s that patterns are in.
+    """
+    free = [param for param, const in zip(clause.params, pattern.consts) if const is None]
+    if not all(isinstance(param, Var) for param in free) or len(set(free)) < len(free):
+        return None  # holds for some arguments only
+    for place, call in enumerate(clause.body):
+        if isinstance(call, Call) and (call.predicate, call.part) == (pattern.predicate, pattern.part):
+            rest = clause.body[:place] + clause.body[place + 1 :]
+            index = _moved(clause, call, rest)
+            if index is not None and not _recurses(rest, {component(pattern), component(pattern_of(call))}, component):
+                ends = (clause.params[index], call.args[index])
+                return index, Hop(canonical(Clause(ends, rest)), call.types[index])
+    return None
+
+
+def _moved(clause: Clause, call: Call, rest: tuple[Literal, ...]) -> int | None:
+    """The only argument that differs, where the rest of the body is about nothing else."""
+    moved = [index for index, (param, arg) in enumerate(zip(clause.params, call.args)) if param != arg]
+    if len(moved) != 1 or len(clause.params) != len(call.args):
+        return None  # a constant that changes is a move too
+    start, end = clause.params[moved[0]], call.args[moved[0]]
+    kept = {param for at, param in enumerate(clause.params) if at != moved[0]}
+    if not (isinstance(start, Var) and isinstance(end, Var)) or end in clause.params or start in kept:
+        return None
+    positive = variables_of(each for each in rest if not isinstance(each, (Neg, Cmp)))
+    is_apart = {start, end} <= positive and not kept & variables_of(rest)
+    return moved[0] if is_apart else None
+
+
+def _recurses(literals: tuple[Literal, ...], own: set[int | None], component: ComponentOf) -> bool:
+    return any(component(pattern_of(call)) in own - {None} for call in mentioned(literals))

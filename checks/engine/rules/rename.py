@@ -1,0 +1,104 @@
+"""Clauses that only call something by another name -> the clauses of what they call, at the ends of such chains.
+
+    p(x, y) if q(y, x)                                  p(x, y) if fact s(y, x)
+    q(x, y) if r(x, y)                              ->
+    r(x, y) if fact s(x, y)
+
+So `"read" if "reader"; "reader" if "writer"` is a few facts to look for, without calls. What is called in other clauses
+and is nothing but a fact is looked for as that fact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from checks.engine.rules.clauses import (
+    Call,
+    Clause,
+    ClausesOf,
+    Literal,
+    Pattern,
+    Scan,
+    Var,
+    canonical,
+    is_bound,
+    pattern_of,
+    substituted,
+)
+from checks.engine.rules.hops import hop_of
+from checks.engine.rules.limits import tick
+from checks.engine.rules.unify import applied
+from policy.rules.program import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    """The clauses at the ends of a pattern's chains, and the calls that the chains go through, its own among them."""
+
+    clauses: tuple[Clause, ...]
+    calls: frozenset[Call]
+
+
+class Renamed:
+    """The pass. It also knows which calls are others by another name, and which are facts."""
+
+    def __init__(self, clauses: ClausesOf):
+        self._clauses = clauses
+        self._walked = cache(self._walk)
+
+    def __call__(self, pattern: Pattern) -> tuple[Clause, ...]:
+        return self._walked(pattern).clauses
+
+    def implying(self, call: Call) -> set[Call]:
+        """The call, and those that it renames: whatever makes one of them true makes it true."""
+        pattern = pattern_of(call)
+        terms = {param: arg for param, arg in zip(pattern.params, call.args) if isinstance(param, Var)}
+        return {substituted(each, terms) for each in self._walked(pattern).calls}
+
+    def is_stored(self, pattern: Pattern) -> bool:
+        """Whether only facts can make the call true."""
+        clauses = self._clauses(pattern)
+        return len(clauses) == 1 and len(clauses[0].body) == 1 and isinstance(clauses[0].body[0], Scan)
+
+    def _walk(self, pattern: Pattern) -> _Walked:
+        params = pattern.params
+        start = Call(pattern.predicate, pattern.types, params, pattern.part)
+        queue, seen = [start], {start}
+        clauses: dict[Clause, None] = {}
+        for call in queue:  # which grows meanwhile
+            for clause in self._clauses(pattern_of(call)):
+                tick()
+                made = applied(clause, call.args, params)
+                if made is None:
+                    continue
+                renamed = _renamed(made) if made.params == params else None
+                if renamed is None or self._hops_apart(pattern, renamed):
+                    clauses[canonical(self._with_facts(made))] = None
+                elif renamed not in seen:
+                    seen.add(renamed)
+                    queue.append(renamed)
+        return _Walked(tuple(clauses), frozenset(seen))
+
+    def _hops_apart(self, pattern: Pattern, call: Call) -> bool:
+        """Whether the call is of another predicate that hops: its recursion is separated where it is, not from here."""
+        if (call.predicate, call.part) == (pattern.predicate, pattern.part):
+            return False
+        other = pattern_of(call)
+        return any(hop_of(clause, other, lambda _: None) for clause in self._clauses(other))
+
+    def _with_facts(self, clause: Clause) -> Clause:
+        return Clause(clause.params, tuple(self._as_fact(literal) for literal in clause.body))
+
+    def _as_fact(self, literal: Literal) -> Literal:
+        if isinstance(literal, Call) and self.is_stored(pattern_of(literal)):
+            return Scan(Signature(literal.predicate, literal.types), literal.args)
+        return literal
+
+
+def _renamed(clause: Clause) -> Call | None:
+    """The body, where it is one call, whose arguments are the head's or constants."""
+    match clause.body:
+        case (Call() as call,) if all(is_bound(arg) or arg in clause.params for arg in call.args):
+            return call
+    return None

@@ -1,0 +1,133 @@
+"""Program -> for any pattern of call, the clauses that can make it true, as plans unfold them.
+
+Rules go through passes, each from the clauses of any pattern to the clauses of any pattern. None begins before a
+pattern is asked for, and what was found is remembered: a rule set lives as long as its program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import InitVar, dataclass, field
+from threading import RLock
+
+from checks.engine.errors import TooComplex
+from checks.engine.rules.calls import Calls
+from checks.engine.rules.clauses import Clause, ClausesOf, Pattern, calls_made
+from checks.engine.rules.limits import PATIENCE, Refusals, bounded, tick
+from checks.engine.rules.linearise import linearised
+from checks.engine.rules.live import Live
+from checks.engine.rules.merge import merged
+from checks.engine.rules.rename import Renamed
+from checks.engine.rules.separate import Separated
+from checks.engine.rules.specialise import Specialised
+from checks.engine.rules.subsume import subsumed
+from policy.rules.components import Components, reachable
+from policy.rules.program import Program
+
+TABLED = 0  # stands for a component: its members need not recurse
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The clauses of any pattern after each pass."""
+
+    specialised: Specialised  # rules, with concrete types
+    live: Live  # without what no fact can make true
+    linear: ClausesOf  # transitive rules with one recursive call
+    renamed: Renamed  # chains of renaming rules walked to their ends
+    needed: ClausesOf  # without what another clause subsumes
+    merged: ClausesOf  # those that differ in one constant drawn together
+    separated: Separated  # recursion of one argument apart from that of others
+
+    @classmethod
+    def over(cls, program: Program) -> Passes:
+        specialised = Specialised(program)
+        live = Live(specialised)
+        linear = linearised(live)
+        renamed = Renamed(linear)
+        needed = subsumed(renamed, renamed.implying)
+        drawn = merged(needed)
+        return cls(specialised, live, linear, renamed, needed, drawn, Separated(drawn))
+
+
+@dataclass
+class RuleSet:
+    program: Program
+    patience: float = PATIENCE  # seconds of processor time for one plan
+    tabled: frozenset[Pattern] = frozenset()  # whose answers are tabled, lest their rules be multiplied out
+    passes_of: InitVar[RuleSet | None] = None  # another rule set of the same program
+    lock: RLock = field(default_factory=RLock)  # for whoever plans: what is remembered must not be half written
+    refused: Refusals = field(default_factory=Refusals)
+    _paths: dict[Pattern, int] = field(default_factory=dict)
+    _takes_two: dict[int, bool] = field(default_factory=dict)
+
+    def __post_init__(self, passes_of: RuleSet | None) -> None:
+        self.passes: Passes = passes_of.passes if passes_of else Passes.over(self.program)
+        self.calls = Calls(self.alternatives, self.component)
+        self._components = Components(lambda pattern: calls_made(self.alternatives(pattern)), tick)
+
+    @contextmanager
+    def planning(self, asked: Hashable) -> Iterator[None]:
+        """Only one at a time plans with a rule set, not for long, and not again what was refused a moment ago."""
+        self.refused.repeat(asked)
+        with self.lock, bounded(self.patience):
+            self.refused.repeat(asked)
+            try:
+                yield
+            except TooComplex as refused:
+                self.refused.remember(asked, refused)
+                raise
+
+    # ---- what plans ask ------------------------------------------------------------------------------------------
+
+    def alternatives(self, pattern: Pattern, backward: bool = False) -> tuple[Clause, ...]:
+        """The clauses of a call; `backward` where only the end of a path is known, not its start."""
+        return self.passes.separated(pattern, backward)
+
+    def is_stored(self, pattern: Pattern) -> bool:
+        """Whether only facts can make the call true."""
+        return self.passes.renamed.is_stored(pattern)
+
+    def component(self, pattern: Pattern) -> int | None:
+        """The number of the component that the pattern recurses in, if it does.
+
+        A path that is no mere identity counts as one of its own: it is followed whole, not hop by hop in place.
+        """
+        if pattern in self.tabled:
+            return TABLED
+        number = self._components.number(pattern)
+        if number is None and pattern.is_path and any(clause.body for clause in self.alternatives(pattern)):
+            return self._paths.setdefault(pattern, -1 - len(self._paths))
+        return number
+
+    def takes_two(self, component: int) -> bool:
+        """Whether a clause of the component needs two of its own answers at once: no recursive statement says that."""
+        if component <= TABLED:
+            return False  # paths go on by one hop at a time, and tables are read, not gone on from
+        if component not in self._takes_two:
+            members = self._components.members(component)
+            clauses = (clause for member in members for clause in self.alternatives(member))
+            self._takes_two[component] = any(
+                sum(self.component(called) == component for called in calls_made((clause,))) > 1 for clause in clauses
+            )
+        return self._takes_two[component]
+
+    def tabling(self, starts: Iterable[Pattern]) -> RuleSet:
+        """A rule set for questions about these, with answers tabled where several rules call for the same.
+
+        Tabled answers are a relation of the statement, read by name.
+        """
+        every = reachable(starts, lambda pattern: calls_made(self.alternatives(pattern)), tick)
+        return RuleSet(self.program, self.patience, frozenset(self._shared(every)), self)
+
+    def _shared(self, patterns: Iterable[Pattern]) -> Iterator[Pattern]:
+        """Those that are called more than once, where answers can be worked out apart and that saves something."""
+        times: dict[Pattern, int] = {}
+        for pattern in patterns:
+            for called in calls_made(self.alternatives(pattern)):
+                times[called] = times.get(called, 0) + 1
+        for pattern, count in times.items():
+            is_worth_it = count > 1 and calls_made(self.alternatives(pattern))
+            if is_worth_it and self.component(pattern) is None and not self.calls.only_compared(pattern):
+                yield pattern

@@ -1,0 +1,43 @@
+"""Clauses -> without those that another one subsumes: it holds wherever they do.
+
+    p(x) if member(x, y) and fact s(y)          p(x) if member(x, y) and fact s(y)
+    p(x) if owner(x, y) and fact s(y)       ->
+
+where `member(x, y) if owner(x, y)`: whatever has the second clause hold has the first one hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from checks.engine.rules.clauses import Call, Clause, ClausesOf, Literal, Pattern, Term
+from checks.engine.rules.limits import tick
+
+Implying = Callable[[Call], set[Call]]  # the call, and others that it follows from
+
+
+def subsumed(clauses: ClausesOf, implying: Implying) -> ClausesOf:
+    @cache
+    def needed(pattern: Pattern) -> tuple[Clause, ...]:
+        return _without_subsumed(clauses(pattern), implying)
+
+    return needed
+
+
+def _without_subsumed(clauses: tuple[Clause, ...], implying: Implying) -> tuple[Clause, ...]:
+    """Without clauses that differ from another in one call, which the other's follows from."""
+    groups: dict[tuple[tuple[Term, ...], tuple[Literal, ...]], list[tuple[int, Call]]] = {}
+    for index, clause in enumerate(clauses):
+        for place, literal in enumerate(clause.body):
+            if isinstance(literal, Call):
+                rest = clause.body[:place] + clause.body[place + 1 :]
+                groups.setdefault((clause.params, rest), []).append((index, literal))
+    dropped: set[int] = set()
+    for group in groups.values():
+        for index, call in group:
+            tick()
+            rivals = (other for rank, other in group if rank != index and rank not in dropped)
+            if index not in dropped and any(call in implying(other) for other in rivals):
+                dropped.add(index)
+    return tuple(clause for index, clause in enumerate(clauses) if index not in dropped)

@@ -1,0 +1,113 @@
+"""Which types the variables of a rule can have, by what facts and other rules there are.
+
+`has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)`, with x a Doc and u a User: y is a Folder,
+or else a Site, where those are the parents that a Doc can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from checks.engine.rules.limits import tick
+from policy.rules import program as p
+from policy.values import INTEGER, Value
+
+Typing = dict[p.Var, str]
+
+
+def typings_of(program: p.Program, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Typing]:
+    """Every way to type the rule's variables that a fact or some rule can meet."""
+    typing = head_typing(rule, types)
+    if typing is None:
+        return
+    atoms = [literal for literal in rule.body if isinstance(literal, p.Atom)]
+    seen = set()
+    for full in _typings(program, rule, atoms, _member_typings(rule, typing)):
+        key = tuple(sorted((variable.name, name) for variable, name in full.items()))
+        if key not in seen:
+            seen.add(key)
+            yield full
+
+
+def may_be(rule: p.Rule, term: p.Term, type_name: str) -> bool:
+    """Whether the term can have the type."""
+    return type_name in types_of(rule, term, {})
+
+
+def head_typing(rule: p.Rule, types: tuple[str, ...]) -> Typing | None:
+    """The types of the head's variables; None where the head cannot have these."""
+    typing: Typing = {}
+    for term, name in zip(rule.head.args, types):
+        match term:
+            case Value(type=own):
+                if own != name:
+                    return None
+            case p.Var():
+                if name not in rule.types[term] or typing.setdefault(term, name) != name:
+                    return None
+            case p.Now():
+                if name != INTEGER:
+                    return None
+    return typing
+
+
+def _member_typings(rule: p.Rule, typing: Typing) -> list[Typing]:
+    """A variable in a list of values has the type of one of them."""
+    found = [typing]
+    for literal in rule.body:
+        if isinstance(literal, p.Member):
+            names = {value.type for value in literal.values} & rule.types[literal.variable]
+            found = [
+                {**each, literal.variable: name}
+                for each in found
+                for name in sorted(names)
+                if each.get(literal.variable, name) == name
+            ]
+    return found
+
+
+def _typings(program: p.Program, rule: p.Rule, atoms: list[p.Atom], starts: list[Typing]) -> Iterator[Typing]:
+    """Every way to type the variables of the atoms, the most determined atom first."""
+    for typing in starts:
+        if not atoms:
+            yield typing
+            continue
+        atom = min(atoms, key=lambda each: sum(isinstance(t, p.Var) and t not in typing for t in each.args))
+        rest = [each for each in atoms if each is not atom]
+        yield from _typings(program, rule, rest, list(atom_typings(program, rule, atom, typing)))
+
+
+def atom_typings(program: p.Program, rule: p.Rule, atom: p.Atom, typing: Typing) -> Iterator[Typing]:
+    """The typings of the atom's variables that a fact or a rule's head allows."""
+    seen = set()
+    known = [types_of(rule, term, typing) for term in atom.args]
+    for pattern in program.shapes.get((atom.predicate, len(atom.args)), ()):
+        if any(map(frozenset.isdisjoint, known, pattern)):
+            continue
+        for names in product(*(sorted(own & allowed) for own, allowed in zip(known, pattern))):
+            tick()
+            if names not in seen:
+                seen.add(names)
+                extended = _extended(atom, typing, names)
+                if extended is not None:
+                    yield extended
+
+
+def _extended(atom: p.Atom, typing: Typing, names: tuple[str, ...]) -> Typing | None:
+    """The typing with the atom's variables so; None where one would have two types."""
+    extended = dict(typing)
+    for term, name in zip(atom.args, names):
+        if isinstance(term, p.Var) and extended.setdefault(term, name) != name:
+            return None
+    return extended
+
+
+def types_of(rule: p.Rule, term: p.Term, typing: Typing) -> p.Types:
+    match term:
+        case Value(type=name):
+            return frozenset((name,))
+        case p.Now():
+            return frozenset((INTEGER,))
+        case _:
+            return frozenset((typing[term],)) if term in typing else rule.types[term]
