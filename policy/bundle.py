@@ -7,8 +7,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TextIO
 
-from policy.errors import Problem
 from policy.files import decoded, shown_name, text_of_file
+from policy.language.rejection import Problem
 from policy.language.source import Source, Span
 
 STANDARD_INPUT = "-"

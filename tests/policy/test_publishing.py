@@ -13,7 +13,8 @@ from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
 from policy import active, publishing
 from policy.active import active_program
-from policy.errors import AuthzError, NotFound, PolicyRejected, PolicyTestsFailed
+from policy.errors import AuthzError, NotFound, PolicyTestsFailed
+from policy.language.rejection import PolicyRejected
 from policy.models import Environment, PolicyVersion
 from policy.publishing import Ignored, activate, publish
 from policy.testing import AssertionOutcome, TestOutcome, TestReport

@@ -7,7 +7,8 @@ from facts.audit import unused_signatures
 from policy import rules
 from policy.active import active_program
 from policy.bundle import bundle_of_files
-from policy.errors import NotFound, PolicyRejected
+from policy.errors import NotFound
+from policy.language.rejection import PolicyRejected
 from policy.management.command import PolicyCommand, rejection
 from policy.models import Environment
 from policy.rules.program import Program
