@@ -11,7 +11,7 @@ from checks.asking import query
 from checks.asking.prepared import Asked
 from checks.explain.bindings import ANY
 from facts import wire
-from facts.bundles import bundle_from_json
+from facts.batches import batch_from_json
 from facts.serializers import field_path
 from facts.wire import Fact
 from policy.errors import MalformedRequest, TooLarge
@@ -76,7 +76,7 @@ def context_from_json(raw: object, path: str) -> Sequence[Fact]:
     limit = settings.MAX_CONTEXT_FACTS
     if limit and isinstance(raw, list) and len(raw) > limit:
         raise TooLarge(f"{len(raw)} context facts are more than {limit}, the limit of MAX_CONTEXT_FACTS")
-    return () if raw is None else bundle_from_json(raw, path)
+    return () if raw is None else batch_from_json(raw, path)
 
 
 def expected_from_json(raw: object, path: str) -> bool:

@@ -23,7 +23,7 @@ from checks.serializers import (
     any_value,
     decoded,
 )
-from facts.unused import answer
+from facts.context_header import answer
 from policy.endpoint import Endpoint, caller, changed, unconfirmed_caller
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.offsets import current_offset

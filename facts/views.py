@@ -5,9 +5,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from facts import read, store, wire
-from facts.bundles import bundle_from_json
-from facts.query_string import pattern_from_query
-from facts.serializers import Bulk
+from facts.batches import batch_from_json
+from facts.serializers import Bulk, pattern_from_query
 from facts.store import Change, Deletes, Inserts
 from policy.endpoint import Endpoint, caller, changed, writing
 from policy.errors import MalformedRequest, TooLarge
@@ -45,7 +44,7 @@ class BulkChange(Endpoint):
 
 class BulkLoad(Endpoint):
     def post(self, request: Request) -> Response:
-        return _apply(request, [Inserts(bundle_from_json(request.data, ""))], "the facts are stored")
+        return _apply(request, [Inserts(batch_from_json(request.data, ""))], "the facts are stored")
 
 
 class BulkDelete(Endpoint):
@@ -91,7 +90,7 @@ def _change_from_json(raw: object, path: str) -> Change:
         case {"inserts": _, "deletes": _}:
             raise MalformedRequest(path, 'must have "inserts" or "deletes", not both')
         case {"inserts": facts}:
-            return Inserts(bundle_from_json(facts, f"{path}.inserts"), f"{path}.inserts")
+            return Inserts(batch_from_json(facts, f"{path}.inserts"), f"{path}.inserts")
         case {"deletes": patterns}:
             return Deletes(wire.patterns_from_json(patterns, f"{path}.deletes"))
     raise MalformedRequest(path, 'must be an object with "inserts" or "deletes"')

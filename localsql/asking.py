@@ -20,9 +20,9 @@ from checks.engine.compile import MOST_WEIGHT, Root
 from checks.engine.plan.plan import Net
 from checks.engine.rules.rulebook import Rulebook
 from checks.errors import PolicyMoved
-from facts.bundles import by_signature
-from facts.signatures import Numbering, signature_mark
-from facts.unused import Unused
+from facts.accept import Unused
+from facts.batches import by_signature
+from facts.numbering import Numbering, signature_mark
 from localsql.bindings import Bindings, bindings_from_text
 from localsql.columns import check_column, output_name
 from localsql.columntypes import ColumnTypes
@@ -36,7 +36,7 @@ from localsql.render import Renderer
 from localsql.residual import Residual
 from localsql.split import Splitter
 from localsql.statements import EVERY, Folded, FoldedWay, FoldedWays, condition, rows, verdict
-from localsql.unused import tell_once
+from localsql.unused_bindings import tell_once
 from policy.active import Caller, confirm, program_of_version
 from policy.errors import AuthzError
 from policy.models import Environment

@@ -6,7 +6,7 @@ from rest_framework.response import Response
 from checks.asking.prepared import Asked, Question
 from checks.asking.query import Query
 from checks.serializers import decoded
-from facts.unused import answer
+from facts.context_header import answer
 from localsql import asking
 from localsql.asking import Said
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql

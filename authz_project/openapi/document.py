@@ -7,8 +7,8 @@ from authz_project.openapi.operation import Operation, Parameter
 from authz_project.openapi.operations import GROUPS
 from authz_project.openapi.schemas import Schema, ref
 from authz_project.openapi.shapes import SHAPES
-from facts.unused import HEADER as UNUSED_FACTS
-from facts.unused import LONGEST
+from facts.context_header import HEADER as UNUSED_FACTS
+from facts.context_header import LONGEST
 
 Part = dict[str, Any]  # JSON
 

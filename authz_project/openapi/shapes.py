@@ -8,8 +8,8 @@ from typing import Any
 from authz_project.openapi.schemas import Schema, answered, many, nullable, ref, taken, text
 from checks.asking.query import MAX_CALLS, MAX_VARIABLES
 from checks.serializers import SMALLEST
+from facts.context_header import HEADER as UNUSED_FACTS
 from facts.models import MAX_ARGUMENTS
-from facts.unused import HEADER as UNUSED_FACTS
 from facts.wire import MAX_ID_BYTES, MAX_NAME_BYTES
 from policy.serializers import MAX_FILENAME
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from facts import wire
-from facts.bundles import bundle_from_json
+from facts.batches import batch_from_json
 from facts.notation import fact_from_text, pattern_from_text
 from facts.views import changes_from_json
 from facts.wire import Fact
@@ -43,7 +43,7 @@ GOOD_FACTS = st.builds(
 
 @given(ANYTHING)
 def test_anything_is_decoded_or_refused(raw):
-    for decode in (bundle_from_json, wire.patterns_from_json, wire.values_from_json):
+    for decode in (batch_from_json, wire.patterns_from_json, wire.values_from_json):
         try:
             decode(raw, "facts")
         except MalformedRequest as refused:

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from facts.audit import unused_signatures
+from facts.accept import unused_signatures
 from policy import rules
 from policy.active import active_program
 from policy.bundle import bundle_of_files
