@@ -3,10 +3,9 @@
 In the order in which a policy takes its way: `views`, `admin` and the commands receive a text; `publishing` is what all
 of them call; `language` makes a syntax tree of the text and `rules` a `Program`, free of Django both; `testing` is what
 running its tests reports (the app above runs them); `models` keeps versions, `offsets` puts writers of an environment
-in a row, and `active` gives every part of the service the program that holds now. `metadata` lists a program's names.
+in a row, and `active` gives every part of the service the program that holds now.
 
-For people: `bundle` makes one policy of several files, `difference` compares two, `highlight` and `excerpts` make HTML
-of text and problems, `editor` is the page where policies are written.
+For people: `files` makes one policy of several files, and `pages` is what the admin shows of policies.
 
 For everyone: `values` (typed ids), `errors` (what callers did wrong), `endpoint` (what all paths share).
 """

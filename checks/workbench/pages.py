@@ -24,8 +24,8 @@ from facts.notation import fact_from_text, pattern_from_text, value_from_text
 from facts.wire import Argument, Fact
 from policy import rules
 from policy.errors import AuthzError, MalformedRequest
-from policy.highlight import highlighted_lines
 from policy.models import PolicyVersion
+from policy.pages.highlight import highlighted_lines
 from policy.rules.program import Program
 from policy.values import PRIMITIVES, STRING, Value
 

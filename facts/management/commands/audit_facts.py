@@ -6,8 +6,8 @@ from typing import Any
 from facts.accept import unused_signatures
 from policy import rules
 from policy.active import active_program
-from policy.bundle import bundle_of_files
 from policy.errors import NotFound
+from policy.files import bundle_of_files
 from policy.language.rejection import PolicyRejected
 from policy.management.command import PolicyCommand, rejection
 from policy.models import Environment
