@@ -5,12 +5,12 @@ from rest_framework.response import Response
 
 from checks.asking.prepared import Asked, Question
 from checks.asking.query import Query
-from checks.serializers import decoded
 from facts.context_header import answer
 from localsql import asking
 from localsql.asking import Said
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.endpoint import Endpoint, caller
+from policy.serializers import decoded
 from policy.values import STRING
 
 ALLOW = (("allow", ("actor", "action", "resource")),)

@@ -2,7 +2,8 @@
 
 In order of control flow:
 
-* `shapes`      JSON schemas of what is sent and answered, by name
+* `answers`     JSON schemas of what is answered, by name
+* `shapes`      those, and the schemas of what is sent, which are made from what decodes it
 * `operation`   what is said about one endpoint
 * `operations`  all of them, in the order of a story that their examples tell
 * `document`    operations -> OpenAPI document
