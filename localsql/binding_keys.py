@@ -6,18 +6,14 @@ import re
 from dataclasses import dataclass
 
 from localsql.errors import BindingRejected
+from policy.fact_text import NotFactText, WrittenArgument, parsed
+from policy.language.lexer import NAME
 from policy.rules.program import Signature
 from policy.values import ABSTRACT, STRING, canonical_id
 
 MOST_ARGUMENTS = 5
 
-_HEAD = re.compile(r"\s*([A-Za-z_]\w*)\s*\(", re.ASCII)
-_ARGUMENT = re.compile(
-    r"""\s*(?:(?P<type>[A-Za-z_]\w*(?:::\w+)*)\s*:\s*)?   # Type:
-        (?:"(?P<quoted>(?:[^"\\]|\\["\\])*)"|(?P<bare>[^\s,()":]+))   # an id, or _
-        \s*(?P<end>[,)])""",
-    re.VERBOSE,
-)
+_NAME = re.compile(NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,44 +34,46 @@ class Key:
 
 
 def key_from_text(text: str) -> Key:
-    head = _HEAD.match(text)
-    if not head:
-        raise BindingRejected(text, "must be a predicate with arguments, as `is_public(Repo:_)`")
-    arguments, end, following = [], head.end(), ","
-    while following == ",":
-        found = _ARGUMENT.match(text, end)
-        if not found:
-            raise BindingRejected(text, "an argument must be `Type:_`, `Type:id` or a String's text")
-        arguments.append(_argument(text, found))
-        end, following = found.end(), found["end"]
-    if text[end:].strip():
-        raise BindingRejected(text, "nothing may follow the arguments")
-    if len(arguments) > MOST_ARGUMENTS:
-        raise BindingRejected(text, f"a fact has at most {MOST_ARGUMENTS} arguments")
-    types, constants = zip(*arguments)
-    return Key(Signature(head[1], types), constants)
-
-
-def _argument(text: str, found: re.Match[str]) -> tuple[str, str | None]:
-    type_name, bare = found["type"], found["bare"]
-    if bare == "_":
-        if type_name is None:
-            raise BindingRejected(text, "a variable needs its type, as `Repo:_`")
-        _check_type(text, type_name)
-        return type_name, None
-    value = bare if bare is not None else re.sub(r"\\(.)", r"\1", found["quoted"])
-    type_name = type_name or STRING
-    _check_type(text, type_name)
-    if not value:
-        raise BindingRejected(text, "an id must not be empty")
     try:
-        if canonical_id(type_name, value) != value:
-            raise BindingRejected(text, f"`{value}` must be written as {canonical_id(type_name, value)}")
+        predicate, args, rest = parsed(text)
+    except NotFactText as reason:
+        raise BindingRejected(text, f"must be a predicate with arguments, as `is_public(Repo:_)`: {reason}") from None
+    if rest:
+        raise BindingRejected(text, "nothing may follow the arguments")
+    if len(args) > MOST_ARGUMENTS:
+        raise BindingRejected(text, f"a fact has at most {MOST_ARGUMENTS} arguments")
+    _check_name(text, predicate)
+    signature = Signature(predicate, tuple(_type_of(text, arg) for arg in args))
+    return Key(signature, tuple(_constant(text, arg) for arg in args))
+
+
+def _type_of(text: str, arg: WrittenArgument) -> str:
+    """What is written without a type is a String, whatever it looks like."""
+    if arg.type is None and arg.id is None:
+        raise BindingRejected(text, "a variable needs its type, as `Repo:_`")
+    if arg.type in ABSTRACT:
+        raise BindingRejected(text, f"`{arg.type}` is not the type of any value, name a declared one")
+    type_name = arg.type or STRING
+    _check_name(text, type_name)
+    return type_name
+
+
+def _check_name(text: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise BindingRejected(text, f"`{name}` is no name that a policy can have")
+
+
+def _constant(text: str, arg: WrittenArgument) -> str | None:
+    if arg.id is None:
+        return None
+    if not arg.id:
+        raise BindingRejected(text, "an id must not be empty")
+    if "\0" in arg.id:
+        raise BindingRejected(text, "an id must not contain NUL characters")
+    try:
+        canonical = canonical_id(arg.type or STRING, arg.id)
     except ValueError as reason:
-        raise BindingRejected(text, f"`{value}`: {reason}") from None
-    return type_name, value
-
-
-def _check_type(text: str, type_name: str) -> None:
-    if type_name in ABSTRACT:
-        raise BindingRejected(text, f"`{type_name}` is not the type of any value, name a declared one")
+        raise BindingRejected(text, f"`{arg.id}`: {reason}") from None
+    if canonical != arg.id:
+        raise BindingRejected(text, f"`{arg.id}` must be written as {canonical}")
+    return arg.id

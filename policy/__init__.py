@@ -7,5 +7,6 @@ in a row, and `active` gives every part of the service the program that holds no
 
 For people: `files` makes one policy of several files, and `pages` is what the admin shows of policies.
 
-For everyone: `values` (typed ids), `errors` (what callers did wrong), `endpoint` (what all paths share).
+For everyone: `values` (typed ids), `fact_text` (facts as people write them), `errors` (what callers did wrong),
+`endpoint` (what all paths share), `serializers` (how bodies are decoded and described).
 """

@@ -112,6 +112,8 @@ def test_other_arguments_of_patterns_are_refused(sent):
     [
         ('has_role(User:ann, "admin", Repo:acme)', 'has_role(User{"ann"}, "admin", Repo{"acme"})'),
         ('p(User{"a b"}, 7, true, word, T:"x,y)");', 'p(User{"a b"}, 7, true, "word", T{"x,y)"})'),
+        ('p(a::User:ann, a::User{"x"}, "_")', 'p(a::User{"ann"}, a::User{"x"}, "_")'),
+        ("p(Host:::1, Host::1, Host : a)", 'p(Host{"::1"}, Host{":1"}, Host{"a"})'),
     ],
 )
 def test_facts_are_read_as_people_write_them(text, printed):

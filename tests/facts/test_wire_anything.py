@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from facts import wire
 from facts.batches import batch_from_json
 from facts.notation import fact_from_text, pattern_from_text
-from facts.views import changes_from_json
+from facts.serializers import changes_from_json
 from facts.wire import Fact
 from policy.errors import MalformedRequest
 from policy.values import Value
@@ -49,7 +49,7 @@ def test_anything_is_decoded_or_refused(raw):
         except MalformedRequest as refused:
             assert refused.message.startswith("facts")
     try:
-        changes_from_json(raw)
+        changes_from_json(raw, "")
     except MalformedRequest as refused:
         assert refused.message
 
