@@ -1,6 +1,7 @@
-"""Which nodes of a graph lead back to themselves: its strongly connected components.
+"""Where the nodes of a graph lead: what is reachable, and which of them lead back to themselves.
 
-Of `p -> q -> p, q -> r`, p and q are in one component, and r, which does not lead to itself, is in none.
+Of `p -> q -> p, q -> r`, all three are reachable from p; p and q are in one strongly connected component, and r, which
+does not lead to itself, is in none.
 """
 
 from __future__ import annotations
@@ -10,6 +11,17 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 Node = TypeVar("Node", bound=Hashable)
+
+
+def reachable(starts: Iterable[Node], following: Callable[[Node], Iterable[Node]]) -> dict[Node, None]:
+    """The starts and all that they lead to, nearest first."""
+    found = dict.fromkeys(starts)
+    waiting = list(found)
+    for node in waiting:
+        fresh = [target for target in dict.fromkeys(following(node)) if target not in found]
+        found |= dict.fromkeys(fresh)
+        waiting += fresh
+    return found
 
 
 def nothing() -> None:
