@@ -1,7 +1,7 @@
 """Which facts the active policy has a use for.
 
 One to be stored that it has none for is most likely a mistake, and is refused. A context fact that it has none for
-counts for nothing, and who asks is told so: callers may say more than a policy asks for, and a policy may ask for less
+counts for nothing, and the answer says so: callers may say more than a policy asks for, and a policy may ask for less
 than it did when they were written. What is stored already stays, ignored, and is counted for who publishes a policy.
 """
 

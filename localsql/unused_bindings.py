@@ -1,4 +1,4 @@
-"""What a policy has no use for in data bindings: ignored where questions are asked, and told."""
+"""What a policy has no use for in data bindings: ignored where questions are asked, and logged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1024)
-def tell_once(version: int, bindings: Bindings) -> None:
+def log_once(version: int, bindings: Bindings) -> None:
     """Log what is not used; as a warning where most likely a name is misspelt, since facts are missing then."""
     for entry in islice(unused_entries(program_of_version(version), bindings), MOST_NAMED):
         log.log(logging.WARNING if "did you mean" in entry else logging.INFO, "data bindings: %s", plain(entry))

@@ -85,7 +85,7 @@ class PolicyVersionAdmin(admin.ModelAdmin):
         return self._page(request, "source", version, **_contents(version), **_lines(version.source))
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Says so, on the way to the list."""
+        """Says so, and shows the list."""
         redirect = self._get_obj_does_not_exist_redirect  # type: ignore[attr-defined]  # Django's own, of any ModelAdmin
         return redirect(request, self.opts, object_id)
 

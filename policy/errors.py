@@ -75,7 +75,7 @@ class MalformedRequest(AuthzError):
 
 
 class KeyRefused(AuthzError):
-    """No key, or one that is unknown, revoked or expired: which of them is not told."""
+    """No key, or one that is unknown, revoked or expired: which of them is not said."""
 
     def __init__(self, message: str = "the API key is missing, unknown, expired or revoked"):
         super().__init__(message)

@@ -1,6 +1,6 @@
 """Files that people name: read as text and opened to write, or an error that says what is wrong with them.
 
-Several files may be one policy (`Bundle`), with a way back from a place in it to a place in a file.
+Several files may be one policy (`Bundle`), and a place in it is found again in its file.
 """
 
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""Short ways to write JSON schemas."""
+"""JSON schemas, written short."""
 
 from typing import Any
 

@@ -120,8 +120,8 @@ def _refusal(operation: Operation, status: int) -> Schema:
 def _response(
     description: str, schema: Schema, is_change: bool = False, retry: bool = False, has_context: bool = False
 ) -> Part:
-    told = {"OsoOffset": is_change, "Retry-After": retry, UNUSED_FACTS: has_context}
-    names = ["X-Request-ID", *(name for name, is_told in told.items() if is_told)]
+    given = {"OsoOffset": is_change, "Retry-After": retry, UNUSED_FACTS: has_context}
+    names = ["X-Request-ID", *(name for name, is_given in given.items() if is_given)]
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     return {"description": description, "headers": headers, "content": {"application/json": {"schema": schema}}}
 

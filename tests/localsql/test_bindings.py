@@ -7,7 +7,7 @@ from checks.asking.deadline import Deadline
 from checks.errors import QueryTooSlow
 from localsql.binding_keys import key_from_text
 from localsql.bindings import bindings_from_text
-from localsql.columns import check_column
+from localsql.column_names import check_column
 from localsql.dialects import DIALECTS
 from localsql.errors import BindingRejected, ColumnRejected
 from localsql.families import Family
