@@ -5,7 +5,7 @@ counts for nothing, and the answer says so: callers may say more than a policy a
 than it did when they were written. What is stored already stays, ignored, and is counted for who publishes a policy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -122,29 +122,26 @@ def ignored_facts(environment_id: int, program: Program) -> Ignored:
     """How many stored facts the program does not accept.
 
     Facts are filed by signature, so it is signatures that are looked through, and their index entries that are
-    counted, no further than is worth telling: the time does not depend on how many facts there are.
+    counted, no further than is worth knowing: the time does not depend on how many facts there are.
     """
-    count = 0
-    for number in _unaccepted(environment_id, program).values():
-        count += count_up_to(COUNTED + 1 - count, [number])
-        if count > COUNTED:
-            return Ignored(COUNTED, or_more=True)
-    return Ignored(count)
+    return _counted(_unaccepted(environment_id, program).values())
 
 
 def unused_signatures(environment_id: int, program: Program) -> list[UnusedStored]:
     """The signatures with facts that the program does not accept, each with its own count."""
-    found = []
-    for signature, number in sorted(_unaccepted(environment_id, program).items(), key=lambda item: str(item[0])):
-        count = count_up_to(COUNTED + 1, [number])
-        if count:
-            found.append(UnusedStored(signature, Ignored(min(count, COUNTED), count > COUNTED)))
-    return found
+    numbers = sorted(_unaccepted(environment_id, program).items(), key=lambda item: str(item[0]))
+    found = (UnusedStored(signature, _counted([number])) for signature, number in numbers)
+    return [each for each in found if each.facts.count]
 
 
 def _unaccepted(environment_id: int, program: Program) -> dict[Signature, int]:
     numbers = signature_numbers(environment_id).items()
     return {one: number for one, number in numbers if not program.accepts(one.predicate, one.types)}
+
+
+def _counted(numbers: Iterable[int]) -> Ignored:
+    count = count_up_to(COUNTED + 1, numbers)
+    return Ignored(min(count, COUNTED), or_more=count > COUNTED)
 
 
 # ---- what is not accepted, and what may have been meant ----------------------------------------------------------

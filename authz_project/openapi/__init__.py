@@ -7,6 +7,6 @@ In order of control flow:
 * `operation`   what is said about one endpoint
 * `operations`  all of them, in the order of a story, which is their examples
 * `document`    operations -> OpenAPI document
-* `notation`    schema -> text for people
+* `shape_text`  schema -> text for people
 * `views`       the document at /api/openapi.json, the page at /api/docs
 """
