@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authz_project.connections import refresh_connection
-from authz_project.errors import told
+from authz_project.errors import refusal_of
 from authz_project.keys import caller_of_token, forget, token_of
 from policy.active import Caller
 from policy.errors import KeyRefused, MalformedRequest
@@ -77,7 +77,9 @@ def handle_exception(error: Exception, context: dict) -> Response:
     request = context["request"]
     if isinstance(error, KeyRefused):
         forget(token_of(request.META))
-    status, body, headers = told(error, getattr(request, "request_id", ""), getattr(request, "started", math.inf))
+    status, body, headers = refusal_of(
+        error, getattr(request, "request_id", ""), getattr(request, "started", math.inf)
+    )
     if isinstance(error, MethodNotAllowed):
         headers = {"Allow": ", ".join(context["view"].allowed_methods)}
     return Response(body, status, headers=headers)

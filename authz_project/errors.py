@@ -20,7 +20,7 @@ from django.http.multipartparser import MultiPartParserError
 from rest_framework.exceptions import APIException
 
 from authz_project.connections import note_loss
-from checks.errors import PolicyMoved, QueryTooSlow
+from checks.errors import QueryTooSlow
 from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, TooLarge, Unavailable
 from policy.offsets import was_cancelled
 
@@ -40,14 +40,13 @@ STATUS = (  # the first that fits
     (UnreadablePostError, 400),
     (Http404, 404),
     (PermissionDenied, 403),
-    (PolicyMoved, 503),
     (Unavailable, 503),
     (OperationalError, 503),
     (InterfaceError, 503),
 )
 
 
-class Told(NamedTuple):
+class Refusal(NamedTuple):
     """An answer that is not a success."""
 
     status: int
@@ -55,10 +54,10 @@ class Told(NamedTuple):
     headers: dict[str, str]
 
 
-def told(error: Exception, request_id: str, started: float = math.inf) -> Told:
+def refusal_of(error: Exception, request_id: str, started: float = math.inf) -> Refusal:
     """The answer to the error of a request that began then, by `perf_counter`; logged if it is ours."""
     if isinstance(error, APIException):
-        return Told(error.status_code, {"message": _sentence(error)}, {})
+        return Refusal(error.status_code, {"message": _sentence(error)}, {})
     if was_cancelled(error):
         error = _reason_for_cancelling(started)
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
@@ -68,11 +67,11 @@ def told(error: Exception, request_id: str, started: float = math.inf) -> Told:
         log.error("request %s failed", request_id, exc_info=error)
     elif status > 500:
         _seldom.error(f"request {request_id}: {_message(error, request_id)}: {error}", kind=type(error))
-    return Told(status, _body(error, request_id), _headers(error))
+    return Refusal(status, _body(error, request_id), _headers(error))
 
 
 def _reason_for_cancelling(started: float) -> Exception:
-    """PostgreSQL says in the same way that time is over, and that somebody had it end the statement."""
+    """PostgreSQL says the same where time is over and where somebody had it end the statement."""
     limit = settings.STATEMENT_TIMEOUT
     return QueryTooSlow(limit) if 0 < limit <= time.perf_counter() - started else Cancelled()
 
@@ -97,8 +96,6 @@ def _message(error: Exception, request_id: str) -> str:
             return "no such path"
         case PermissionDenied():
             return "not allowed"
-        case PolicyMoved():
-            return "the policy keeps changing, try again"
         case Unavailable():
             return error.message
         case OperationalError() | InterfaceError():
@@ -110,7 +107,7 @@ def _headers(error: Exception) -> dict[str, str]:
     match error:
         case KeyRefused():
             return {"WWW-Authenticate": "Bearer"}
-        case OperationalError() | InterfaceError() | PolicyMoved() | Unavailable():
+        case OperationalError() | InterfaceError() | Unavailable():
             return {"Retry-After": "1"}
     return {}
 

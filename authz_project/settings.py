@@ -228,7 +228,7 @@ REST_FRAMEWORK = {
 POLICY_TEST_RUNNER = "checks.testing.policy_tests.run"
 
 # What a policy no longer accepts is counted where facts are stored: in the app above, likewise.
-FACT_AUDIT = "facts.audit.ignored_facts"
+FACT_AUDIT = "facts.accept.ignored_facts"
 
 LOGGING = {
     "version": 1,

@@ -8,7 +8,7 @@ from django.template.loader import render_to_string
 from django.views import defaults
 from rest_framework.response import Response
 
-from authz_project.errors import told
+from authz_project.errors import refusal_of
 from authz_project.test_environments import create_test_environment
 from policy.endpoint import Endpoint, caller
 
@@ -47,7 +47,7 @@ class TestEnvironment(Endpoint):
 
 def answer_to(error: Exception, request: HttpRequest) -> HttpResponse:
     """What the table says: to programs in JSON, to people in the admin as a page."""
-    status, body, headers = told(error, getattr(request, "request_id", ""))
+    status, body, headers = refusal_of(error, getattr(request, "request_id", ""))
     if request.path.startswith("/admin/") and status != 413:
         return HttpResponse(_page(request, error, status, str(body["message"])), status=status, headers=headers)
     return JsonResponse(body, status=status, headers=headers)

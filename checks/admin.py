@@ -22,10 +22,11 @@ from checks.workbench.picture import picture_of
 from checks.workbench.preview import Preview, goals_of_text, preview
 from policy.active import program_of_version
 from policy.admin import PolicyVersionAdmin
-from policy.errors import AuthzError, PolicyRejected
-from policy.excerpts import excerpts_of_problems
-from policy.highlight import highlighted_lines
+from policy.errors import AuthzError
+from policy.language.rejection import PolicyRejected
 from policy.models import PolicyVersion
+from policy.pages.excerpts import excerpts_of_problems
+from policy.pages.highlight import highlighted_lines
 from policy.rules.program import Program
 from policy.values import Value, quoted
 

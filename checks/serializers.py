@@ -1,67 +1,64 @@
-"""Shapes of bodies, flat. What is wrong with a field is told with the field's path."""
+"""Bodies of questions, flat: how they are decoded, and how they are described."""
 
 from collections.abc import Sequence
-from functools import cache, cached_property
-from typing import Any
 
 from django.conf import settings
 from rest_framework import serializers
 
 from checks.asking import query
 from checks.asking.prepared import Asked
+from checks.asking.query import MAX_CALLS, MAX_VARIABLES
 from checks.explain.bindings import ANY
 from facts import wire
-from facts.bundles import bundle_from_json
-from facts.serializers import field_path
+from facts.batches import batch_from_json
+from facts.context_header import HEADER
+from facts.serializers import FACTS, NAME, PATTERN, VALUES
 from facts.wire import Fact
 from policy.errors import MalformedRequest, TooLarge
+from policy.json_schema import Schema, many, nullable, ref, taken
+from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import PRIMITIVES, STRING
 
 SMALLEST = 10_000  # page
 
-# ---- fields: without what the framework does for forms, which costs more than the answer ---------------------------
+# What `ref` names, besides what bodies about facts are made of.
+SHAPES: dict[str, Schema] = {
+    "Call": {
+        "type": "array",
+        "description": "A predicate and the names of its variables.",
+        "prefixItems": [ref("Name"), many(ref("Name"), maxItems=MAX_VARIABLES)],
+        "minItems": 2,
+        "maxItems": 2,
+        "items": False,
+    },
+    "Constraint": taken(
+        "A variable's type, and the ids that it may have; null is any.",
+        {"type": ref("Name")},
+        {"ids": nullable(many(ref("Id")))},
+    ),
+}
+
+# ---- members -------------------------------------------------------------------------------------------------------
 
 
-class DecodedField(serializers.Field):
-    """A member of the body, as `decode` takes it; what is absent is null."""
-
-    def __init__(self, decode):
-        super().__init__()
-        self.decode = decode
-
-    def get_value(self, body):
-        return body.get(self.field_name)
-
-    def run_validation(self, raw=None):
-        return self.decode(raw, self.path)
-
-    @cached_property
-    def path(self) -> str:
-        return field_path(self)
-
-
-class ReferenceField(DecodedField):
+def reference_from_json(raw: tuple[object, object], path: str) -> Asked:
     """One value out of two members of the body, `<name>_type` and `<name>_id`."""
+    type_name = wire.name_from_json(raw[0], f"{path}_type")
+    return Asked(type_name, (wire.id_from_json(type_name, raw[1], f"{path}_id"),))
 
-    def __init__(self, takes_any: bool = False):
-        super().__init__(None)
-        self.takes_any = takes_any
 
-    def get_value(self, body):
-        return body.get(f"{self.field_name}_type"), body.get(f"{self.field_name}_id")
-
-    def run_validation(self, raw: Any = (None, None)) -> Asked:
-        type_name = wire.name_from_json(raw[0], f"{self.path}_type")
-        if self.takes_any and raw[1] == "*":
-            return any_value(type_name, f"{self.path}_type")
-        return Asked(type_name, (wire.id_from_json(type_name, raw[1], f"{self.path}_id"),))
+def any_reference_from_json(raw: tuple[object, object], path: str) -> Asked:
+    if raw[1] != "*":
+        return reference_from_json(raw, path)
+    type_name = wire.name_from_json(raw[0], f"{path}_type")
+    return any_value(type_name, f"{path}_type")
 
 
 def action_from_json(raw: object, path: str) -> Asked:
     return Asked(STRING, (wire.id_from_json(STRING, raw, path),))
 
 
-def asked_action_from_json(raw: object, path: str) -> Asked:
+def any_action_from_json(raw: object, path: str) -> Asked:
     return any_value(STRING, path) if raw == "*" else action_from_json(raw, path)
 
 
@@ -76,7 +73,7 @@ def context_from_json(raw: object, path: str) -> Sequence[Fact]:
     limit = settings.MAX_CONTEXT_FACTS
     if limit and isinstance(raw, list) and len(raw) > limit:
         raise TooLarge(f"{len(raw)} context facts are more than {limit}, the limit of MAX_CONTEXT_FACTS")
-    return () if raw is None else bundle_from_json(raw, path)
+    return batch_from_json(raw, path)
 
 
 def expected_from_json(raw: object, path: str) -> bool:
@@ -99,73 +96,125 @@ def any_json(raw: object, path: str) -> object:
     return raw
 
 
+_ID = ref("Id")
+_ID_OR_STAR: Schema = {"anyOf": [_ID, {"const": "*"}]}
+
+REFERENCE = JsonType(reference_from_json, _ID)
+ANY_REFERENCE = JsonType(any_reference_from_json, _ID_OR_STAR)
+ACTION = JsonType(action_from_json, _ID)
+ANY_ACTION = JsonType(any_action_from_json, _ID_OR_STAR)
+CONTEXT_FACTS = JsonType(context_from_json, FACTS.schema)
+CALL = JsonType(query.call_from_json, ref("Call"))
+CALLS = JsonType(query.calls_from_json, many(ref("Call"), maxItems=MAX_CALLS))
+CONSTRAINTS = JsonType(query.constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})
+EXPECTED = JsonType(expected_from_json, {"type": "boolean"})
+PAGE_SIZE = JsonType(any_json, {"type": "integer", "minimum": SMALLEST})
+PAGE_TOKEN = JsonType(any_json, {"type": "string"})
+
+
+class ReferenceField(DecodedField):
+    """Read from two members, `<name>_type` and `<name>_id`; the schema is that of the id."""
+
+    def __init__(self, kind: JsonType = REFERENCE):
+        super().__init__(kind)
+
+    def get_value(self, body):
+        return body.get(f"{self.field_name}_type"), body.get(f"{self.field_name}_id")
+
+    @property
+    def members(self) -> dict[str, Schema]:
+        return {f"{self.field_name}_type": NAME.schema, f"{self.field_name}_id": self.schema}
+
+
+def context_field() -> DecodedField:
+    return DecodedField(
+        CONTEXT_FACTS,
+        optional=True,
+        absent=(),
+        help_text="Count as stored, for this question only. Those that are not used in policy count for nothing; "
+        f"`{HEADER}` says which they are.",
+    )
+
+
 # ---- bodies --------------------------------------------------------------------------------------------------------
 
 
+class AuthorizeQuery(serializers.Serializer):
+    """May the actor do the action on the resource?"""
+
+    actor = ReferenceField()
+    action = DecodedField(ACTION)
+    resource = ReferenceField()
+    context_facts = context_field()
+
+
 class ActionsQuery(serializers.Serializer):
+    """What may the actor do on the resource?"""
+
     actor = ReferenceField()
     resource = ReferenceField()
-    context_facts = DecodedField(context_from_json)
-
-
-class AuthorizeQuery(ActionsQuery):
-    action = DecodedField(action_from_json)
-
-
-class ExplainQuery(serializers.Serializer):
-    """Of one answer: what /authorize was asked, or one solution of /evaluate_query. `*` is any value."""
-
-    actor = ReferenceField(takes_any=True)
-    resource = ReferenceField(takes_any=True)
-    action = DecodedField(asked_action_from_json)
-    context_facts = DecodedField(context_from_json)
+    context_facts = context_field()
 
 
 class ListQuery(serializers.Serializer):
+    """On which resources of the type may the actor do the action?"""
+
     actor = ReferenceField()
-    action = DecodedField(action_from_json)
-    resource_type = DecodedField(wire.name_from_json)
-    context_facts = DecodedField(context_from_json)
-    page_size = DecodedField(any_json)
-    page_token = DecodedField(any_json)
+    action = DecodedField(ACTION)
+    resource_type = DecodedField(NAME)
+    context_facts = context_field()
+    page_token = DecodedField(PAGE_TOKEN, optional=True, help_text="`next_page_token` of the page before.")
+    page_size = DecodedField(
+        PAGE_SIZE,
+        optional=True,
+        help_text="Required for the first page, and ignored for the others. Clients that send `X-OsoApiVersion` may "
+        f"leave it out; it is {SMALLEST} then.",
+    )
 
 
 class AuthorizeResourcesQuery(serializers.Serializer):
+    """On which of these may the actor do the action?"""
+
     actor = ReferenceField()
-    action = DecodedField(action_from_json)
-    resources = DecodedField(wire.values_from_json)
-    context_facts = DecodedField(context_from_json)
+    action = DecodedField(ACTION)
+    resources = DecodedField(VALUES)
+    context_facts = context_field()
 
 
 class EvaluateQuery(serializers.Serializer):
-    predicate = DecodedField(query.call_from_json)
-    calls = DecodedField(query.calls_from_json)
-    constraints = DecodedField(query.constraints_from_json)
-    context_facts = DecodedField(context_from_json)
+    """All calls hold. A variable that occurs several times has one value."""
+
+    predicate = DecodedField(CALL)
+    constraints = DecodedField(
+        CONSTRAINTS, help_text="The constraint of every variable; those of other names are ignored."
+    )
+    calls = DecodedField(CALLS, optional=True, absent=())
+    context_facts = context_field()
+
+
+class ExplainQuery(serializers.Serializer):
+    """`*` explains a `*` in an answer, that is, any value."""
+
+    actor = ReferenceField(ANY_REFERENCE)
+    action = DecodedField(ANY_ACTION)
+    resource = ReferenceField(ANY_REFERENCE)
+    context_facts = context_field()
 
 
 class FactQuery(serializers.Serializer):
-    fact = DecodedField(wire.pattern_from_json)
-    context_facts = DecodedField(context_from_json)
+    fact = DecodedField(PATTERN)
+    context_facts = context_field()
 
 
 class Expectation(serializers.Serializer):
-    request_id = DecodedField(wire.name_from_json)
-    expected = DecodedField(expected_from_json)
+    request_id = DecodedField(NAME)
+    expected = DecodedField(EXPECTED)
 
 
-def decoded(kind: type[serializers.Serializer], raw: object, path: str = "") -> dict:
-    """The body's members; `path` is where in the request the body stands."""
-    if not isinstance(raw, dict):
-        raise MalformedRequest(path, "must be a JSON object")
-    if not path:
-        return _at_the_top(kind).to_internal_value(raw)
-    body = kind()
-    body.bind(path, None)  # type: ignore[arg-type]  # no parent, as the framework itself has it
-    return body.to_internal_value(raw)
+def actions_queries_from_json(raw: object, path: str) -> list[dict]:
+    if not isinstance(raw, list):
+        raise MalformedRequest(path, "the body must be an array of questions")
+    return [decoded(ActionsQuery, body, f"{path}[{index}]") for index, body in enumerate(raw)]
 
 
-@cache
-def _at_the_top(kind: type[serializers.Serializer]) -> serializers.Serializer:
-    """One for all requests: nothing of a request is kept in it, and making one takes longer than using it."""
-    return kind()
+ACTIONS_QUERIES = JsonType(actions_queries_from_json, many(ref("ActionsQuery")))

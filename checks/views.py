@@ -12,6 +12,7 @@ from checks.engine.answers import Row
 from checks.explain import explain
 from checks.explain.output import explanation_to_json
 from checks.serializers import (
+    ACTIONS_QUERIES,
     ActionsQuery,
     AuthorizeQuery,
     AuthorizeResourcesQuery,
@@ -21,12 +22,12 @@ from checks.serializers import (
     FactQuery,
     ListQuery,
     any_value,
-    decoded,
 )
-from facts.unused import answer
+from facts.context_header import answer
 from policy.endpoint import Endpoint, caller, changed, unconfirmed_caller
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.offsets import current_offset
+from policy.serializers import decoded
 from policy.values import STRING
 
 ANY_ACTION = Asked(STRING)
@@ -110,7 +111,7 @@ class BulkActions(Asking):
     """Context facts come with the first element, and count for all."""
 
     def post(self, request: Request) -> Response:
-        bodies = [decoded(ActionsQuery, body, f"[{index}]") for index, body in enumerate(array(request.data))]
+        bodies = ACTIONS_QUERIES.decode(request.data, "")
         context = bodies[0]["context_facts"] if bodies else ()
         questions = [actions_question(body) for body in bodies]
         found = ask.answered(unconfirmed_caller(request), lambda setting: questions, context, at_once=1)
@@ -156,9 +157,3 @@ def solution(body: dict) -> Question:
 
 def names(rows: list[Row]) -> list[str]:
     return ["*" if name is None else name for (name,) in sorted(rows, key=by_ids)]
-
-
-def array(raw: object) -> list:
-    if not isinstance(raw, list):
-        raise MalformedRequest("", "the body must be an array of questions")
-    return raw

@@ -1,21 +1,52 @@
-"""Whether the active policy can use a fact.
+"""Which facts the active policy has a use for.
 
-One to be stored that it cannot use is most likely a mistake, and is refused. A context fact that it cannot use counts
-for nothing, and is told of: callers may say more than a policy asks for, and a policy may ask for less than it did when
-they were written.
+One to be stored that it has none for is most likely a mistake, and is refused. A context fact that it has none for
+counts for nothing, and the answer says so: callers may say more than a policy asks for, and a policy may ask for less
+than it did when they were written. What is stored already stays, ignored, and is counted for who publishes a policy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from django.conf import settings
 
-from facts.bundles import by_signature, place_of_first, without
-from facts.errors import FactRejected
-from facts.unused import ALL_USED, MOST_TOLD, Kind, Unused
+from facts.batches import by_signature, place_of_first, without
+from facts.numbering import signature_numbers
+from facts.read import count_up_to
 from facts.wire import Fact
+from policy.errors import AuthzError
+from policy.publishing import Ignored
 from policy.rules.program import Program, Signature
+
+MOST_NAMED = 10  # signatures of a question's context facts; of the others, how many there are
+COUNTED = 10_000  # stored facts; of what is more than that, no more is said
+
+
+class Unaccepted(NamedTuple):
+    """Facts of one signature, and what may have been meant."""
+
+    signature: Signature
+    hint: str
+
+    def __str__(self) -> str:
+        return f"`{self.signature}` is not used in policy{self.advice}"
+
+    @property
+    def advice(self) -> str:
+        return f" ({self.hint})" if self.hint else ""
+
+
+class FactRejected(AuthzError):
+    """Well formed, but not a fact that the active policy can use."""
+
+    def __init__(self, path: str, unaccepted: Unaccepted):
+        self.path = path
+        super().__init__(f"{path}: the fact {unaccepted}" if path else f"the fact {unaccepted}")
+
+
+# ---- facts to be stored ----------------------------------------------------------------------------------------
 
 
 def check_facts(program: Program | None, facts: Sequence[Fact], path: str | None) -> None:
@@ -27,7 +58,35 @@ def check_facts(program: Program | None, facts: Sequence[Fact], path: str | None
         return
     for signature in useless(program, facts)[:1]:
         place = "" if path is None else f"{path}[{place_of_first(facts, signature)}]"
-        raise FactRejected(place, kind_of(program, signature))
+        raise FactRejected(place, unaccepted_of(program, signature))
+
+
+def check_signature(program: Program, signature: Signature) -> None:
+    if not program.accepts(signature.predicate, signature.types):
+        raise FactRejected("", unaccepted_of(program, signature))
+
+
+# ---- facts of a question ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """The context facts of a question that count for nothing: by signature, and how many more signatures there are."""
+
+    kinds: tuple[Unaccepted, ...] = ()
+    more: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.kinds)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """For people."""
+        others = [f"{self.more} more kinds of context facts are not used in policy"] if self.more else []
+        return (*[f"the context fact {kind}" for kind in self.kinds], *others)
+
+
+ALL_USED = Unused()
 
 
 class Brought(NamedTuple):
@@ -44,8 +103,48 @@ def brought(program: Program | None, facts: Sequence[Fact], path: str) -> Brough
         return Brought(facts)
     if settings.STRICT_CONTEXT_FACTS:
         check_facts(program, facts, path)
-    kinds = tuple([kind_of(program, signature) for signature in found[:MOST_TOLD]])
+    kinds = tuple([unaccepted_of(program, signature) for signature in found[:MOST_NAMED]])
     return Brought(without(facts, frozenset(found)), Unused(kinds, len(found) - len(kinds)))
+
+
+# ---- facts that are stored -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedStored:
+    """A signature that the policy does not accept, and how many facts are filed under it."""
+
+    signature: Signature
+    facts: Ignored
+
+
+def ignored_facts(environment_id: int, program: Program) -> Ignored:
+    """How many stored facts the program does not accept.
+
+    Facts are filed by signature, so it is signatures that are looked through, and their index entries that are
+    counted, no further than is worth knowing: the time does not depend on how many facts there are.
+    """
+    return _counted(_unaccepted(environment_id, program).values())
+
+
+def unused_signatures(environment_id: int, program: Program) -> list[UnusedStored]:
+    """The signatures with facts that the program does not accept, each with its own count."""
+    numbers = sorted(_unaccepted(environment_id, program).items(), key=lambda item: str(item[0]))
+    found = (UnusedStored(signature, _counted([number])) for signature, number in numbers)
+    return [each for each in found if each.facts.count]
+
+
+def _unaccepted(environment_id: int, program: Program) -> dict[Signature, int]:
+    numbers = signature_numbers(environment_id).items()
+    return {one: number for one, number in numbers if not program.accepts(one.predicate, one.types)}
+
+
+def _counted(numbers: Iterable[int]) -> Ignored:
+    count = count_up_to(COUNTED + 1, numbers)
+    return Ignored(min(count, COUNTED), or_more=count > COUNTED)
+
+
+# ---- what is not accepted, and what may have been meant ----------------------------------------------------------
 
 
 def useless(program: Program | None, facts: Sequence[Fact]) -> list[Signature]:
@@ -56,14 +155,9 @@ def useless(program: Program | None, facts: Sequence[Fact]) -> list[Signature]:
     return [signature for signature in by_signature(facts) if not accepts(signature.predicate, signature.types)]
 
 
-def check_signature(program: Program, signature: Signature) -> None:
-    if not program.accepts(signature.predicate, signature.types):
-        raise FactRejected("", kind_of(program, signature))
-
-
-def kind_of(program: Program, signature: Signature) -> Kind:
+def unaccepted_of(program: Program, signature: Signature) -> Unaccepted:
     """Facts that the policy cannot use, with advice on what may have been meant."""
-    return Kind(signature, _hint(program, signature))
+    return Unaccepted(signature, _hint(program, signature))
 
 
 def _hint(program: Program, signature: Signature) -> str:

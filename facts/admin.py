@@ -9,15 +9,16 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
-from facts import browse, store
-from facts.bundles import Row
-from facts.models import Signature
+from facts import read, store
+from facts.models import Row, Signature
 from facts.notation import fact_from_text
-from facts.signatures import types_of_text
+from facts.numbering import types_of_text
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
 from policy.errors import AuthzError, Unavailable
 from policy.models import Environment
+
+COUNTED = 10_000  # facts: of what is more than that, no more is said
 
 
 class Narrowing(forms.Form):
@@ -92,7 +93,7 @@ class FactAdmin(admin.ModelAdmin):
 
     def _shown(self, request: HttpRequest, narrowing: Narrowing, kinds: list[Signature]) -> dict:
         text, after = request.GET.get("id", ""), _row_of_token(request.GET.get("after", ""))
-        page = browse.search(kinds, text, request.GET.get("type", "")) if text else browse.page_of(kinds, after)
+        page = read.search(kinds, text, request.GET.get("type", "")) if text else read.page_of(kinds, after)
         slugs = {kind.id: kind.environment.slug for kind in kinds}
         last = page.facts[-1].row if page.facts else None
         return self.admin_site.each_context(request) | {
@@ -154,7 +155,7 @@ class FactAdmin(admin.ModelAdmin):
         LogEntry.objects.log_actions(who, [kind], CHANGE, message, single_object=True)
 
 
-def _summary(narrowing: Narrowing, kinds: list[Signature], page: browse.Page) -> str:
+def _summary(narrowing: Narrowing, kinds: list[Signature], page: read.Page) -> str:
     if not narrowing.is_valid():
         return "Nothing is shown: what is chosen above does not exist."
     asked = narrowing.cleaned_data
@@ -162,13 +163,13 @@ def _summary(narrowing: Narrowing, kinds: list[Signature], page: browse.Page) ->
 
 
 def _counted(kinds: list[Signature]) -> str:
-    count = browse.count_up_to_limit(kinds)
-    if count > browse.COUNTED:
-        return f"More than {browse.COUNTED:,} facts of these kinds."
+    count = read.count_up_to(COUNTED + 1, [kind.id for kind in kinds])
+    if count > COUNTED:
+        return f"More than {COUNTED:,} facts of these kinds."
     return f"{count:,} fact{'' if count == 1 else 's'} of these kinds."
 
 
-def _found(page: browse.Page, text: str, type_name: str) -> str:
+def _found(page: read.Page, text: str, type_name: str) -> str:
     """What a search came to."""
     argument = f"an argument of {type_name} with" if type_name else "an argument with"
     if not page.facts:

@@ -11,6 +11,7 @@ from policy.models import Environment
 
 MAX_ARGUMENTS = 5
 COLUMNS = ("a0", "a1", "a2", "a3", "a4")
+Row = tuple[int, *tuple[str, ...]]  # sig, a0 … a4
 
 # Only facts that have a fourth or fifth argument pay for the index that finds them by it. A statement that
 # binds one of these columns must carry its condition too, or neither database will use the index.

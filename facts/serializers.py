@@ -1,54 +1,134 @@
-"""Shapes of bodies, flat: facts are one field each, because nested serializers cost twenty times more."""
+"""Bodies and query strings about facts: how they are decoded, and how they are described.
 
-from collections.abc import Callable
+Facts are decoded by one function each: nested serializers cost twenty times more.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
 
 from rest_framework import serializers
 
 from facts import wire
-from facts.bundles import bundle_from_json
+from facts.batches import batch_from_json
+from facts.models import MAX_ARGUMENTS
+from facts.store import Change, Deletes, Inserts
+from facts.wire import MAX_ID_BYTES, MAX_NAME_BYTES, Argument
+from policy import json_schema
+from policy.errors import MalformedRequest
+from policy.json_schema import Schema, many, ref, taken
+from policy.serializers import DecodedField, JsonType
+from policy.values import canonical_id
+
+_QUERIED = re.compile(r"args\.([0-9]{1,4})\.(type|id)", re.ASCII)
+_ARITY: dict[str, Any] = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
+
+# What `ref` names: the shapes that bodies of every app are made of.
+SHAPES: dict[str, Schema] = {
+    "Name": {
+        "type": "string",
+        "description": f"Of a predicate, a type or a variable: at most {MAX_NAME_BYTES} bytes of UTF-8.",
+        "minLength": 1,
+        "maxLength": MAX_NAME_BYTES,
+        "pattern": r"^[^\u0000-\u001f\u007f]+$",
+    },
+    "Id": {
+        "type": "string",
+        "description": f"At most {MAX_ID_BYTES} bytes of UTF-8, compared byte by byte. Not `*`, and without NUL.",
+        "minLength": 1,
+        "maxLength": MAX_ID_BYTES,
+        "pattern": r"^([^*\u0000]|[^\u0000]{2,})[^\u0000]*$",
+    },
+    "Value": taken(
+        "A thing with a type, or text (`String`), a number (`Integer`) or a truth (`Boolean`, `true` or `false`).",
+        {"type": ref("Name"), "id": ref("Id")},
+    ),
+    "Argument": {
+        "description": "A value; any value of a type, when `id` is null or absent; anything, when both are, or null.",
+        "anyOf": [
+            {"type": "null"},
+            taken("", {"type": json_schema.text()}, {"id": {"type": ["string", "null"]}}),
+            taken("", {}, {"type": {"type": "null"}, "id": {"type": "null"}}),
+        ],
+    },
+    "Fact": taken("Who is what to whom.", {"predicate": ref("Name"), "args": many(ref("Value"), **_ARITY)}),
+    "FactPattern": taken(
+        "Matches the stored facts with as many arguments.",
+        {"predicate": ref("Name"), "args": many(ref("Argument"), **_ARITY)},
+    ),
+    "Changeset": {
+        "description": "One step of a batch: either kind, not both.",
+        "oneOf": [
+            taken("", {"inserts": many(ref("Fact"))}) | {"not": {"required": ["deletes"]}},
+            taken("", {"deletes": many(ref("FactPattern"))}) | {"not": {"required": ["inserts"]}},
+        ],
+    },
+}
+
+# ---- bodies ----------------------------------------------------------------------------------------------------
 
 
-class _WireField(serializers.Field):
-    decode: Callable[[object, str], object]  # of the class: a static method
-
-    def to_internal_value(self, raw):
-        return type(self).decode(raw, field_path(self))
-
-    def to_representation(self, value):
-        return value
+def changes_from_json(raw: object, path: str) -> list[Change]:
+    """The elements of a batch, in order."""
+    if not isinstance(raw, list):
+        raise MalformedRequest(path, "the body must be an array of changesets")
+    return [_change_from_json(item, f"{path}[{index}]") for index, item in enumerate(raw)]
 
 
-class FactsField(_WireField):
-    """An array of facts; null is the same as absent."""
-
-    decode: Callable[[object, str], object] = staticmethod(bundle_from_json)
-
-    def __init__(self, **options):
-        super().__init__(**{"default": (), **options})
-
-    def validate_empty_values(self, raw):
-        return super().validate_empty_values(serializers.empty if raw is None else raw)
-
-
-class PatternsField(FactsField):
-    decode = staticmethod(wire.patterns_from_json)
+def _change_from_json(raw: object, path: str) -> Change:
+    match raw:
+        case {"inserts": _, "deletes": _}:
+            raise MalformedRequest(path, 'must have "inserts" or "deletes", not both')
+        case {"inserts": facts}:
+            return Inserts(batch_from_json(facts, f"{path}.inserts"), f"{path}.inserts")
+        case {"deletes": patterns}:
+            return Deletes(wire.patterns_from_json(patterns, f"{path}.deletes"))
+    raise MalformedRequest(path, 'must be an object with "inserts" or "deletes"')
 
 
-class ValuesField(_WireField):
-    """A required array of values."""
-
-    decode = staticmethod(wire.values_from_json)
-
-
-def field_path(field: serializers.Field) -> str:
-    """Where in the body the field's value stands."""
-    names = []
-    while field is not None:
-        names.append(field.field_name)
-        field = field.parent
-    return ".".join(name for name in reversed(names) if name)
+NAME = JsonType(wire.name_from_json, ref("Name"))
+VALUES = JsonType(wire.values_from_json, many(ref("Value")))
+FACT = JsonType(wire.fact_from_json, ref("Fact"))
+FACTS = JsonType(batch_from_json, many(ref("Fact")))
+PATTERN = JsonType(wire.pattern_from_json, ref("FactPattern"))
+PATTERNS = JsonType(wire.patterns_from_json, many(ref("FactPattern")))
+CHANGES = JsonType(changes_from_json, many(ref("Changeset")))
 
 
 class Bulk(serializers.Serializer):
-    delete = PatternsField()
-    tell = FactsField()
+    """Deletes first, then inserts."""
+
+    delete = DecodedField(PATTERNS, optional=True, absent=())
+    tell = DecodedField(FACTS, optional=True, absent=())
+
+
+# ---- query strings ---------------------------------------------------------------------------------------------
+
+
+def pattern_from_query(query: Mapping[str, str]) -> tuple[str | None, tuple[Argument, ...]]:
+    """The predicate, None for all, and what is known of the first arguments."""
+    given: dict[tuple[int, str], str] = {}
+    for name, text in query.items():
+        found = _QUERIED.fullmatch(name)
+        if found:
+            _check(text, name)
+            given[int(found[1]), found[2]] = text
+    predicate = query.get("predicate") or None
+    _check(predicate or "", "predicate")
+    length = 1 + max((position for position, _ in given), default=-1)
+    return predicate, tuple(_argument(given, position) for position in range(length))
+
+
+def _argument(given: dict[tuple[int, str], str], position: int) -> Argument:
+    type_name, id_text = given.get((position, "type")), given.get((position, "id"))
+    if type_name is None or id_text is None:
+        return Argument(type_name, id_text)
+    try:
+        return Argument(type_name, canonical_id(type_name, id_text))
+    except ValueError as reason:
+        raise MalformedRequest(f"args.{position}.id", str(reason)) from None
+
+
+def _check(text: str, name: str) -> None:
+    if "\0" in text:
+        raise MalformedRequest(name, "must not contain NUL characters")

@@ -8,11 +8,12 @@ from django.conf import settings
 from django.db import connection
 
 from facts.accept import check_facts
-from facts.bundles import Row, rows_of
-from facts.models import COLUMNS, INDEX_CONDITIONS
-from facts.rows import rows_here
-from facts.signatures import matching, signature_number, signature_numbers
-from facts.wire import Argument, Fact, Pattern
+from facts.batches import rows_of
+from facts.models import COLUMNS, Row
+from facts.numbering import signature_number, signature_numbers
+from facts.read import id_conditions, matching
+from facts.table import fact_table
+from facts.wire import Fact, Pattern
 from policy.active import program_of_version
 from policy.errors import TooLarge
 from policy.offsets import advance, changing
@@ -49,11 +50,11 @@ def apply(environment_id: int, changes: Iterable[Change]) -> Applied:
             match change:
                 case Inserts(facts, path):
                     rows = rows_of_facts(environment_id, program, facts, path)
-                    inserted += rows_here().insert(rows) if rows else 0
+                    inserted += fact_table().insert(rows) if rows else 0
                 case Deletes(patterns):
                     deleted += _delete(environment_id, patterns)
                     _check_deleted(deleted)
-        rows_here().note_stored(inserted)
+        fact_table().note_stored(inserted)
     return Applied(turn.offset, deleted)
 
 
@@ -61,7 +62,7 @@ def clear(environment_id: int) -> Applied:
     """Remove every fact of the environment; its policy and its signatures' numbers stay."""
     with changing():
         turn = advance(environment_id)
-        rows_here().lift_time_limit()
+        fact_table().lift_time_limit()
         deleted = 0
         with connection.cursor() as cursor:
             for number in signature_numbers(environment_id).values():
@@ -79,7 +80,7 @@ def copy_facts(origin_id: int, target_id: int) -> None:
             for signature, number in signature_numbers(origin_id).items():
                 copied = f"INSERT INTO fact SELECT %s, {names} FROM fact WHERE sig = %s ON CONFLICT DO NOTHING"
                 cursor.execute(copied, (signature_number(target_id, signature), number))
-                rows_here().note_stored(cursor.rowcount)
+                fact_table().note_stored(cursor.rowcount)
 
 
 # ---- inserting ------------------------------------------------------------------------------------------
@@ -113,11 +114,11 @@ def _delete_rows(numbers: dict[Signature, int], patterns: Iterable[Pattern]) -> 
         if number is not None:
             ids = [arg.id or "" for arg in pattern.args]
             rows.append((number, *(ids + [""] * (len(COLUMNS) - len(ids)))))
-    return rows_here().delete(rows) if rows else 0
+    return fact_table().delete(rows) if rows else 0
 
 
 def _delete_matches(numbers: dict[Signature, int], patterns: Iterable[Pattern]) -> int:
-    rows_here().lift_time_limit()
+    fact_table().lift_time_limit()
     deleted = 0
     with connection.cursor() as cursor:
         for pattern in patterns:
@@ -126,14 +127,6 @@ def _delete_matches(numbers: dict[Signature, int], patterns: Iterable[Pattern]) 
                 cursor.execute(f"DELETE FROM fact WHERE sig = %s{conditions}", (number, *ids))
                 deleted += cursor.rowcount
     return deleted
-
-
-def id_conditions(args: Sequence[Argument]) -> tuple[str, tuple[str, ...]]:
-    """The SQL, to follow `sig = …`, that finds rows by the ids that are given, and its parameters."""
-    given = [(name, arg.id) for name, arg in zip(COLUMNS, args) if arg.id is not None]
-    conditions = [f" AND {name} = %s" for name, _ in given]
-    conditions += [f" AND {INDEX_CONDITIONS[name]}" for name, _ in given if name in INDEX_CONDITIONS]
-    return "".join(conditions), tuple(text for _, text in given)
 
 
 def _check_deleted(deleted: int) -> None:

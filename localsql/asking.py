@@ -20,11 +20,11 @@ from checks.engine.compile import MOST_WEIGHT, Root
 from checks.engine.plan.plan import Net
 from checks.engine.rules.ruleset import RuleSet
 from checks.errors import PolicyMoved
-from facts.bundles import by_signature
-from facts.signatures import Numbering, signature_mark
-from facts.unused import Unused
+from facts.accept import Unused
+from facts.batches import by_signature
+from facts.numbering import Numbering, signature_mark
 from localsql.bindings import Bindings, bindings_from_text
-from localsql.columns import check_column, output_name
+from localsql.column_names import check_column, output_name
 from localsql.columntypes import ColumnTypes
 from localsql.errors import CannotSay
 from localsql.layouts import Layouts
@@ -36,7 +36,7 @@ from localsql.render import Renderer
 from localsql.residual import Residual
 from localsql.split import Splitter
 from localsql.statements import EVERY, Folded, FoldedWay, FoldedWays, condition, rows, verdict
-from localsql.unused import tell_once
+from localsql.unused_bindings import log_once
 from policy.active import Caller, confirm, program_of_version
 from policy.errors import AuthzError
 from policy.models import Environment
@@ -144,7 +144,7 @@ def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
     program = setting.program(mentioned)
     if setting.version is not None:
         _check(program, question)
-        tell_once(setting.version, bindings)
+        log_once(setting.version, bindings)
     slots: dict[str, object] = {"now": str(int(time.time()))}
     root = root_of(question, Values(program.names, slots))
     slot_types = {given.slot: _type_of(root, given.variable) for given in root.givens}

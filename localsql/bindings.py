@@ -8,12 +8,12 @@ from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from hashlib import sha256
 
+from localsql.binding_keys import Key, key_from_text
+from localsql.binding_queries import problem_of
 from localsql.dialects import DIALECTS, Dialect
 from localsql.documents import document_from_text
 from localsql.errors import BindingRejected
 from localsql.families import Family, default_family, is_sql_type
-from localsql.inspect import problem_of
-from localsql.signatures import Key, key_from_text
 from policy.rules.program import Signature
 
 MOST = 2000  # facts

@@ -1,7 +1,7 @@
 """Values -> SQL text. `literal` is the only place where a value becomes part of a statement.
 
 The text survives what client libraries do to SQL: a `:x`, `%s`, `?`, `$1` or `@x` inside quotes is taken for a
-placeholder by one or the other, and a backslash means different things by setting. So values of any but plain
+placeholder by one or the other, and a backslash means different things by configuration. So values of any but plain
 characters are written without those characters.
 """
 
@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.,/+=~ ()\[\]|<>-]*", re.ASCII)
 def literal(value: str, family: Family, escape: Callable[[str], str]) -> str | None:
     """The value as a constant of the family; None where no column of the family can equal it.
 
-    `escape` is the dialect's way to write a text that is not plain.
+    `escape` writes a text in the dialect that is not plain.
     """
     if not is_possible(value, family):
         return None
@@ -38,7 +38,7 @@ def text_literal(value: str, escape: Callable[[str], str]) -> str:
 
 
 def unicode_escapes(value: str) -> str:
-    """PostgreSQL's E'' string, whose meaning no setting changes."""
+    """PostgreSQL's E'' string, whose meaning no configuration changes."""
     return "E'" + "".join(char if _PLAIN.fullmatch(char) and char != "-" else _escape(char) for char in value) + "'"
 
 

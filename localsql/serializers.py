@@ -1,30 +1,43 @@
-"""Shapes of bodies: the question is that of the other endpoints, under `query`."""
+"""Bodies: the question is that of the other endpoints, under `query`."""
 
 from rest_framework import serializers
 
-from checks.serializers import (
-    ActionsQuery,
-    AuthorizeQuery,
-    DecodedField,
-    EvaluateQuery,
-    ListQuery,
-    decoded,
-    size_from_json,
-)
+from checks.serializers import ActionsQuery, AuthorizeQuery, EvaluateQuery, ListQuery, size_from_json
 from policy.errors import MalformedRequest
+from policy.json_schema import Schema, ref, taken, text
+from policy.serializers import DecodedField, JsonType, decoded
+
+_COLUMN = text("Of the ids in your query, such as `id` or `repository.id`.")
+
+# What `ref` names, besides what the other endpoints take.
+SHAPES: dict[str, Schema] = {
+    "Mode": {
+        "oneOf": [
+            taken(
+                "A statement with a column for each of these variables; without any, one row: is there a solution?",
+                {
+                    "mode": {"const": "select"},
+                    "query_vars_to_output_column_names": {"type": "object", "additionalProperties": text()},
+                },
+            ),
+            taken(
+                "A condition for the rows whose column has one of the variable's values.",
+                {"mode": {"const": "filter"}, "query_var": ref("Name"), "output_column_name": _COLUMN},
+            ),
+        ]
+    },
+}
+
+# ---- members ---------------------------------------------------------------------------------------------------
 
 
-def QueryField(kind: type[serializers.Serializer]) -> DecodedField:
-    return DecodedField(lambda raw, path: decoded(kind, raw, path))
-
-
-def text_or_null(raw: object, path: str) -> str | None:
-    if raw is not None and not isinstance(raw, str):
+def bindings_from_json(raw: object, path: str) -> str:
+    if not isinstance(raw, str):
         raise MalformedRequest(path, "must be the text of a YAML document, or null")
     return raw
 
 
-def mode(raw: object, path: str) -> dict:
+def mode_from_json(raw: object, path: str) -> dict:
     """Which form the SQL is to have."""
     if not isinstance(raw, dict):
         raise MalformedRequest(path, 'must be an object with "mode"')
@@ -43,21 +56,7 @@ def mode(raw: object, path: str) -> dict:
     return raw
 
 
-def anything(raw: object, path: str) -> object:
-    return raw
-
-
-class AuthorizeSql(serializers.Serializer):
-    query = QueryField(AuthorizeQuery)
-    data_bindings = DecodedField(text_or_null)
-
-
-class ActionsSql(serializers.Serializer):
-    query = QueryField(ActionsQuery)
-    data_bindings = DecodedField(text_or_null)
-
-
-def list_query(raw: object, path: str) -> dict:
+def list_query_from_json(raw: object, path: str) -> dict:
     """Pages mean nothing here; but clients send what there is to say about them, and it must have its form."""
     query = decoded(ListQuery, raw, path)
     if not isinstance(query["page_token"], str | None):
@@ -67,13 +66,45 @@ def list_query(raw: object, path: str) -> dict:
     return query
 
 
+def column_from_json(raw: object, path: str) -> object:
+    """Any value: what a column's name may be is for the dialect to say."""
+    return raw
+
+
+MODE = JsonType(mode_from_json, ref("Mode"))
+COLUMN = JsonType(column_from_json, _COLUMN)
+LIST_QUERY = JsonType(list_query_from_json, ref("ListQuery"))
+
+
+def query_field(kind: type[serializers.Serializer], name: str) -> DecodedField:
+    return DecodedField(JsonType(lambda raw, path: decoded(kind, raw, path), ref(name)))
+
+
+def bindings_field() -> DecodedField:
+    kind = JsonType(bindings_from_json, {"type": "string"})
+    return DecodedField(kind, optional=True, help_text="YAML: which facts your tables hold.")
+
+
+# ---- bodies ----------------------------------------------------------------------------------------------------
+
+
+class AuthorizeSql(serializers.Serializer):
+    query = query_field(AuthorizeQuery, "AuthorizeQuery")
+    data_bindings = bindings_field()
+
+
+class ActionsSql(serializers.Serializer):
+    query = query_field(ActionsQuery, "ActionsQuery")
+    data_bindings = bindings_field()
+
+
 class ListSql(serializers.Serializer):
-    query = DecodedField(list_query)
-    data_bindings = DecodedField(text_or_null)
-    column = DecodedField(anything)
+    query = DecodedField(LIST_QUERY)
+    column = DecodedField(COLUMN)
+    data_bindings = bindings_field()
 
 
 class EvaluateSql(serializers.Serializer):
-    query = QueryField(EvaluateQuery)
-    data_bindings = DecodedField(text_or_null)
-    mode = DecodedField(mode)
+    query = query_field(EvaluateQuery, "Query")
+    mode = DecodedField(MODE)
+    data_bindings = bindings_field()

@@ -5,12 +5,12 @@ from rest_framework.response import Response
 
 from checks.asking.prepared import Asked, Question
 from checks.asking.query import Query
-from checks.serializers import decoded
-from facts.unused import answer
+from facts.context_header import answer
 from localsql import asking
 from localsql.asking import Said
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.endpoint import Endpoint, caller
+from policy.serializers import decoded
 from policy.values import STRING
 
 ALLOW = (("allow", ("actor", "action", "resource")),)
@@ -21,7 +21,7 @@ def allow(query: dict, action: Asked, resource: Asked, outs: tuple[str, ...] = (
     return Question(ALLOW, variables, outs, query["context_facts"])
 
 
-def told(request: Request, said: Said) -> Response:
+def sql_answer(request: Request, said: Said) -> Response:
     return answer(request, {"sql": said.sql}, said.unused)
 
 
@@ -29,14 +29,14 @@ class Authorize(Endpoint):
     def post(self, request: Request) -> Response:
         who, body = caller(request), decoded(AuthorizeSql, request.data)
         question = allow(body["query"], body["query"]["action"], body["query"]["resource"])
-        return told(request, asking.authorize(who, question, body["data_bindings"]))
+        return sql_answer(request, asking.authorize(who, question, body["data_bindings"]))
 
 
 class Actions(Endpoint):
     def post(self, request: Request) -> Response:
         who, body = caller(request), decoded(ActionsSql, request.data)
         question = allow(body["query"], Asked(STRING), body["query"]["resource"], ("action",))
-        return told(request, asking.actions(who, question, body["data_bindings"]))
+        return sql_answer(request, asking.actions(who, question, body["data_bindings"]))
 
 
 class List(Endpoint):
@@ -46,7 +46,7 @@ class List(Endpoint):
         who, body = caller(request), decoded(ListSql, request.data)
         resource = Asked(body["query"]["resource_type"])
         question = allow(body["query"], body["query"]["action"], resource, ("resource",))
-        return told(request, asking.filtered(who, question, body["data_bindings"], body["column"]))
+        return sql_answer(request, asking.filtered(who, question, body["data_bindings"], body["column"]))
 
 
 class Evaluate(Endpoint):
@@ -56,8 +56,8 @@ class Evaluate(Endpoint):
         query = Query.of((asked["predicate"], *asked["calls"]), asked["constraints"], asked["context_facts"])
         if mode["mode"] == "select":
             columns = mode["query_vars_to_output_column_names"]
-            return told(request, asking.selected(who, query.asking_for(columns), body["data_bindings"], columns))
+            return sql_answer(request, asking.selected(who, query.asking_for(columns), body["data_bindings"], columns))
         question = query.asking_for((mode["query_var"],))
         path = "mode.output_column_name"
         column = mode.get("output_column_name")
-        return told(request, asking.filtered(who, question, body["data_bindings"], column, path))
+        return sql_answer(request, asking.filtered(who, question, body["data_bindings"], column, path))

@@ -11,14 +11,15 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
 
-from policy import editor, publishing
+from policy import publishing
 from policy.active import program_of_version
-from policy.difference import difference
-from policy.editor import Outcome, PolicyForm
 from policy.errors import AuthzError, Unavailable
-from policy.excerpts import excerpts_of_problems
-from policy.highlight import highlighted_lines
 from policy.models import Environment, PolicyVersion, default_environment
+from policy.pages import editor
+from policy.pages.differing_lines import difference
+from policy.pages.editor import Outcome, PolicyForm
+from policy.pages.excerpts import excerpts_of_problems
+from policy.pages.highlight import highlighted_lines
 from policy.publishing import Published
 
 _PAGES = "admin/policy/policyversion"
@@ -84,7 +85,7 @@ class PolicyVersionAdmin(admin.ModelAdmin):
         return self._page(request, "source", version, **_contents(version), **_lines(version.source))
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Says so, on the way to the list."""
+        """Says so, and shows the list."""
         redirect = self._get_obj_does_not_exist_redirect  # type: ignore[attr-defined]  # Django's own, of any ModelAdmin
         return redirect(request, self.opts, object_id)
 

@@ -1,17 +1,12 @@
 """What went wrong, for the caller to read.
 
-`AuthzError` is the caller's mistake, and `Unavailable` nobody's; anything else that is raised is ours. A `Problem` is
-one mistake in a policy text: data, collected by the passes and raised together as `PolicyRejected`.
+`AuthzError` is the caller's mistake, and `Unavailable` nobody's; anything else that is raised is ours. What is wrong
+with a policy's text is in `policy.language.rejection`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from policy.language.source import Source, Span
-    from policy.testing import TestReport
+from policy.testing import TestReport
 
 
 class AuthzError(Exception):
@@ -52,36 +47,6 @@ class Cancelled(Unavailable):
         super().__init__("the database cancelled a statement before it was done; try again")
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    message: str
-    span: Span
-    hint: str = ""
-    severity: str = "error"  # or "warning"
-
-    def describe(self, source: Source) -> str:
-        """`file:line:column: message (hint)`, then the source line and a caret under the place."""
-        advice = f" ({self.hint})" if self.hint else ""
-        line, column = source.position(self.span.start)
-        place = f"{source.filename or 'policy'}:{line}:{column}"
-        return f"{place}: {self.message}{advice}\n{source.snippet(self.span)}"
-
-
-class PolicyRejected(AuthzError):
-    """The text is not a policy; `problems` are all that were found, in text order."""
-
-    def __init__(self, source: Source, problems: tuple[Problem, ...]):
-        self.source = source
-        self.problems = tuple(sorted(problems, key=lambda problem: (problem.span.start, problem.message)))
-        self.descriptions = tuple(problem.describe(source) for problem in self.problems)
-        super().__init__("\n".join(self.descriptions))
-
-    @property
-    def body(self) -> dict[str, object]:
-        errors = [{"error_type": "ValidationFailed", "message": text} for text in self.descriptions]
-        return {"error_type": "Validation", "message": self.message, "errors": errors}
-
-
 class PolicyTestsFailed(AuthzError):
     """The text is a policy, but not one that does what its own tests say."""
 
@@ -110,7 +75,7 @@ class MalformedRequest(AuthzError):
 
 
 class KeyRefused(AuthzError):
-    """No key, or one that is unknown, revoked or expired: which of them is not told."""
+    """No key, or one that is unknown, revoked or expired: which of them is not said."""
 
     def __init__(self, message: str = "the API key is missing, unknown, expired or revoked"):
         super().__init__(message)

@@ -1,10 +1,80 @@
-"""Shapes of bodies and query strings."""
+"""Bodies and query strings: how they are decoded, and how they are described, said once.
 
-from typing import Any
+The description of the interface is made from the serializers: a class's docstring and its fields' help texts are what
+callers read there.
+"""
+
+from collections.abc import Callable
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 from rest_framework import serializers
 
+from policy.errors import MalformedRequest
+from policy.json_schema import Schema, nullable
+
 MAX_FILENAME = 1000  # characters
+
+
+class JsonType(NamedTuple):
+    """A type of JSON values: what makes ours of one that stands at a path of the request, and what callers may send."""
+
+    decode: Callable[[Any, str], Any]
+    schema: Schema
+
+
+class DecodedField(serializers.Field):
+    """A member of a body. An optional one may be absent or null, which is the same: it is `absent` then.
+
+    It goes without what the framework does for forms, which takes longer than answering a question.
+    """
+
+    def __init__(self, kind: JsonType, optional: bool = False, absent: object = None, help_text: str = ""):
+        super().__init__(required=not optional, help_text=help_text)
+        self.decode = kind.decode
+        self.absent = absent
+        self.schema = nullable(kind.schema) if optional else kind.schema
+
+    def get_value(self, body):
+        return body.get(self.field_name)
+
+    def run_validation(self, raw=None):
+        return self.absent if raw is None and not self.required else self.decode(raw, self.path)
+
+    @cached_property
+    def path(self) -> str:
+        """Where in the request the member stands."""
+        names: list[str] = []
+        field: serializers.BaseSerializer | serializers.Field | None = self
+        while field is not None:
+            names.insert(0, field.field_name or "")
+            field = field.parent
+        return ".".join(filter(None, names))
+
+    @property
+    def members(self) -> dict[str, Schema]:
+        """What the field is read from, as it is described: by name, for a field may be read from several members."""
+        return {str(self.field_name): self.schema}
+
+
+def decoded(kind: type[serializers.Serializer], raw: object, path: str = "") -> dict:
+    """The body's members; `path` is where in the request the body stands."""
+    if not isinstance(raw, dict):
+        raise MalformedRequest(path, "must be a JSON object")
+    if not path:
+        return _at_the_top(kind).to_internal_value(raw)
+    body = kind()
+    body.bind(path, None)  # type: ignore[arg-type]  # no parent, as the framework itself has it
+    return body.to_internal_value(raw)
+
+
+@cache
+def _at_the_top(kind: type[serializers.Serializer]) -> serializers.Serializer:
+    """One for all requests: nothing of a request is kept in it, and making one takes longer than using it."""
+    return kind()
+
+
+# ---- the policy ------------------------------------------------------------------------------------------------
 
 
 class TextField(serializers.Field):
@@ -33,17 +103,30 @@ class TextField(serializers.Field):
     def to_representation(self, value):
         return value
 
+    @property
+    def schema(self) -> Schema:
+        length = {} if self.max_length is None else {"maxLength": self.max_length}
+        text = {"type": "string"} | length | ({"pattern": "^[ -~]*$"} if self.one_line else {})
+        return nullable(text) if self.allow_null else text
+
 
 class PolicyBody(serializers.Serializer):
-    """The text is the compiler's to judge; the name is shown in front of its problems, on one line."""
+    """A text in Polar."""
 
     default_error_messages = {"invalid": "the body must be an object"}
 
     src = TextField()
-    filename = TextField(max_length=MAX_FILENAME, one_line=True, required=False, allow_null=True, default=None)
+    filename = TextField(
+        max_length=MAX_FILENAME,
+        one_line=True,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Stands in front of its problems: one line, of characters that can be printed.",
+    )
 
 
 class PublishFlags(serializers.Serializer):
-    force = serializers.BooleanField(default=False)
-    show_suggestions = serializers.BooleanField(default=False)
-    fail_fast = serializers.BooleanField(default=False)
+    force = serializers.BooleanField(default=False, help_text="Publish although a test in it fails.")
+    fail_fast = serializers.BooleanField(default=False, help_text="Stop at the first test that fails.")
+    show_suggestions = serializers.BooleanField(default=False, help_text="Add the compiler's warnings to the message.")

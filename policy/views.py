@@ -1,5 +1,7 @@
 """The policy's part of the interface."""
 
+from collections.abc import Iterable, Mapping
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -7,9 +9,9 @@ from policy import publishing
 from policy.active import program_of_version
 from policy.endpoint import Endpoint, caller, changed, writing
 from policy.errors import MalformedRequest, NotFound
-from policy.metadata import metadata_of
 from policy.models import PolicyVersion
 from policy.publishing import Published
+from policy.rules.program import Program
 from policy.serializers import PolicyBody, PublishFlags
 
 UNCHANGED = 202
@@ -79,3 +81,19 @@ def _message(published: Published, suggesting: bool) -> str:
         return published.message
     program = published.draft.program
     return "\n".join([published.message, *(warning.describe(program.source) for warning in program.warnings)])
+
+
+# ---- names ---------------------------------------------------------------------------------------------------
+
+
+def metadata_of(program: Program) -> dict[str, object]:
+    """The names that the policy knows, sorted: of every block with what it inherits. `global` is always there."""
+    resources = {"global": _entry(program.global_roles, program.global_permissions, {})}
+    for name, known in program.types.items():
+        resources[name] = _entry(known.roles, known.permissions, known.relations)
+    return {"resources": {name: resources[name] for name in sorted(resources)}}
+
+
+def _entry(roles: Iterable[str], permissions: Iterable[str], relations: Mapping[str, str]) -> dict[str, object]:
+    sorted_relations = {name: relations[name] for name in sorted(relations)}
+    return {"roles": sorted(roles), "permissions": sorted(permissions), "relations": sorted_relations}

@@ -2,9 +2,13 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
+
+from policy.rules.components import Components
 
 ROOT = Path(__file__).parent.parent
 APPS = ("authz_project", "checks", "facts", "localsql", "policy")
@@ -21,12 +25,14 @@ ALLOWED = {
     "authz_project": set(APPS),
 }
 BARE = (
-    "checks/asking/deadline.py", "localsql/documents.py", "localsql/inspect.py",
-    "policy/language/", "policy/rules/", "policy/values.py", "policy/errors.py", "checks/engine/",
-    "localsql/bindings.py", "localsql/residual.py", "localsql/relations.py", "localsql/render.py",
+    "checks/asking/deadline.py", "localsql/documents.py", "localsql/binding_queries.py",
+    "policy/language/", "policy/rules/", "policy/values.py", "policy/errors.py", "policy/fact_text.py",
+    "checks/engine/", "localsql/bindings.py", "localsql/residual.py", "localsql/relations.py", "localsql/render.py",
     "localsql/planning.py", "localsql/split.py", "localsql/statements.py",
 )  # fmt: skip
 FRAMEWORKS = ("django", "rest_framework", "environ", "psycopg")
+# Of the engine: each room uses those before it. The files beside them are leaves: all rooms use them, they use none.
+ROOMS = ("checks.engine.rules", "checks.engine.plan", "checks.engine.sql", "checks.engine.compile")
 
 
 def files() -> list[Path]:
@@ -55,3 +61,52 @@ def test_imports_go_one_way(path):
     assert [each for each in ours if not any(is_below(each, prefix) for prefix in allowed)] == []
     if name.startswith(BARE):
         assert [each for each in found if any(is_below(each, framework) for framework in FRAMEWORKS)] == []
+
+
+# ---- what the files of the project import of one another ---------------------------------------------------------
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def graph() -> dict[str, frozenset[str]]:
+    """Every file by its dotted name, with the files that run when it is imported.
+
+    Those are the ones that it names, wherever in it, for types too; and the `__init__.py` of each folder on the way
+    there, but for those of its own folders, which run first.
+    """
+    modules = {module_of(path): path for path in files()}
+    return {name: frozenset(needed(name, path, modules)) for name, path in modules.items()}
+
+
+def needed(name: str, path: Path, modules: dict[str, Path]) -> Iterator[str]:
+    for imported in imports(path):
+        for on_the_way in accumulate(imported.split("."), "{}.{}".format):
+            if on_the_way in modules and not is_below(name, on_the_way):
+                yield on_the_way
+
+
+def test_no_files_import_each_other_in_a_circle():
+    components = Components(lambda name: sorted(graph()[name]))
+    circles: dict[int, list[str]] = {}
+    for name in graph():
+        if (number := components.number(name)) is not None:
+            circles.setdefault(number, []).append(name)
+    assert [*circles.values()] == []
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_stand_at_the_top(path):
+    """An import in a function or under a condition hides a circle, or what a file costs to import."""
+    tree = ast.parse(path.read_text())
+    imported = {node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)}
+    assert [ast.unparse(node) for node in imported - set(tree.body)] == []
+
+
+@pytest.mark.parametrize("name", [name for name in graph() if is_below(name, "checks.engine")])
+def test_rooms_of_the_engine_use_each_other_in_one_direction(name):
+    place = next((place for place, room in enumerate(ROOMS) if is_below(name, room)), -1)
+    later = ROOMS[place + 1 :]
+    assert [other for other in graph()[name] if any(is_below(other, room) for room in later)] == []

@@ -2,10 +2,11 @@
 
 In order of control flow:
 
-* `shapes`      JSON schemas of what is sent and answered, by name
+* `answers`     JSON schemas of what is answered, by name
+* `shapes`      those, and the schemas of what is sent, which are made from what decodes it
 * `operation`   what is said about one endpoint
-* `operations`  all of them, in the order of a story that their examples tell
+* `operations`  all of them, in the order of a story, which is their examples
 * `document`    operations -> OpenAPI document
-* `notation`    schema -> text for people
+* `shape_text`  schema -> text for people
 * `views`       the document at /api/openapi.json, the page at /api/docs
 """

@@ -5,10 +5,10 @@ from typing import Any
 
 from authz_project.openapi.operation import Operation, Parameter
 from authz_project.openapi.operations import GROUPS
-from authz_project.openapi.schemas import Schema, ref
 from authz_project.openapi.shapes import SHAPES
-from facts.unused import HEADER as UNUSED_FACTS
-from facts.unused import LONGEST
+from facts.context_header import HEADER as UNUSED_FACTS
+from facts.context_header import LONGEST
+from policy.json_schema import Schema, ref
 
 Part = dict[str, Any]  # JSON
 
@@ -120,8 +120,8 @@ def _refusal(operation: Operation, status: int) -> Schema:
 def _response(
     description: str, schema: Schema, is_change: bool = False, retry: bool = False, has_context: bool = False
 ) -> Part:
-    told = {"OsoOffset": is_change, "Retry-After": retry, UNUSED_FACTS: has_context}
-    names = ["X-Request-ID", *(name for name, is_told in told.items() if is_told)]
+    given = {"OsoOffset": is_change, "Retry-After": retry, UNUSED_FACTS: has_context}
+    names = ["X-Request-ID", *(name for name, is_given in given.items() if is_given)]
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     return {"description": description, "headers": headers, "content": {"application/json": {"schema": schema}}}
 

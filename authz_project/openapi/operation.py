@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from authz_project.openapi.schemas import Schema
+from policy.json_schema import Schema
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authz_project.openapi.document import document, statuses
-from authz_project.openapi.notation import shape_text
 from authz_project.openapi.operation import Operation
 from authz_project.openapi.operations import GROUPS
-from authz_project.openapi.schemas import Schema
+from authz_project.openapi.shape_text import shape_text
 from authz_project.openapi.shapes import SHAPES
 from policy.endpoint import Endpoint
+from policy.json_schema import Schema
 
 _NAME, _LINK = re.compile(rf"\b({'|'.join(SHAPES)})\b"), r'<a href="#shape-\1">\1</a>'
 _CODE, _MARK = re.compile(r"`([^`]+)`"), r"<code>\1</code>"

@@ -19,7 +19,7 @@ from checks.asking.prepared import Asked, Page, Prepared, Question, brought_to, 
 from checks.engine.answers import Row
 from checks.engine.compile import Compiled
 from checks.errors import PolicyMoved
-from facts.unused import Unused
+from facts.accept import Unused
 from facts.wire import Fact
 from policy.active import Caller, confirm
 from policy.errors import AuthzError, KeyRefused, NotFound

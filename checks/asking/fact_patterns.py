@@ -15,7 +15,7 @@ from checks.asking.framing import Setting
 from checks.asking.prepared import Asked, Question, check_predicate
 from checks.engine.answers import Row
 from checks.errors import TooManyTypes
-from facts.signatures import signature_numbers
+from facts.numbering import signature_numbers
 from facts.wire import Argument, Fact, Pattern
 from policy.rules.program import Program, Term, Types, Var
 from policy.values import Value

@@ -19,7 +19,7 @@ from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.text import Statement, Text
-from facts.signatures import Numbering
+from facts.numbering import Numbering
 from policy.active import GATE, program_of_version
 from policy.rules.program import Program, Signature
 

@@ -23,8 +23,8 @@ from checks.engine.rules.clauses import Call, Const, Given, Operand, Other, Slot
 from checks.engine.sql.dialects import Dialect
 from checks.errors import UnknownPredicate
 from facts.accept import Brought, brought
-from facts.bundles import by_signature
-from facts.signatures import Numbering
+from facts.batches import by_signature
+from facts.numbering import Numbering
 from facts.wire import Fact
 from policy.active import program_of_version
 from policy.errors import AuthzError

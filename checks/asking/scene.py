@@ -25,10 +25,9 @@ from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.text import Statement, finished, joined
 from checks.explain.cases import Book
-from facts.accept import brought
-from facts.bundles import by_signature
-from facts.signatures import numbers_as_of
-from facts.unused import Unused
+from facts.accept import Unused, brought
+from facts.batches import by_signature
+from facts.numbering import numbers_as_of
 from facts.wire import Fact
 from policy.active import program_of_version
 from policy.models import PolicyVersion

@@ -20,7 +20,7 @@ from checks.explain.obstacles import obstacles_to
 from checks.explain.proof import Goal, proof_of
 from checks.explain.proof_tree import tree_of
 from checks.explain.tree import Node, shown_atom
-from facts.unused import ALL_USED, Unused
+from facts.accept import ALL_USED, Unused
 from policy.rules.program import Program
 from policy.values import Value
 

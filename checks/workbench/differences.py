@@ -23,7 +23,7 @@ from checks.errors import QueryTooSlow
 from checks.explain.proof import Goal
 from checks.workbench.kinds import Kind
 from checks.workbench.samples import Drawer, Drawn
-from facts.drawing import more_than
+from facts.read import count_up_to
 from policy.errors import AuthzError
 
 MOST_ROWS = 300_000  # of one answer that are looked at
@@ -144,7 +144,7 @@ class Comparison:
     @cached_property
     def _is_small(self) -> bool:
         """Whether there are so few facts that all questions of a kind are best asked at once."""
-        return not more_than(_FEW_FACTS, self.sides[0].numbers.values())
+        return count_up_to(_FEW_FACTS + 1, self.sides[0].numbers.values()) <= _FEW_FACTS
 
     def _whole(self, kind: Kind, until: float) -> Compared | None:
         """All questions of the kind as one; None where that is too much, or cannot be listed."""

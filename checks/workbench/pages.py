@@ -18,14 +18,14 @@ from checks.engine.answers import Row
 from checks.explain.bindings import ANY
 from checks.explain.explain import Explained, explained
 from checks.explain.tree import Node, shown_atom, shown_value
-from facts.known_ids import known_ids
+from facts.accept import ALL_USED, Unused
+from facts.mentioned_ids import known_ids
 from facts.notation import fact_from_text, pattern_from_text, value_from_text
-from facts.unused import ALL_USED, Unused
 from facts.wire import Argument, Fact
 from policy import rules
 from policy.errors import AuthzError, MalformedRequest
-from policy.highlight import highlighted_lines
 from policy.models import PolicyVersion
+from policy.pages.highlight import highlighted_lines
 from policy.rules.program import Program
 from policy.values import PRIMITIVES, STRING, Value
 

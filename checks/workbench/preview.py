@@ -21,9 +21,9 @@ from checks.explain.tree import shown_atom
 from checks.workbench.differences import Compared, Comparison
 from checks.workbench.kinds import DECISION, kinds_of
 from checks.workbench.samples import Drawer
-from facts.audit import Unused, unused_signatures
+from facts.accept import UnusedStored, unused_signatures
 from facts.notation import fact_from_text
-from facts.signatures import signature_numbers
+from facts.numbering import signature_numbers
 from policy import publishing
 from policy.errors import AuthzError
 from policy.language.source import NOWHERE
@@ -76,7 +76,7 @@ class Preview:
     """`flips` are the answers that differ, or some of them, where they are more than are shown."""
 
     draft: Draft
-    unused: tuple[Unused, ...]
+    unused: tuple[UnusedStored, ...]
     rules: tuple[int, int]  # that only the active policy has, and only the new one
     asked: Asked
     flips: tuple[Flip, ...]

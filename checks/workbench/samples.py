@@ -20,7 +20,8 @@ from checks.asking.scene import Scene
 from checks.errors import QueryTooSlow
 from checks.explain.bindings import ANY
 from checks.workbench.kinds import Kind
-from facts.drawing import Ids, facts_about, ids_of
+from facts.mentioned_ids import Ids, ids_of
+from facts.read import facts_about
 from policy.errors import AuthzError
 from policy.rules.changes import Changed
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Program, Rule, Term, Var

@@ -2,7 +2,7 @@
 
 `source` is the text and places in it; `lexer` makes tokens of it; `grammar` has the productions and `nodes` what they
 build; `literals` makes values canonical; `plumbing` runs PLY, and `ply_types` describes it; `unexpected` words syntax
-errors; `ast` is the result, which `printer` writes back as text.
+errors, and `rejection` is what they are raised as; `ast` is the result, which `printer` writes back as text.
 """
 
 from policy.language.plumbing import grammar_is_intact, parse

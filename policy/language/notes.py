@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from policy.errors import PolicyRejected, Problem
+from policy.language.rejection import PolicyRejected, Problem
 from policy.language.source import Source, Span
 from policy.values import Value
 

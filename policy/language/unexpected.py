@@ -2,11 +2,11 @@
 
 import re
 
-from policy.errors import Problem
 from policy.language import ast
 from policy.language.lexer import CONTEXTUAL, RESERVED
 from policy.language.notes import Notes, shown
 from policy.language.ply_types import Lexer, Parser, Symbol, Token
+from policy.language.rejection import Problem
 from policy.language.source import Span
 
 _PUNCTUATION = {

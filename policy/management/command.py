@@ -6,8 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
-from policy.bundle import Bundle
-from policy.errors import AuthzError, NotFound, PolicyRejected, PolicyTestsFailed, Unavailable
+from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
+from policy.files import Bundle
+from policy.language.rejection import PolicyRejected
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.rules.program import Program
 from policy.testing import TestReport

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from policy.language import ast
 from policy.language.notes import shown
 from policy.language.source import Source
+from policy.rules.components import reachable
 from policy.rules.declarations import Vocabulary
 from policy.rules.flat import Key
 from policy.rules.problems import Problems, did_you_mean
@@ -109,16 +110,13 @@ def _check_cycles(fixtures: Mapping[str, ast.Fixture], problems: Problems) -> No
                 path[use.name.text] = iter(_uses(fixtures[use.name.text]))
 
 
-def _used_fixtures(test: ast.Test, fixtures: Mapping[str, ast.Fixture]) -> dict[str, None]:
+def _used_fixtures(test: ast.Test, fixtures: Mapping[str, ast.Fixture]) -> list[str]:
     """The fixtures of the setup, and those that they use."""
-    found: dict[str, None] = {}
-    queue = _uses(test)
-    for use in queue:
-        name = use.name.text
-        if name in fixtures and name not in found:
-            found[name] = None
-            queue += _uses(fixtures[name])
-    return found
+
+    def used(item: ast.Fixture | ast.Test) -> list[str]:
+        return [use.name.text for use in _uses(item) if use.name.text in fixtures]
+
+    return reachable(used(test), lambda name: used(fixtures[name]))
 
 
 def _own_facts(

@@ -8,7 +8,6 @@ A set of types is an int, one bit for each concrete type: passes that intersect 
 do so in one machine operation.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from functools import cached_property
 from policy.language import ast
 from policy.language.notes import shown
 from policy.language.source import Span
+from policy.rules.components import Components, reachable
 from policy.rules.implied import implied_types
 from policy.rules.problems import Problems, did_you_mean, listed
 from policy.rules.program import TypeDef, Types
@@ -285,31 +285,13 @@ def _extends(below: str, above: ast.Name, blocks: Mapping[str | None, ast.Block]
 
 
 def _on_cycles(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """The types left when all that reach an end are taken away: on a cycle, or below one."""
-    waiting = Counter({name: sum(above in parents for above in parents[name]) for name in parents})
-    children: dict[str, list[str]] = {}
-    for name, above in parents.items():
-        for other in above:
-            children.setdefault(other, []).append(name)
-    ready = [name for name in parents if not waiting[name]]
-    for name in ready:
-        for child in children.get(name, ()):
-            waiting[child] -= 1
-            if not waiting[child]:
-                ready.append(child)
-    stuck = set(parents) - set(ready)
-    return [name for name in parents if name in stuck and name in _ancestors(name, parents)]
+    components = Components[str](parents.__getitem__)
+    return [name for name in parents if components.number(name) is not None]
 
 
-def _ancestors(name: str, parents: Mapping[str, tuple[str, ...]]) -> dict[str, None]:
+def _ancestors(name: str, parents: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Every type above, nearest first."""
-    found: dict[str, None] = dict.fromkeys(parents[name])
-    queue = list(found)
-    for above in queue:
-        fresh = [other for other in parents[above] if other not in found]
-        found |= dict.fromkeys(fresh)
-        queue += fresh
-    return found
+    return reachable(parents[name], parents.__getitem__)
 
 
 def _subtypes(own: Mapping[str, TypeDef], parents: Mapping[str, tuple[str, ...]]) -> dict[str, set[str]]:

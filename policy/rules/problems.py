@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from policy.errors import PolicyRejected, Problem
 from policy.language.notes import MAX_PROBLEMS, shown
+from policy.language.rejection import PolicyRejected, Problem
 from policy.language.source import Source, Span
 
 MAX_CANDIDATES = 2_000  # a search among more names costs more than the advice is worth

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from policy.errors import Problem
+from policy.language.rejection import Problem
 from policy.language.source import NOWHERE, Source, Span
 from policy.values import INTEGER, STRING, Value
 

@@ -216,8 +216,8 @@ def _refuse(group: list[Node], graph: Graph[Node], known: Vocabulary, problems: 
     inside = set(group)
     negated = [(node, edge) for node in group for edge in graph[node] if edge.is_negated and edge.target in inside]
     node, edge = min(negated, key=lambda pair: (pair[1].span.start, str(pair)))
-    way = [*_way(edge.target, node, inside, graph), edge.target]
-    words = [_words(asked, known) for asked in way if not is_made_here(asked[0])]
+    path = [*_path(edge.target, node, inside, graph), edge.target]
+    words = [_words(asked, known) for asked in path if not is_made_here(asked[0])]
     words = [word for word, before in zip(words, [None, *words], strict=False) if word != before]
     if len(words) > MAX_CHAIN:
         words[MAX_CHAIN - 1 : -1] = [f"{len(words) - MAX_CHAIN} more"]
@@ -225,8 +225,8 @@ def _refuse(group: list[Node], graph: Graph[Node], known: Vocabulary, problems: 
     problems.error(edge.span, f"cannot negate recursively: {chain}", hint)
 
 
-def _way(start: Node, end: Node, inside: set[Node], graph: Graph[Node]) -> list[Node]:
-    """The shortest way along edges inside of the group, both ends included."""
+def _path(start: Node, end: Node, inside: set[Node], graph: Graph[Node]) -> list[Node]:
+    """The shortest path along edges inside of the group, both ends included."""
     came_from: dict[Node, Node | None] = {start: None}
     queue = deque([start])
     while end not in came_from:
@@ -235,10 +235,10 @@ def _way(start: Node, end: Node, inside: set[Node], graph: Graph[Node]) -> list[
             if edge.target in inside and edge.target not in came_from:
                 came_from[edge.target] = node
                 queue.append(edge.target)
-    way = [end]
-    while (before := came_from[way[-1]]) is not None:
-        way.append(before)
-    return way[::-1]
+    path = [end]
+    while (before := came_from[path[-1]]) is not None:
+        path.append(before)
+    return path[::-1]
 
 
 def _words(node: Key | Question, known: Vocabulary) -> str:

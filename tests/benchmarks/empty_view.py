@@ -9,10 +9,11 @@ from authz_project.urls import urlpatterns as of_the_product
 from checks.asking import run
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import finished
-from checks.serializers import AuthorizeQuery, decoded
+from checks.serializers import AuthorizeQuery
 from policy.active import GATE
 from policy.endpoint import Endpoint
 from policy.errors import KeyRefused
+from policy.serializers import decoded
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 

@@ -76,7 +76,7 @@ def filled(count: int):
     from django.db import connection
 
     from authz_project.keys import create_key
-    from facts.loading import load
+    from facts.bulk import load
     from facts.wire import Fact
     from policy.active import Caller
     from policy.models import PolicyVersion, default_environment
@@ -166,7 +166,7 @@ def by_hand(caller, question, brings_facts: bool) -> Side:
 
 def number_of(caller, key: str) -> int:
     """The number of has_role(User, String, Repo), which statements by hand write has_role_User_Repo."""
-    from facts.signatures import signature_number
+    from facts.numbering import signature_number
     from policy.rules.program import Signature
 
     predicate, *types = re.split("_(?=[A-Z])", key)

@@ -154,7 +154,7 @@ def compare(world: World, url: str, count: int) -> int:
     """One line of the table; how many lists differ."""
     from checks.asking.ask import Trusted, allow, answer
     from checks.asking.prepared import Asked, Page
-    from facts.loading import load
+    from facts.bulk import load
     from facts.wire import Fact
     from policy.models import Environment
     from policy.publishing import publish

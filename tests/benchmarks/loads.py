@@ -70,7 +70,7 @@ def measure(name: str, count: int, lines: Path) -> None:
     from django.db import connection, transaction
 
     from facts import store
-    from facts.views import changes_from_json
+    from facts.serializers import changes_from_json
     from policy.models import default_environment
 
     call_command("migrate", verbosity=0)
@@ -81,7 +81,7 @@ def measure(name: str, count: int, lines: Path) -> None:
         call_command("load_facts", str(lines), stdout=io.StringIO())
 
     def batch() -> None:
-        store.apply(environment.id, changes_from_json(orjson.loads(orjson.dumps([{"inserts": facts}]))))
+        store.apply(environment.id, changes_from_json(orjson.loads(orjson.dumps([{"inserts": facts}])), ""))
 
     for title, amount, act in (
         ("floor", count, floor_of(name, count)), ("load_facts", count, load_file), ("one /batch", BATCH, batch),

@@ -132,7 +132,7 @@ def prepared_asker(user: str):
     """An environment with the policy, and the few facts that stay with the service."""
     from django.core.management import call_command
 
-    from facts.loading import load
+    from facts.bulk import load
     from facts.wire import Fact
     from localsql.asking import Trusted
     from policy.models import PolicyVersion, default_environment

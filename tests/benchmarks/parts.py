@@ -66,7 +66,8 @@ def parts(server: Served) -> list[Part]:
     from authz_project.keys import caller_of_token
     from checks.asking import ask, prepared, run
     from checks.asking.framing import Setting
-    from checks.serializers import AuthorizeQuery, decoded
+    from checks.serializers import AuthorizeQuery
+    from policy.serializers import decoded
 
     body, who = orjson.dumps(EMPTY), caller_of_token(server.key)
     fields = decoded(AuthorizeQuery, EMPTY)

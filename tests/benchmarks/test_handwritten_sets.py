@@ -4,7 +4,7 @@ import orjson
 import pytest
 from django.db import connection
 
-from facts.loading import load
+from facts.bulk import load
 from facts.wire import Fact
 from policy.language import parse
 from policy.language.source import Source

@@ -11,9 +11,9 @@ from django.db import connection, transaction
 from authz_project.keys import revoke_key
 from authz_project.models import ApiKey
 from facts import store as facts_store
+from facts.context_header import HEADER
 from facts.models import Signature
 from facts.store import Deletes, Inserts
-from facts.unused import HEADER
 from facts.wire import fact_from_json, pattern_from_json
 from policy.models import Environment, PolicyVersion
 from policy.offsets import advance

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from checks.asking import prepared
-from facts.unused import HEADER, LONGEST
+from facts.context_header import HEADER, LONGEST
 from tests.checks.conftest import about, fact, publish, store
 
 WITH_BOOLEAN = """

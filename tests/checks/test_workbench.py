@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from checks.workbench.graph import sheets_of
-from facts.known_ids import known_ids
+from facts.mentioned_ids import known_ids
 from policy import rules
 from policy.models import PolicyVersion
 from tests.checks.conftest import POLICY, fact, publish, store

@@ -2,8 +2,7 @@
 
 import pytest
 
-from facts.accept import check_facts
-from facts.errors import FactRejected
+from facts.accept import FactRejected, check_facts
 from facts.wire import Fact
 from policy.language.source import Source
 from policy.rules import compile_source

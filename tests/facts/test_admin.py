@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from facts import browse, read, store
+from facts import admin, read, store
 from facts.models import Signature
 from facts.store import Inserts
 from facts.wire import Fact
@@ -96,7 +96,7 @@ def test_what_is_counted_is_what_is_shown(staff, filled, query, said):
 
 
 def test_a_large_count_is_not_told_of_a_search_that_finds_nothing(staff, filled, monkeypatch):
-    monkeypatch.setattr(browse, "COUNTED", 100)
+    monkeypatch.setattr(admin, "COUNTED", 100)
     assert summary(staff.get(PAGE)) == "More than 100 facts of these kinds."
     assert "More than" not in staff.get(f"{PAGE}?id=nobody").content.decode()
 
@@ -144,6 +144,6 @@ def test_permissions_are_asked(filled):
     assert client.get(f"{PAGE}add/").status_code == 403
 
 
-def test_counting_stops_where_it_would_take_long(filled, monkeypatch):
-    monkeypatch.setattr(browse, "COUNTED", 100)
-    assert browse.count_up_to_limit(list(Signature.objects.all())) == 101
+def test_counting_stops_where_it_would_take_long(filled):
+    numbers = [each.id for each in Signature.objects.all()]
+    assert read.count_up_to(101, numbers) == 101

@@ -8,9 +8,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from facts import loading, read, store
-from facts.rows import rows_here
+from facts import bulk, read, store
 from facts.store import Inserts
+from facts.table import fact_table
 from facts.wire import Fact
 from policy.values import Value
 
@@ -95,7 +95,7 @@ def test_a_load_is_larger_than_a_chunk(environment, tmp_path):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK", 2)
+    monkeypatch.setattr(bulk, "CHUNK", 2)
 
 
 def test_chunks_may_repeat_facts_and_bring_new_signatures(environment, tmp_path, small_chunks):
@@ -115,7 +115,7 @@ def test_chunks_of_bad_lines_alone_do_not_end_a_load(environment, tmp_path, smal
 def test_a_load_that_the_database_refuses_stores_nothing(environment, tmp_path, small_chunks, monkeypatch):
     file = tmp_path / "facts.csv"
     file.write_text("".join(f"p,T,{n}\n" for n in range(7)))
-    kind = type(rows_here())
+    kind = type(fact_table())
     name = "insert" if connection.vendor == "sqlite" else "_load"
     whole = getattr(kind, name)
     monkeypatch.setattr(kind, name, lambda self, rows: whole(self, [row if row[1] != "4" else row[:2] for row in rows]))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from facts import read, signatures, store
+from facts import numbering, read, store
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
 from policy.rules.program import Signature
@@ -60,15 +60,15 @@ def test_environments_do_not_see_each_other(new_api):
 
 
 def test_a_signature_and_the_mark_that_tells_of_it_are_there_together(environment, monkeypatch):
-    before, known = signatures.numbers_as_of(environment.id)
+    before, known = numbering.numbers_as_of(environment.id)
     new = Signature("is_new", ("Repo",))
-    texts = iter([signatures.text_of_types(new.types)])  # for looking it up, and no other for inserting it
-    monkeypatch.setattr(signatures, "text_of_types", lambda types: next(texts))
+    texts = iter([numbering.text_of_types(new.types)])  # for looking it up, and no other for inserting it
+    monkeypatch.setattr(numbering, "text_of_types", lambda types: next(texts))
     with pytest.raises(StopIteration):
-        signatures.signature_number(environment.id, new)
+        numbering.signature_number(environment.id, new)
     monkeypatch.undo()
-    assert signatures.numbers_as_of(environment.id) == (before, known)
-    number = signatures.signature_number(environment.id, new)
-    after, known = signatures.numbers_as_of(environment.id)
+    assert numbering.numbers_as_of(environment.id) == (before, known)
+    number = numbering.signature_number(environment.id, new)
+    after, known = numbering.numbers_as_of(environment.id)
     assert after != before
     assert known[new] == number

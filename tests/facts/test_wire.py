@@ -3,7 +3,7 @@
 import pytest
 
 from facts import wire
-from facts.bundles import bundle_from_json
+from facts.batches import batch_from_json
 from facts.notation import fact_from_text, pattern_from_text
 from facts.wire import Argument, Fact, Pattern
 from policy.errors import MalformedRequest
@@ -19,7 +19,7 @@ def value(id: object = "x", type: object = "T") -> dict:
 
 
 def test_a_fact_is_decoded():
-    decoded = tuple(bundle_from_json([fact(value("ann", "User"), value("admin", "String"))], "inserts"))
+    decoded = tuple(batch_from_json([fact(value("ann", "User"), value("admin", "String"))], "inserts"))
     assert decoded == (Fact("p", (Value("User", "ann"), Value("String", "admin"))),)
     assert wire.fact_to_json(decoded[0]) == fact(value("ann", "User"), value("admin", "String"))
 
@@ -72,7 +72,7 @@ def test_primitives_have_one_spelling(type_name, sent, kept):
 )
 def test_a_wrong_fact_is_refused_with_its_place(body, place):
     with pytest.raises(MalformedRequest) as refused:
-        bundle_from_json([fact(value()), body], "[3].inserts")
+        batch_from_json([fact(value()), body], "[3].inserts")
     assert refused.value.path == f"[3].inserts[1]{place}"
     assert refused.value.message.startswith(f"[3].inserts[1]{place}: ")
 
@@ -112,6 +112,8 @@ def test_other_arguments_of_patterns_are_refused(sent):
     [
         ('has_role(User:ann, "admin", Repo:acme)', 'has_role(User{"ann"}, "admin", Repo{"acme"})'),
         ('p(User{"a b"}, 7, true, word, T:"x,y)");', 'p(User{"a b"}, 7, true, "word", T{"x,y)"})'),
+        ('p(a::User:ann, a::User{"x"}, "_")', 'p(a::User{"ann"}, a::User{"x"}, "_")'),
+        ("p(Host:::1, Host::1, Host : a)", 'p(Host{"::1"}, Host{":1"}, Host{"a"})'),
     ],
 )
 def test_facts_are_read_as_people_write_them(text, printed):

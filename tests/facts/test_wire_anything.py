@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from facts import wire
-from facts.bundles import bundle_from_json
+from facts.batches import batch_from_json
 from facts.notation import fact_from_text, pattern_from_text
-from facts.views import changes_from_json
+from facts.serializers import changes_from_json
 from facts.wire import Fact
 from policy.errors import MalformedRequest
 from policy.values import Value
@@ -43,13 +43,13 @@ GOOD_FACTS = st.builds(
 
 @given(ANYTHING)
 def test_anything_is_decoded_or_refused(raw):
-    for decode in (bundle_from_json, wire.patterns_from_json, wire.values_from_json):
+    for decode in (batch_from_json, wire.patterns_from_json, wire.values_from_json):
         try:
             decode(raw, "facts")
         except MalformedRequest as refused:
             assert refused.message.startswith("facts")
     try:
-        changes_from_json(raw)
+        changes_from_json(raw, "")
     except MalformedRequest as refused:
         assert refused.message
 

@@ -5,8 +5,9 @@ import pytest
 
 from checks.asking.deadline import Deadline
 from checks.errors import QueryTooSlow
+from localsql.binding_keys import key_from_text
 from localsql.bindings import bindings_from_text
-from localsql.columns import check_column
+from localsql.column_names import check_column
 from localsql.dialects import DIALECTS
 from localsql.errors import BindingRejected, ColumnRejected
 from localsql.families import Family
@@ -32,6 +33,18 @@ def test_no_bindings_are_fine(text):
     found = bindings_from_text(text)
     assert found.facts == ()
     assert found.dialect == DIALECTS["postgres"]
+
+
+@pytest.mark.parametrize(
+    ("key", "signature", "constants"),
+    [
+        ('p(a::Repo:_, 7, true, "a b")', "p(a::Repo, String, String, String)", (None, "7", "true", "a b")),
+        ('is_big?(Repo{"a\\"b"}, Integer : 7)', "is_big?(Repo, Integer)", ('a"b', "7")),
+    ],
+)
+def test_keys_are_written_as_facts_are(key, signature, constants):
+    found = key_from_text(key)
+    assert (str(found.signature), found.constants) == (signature, constants)
 
 
 def test_unquoted_keys_folded_queries_and_the_keys_of_others_are_accepted():
@@ -113,6 +126,10 @@ def test_queries_that_do_not_belong_into_a_statement_are_refused(query, reason):
         ("facts:\n  p(Repo:_): {}", "needs a `query`"),
         ("facts:\n  p(Repo:_): {query: ''}", "needs a `query`"),
         ("facts:\n  p Repo: {query: SELECT 1}", "must be a predicate"),
+        ("facts:\n  1(Repo:_): {query: SELECT 1}", "`1` is no name that a policy can have"),
+        ("facts:\n  'p(A:_) b': {query: SELECT 1}", "nothing may follow"),
+        ("facts:\n  'p(A:)': {query: SELECT 1}", "expected an id before `)`"),
+        ("facts:\n  'p(\"a\\u0000\")': {query: SELECT 1}", "must not contain NUL"),
         ("facts:\n  p(_): {query: SELECT 1}", "needs its type"),
         ("facts:\n  p(Actor:_): {query: SELECT 1}", "not the type of any value"),
         ("facts:\n  'p(Integer:007)': {query: SELECT 1}", "must be written as 7"),

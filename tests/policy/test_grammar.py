@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from policy.errors import PolicyRejected
 from policy.language import ast, conditions, grammar_is_intact, parse, plumbing, print_policy
 from policy.language.lexer import CONTEXTUAL, RESERVED
+from policy.language.rejection import PolicyRejected
 from policy.language.source import NOWHERE, Source
 from tests.policy.conftest import cases
 from tests.policy.trees import nodes, tree

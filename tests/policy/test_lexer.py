@@ -2,11 +2,11 @@
 
 import pytest
 
-from policy.errors import PolicyRejected
 from policy.language import plumbing
 from policy.language.lexer import CONTEXTUAL, LEGACY, RESERVED
 from policy.language.literals import text_of
 from policy.language.notes import Notes
+from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 
 

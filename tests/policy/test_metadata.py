@@ -1,7 +1,7 @@
 """What the metadata says about each kind of block."""
 
-from policy.metadata import metadata_of
 from policy.rules import compile_text
+from policy.views import metadata_of
 
 NOTHING = {"roles": [], "permissions": [], "relations": {}}
 

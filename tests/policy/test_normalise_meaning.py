@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from policy.errors import PolicyRejected
 from policy.language import parse
+from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 from policy.rules import compile_policy
 from policy.values import Value

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 import pytest
 from django.db import connection
 
-from facts import audit, store
-from facts.errors import FactRejected
+from facts import accept, store
+from facts.accept import FactRejected
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
 from policy import active, publishing
 from policy.active import active_program
-from policy.errors import AuthzError, NotFound, PolicyRejected, PolicyTestsFailed
+from policy.errors import AuthzError, NotFound, PolicyTestsFailed
+from policy.language.rejection import PolicyRejected
 from policy.models import Environment, PolicyVersion
 from policy.publishing import Ignored, activate, publish
 from policy.testing import AssertionOutcome, TestOutcome, TestReport
@@ -200,11 +201,11 @@ def test_only_the_facts_of_the_environment_are_counted(new_api):
 def test_counting_stops_where_it_is_enough(environment, monkeypatch):
     store.apply(environment.id, [Inserts([role(str(n), "viewer", "Folder", "f") for n in range(8)])])
     store.apply(environment.id, [Inserts([role(str(n), "viewer", "Shelf", "s") for n in range(8)])])
-    monkeypatch.setattr(audit, "COUNTED", 10)
+    monkeypatch.setattr(accept, "COUNTED", 10)
     published = publish(environment.id, OTHER, None)
     assert published.ignored == Ignored(10, or_more=True)
     assert "10 or more stored facts are not used in policy" in published.message
-    monkeypatch.setattr(audit, "COUNTED", 16)
+    monkeypatch.setattr(accept, "COUNTED", 16)
     assert activate(environment.id, 1).ignored == Ignored(16)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policy.errors import PolicyRejected
 from policy.language import parse, print_policy
 from policy.language.lexer import CONTEXTUAL
+from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 from tests.policy.conftest import cases
 from tests.policy.random_trees import policies, reserved

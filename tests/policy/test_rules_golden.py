@@ -2,7 +2,7 @@
 
 import pytest
 
-from policy.errors import PolicyRejected
+from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 from policy.rules import compile_source
 from tests.policy.conftest import cases

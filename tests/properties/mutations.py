@@ -21,9 +21,9 @@ from facts import store
 from facts.store import Inserts
 from facts.wire import Fact
 from policy import publishing
-from policy.errors import PolicyRejected
 from policy.language import ast, parse
 from policy.language.printer import print_policy
+from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 from policy.models import Environment
 from policy.rules import compile_text

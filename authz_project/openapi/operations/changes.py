@@ -1,7 +1,8 @@
 """Operations that store, delete and read facts."""
 
 from authz_project.openapi.operation import Example, Group, Operation, Parameter
-from authz_project.openapi.schemas import many, ref
+from facts.serializers import CHANGES
+from policy.json_schema import many, ref
 
 ANN = {"type": "User", "id": "ann"}
 ACME = {"type": "Organization", "id": "acme"}
@@ -35,7 +36,7 @@ GROUP = Group(
                 ],
             ),
             description="In order, all or none. To insert what is there, or to delete what is not, is no mistake.",
-            body=many(ref("Changeset")),
+            body=CHANGES.schema,
             is_change=True,
         ),
         Operation(

@@ -3,7 +3,9 @@
 from authz_project.openapi.operation import Example, Group, Operation
 from authz_project.openapi.operations.changes import ANN, belongs, role
 from authz_project.openapi.operations.questions import ACTOR, RESOURCE
-from authz_project.openapi.schemas import many, ref
+from checks.serializers import ACTIONS_QUERIES
+from facts.serializers import FACT, FACTS, PATTERN, PATTERNS
+from policy.json_schema import many, ref
 
 _DELETED = {"message": "matching facts are deleted"}
 _ROLE_OF_CAT = {"predicate": "has_role", "args": [{"type": "User", "id": "cat"}, None, None]}
@@ -18,7 +20,7 @@ GROUP = Group(
             "Insert a fact",
             ref("StoredFact"),
             Example(role("cat", "member"), role("cat", "member")),
-            body=ref("Fact"),
+            body=FACT.schema,
             is_change=True,
             deprecated_for="POST /api/batch",
         ),
@@ -50,7 +52,7 @@ GROUP = Group(
                 [ACTOR | RESOURCE, {**ACTOR, "actor_id": "ben", **RESOURCE}],
             ),
             description="The context facts of the first question count for all.",
-            body=many(ref("ActionsQuery")),
+            body=ACTIONS_QUERIES.schema,
             has_context=True,
             deprecated_for="POST /api/actions",
         ),
@@ -60,7 +62,7 @@ GROUP = Group(
             "Delete matching facts",
             ref("Message"),
             Example(_DELETED, _ROLE_OF_CAT),
-            body=ref("FactPattern"),
+            body=PATTERN.schema,
             is_change=True,
             deprecated_for="POST /api/batch",
         ),
@@ -81,7 +83,7 @@ GROUP = Group(
             "Insert facts",
             ref("Message"),
             Example({"message": "the facts are stored"}, [belongs("drill"), belongs("saw")]),
-            body=many(ref("Fact")),
+            body=FACTS.schema,
             is_change=True,
             deprecated_for="POST /api/batch",
         ),
@@ -91,7 +93,7 @@ GROUP = Group(
             "Delete matching facts",
             ref("Message"),
             Example(_DELETED, [{"predicate": "has_role", "args": [ANN, None, None]}]),
-            body=many(ref("FactPattern")),
+            body=PATTERNS.schema,
             is_change=True,
             deprecated_for="POST /api/batch",
         ),

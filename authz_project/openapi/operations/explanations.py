@@ -2,7 +2,7 @@
 
 from authz_project.openapi.operation import Example, Operation
 from authz_project.openapi.operations.changes import ACME, ANVIL, belongs, role
-from authz_project.openapi.schemas import ref
+from policy.json_schema import ref
 
 _DEFAULT = {"text": "allow(actor, action, resource) if has_permission(actor, action, resource);", "line": None}
 _WHO = {"actor": {"type": "User", "id": "ann"}}

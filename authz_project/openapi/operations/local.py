@@ -2,7 +2,7 @@
 
 from authz_project.openapi.operation import Example, Group, Operation
 from authz_project.openapi.operations.questions import ACTOR, AUTHORIZE
-from authz_project.openapi.schemas import ref
+from policy.json_schema import ref
 
 BINDINGS = """facts:
   has_relation(Repository:_, organization, Organization:_):

@@ -1,7 +1,9 @@
 """The policy's operations."""
 
 from authz_project.openapi.operation import Example, Group, Operation, Parameter
-from authz_project.openapi.schemas import Schema, ref
+from authz_project.openapi.shapes import parameters_of
+from policy.json_schema import ref
+from policy.serializers import PublishFlags
 
 SOURCE = """actor User {}
 
@@ -18,7 +20,6 @@ resource Repository {
 }
 """
 
-_FLAG: Schema = {"type": "boolean"}
 _NUMBER = {"type": "integer", "minimum": 0}
 
 GROUP = Group(
@@ -33,11 +34,7 @@ GROUP = Group(
             Example({"message": "policy version 1 is active"}, {"src": SOURCE, "filename": "main.polar"}),
             description="The text is compiled and the tests in it are run before it becomes active.",
             body=ref("Policy"),
-            parameters=(
-                Parameter("force", "Publish although a test in it fails.", _FLAG),
-                Parameter("fail_fast", "Stop at the first test that fails.", _FLAG),
-                Parameter("show_suggestions", "Add the compiler's warnings to the message.", _FLAG),
-            ),
+            parameters=parameters_of(PublishFlags),
             statuses={
                 202: "It is the active policy already.",
                 400: "The text is not a policy, a test in it fails, or the request is malformed.",

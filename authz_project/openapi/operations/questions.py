@@ -3,7 +3,7 @@
 from authz_project.openapi.operation import Example, Group, Operation
 from authz_project.openapi.operations.changes import ANVIL, belongs
 from authz_project.openapi.operations.explanations import EXPLAIN
-from authz_project.openapi.schemas import ref
+from policy.json_schema import ref
 
 ACTOR = {"actor_type": "User", "actor_id": "ann"}
 RESOURCE = {"resource_type": "Repository", "resource_id": "anvil"}

@@ -1,7 +1,7 @@
 """Operations about the service itself."""
 
 from authz_project.openapi.operation import Example, Group, Operation, Parameter
-from authz_project.openapi.schemas import ref
+from policy.json_schema import ref
 
 _READY = Example({"message": "ready"})
 

@@ -14,6 +14,7 @@ from checks.engine.plan.plan import Branch, End, Exit, Goals, Jump, State, Step,
 from checks.engine.plan.states import FAR
 from checks.engine.plan.unfold import Unfolder
 from checks.engine.rules.clauses import Col, Key, Term, mapped
+from policy.rules.components import reachable
 
 
 @dataclass
@@ -99,18 +100,8 @@ def kept_states(explored: Explored) -> frozenset[State]:
             entered[end.state] = entered.get(end.state, 0) + 1
     shared = {state for state, times in entered.items() if times > 1 and len(explored.arms[state]) > 1}
     far = {state for state in explored.arms if state.active[-1][0] == FAR}
-    return frozenset(shared | far | {state for state in following if state in _reachable(following, state)})
-
-
-def _reachable(following: dict[State, set[State]], start: State) -> set[State]:
-    found: set[State] = set()
-    queue = list(following[start])
-    while queue:
-        state = queue.pop()
-        if state not in found:
-            found.add(state)
-            queue += following[state]
-    return found
+    on_cycles = {state for state in following if state in reachable(following[state], following.__getitem__)}
+    return frozenset(shared | far | on_cycles)
 
 
 def goals_of(explored: Explored) -> tuple[list[Exit], list[Jump]]:

@@ -7,8 +7,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from checks.testing import coverage, policy_tests
 from policy import rules
-from policy.bundle import Bundle, bundle_of_files
-from policy.errors import AuthzError, PolicyRejected
+from policy.errors import AuthzError
+from policy.files import Bundle, bundle_of_files
+from policy.language.rejection import PolicyRejected
 from policy.management.command import FILES, rejection
 from policy.publishing import results_of
 from policy.rules.program import Program

@@ -3,11 +3,12 @@
 import sys
 from typing import Any
 
-from facts.audit import unused_signatures
+from facts.accept import unused_signatures
 from policy import rules
 from policy.active import active_program
-from policy.bundle import bundle_of_files
-from policy.errors import NotFound, PolicyRejected
+from policy.errors import NotFound
+from policy.files import bundle_of_files
+from policy.language.rejection import PolicyRejected
 from policy.management.command import PolicyCommand, rejection
 from policy.models import Environment
 from policy.rules.program import Program

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from facts.lines import WRITERS
+from facts.bulk import WRITERS
 from facts.read import every
 from policy.files import written_file
 from policy.management.command import PolicyCommand

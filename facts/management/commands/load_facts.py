@@ -7,8 +7,7 @@ from typing import Any, BinaryIO
 
 from django.core.management.base import CommandError
 
-from facts.lines import READERS
-from facts.loading import LinesRejected, load
+from facts.bulk import READERS, LinesRejected, load
 from policy.files import shown_name, why
 from policy.language.collector import without_collections
 from policy.management.command import PolicyCommand

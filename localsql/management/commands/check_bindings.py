@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from localsql.bindings import Bindings, bindings_from_text
-from localsql.unused import unused_entries
+from localsql.unused_bindings import unused_entries
 from policy.active import active_program
 from policy.files import decoded, text_of_file
 from policy.management.command import PolicyCommand

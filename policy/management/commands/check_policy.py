@@ -6,9 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from policy import rules
-from policy.bundle import bundle_of_files
-from policy.errors import PolicyRejected
-from policy.files import Unreadable
+from policy.files import Unreadable, bundle_of_files
+from policy.language.rejection import PolicyRejected
 from policy.management.command import FILES, rejection, warnings
 
 

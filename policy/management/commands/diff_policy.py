@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from policy.bundle import bundle_of_files
-from policy.difference import difference, unified
+from policy.files import bundle_of_files
 from policy.management.command import PolicyCommand
 from policy.models import Environment
+from policy.pages.differing_lines import unified
 from policy.publishing import active_version, version_numbered
 
 ACTIVE = "active"
@@ -26,9 +26,9 @@ class Command(PolicyCommand):
         if len(policies) > 2:
             raise CommandError(f"{len(policies)} policies are named; name one or two")
         old, new = policies if len(policies) == 2 else [ACTIVE, *policies]
-        rows = difference(text_of(environment, old), text_of(environment, new))
-        if rows:
-            self.stdout.write("\n".join([f"--- {old}", f"+++ {new}", *unified(rows)]))
+        lines = list(unified(text_of(environment, old), text_of(environment, new), old, new))
+        if lines:
+            self.stdout.write("\n".join(lines))
 
 
 def text_of(environment: Environment, policy: str) -> str:

@@ -3,8 +3,9 @@
 import sys
 from typing import Any
 
-from policy.bundle import bundle_of_files
-from policy.errors import PolicyRejected, PolicyTestsFailed
+from policy.errors import PolicyTestsFailed
+from policy.files import bundle_of_files
+from policy.language.rejection import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, failures, rejection, warnings
 from policy.models import Environment
 from policy.publishing import Draft, draft, ignored_facts, publish, remarks_on

@@ -7,19 +7,18 @@ from collections.abc import Set as AnySet
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from facts.models import MAX_ARGUMENTS
+from facts.models import MAX_ARGUMENTS, Row
 from facts.wire import Fact, fact_from_json, list_from_json, plain_fact
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER
 
 Ids = tuple[str, ...]
-Row = tuple[int, *tuple[str, ...]]  # sig, a0 … a4
 Key = tuple[str, tuple[str, ...]]  # a signature's parts: what is quickly hashed
 T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
-class Bundle(Sequence[Fact]):
+class FactBatch(Sequence[Fact]):
     """Facts out of JSON. A `Fact` is made of one when somebody looks at it, which for most of them nobody does."""
 
     raw: list[object] = field(default_factory=list)
@@ -37,21 +36,21 @@ class Bundle(Sequence[Fact]):
         return (fact_from_json(each, "") for each in self.raw)
 
 
-def bundle_from_json(raw: object, path: str) -> Bundle:
-    bundle = Bundle(list_from_json(raw, path))
+def batch_from_json(raw: object, path: str) -> FactBatch:
+    batch = FactBatch(list_from_json(raw, path))
     known: dict[Key, list[Ids]] = {}
-    for index, item in enumerate(bundle.raw):
+    for index, item in enumerate(batch.raw):
         plain = plain_fact(item, known)
         if plain is None:
-            _add(bundle, fact_from_json(item, f"{path}[{index}]"), known)
+            _add(batch, fact_from_json(item, f"{path}[{index}]"), known)
         else:
             plain[0].append(plain[1])
-    return bundle
+    return batch
 
 
-def _add(bundle: Bundle, fact: Fact, known: dict[Key, list[Ids]]) -> None:
+def _add(batch: FactBatch, fact: Fact, known: dict[Key, list[Ids]]) -> None:
     signature = fact.signature
-    same = bundle.ids.setdefault(signature, [])
+    same = batch.ids.setdefault(signature, [])
     same.append(tuple([value.id for value in fact.args]))
     remember(known, signature, same)
 
@@ -64,7 +63,7 @@ def remember(known: dict[Key, T], signature: Signature, what: T) -> None:
 
 def by_signature(facts: Iterable[Fact]) -> Mapping[Signature, Sequence[Ids]]:
     """The facts' ids, in the order in which signatures come first."""
-    if isinstance(facts, Bundle):
+    if isinstance(facts, FactBatch):
         return facts.ids
     found: dict[Signature, list[Ids]] = {}
     for fact in facts:
@@ -74,10 +73,10 @@ def by_signature(facts: Iterable[Fact]) -> Mapping[Signature, Sequence[Ids]]:
 
 def without(facts: Sequence[Fact], signatures: AnySet[Signature]) -> Sequence[Fact]:
     """The facts of all other signatures."""
-    if not isinstance(facts, Bundle):
+    if not isinstance(facts, FactBatch):
         return tuple([fact for fact in facts if fact.signature not in signatures])
     kept = {signature: ids for signature, ids in facts.ids.items() if signature not in signatures}
-    return Bundle([item for item in facts.raw if _signature_of(item) in kept], kept)
+    return FactBatch([item for item in facts.raw if _signature_of(item) in kept], kept)
 
 
 def _signature_of(item: Any) -> Signature:

@@ -1,15 +1,23 @@
-"""Large imports: many facts in one transaction, and every line that is wrong told."""
+"""Files of facts, in and out: JSON lines as in the interface, or CSV with `predicate,type,id,type,id …`.
 
-from collections.abc import Callable, Iterable
+A file is stored in one transaction, and every line that is wrong is reported.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import BinaryIO, TextIO
+
+import orjson
 
 from facts.accept import check_signature
-from facts.bundles import Ids, Key, Row, padding, remember
-from facts.lines import BadLine
-from facts.rows import rows_here
-from facts.signatures import signature_number
-from facts.wire import Fact, fact_from_json, plain_fact
+from facts.batches import Ids, Key, padding, remember
+from facts.models import Row
+from facts.numbering import signature_number
+from facts.table import fact_table
+from facts.wire import Fact, fact_from_json, fact_to_json, plain_fact
 from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.offsets import advance, changing
@@ -18,6 +26,15 @@ from policy.rules.program import Program, Signature
 CHUNK = 10_000  # facts
 ENOUGH = 100  # wrong lines, after which reading on helps nobody
 Filed = tuple[int, Ids]  # a signature's number, and what follows the ids in a row
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    number: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.number}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +64,8 @@ def load(
     """
     with changing():
         program = program_of_version(advance(environment_id).policy_version_id)
-        rows_here().expect_many()
-        with rows_here().loader() as loader:
+        fact_table().expect_many()
+        with fact_table().loader() as loader:
             filing = _Filing(environment_id, program, skip_bad, loader.settle)
             lines = iter(lines)
             while rows := filing.rows(islice(lines, CHUNK)):
@@ -58,7 +75,7 @@ def load(
                 report(filing.read)
         if filing.bad and not skip_bad:
             raise LinesRejected(tuple(filing.bad))
-        rows_here().note_stored(loader.inserted)
+        fact_table().note_stored(loader.inserted)
     return Loaded(filing.read, loader.inserted, tuple(filing.bad))
 
 
@@ -120,3 +137,58 @@ class _Filing:
         self.bad.append(line)
         if len(self.bad) >= ENOUGH and not self.skip_bad:
             raise LinesRejected(tuple(self.bad))
+
+
+# ---- formats ---------------------------------------------------------------------------------------------------
+
+
+def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
+    """Each line's number and the JSON in it, or why it is bad; empty lines say nothing."""
+    for number, line in enumerate(file, 1):
+        text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if not text.isspace():
+            try:
+                yield number, orjson.loads(text)
+            except orjson.JSONDecodeError as error:
+                yield number, BadLine(number, f"not JSON: {error}")
+
+
+def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
+    """The same of CSV; a first line that begins with `predicate` names the columns."""
+    # Bytes that are no text become lone surrogates, which are refused where they stand.
+    rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""), strict=True)
+    while True:
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield rows.line_num, BadLine(rows.line_num, f"not CSV: {error}")
+            continue
+        if cells and not (rows.line_num == 1 and cells[0] == "predicate"):
+            yield rows.line_num, _json_of_cells(rows.line_num, cells)
+
+
+def _json_of_cells(number: int, cells: list[str]) -> object:
+    predicate, pairs = cells[0], cells[1:]
+    while len(pairs) > 2 and not pairs[-1] and not pairs[-2]:
+        pairs = pairs[:-2]  # columns that shorter facts leave empty
+    if len(pairs) % 2:
+        return BadLine(number, "a type without an id")
+    args = [{"type": pairs[at], "id": pairs[at + 1]} for at in range(0, len(pairs), 2)]
+    return {"predicate": predicate, "args": args}
+
+
+def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
+    """One line each; how many there were."""
+    return sum(1 for fact in facts if file.write(orjson.dumps(fact_to_json(fact)).decode() + "\n"))
+
+
+def write_csv(file: TextIO, facts: Iterator[Fact]) -> int:
+    rows = csv.writer(file)
+    cells = ([fact.predicate, *(part for value in fact.args for part in (value.type, value.id))] for fact in facts)
+    return sum(1 for row in cells if rows.writerow(row))
+
+
+READERS = {"json": read_json, "csv": read_csv}
+WRITERS = {"json": write_json, "csv": write_csv}

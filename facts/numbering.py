@@ -1,4 +1,4 @@
-"""Signatures and their numbers. A number, once committed, means the same for ever; so processes remember it."""
+"""The numbers of signatures. One that is committed means the same for ever, so processes remember it."""
 
 import secrets
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,6 @@ from itertools import count
 import orjson
 from django.db import connection, transaction
 
-from facts.wire import Argument
 from policy.rules.program import Signature
 
 _REMEMBERED = 100_000
@@ -80,19 +79,6 @@ class Numbering:
     def of(self, signature: Signature) -> int:
         known = self._known.get(signature) or self.missing.get(signature)
         return known or self.missing.setdefault(signature, next(self._unused))
-
-
-def matching(
-    numbers: dict[Signature, int], predicate: str | None, args: tuple[Argument, ...], open_ended: bool = False
-) -> dict[Signature, int]:
-    """The signatures whose facts a pattern may match; `open_ended` patterns match longer facts too."""
-    return {
-        signature: number
-        for signature, number in numbers.items()
-        if (predicate is None or signature.predicate == predicate)
-        and (len(args) <= len(signature.types) if open_ended else len(args) == len(signature.types))
-        and all(arg.type in (None, name) for arg, name in zip(args, signature.types))
-    }
 
 
 def text_of_types(types: tuple[str, ...]) -> str:

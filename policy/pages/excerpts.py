@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from policy.errors import Problem
-from policy.highlight import highlighted_lines, marked_line
+from policy.language.rejection import Problem
 from policy.language.source import Source, Span
+from policy.pages.highlight import highlighted_lines, marked_line
 from policy.testing import TestReport
 
 AROUND = 2  # lines before and after

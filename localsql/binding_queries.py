@@ -2,7 +2,7 @@
 
 It is the caller's own text, and goes into the statement as it is. What is refused here is what would be a mistake
 there: several statements, comments that hide our text, placeholders that nobody fills, names like ours. And what would
-take the parser long, which tries some constructs in two ways, and those inside of them in two ways each time.
+take the parser long, which tries some constructs twice, and those inside of them twice each time.
 """
 
 from __future__ import annotations

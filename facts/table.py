@@ -1,21 +1,26 @@
-"""Rows of the fact table, in bulk, as each database takes them fastest."""
+"""The table of facts, written and read in bulk as each database does it fastest."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
-from django.db import IntegrityError, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, connections, transaction
 
-from facts.bundles import Row
-from facts.loaders import Loader, loader_behind
-from facts.models import COLUMNS
+from facts.models import COLUMNS, Row
 from facts.statistics import note_stored
+
+TURN = 0.0005  # seconds that one thread may keep the other from the interpreter
 
 _NAMES = ", ".join(("sig", *COLUMNS))
 _EQUAL = " AND ".join(f"fact.{name} = gone.{name}" for name in ("sig", *COLUMNS))
 
 
-class Rows(Protocol):
+class Table(Protocol):
     def insert(self, rows: Sequence[Row]) -> int: ...
     def loader(self) -> AbstractContextManager[Loader]: ...
     def delete(self, rows: Sequence[Row]) -> int: ...
@@ -25,7 +30,7 @@ class Rows(Protocol):
     def note_stored(self, number: int) -> None: ...
 
 
-class SqliteRows:
+class SqliteTable:
     def insert(self, rows: Sequence[Row]) -> int:
         with connection.cursor() as cursor:
             # In key order, neighbours land on the same page.
@@ -59,7 +64,7 @@ class SqliteRows:
         """Statements say which index to use."""
 
 
-class PostgresqlRows:
+class PostgresqlTable:
     _ARRAYS = "unnest(%s::integer[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])"
 
     def insert(self, rows: Sequence[Row]) -> int:
@@ -120,9 +125,66 @@ class PostgresqlRows:
             return cursor.rowcount
 
 
-_ROWS: dict[str, Rows] = {"sqlite": SqliteRows(), "postgresql": PostgresqlRows()}
+_TABLES: dict[str, Table] = {"sqlite": SqliteTable(), "postgresql": PostgresqlTable()}
 
 
-def rows_here() -> Rows:
-    """The way of the database that is connected."""
-    return _ROWS[connection.vendor]
+def fact_table() -> Table:
+    """The table in the database that is connected."""
+    return _TABLES[connection.vendor]
+
+
+# ---- taking rows in, chunk by chunk ------------------------------------------------------------------------------
+
+
+class Loader:
+    """Stores chunks of rows as they come."""
+
+    def __init__(self, store: Callable[[Sequence[Row]], int]):
+        self._store = store
+        self.inserted = 0
+
+    def take(self, rows: Sequence[Row]) -> None:
+        self.inserted += self._store(rows)
+
+    def settle(self) -> None:
+        """Nothing is under way after this, and the connection is free."""
+
+
+class _LoaderBehind(Loader):
+    """Stores a chunk while the next one is read."""
+
+    def __init__(self, store: Callable[[Sequence[Row]], int], thread: Executor):
+        super().__init__(store)
+        self._thread = thread
+        self._under_way: Future[int] | None = None
+        self._kept: deque[Sequence[Row]] = deque(maxlen=2)
+
+    def take(self, rows: Sequence[Row]) -> None:
+        tidy = sorted(set(rows))
+        # Thousands of rows take their time to be let go of: here, while the database has others to store. The thread
+        # that stores would do so between two chunks, when the database waits.
+        self._kept.append(tidy)
+        self.settle()
+        self._under_way = self._thread.submit(self._store, tidy)
+
+    def settle(self) -> None:
+        if self._under_way is not None:
+            stored, self._under_way = self._under_way, None
+            self.inserted += stored.result()
+
+
+@contextmanager
+def loader_behind(store: Callable[[Sequence[Row]], int]) -> Iterator[Loader]:
+    """For databases in a process of their own. Two threads have the connection, by turns; one load in a process."""
+    mine = connections[DEFAULT_DB_ALIAS]
+    mine.inc_thread_sharing()
+    usual_turn = sys.getswitchinterval()
+    sys.setswitchinterval(TURN)  # while the thread that stores waits for its turn, so does the database
+    try:
+        with ThreadPoolExecutor(1, initializer=connections.__setitem__, initargs=(DEFAULT_DB_ALIAS, mine)) as thread:
+            loader = _LoaderBehind(store, thread)
+            yield loader
+            loader.settle()
+    finally:
+        sys.setswitchinterval(usual_turn)
+        mine.dec_thread_sharing()

@@ -1,8 +1,8 @@
-"""What differs between two policies, for terminals and for pages."""
+"""Lines in which two policies differ, for pages and for terminals."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, unified_diff
 
 CONTEXT = 3  # lines around a change
 
@@ -51,24 +51,6 @@ def _rows(operation: tuple, old: list[str], new: list[str]) -> Iterator[Row]:
         yield Row("added", None, index + 1, new[index])
 
 
-def unified(rows: list[Row]) -> Iterator[str]:
-    """The rows as other programs print them."""
-    for hunk in _hunks(rows):
-        places = []
-        for numbers in ([row.before for row in hunk if row.before], [row.after for row in hunk if row.after]):
-            places.append(f"{numbers[0] if numbers else 0},{len(numbers)}")
-        yield f"@@ -{places[0]} +{places[1]} @@"
-        yield from (row.sign + row.text for row in hunk)
-
-
-def _hunks(rows: list[Row]) -> Iterator[list[Row]]:
-    hunk: list[Row] = []
-    for row in rows:
-        if row.kind == "gap":
-            if hunk:
-                yield hunk
-            hunk = []
-        else:
-            hunk.append(row)
-    if hunk:
-        yield hunk
+def unified(before: str, after: str, name_before: str, name_after: str) -> Iterator[str]:
+    """The difference as other programs print it."""
+    return unified_diff(lines_of(before), lines_of(after), name_before, name_after, n=CONTEXT, lineterm="")

@@ -2,7 +2,7 @@
 
 import json
 
-from authz_project.openapi.schemas import Schema
+from policy.json_schema import Schema
 
 _INDENT = "  "
 _SHORT = 80

@@ -1,4 +1,4 @@
-"""What a policy has no use for in data bindings: ignored where questions are asked, and told."""
+"""What a policy has no use for in data bindings: ignored where questions are asked, and logged."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
 
-from facts.accept import kind_of
-from facts.unused import MOST_TOLD, plain
+from facts.accept import MOST_NAMED, unaccepted_of
+from facts.context_header import plain
 from localsql.bindings import Bindings
 from policy.active import program_of_version
 from policy.rules.program import Program
@@ -22,7 +22,7 @@ def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
     for binding in bindings.facts:
         signature = binding.signature
         if not program.accepts(signature.predicate, signature.types):
-            yield f"`{binding.key}` is not used in policy{kind_of(program, signature).advice}"
+            yield f"`{binding.key}` is not used in policy{unaccepted_of(program, signature).advice}"
     for name in bindings.domains:
         if not program.knows(name):
             near = get_close_matches(name, sorted(program.types), 1)
@@ -31,7 +31,7 @@ def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1024)
-def tell_once(version: int, bindings: Bindings) -> None:
+def log_once(version: int, bindings: Bindings) -> None:
     """Log what is not used; as a warning where most likely a name is misspelt, since facts are missing then."""
-    for entry in islice(unused_entries(program_of_version(version), bindings), MOST_TOLD):
+    for entry in islice(unused_entries(program_of_version(version), bindings), MOST_NAMED):
         log.log(logging.WARNING if "did you mean" in entry else logging.INFO, "data bindings: %s", plain(entry))

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from django import forms
 
 from policy import publishing
-from policy.errors import AuthzError, PolicyRejected, PolicyTestsFailed, Unavailable
-from policy.excerpts import Excerpt, excerpts_of_failures, excerpts_of_problems
+from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
+from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 from policy.models import Environment
+from policy.pages.excerpts import Excerpt, excerpts_of_failures, excerpts_of_problems
 from policy.publishing import Published, ignored_facts, remarks_on
 from policy.serializers import MAX_FILENAME
 

@@ -1,4 +1,4 @@
-"""Short ways to write JSON schemas."""
+"""JSON schemas, written short."""
 
 from typing import Any
 
@@ -18,6 +18,9 @@ def many(items: Schema, description: str = "", **limits: int) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
+    """Of `{"type": "string"}`, `{"type": ["string", "null"]}`."""
+    if schema.get("type") in ("string", "integer", "boolean") and not schema.keys() - {"type", "minimum"}:
+        return schema | {"type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
 
 

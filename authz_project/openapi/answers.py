@@ -1,0 +1,162 @@
+"""JSON schemas of what is answered, by name. Answers have exactly the keys that are listed."""
+
+from typing import Any
+
+from facts.models import MAX_ARGUMENTS
+from policy.json_schema import Schema, answered, many, nullable, ref, text
+
+# ---- facts ----------------------------------------------------------------------------------------------------
+
+_ARITY: dict[str, Any] = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
+
+FACTS: dict[str, Schema] = {
+    "StoredFact": answered(
+        "", {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)}
+    ),
+    "Counts": answered(
+        "How many facts are stored.",
+        {name: {"type": "integer", "minimum": 0} for name in ("num_roles", "num_relations", "num_facts")},
+    ),
+}
+
+# ---- questions --------------------------------------------------------------------------------------------------
+
+_STAR = "`*` is every one."
+
+QUESTIONS: dict[str, Schema] = {
+    "Decision": answered("", {"allowed": {"type": "boolean"}}),
+    "Actions": answered("", {"results": many(text(), f"In order. {_STAR}")}),
+    "Listing": answered(
+        "",
+        {"results": many(text(), f"Ids, in order. {_STAR}")},
+        {"next_page_token": {"type": ["string", "null"], "description": "null or absent after the last page."}},
+    ),
+    "Allowed": answered("", {"results": many(answered("", {"type": text(), "id": text()}), "In the order asked.")}),
+    "Solutions": answered(
+        "",
+        {
+            "results": many(
+                {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+                "Each solution once: ids by variable, null for every value.",
+            )
+        },
+    ),
+    "FoundFacts": answered(
+        "",
+        {
+            "results": many(
+                answered(
+                    "",
+                    {
+                        "predicate": text(),
+                        "args": many(answered("", {name: {"type": ["string", "null"]} for name in ("type", "id")})),
+                    },
+                ),
+                "Stored or derived; an id of null is every value.",
+            )
+        },
+    ),
+    "Message": answered("", {"message": text()}),
+    "Greeting": answered("", {"hello": text(), "api_version": {"type": "integer"}}),
+    "Token": answered("", {"token": text("The new environment's key.")}),
+    "Sql": answered("", {"sql": text("To run against your own database.")}),
+}
+
+# ---- policies -------------------------------------------------------------------------------------------------
+
+_PROBLEM = answered("", {"error_type": {"enum": ["ValidationFailed", "AssertionFailed"]}, "message": text()})
+_TEST = answered("", {"name": text(), "passed": {"type": "integer"}, "total": {"type": "integer"}})
+
+POLICIES: dict[str, Schema] = {
+    "ActivePolicy": answered(
+        "",
+        {"policy": nullable(answered("", {"src": text(), "filename": {"type": ["string", "null"]}}))},
+    ),
+    "PolicyRefused": {
+        "description": "Why the active policy stays.",
+        "oneOf": [
+            answered("The request is wrong.", {"error_type": {"const": "Generic"}, "message": text()}),
+            answered(
+                "The text is not a policy.",
+                {"error_type": {"const": "Validation"}, "message": text(), "errors": many(_PROBLEM)},
+            ),
+            answered(
+                "A test in it fails.",
+                {
+                    "error_type": {"const": "TestsFailed"},
+                    "message": text(),
+                    "test_results": answered(
+                        "", {"success": {"const": False}, "errors": many(_PROBLEM), "tests": many(_TEST)}
+                    ),
+                },
+            ),
+        ],
+    },
+    "Metadata": answered(
+        "",
+        {
+            "metadata": answered(
+                "",
+                {"resources": {"type": "object", "additionalProperties": ref("ResourceMetadata")}},
+            )
+        },
+    ),
+    "ResourceMetadata": answered(
+        "What a block declares and inherits; `global` is always there.",
+        {
+            "roles": many(text()),
+            "permissions": many(text()),
+            "relations": {"type": "object", "additionalProperties": text()},
+        },
+    ),
+}
+
+# ---- explanations ---------------------------------------------------------------------------------------------
+
+_KINDS = (
+    "rule", "part", "fact", "comparison", "absence", "again", "unexplained", "obstacle", "missing", "false", "present",
+)  # fmt: skip
+_VALUE = answered("", {"type": text(), "id": {"type": ["string", "null"], "description": "null is any."}})
+_GOAL = {
+    "goal": text("What is explained."),
+    "allowed": {"type": "boolean"},
+    "proof": nullable(ref("Reason")),
+    "obstacles": many(ref("Reason"), "One for each rule that could have granted it."),
+    "note": text("What the question names that the policy has no word for, or that no rule is about it."),
+}
+
+_UNUSED = {
+    "unused_context_facts": many(text(), "Context facts that are not used in policy; absent where all are used.")
+}
+
+EXPLANATIONS: dict[str, Schema] = {
+    "Explanation": {
+        "anyOf": [
+            answered("", {"policy_version": {"type": ["integer", "null"]}} | _GOAL, _UNUSED),
+            answered(
+                "Of a query: a proof or obstacles for each of its calls.",
+                {
+                    "policy_version": {"type": ["integer", "null"]},
+                    "allowed": {"type": "boolean"},
+                    "calls": many(answered("", _GOAL)),
+                },
+                _UNUSED,
+            ),
+        ]
+    },
+    "Reason": answered(
+        "One step, and below it (`because`) what it rests upon.",
+        {"kind": {"enum": list(_KINDS)}, "text": text("The step in one line.")},
+        {
+            "fact": answered("", {"predicate": text(), "args": many(_VALUE)}),
+            "source": {"enum": ["stored", "context", "policy"]},
+            "rule": answered("As the policy has it.", {"text": text(), "line": {"type": ["integer", "null"]}}),
+            "bindings": {"type": "object", "description": "The rule's variables.", "additionalProperties": _VALUE},
+            "met": many(text(), "Of an obstacle: the conditions before the one that is missing."),
+            "note": text(),
+            "because": many(ref("Reason")),
+        },
+    ),
+}  # fmt: skip
+
+ANSWERS = FACTS | QUESTIONS | POLICIES | EXPLANATIONS

@@ -1,0 +1,118 @@
+"""Facts and patterns as people write them, taken apart: `has_role(User:ann, "admin", Repo:_)`.
+
+An argument is `Type:id`, `Type:"any id"` or `Type{"any id"}`, or a word or a quoted text without a type. `_` is any
+value. Which type a word has that is written without one, the reader of the parts decides.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, NoReturn
+
+import orjson
+
+_NAME = re.compile(r"[^\s(){}:,\"]+")
+_TYPE = re.compile(rf"{_NAME.pattern}(?:::[^\W\d][^\s(){{}}:,\"]*)*(?=\s*[:{{])")
+_ID = re.compile(r"[^\s(),\"]+")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_SPACE = re.compile(r"\s*")
+
+
+class NotFactText(ValueError):
+    """What was expected, and where."""
+
+
+class WrittenArgument(NamedTuple):
+    type: str | None
+    id: str | None  # None for `_`
+    is_quoted: bool = False
+
+
+class WrittenFact(NamedTuple):
+    predicate: str
+    args: tuple[WrittenArgument, ...]
+    rest: str  # what follows the arguments
+
+
+def parsed(text: str) -> WrittenFact:
+    """`p(User:ann, _)` -> the predicate `p` with the arguments (User, ann) and (None, None)."""
+    reader = _Reader(text)
+    predicate = reader.take(_NAME, "a predicate")
+    reader.expect("(")
+    args = [_argument(reader)]
+    while reader.skips(","):
+        args.append(_argument(reader))
+    reader.expect(")")
+    return WrittenFact(predicate, tuple(args), text[reader.at :].strip())
+
+
+def _argument(reader: _Reader) -> WrittenArgument:
+    if reader.sees('"'):
+        return WrittenArgument(None, reader.quoted(), True)
+    type_name = reader.takes(_TYPE)
+    if type_name is None:
+        return WrittenArgument(None, _unless_any(reader.take(_NAME, "an argument")))
+    if reader.skips("{"):
+        quoted = reader.quoted()
+        reader.expect("}")
+        return WrittenArgument(type_name, quoted, True)
+    reader.expect(":")
+    if reader.sees('"'):
+        return WrittenArgument(type_name, reader.quoted(), True)
+    return WrittenArgument(type_name, _unless_any(reader.take(_ID, "an id")))
+
+
+def _unless_any(word: str) -> str | None:
+    return None if word == "_" else word
+
+
+class _Reader:
+    """Goes through a text from its start; space between tokens does not count."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.at = 0
+
+    def takes(self, token: re.Pattern[str]) -> str | None:
+        """The token, if it comes next."""
+        found = token.match(self.text, self._next)
+        if found is None:
+            return None
+        self.at = found.end()
+        return found[0]
+
+    def take(self, token: re.Pattern[str], wanted: str) -> str:
+        found = self.takes(token)
+        return self._refuse(wanted) if found is None else found
+
+    def sees(self, char: str) -> bool:
+        return self.text.startswith(char, self._next)
+
+    def skips(self, char: str) -> bool:
+        """Whether the character comes next, which it is past then."""
+        if not self.sees(char):
+            return False
+        self.at = self._next + 1
+        return True
+
+    def expect(self, char: str) -> None:
+        if not self.skips(char):
+            self._refuse(f"`{char}`")
+
+    def quoted(self) -> str:
+        """A text in quotes, with JSON's escapes."""
+        start = self.at
+        try:
+            return str(orjson.loads(self.take(_QUOTED, "a quoted id")))
+        except orjson.JSONDecodeError:
+            self.at = start
+            self._refuse("a quoted id with JSON's escapes")
+
+    @property
+    def _next(self) -> int:
+        found = _SPACE.match(self.text, self.at)
+        return found.end() if found else self.at
+
+    def _refuse(self, wanted: str) -> NoReturn:
+        rest = self.text[self.at :].strip()
+        raise NotFactText(f"expected {wanted} {f'before `{rest[:20]}`' if rest else 'at the end'}")

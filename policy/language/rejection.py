@@ -1,0 +1,41 @@
+"""What is wrong with the text of a policy.
+
+A `Problem` is one mistake: data, collected by the passes and raised together as `PolicyRejected`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policy.errors import AuthzError
+from policy.language.source import Source, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    message: str
+    span: Span
+    hint: str = ""
+    severity: str = "error"  # or "warning"
+
+    def describe(self, source: Source) -> str:
+        """`file:line:column: message (hint)`, then the source line and a caret under the place."""
+        advice = f" ({self.hint})" if self.hint else ""
+        line, column = source.position(self.span.start)
+        place = f"{source.filename or 'policy'}:{line}:{column}"
+        return f"{place}: {self.message}{advice}\n{source.snippet(self.span)}"
+
+
+class PolicyRejected(AuthzError):
+    """The text is not a policy; `problems` are all that were found, in text order."""
+
+    def __init__(self, source: Source, problems: tuple[Problem, ...]):
+        self.source = source
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.span.start, problem.message)))
+        self.descriptions = tuple(problem.describe(source) for problem in self.problems)
+        super().__init__("\n".join(self.descriptions))
+
+    @property
+    def body(self) -> dict[str, object]:
+        errors = [{"error_type": "ValidationFailed", "message": text} for text in self.descriptions]
+        return {"error_type": "Validation", "message": self.message, "errors": errors}
