@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from checks.asking import query
 from checks.asking.prepared import Asked
-from checks.explain.bindings import ANY
+from checks.explain.cases import ANY
 from facts import wire
 from facts.bundles import bundle_from_json
 from facts.serializers import field_path

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from checks.asking.open_policy import OpenProgram
 from checks.asking.prepared import Question
-from checks.explain.bindings import ANY
+from checks.explain.cases import ANY
 from policy.rules.problems import did_you_mean, listed
 from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, Types, Var
 from policy.values import STRING, Value

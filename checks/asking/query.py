@@ -1,8 +1,8 @@
-"""The query of version 2: JSON -> question, and rows -> JSON."""
+"""Questions of calls: one call with its variables by their places, and the query of version 2 out of JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from checks.asking.prepared import Asked, Question, by_ids
@@ -12,14 +12,23 @@ from facts.wire import Fact
 from policy.errors import MalformedRequest
 from policy.values import ABSTRACT
 
-Call = tuple[str, tuple[str, ...]]
+NamedCall = tuple[str, tuple[str, ...]]  # a predicate and the names of its variables
 MAX_CALLS = 50
 MAX_VARIABLES = 20  # of one call
+
+
+def question_about(
+    predicate: str, asked: Sequence[Asked], outs: Iterable[int] = (), context: Sequence[Fact] = ()
+) -> Question:
+    """Return the question of one call. Its variables have names by their places; `outs` are those asked for."""
+    names = tuple([f"argument{place}" for place in range(len(asked))])
+    return Question(((predicate, names),), dict(zip(names, asked)), tuple([names[place] for place in outs]), context)
+
 
 # ---- decoding ------------------------------------------------------------------------------------------------
 
 
-def call_from_json(raw: object, path: str) -> Call:
+def call_from_json(raw: object, path: str) -> NamedCall:
     if not isinstance(raw, list) or len(raw) != 2:
         raise MalformedRequest(path, "must be an array of two elements, a predicate and its variables")
     predicate, variables = raw
@@ -31,7 +40,7 @@ def call_from_json(raw: object, path: str) -> Call:
     return wire.name_from_json(predicate, f"{path}[0]"), tuple(names)
 
 
-def calls_from_json(raw: object, path: str) -> tuple[Call, ...]:
+def calls_from_json(raw: object, path: str) -> tuple[NamedCall, ...]:
     if raw is None:
         return ()
     if not isinstance(raw, list):
@@ -80,7 +89,7 @@ class Query:
     question: Question
 
     @classmethod
-    def of(cls, calls: tuple[Call, ...], constraints: dict[str, object], context: tuple[Fact, ...]) -> Query:
+    def of(cls, calls: tuple[NamedCall, ...], constraints: dict[str, object], context: tuple[Fact, ...]) -> Query:
         names = dict.fromkeys(name for _, variables in calls for name in variables)
         ours = {name: f"?{place}" for place, name in enumerate(names)}
         variables = {ours[name]: asked_from_json(constraints, name) for name in names}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from checks.explain.cases import told
+from checks.explain.cases import ordered_body
 from checks.explain.tree import formula_of, shown_literal, source_text
 from policy.language.source import NOWHERE
 from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Types, Var
@@ -30,7 +30,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Whoever meets all sources has the target, by the rule at the line."""
+    """A rule as an edge: whoever has all sources has the target."""
 
     sources: tuple[Mark, ...]
     target: Mark
@@ -51,7 +51,7 @@ class Sheet:
 
 
 def sheets_of(program: Program) -> list[Sheet]:
-    """A sheet for each type with roles, permissions or relations, and one for what is global."""
+    """Return a sheet for each type with roles, permissions or relations, and one for what is global."""
     found = [
         _sheet(program, name, each.roles, each.permissions, tuple(each.relations.items()))
         for name, each in program.types.items()
@@ -62,7 +62,7 @@ def sheets_of(program: Program) -> list[Sheet]:
 
 
 def other_rules(program: Program) -> list[tuple[int, str]]:
-    """Line and text of the rules that are on no sheet."""
+    """Return line and text of the rules that are on no sheet."""
     shown = {grant.text for sheet in sheets_of(program) for grant in sheet.grants}
     written = (rule for rule in program.rules if rule.origin != NOWHERE and rule.head.predicate not in program.helpers)
     texts = ((program.source.position(rule.origin.start)[0], source_text(program, rule.origin)) for rule in written)
@@ -89,7 +89,7 @@ def _grants(program: Program, name: str | None) -> Iterator[Grant]:
 def _grants_of_rule(program: Program, rule: Rule, target: Mark) -> Iterator[Grant]:
     line, text = program.source.position(rule.origin.start)[0], source_text(program, rule.origin)
     alternatives: list[list[Literal]] = [[]]
-    for literal in told(rule):
+    for literal in ordered_body(rule):
         parts = _alternatives(program, literal)
         alternatives = [[*each, *part] for each in alternatives for part in parts][:MAX_GRANTS]
     for body in alternatives:
@@ -98,7 +98,7 @@ def _grants_of_rule(program: Program, rule: Rule, target: Mark) -> Iterator[Gran
 
 
 def _alternatives(program: Program, literal: Literal) -> list[list[Literal]]:
-    """An `or` as the conditions of each of its sides; their variables are those of the rule."""
+    """Return an `or` as the conditions of each of its sides, any other literal as its only alternative."""
     if isinstance(literal, Atom) and literal.predicate in program.helpers:
         rules = program.rules_by_predicate.get((literal.predicate, len(literal.args)), ())
         if all(rule.head.args == literal.args for rule in rules):
@@ -149,7 +149,7 @@ def _is_ground(literal: Literal) -> bool:
 
 
 def _plain(literal: Literal) -> str:
-    """As written, without the numbers that tell variables of the same name apart."""
+    """Return the literal as written, without the numbers that tell variables of the same name apart."""
     return _NUMBER.sub("", str(literal))
 
 

@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 
-from checks.explain import obstacles, proof, proof_tree
+from checks.explain import failures, search, tree
 from facts.models import Signature
 from policy.values import Value
 from tests.checks.conftest import POLICY, about, fact, publish, store
@@ -172,13 +172,13 @@ def test_a_long_chain_is_cut_at_a_limit_that_is_named(api, settings, length):
     said = explain(api, "User:u", "read", "Folder:0")
     assert said["allowed"] is True
     deepest = max(walk(said["proof"]), key=lambda each: each[0])
-    assert deepest[0] == min(length + 2, proof_tree.MAX_DEPTH)
+    assert deepest[0] == min(length + 2, tree.MAX_DEPTH)
     cut = [node for _, node in walk(said["proof"]) if node["kind"] == "unexplained"]
     assert [node["note"] for node in cut] == (["more than 100 levels of reasons"] if length + 2 > 100 else [])
 
 
 def test_a_search_that_is_too_long_says_so(api, monkeypatch):
-    monkeypatch.setattr(proof, "MAX_GOALS", 20)
+    monkeypatch.setattr(search, "MAX_GOALS", 20)
     chain(api, 60)
     said = explain(api, "User:u", "read", "Folder:0")
     assert said["allowed"] is True
@@ -249,7 +249,7 @@ def test_what_no_rule_is_about_is_told(repos, action, resource, note):
 
 
 def test_obstacles_are_cut_at_a_limit_that_is_named(api, monkeypatch):
-    monkeypatch.setattr(obstacles, "MAX_OBSTACLES", 5)
+    monkeypatch.setattr(failures, "MAX_TRIED", 5)
     rules = "".join(f'allow(u: User, "see", _: Doc) if is_{number}(u);\n' for number in range(9))
     publish(api, f"actor User {{}} resource Doc {{}}\n{rules}")
     said = explain(api, "User:u", "see", "Doc:d")
