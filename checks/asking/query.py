@@ -13,6 +13,7 @@ from policy.errors import MalformedRequest
 from policy.values import ABSTRACT
 
 NamedCall = tuple[str, tuple[str, ...]]  # a predicate and the names of its variables
+TypedId = tuple[str, str | None]  # None is every id of the type
 MAX_CALLS = 50
 MAX_VARIABLES = 20  # of one call
 
@@ -51,7 +52,7 @@ def calls_from_json(raw: object, path: str) -> tuple[NamedCall, ...]:
 
 
 def constraints_from_json(raw: object, path: str) -> dict[str, object]:
-    """As sent: those of variables that occur are decoded, all others ignored."""
+    """Leave them as sent: those of variables that occur are decoded later, all others ignored."""
     if not isinstance(raw, dict):
         raise MalformedRequest(path, "must be an object from variables to types and ids")
     return raw
@@ -81,9 +82,9 @@ def asked_from_json(constraints: dict[str, object], name: str) -> Asked:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The question, its variables in order of appearance: those with one value are not asked.
+    """A question whose variables are in order of appearance. Those with one value are not asked for.
 
-    They are called by their places: clients make names up anew for each query.
+    Variables are named by their places, as clients make names up anew for each query.
     """
 
     question: Question
@@ -98,7 +99,7 @@ class Query:
         return cls(Question(placed, variables, outs, context, dict(zip(variables, names))))
 
     def asking_for(self, names: Iterable[str]) -> Question:
-        """The question of the values of these variables, by the caller's names."""
+        """Return the question for the values of these variables, given by the caller's names."""
         ours = {name: our for our, name in self.question.names.items()}
         for name in names:
             if name not in ours:
@@ -106,7 +107,7 @@ class Query:
         return self.question._replace(outs=tuple([ours[name] for name in names]))
 
     def results(self, rows: Iterable[Row]) -> list[dict[str, str | None]]:
-        """One object for each solution, by the variables in order of appearance; null is every value."""
+        """Return an object for each solution, by the variables in order of appearance; null is every value."""
         outs, variables = self.question.outs, self.question.variables
         fixed = {name: asked.one for name, asked in variables.items() if name not in outs}
         solutions = ({**fixed, **dict(zip(outs, row))} for row in rows)

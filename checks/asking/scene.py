@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import count
 
 from django.conf import settings
 
@@ -37,6 +38,25 @@ from policy.values import INTEGER, Value
 
 TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
 _MOST = 0.8
+_MOST_STATEMENTS = 4096
+
+
+@dataclass
+class AskedCases(Cases):
+    """Cases, and the statements that were compiled to ask them."""
+
+    statements: dict[tuple, Compiled] = field(default_factory=dict)
+    _stand_ins: dict[Signature, int] = field(default_factory=dict)
+    _unused: Iterator[int] = field(default_factory=lambda: count(-1, -1))
+
+    def stand_in(self, signature: Signature) -> int:
+        """Return a number below zero, always the same, for a signature that has none: no signature has such a one."""
+        return self._stand_ins.get(signature) or self._stand_ins.setdefault(signature, next(self._unused))
+
+    def remember(self, key: tuple, made: Compiled) -> None:
+        if len(self.statements) >= _MOST_STATEMENTS:
+            self.statements.clear()
+        self.statements[key] = made
 
 
 @contextmanager
@@ -56,12 +76,14 @@ def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Ite
         yield found
 
 
-def _trial_cases(program: Program) -> Cases:
-    return Cases(program, Rulebook(program, patience=settings.PLANNING_TIMEOUT))
+def _trial_cases(program: Program) -> AskedCases:
+    return AskedCases(program, Rulebook(program, patience=settings.PLANNING_TIMEOUT))
 
 
 @contextmanager
-def _opened(environment_id: int, cases: Cases, context: Sequence[Fact], program: Program | None) -> Iterator[Scene]:
+def _opened(
+    environment_id: int, cases: AskedCases, context: Sequence[Fact], program: Program | None
+) -> Iterator[Scene]:
     useful = brought(program, context, "context_facts")
     with run.question_time(), run.snapshot():
         mark, numbers = numbers_as_of(environment_id)
@@ -69,12 +91,12 @@ def _opened(environment_id: int, cases: Cases, context: Sequence[Fact], program:
 
 
 @lru_cache(maxsize=64)
-def cases_of(environment_id: int, version: int | None, types: frozenset[str]) -> Cases:
+def cases_of(environment_id: int, version: int | None, types: frozenset[str]) -> AskedCases:
     """One for each environment: numbers of signatures are in its statements."""
     if version is None:
-        return Cases(open_program(types), rulebook_of(version, types))
+        return AskedCases(open_program(types), rulebook_of(version, types))
     number = PolicyVersion.objects.values_list("number", flat=True).get(pk=version)
-    return Cases(program_of_version(version), rulebook_of(version, types), number)
+    return AskedCases(program_of_version(version), rulebook_of(version, types), number)
 
 
 def _patience() -> float:
@@ -91,7 +113,7 @@ class Scene:
     """
 
     environment_id: int
-    cases: Cases
+    cases: AskedCases
     context: Sequence[Fact]
     numbers: Mapping[Signature, int]
     mark: int

@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
 
 from checks.asking import deadline
-from checks.engine.compile import Compiled
 from checks.engine.rules.clauses import Call, Const, Other, Pattern
 from checks.engine.rules.clauses import Literal as EngineLiteral
 from checks.engine.rules.clauses import Var as EngineVar
@@ -23,11 +21,10 @@ from checks.engine.rules.rulebook import Rulebook
 from checks.engine.rules.specialise import concrete_literals, numbers_of, typings_of
 from policy.rules.components import Components
 from policy.rules.flat import terms_of
-from policy.rules.program import Atom, Literal, Member, Not, Program, Rule, Signature, Term, Var
+from policy.rules.program import Atom, Literal, Member, Not, Program, Rule, Term, Var
 from policy.values import STRING, Value
 
 ANY = ""  # the id of a value that nothing mentions: what holds for it holds for every such value
-_MOST_STATEMENTS = 4096
 _ANY_OTHER = Other("")  # a name that no rule mentions
 
 RuleBindings = dict[Var, Value]  # what variables of a rule are
@@ -115,7 +112,7 @@ class Case:
 
 @dataclass
 class Cases:
-    """A program's cases by the pattern of the goals that they are about, and the statements compiled to ask them.
+    """A program's cases by the pattern of the goals that they are about.
 
     `number` is the policy version's; a text that is not published has none.
     """
@@ -123,9 +120,6 @@ class Cases:
     program: Program
     rulebook: Rulebook
     number: int | None = None
-    statements: dict[tuple, Compiled] = field(default_factory=dict)
-    _stand_ins: dict[Signature, int] = field(default_factory=dict)
-    _unused: Iterator[int] = field(default_factory=lambda: count(-1, -1))
     _in_text_order: dict[Pattern, tuple[Case, ...]] = field(default_factory=dict)
     _found: dict[Pattern, tuple[Case, ...]] = field(default_factory=dict)
 
@@ -158,15 +152,6 @@ class Cases:
         """Return the number of the recursion that goals of this pattern take part in; None if they do not."""
         with deadline.holding(self.rulebook.lock):  # numbers must not change while a proof is searched
             return self._components.number(pattern)
-
-    def stand_in(self, signature: Signature) -> int:
-        """Return a number below zero, always the same, for a signature that has none: no signature has such a one."""
-        return self._stand_ins.get(signature) or self._stand_ins.setdefault(signature, next(self._unused))
-
-    def remember(self, key: tuple, made: Compiled) -> None:
-        if len(self.statements) >= _MOST_STATEMENTS:
-            self.statements.clear()
-        self.statements[key] = made
 
     def _name(self, value: Value) -> _Name:
         if value.type != STRING:
