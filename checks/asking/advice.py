@@ -85,7 +85,7 @@ def _names(
     found = set(naming.declared(program.types[owner])) if owner in program.types else set()
     for rule in program.rules_by_predicate.get((predicate, 3), ()):
         whose = rule.head.args[naming.owner]
-        if owner in _types(rule, whose):
+        if owner in types_of(rule, whose):
             granted = _granted(program, rule, rule.head.args[naming.place], (whose, owner), seen)
             if granted is None:
                 return None
@@ -105,14 +105,15 @@ def _granted(
                 return {value.id for value in values}
             case Atom(predicate, args) if term in args and (naming := NAMINGS.get((predicate, len(args)))):
                 whose = args[naming.owner]
-                owners = {owned[1]} if whose == owned[0] else _types(rule, whose)
+                owners = {owned[1]} if whose == owned[0] else types_of(rule, whose)
                 named = [_names(program, predicate, owner, naming, seen) for owner in sorted(owners)]
                 known = [each for each in named if each is not None]
                 return set().union(*known) if len(known) == len(named) else None
     return None
 
 
-def _types(rule: Rule, term: Term) -> Types:
+def types_of(rule: Rule, term: Term) -> Types:
+    """Return the types that a term of the rule may have."""
     match term:
         case Var():
             return rule.types[term]

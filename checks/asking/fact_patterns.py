@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
 
+from checks.asking.advice import types_of
 from checks.asking.ask import Answered, Asker, answered
 from checks.asking.framing import Setting
 from checks.asking.prepared import Asked, Question, check_predicate
@@ -21,8 +22,7 @@ from checks.engine.answers import Row
 from checks.errors import TooManyTypes
 from facts.signatures import signature_numbers
 from facts.wire import Argument, Fact, Pattern
-from policy.rules.program import Program, Term, Types, Var
-from policy.values import Value
+from policy.rules.program import Program, Types
 
 MAX_COMBINATIONS = 2000
 
@@ -78,11 +78,7 @@ def _program_types(program: Program, pattern: Pattern) -> Iterator[tuple[Types, 
     key = (pattern.predicate, len(pattern.args))
     yield from program.accepted.get(key, ())
     for rule in program.rules_by_predicate.get(key, ()):
-        yield tuple(rule.types[term] if isinstance(term, Var) else _type_of(term) for term in rule.head.args)
-
-
-def _type_of(term: Term) -> Types:
-    return frozenset((term.type,)) if isinstance(term, Value) else frozenset()
+        yield tuple(types_of(rule, term) for term in rule.head.args)
 
 
 def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]) -> Iterator[tuple[Types, ...]]:

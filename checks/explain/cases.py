@@ -28,7 +28,7 @@ ANY = ""  # the id of a value that nothing mentions: what holds for it holds for
 _ANY_OTHER = Other("")  # a name that no rule mentions
 
 RuleBindings = dict[Var, Value]  # what variables of a rule are
-_Name = Const | Other | None  # what is known of a String: which name of the policy it is, that it is none, or nothing
+_KnownName = Const | Other | None  # of a String: the name of the policy that it is, that it is none, or not known
 
 
 def value_in(bindings: RuleBindings, term: Term, now: Value | None = None) -> Value | None:
@@ -136,7 +136,7 @@ class Cases:
         if condition.pattern is not None:
             return condition.pattern
         bound = (variable for variable in condition.binds if variable in bindings)
-        names: dict[Term, _Name] = {variable: self._name(bindings[variable]) for variable in bound}
+        names: dict[Term, _KnownName] = {variable: self._name(bindings[variable]) for variable in bound}
         return self._pattern_of_call(condition.literal, condition.call, names)
 
     def of(self, pattern: Pattern) -> tuple[Case, ...]:
@@ -153,12 +153,12 @@ class Cases:
         with deadline.holding(self.rulebook.lock):  # numbers must not change while a proof is searched
             return self._components.number(pattern)
 
-    def _name(self, value: Value) -> _Name:
+    def _name(self, value: Value) -> _KnownName:
         if value.type != STRING:
             return None
         return Const(value.id) if value.id in self.program.names else _ANY_OTHER
 
-    def _pattern_of_call(self, literal: Literal, call: Call, names: Mapping[Term, _Name]) -> Pattern:
+    def _pattern_of_call(self, literal: Literal, call: Call, names: Mapping[Term, _KnownName]) -> Pattern:
         """`names` has the names of variables, as far as they are known."""
         terms = terms_of(literal)
         known = [self._name(term) if isinstance(term, Value) else names.get(term) for term in terms]
@@ -201,7 +201,7 @@ class Cases:
 
     def _calls(self, case: Case, pattern: Pattern) -> Iterator[Pattern]:
         """Yield the patterns of what the case asks for, where its head is of this pattern."""
-        names: dict[Term, _Name] = dict(zip(case.rule.head.args, pattern.consts))
+        names: dict[Term, _KnownName] = dict(zip(case.rule.head.args, pattern.consts))
         for condition in case.conditions:
             if isinstance(condition.literal, Atom):
                 yield self._pattern_of_call(condition.literal, condition.call, names)

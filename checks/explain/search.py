@@ -159,7 +159,7 @@ class _Search:
 
 
 @dataclass
-class _Waiting:
+class _PendingStep:
     """A step to a goal, and the goals of the same recursion that have to be proved before it counts."""
 
     goal: Goal
@@ -173,7 +173,7 @@ class _RecursionSearch:
 
     search: _Search
     component: int
-    waiting: dict[Goal, list[_Waiting]] = field(default_factory=dict)  # by each goal that is waited for
+    waiting: dict[Goal, list[_PendingStep]] = field(default_factory=dict)  # by each goal that is waited for
     cut: dict[Goal, None] = field(default_factory=dict)  # goals to which a rule has more steps than were looked at
 
     def find(self, start: Goal) -> None:
@@ -207,7 +207,7 @@ class _RecursionSearch:
                 self.cut[goal] = None
             for step in steps:
                 unproved = {each for each in self.search.premises(step) if self._is_within(each)}
-                waiting = _Waiting(goal, step, unproved - self.search.proof.keys())
+                waiting = _PendingStep(goal, step, unproved - self.search.proof.keys())
                 if not waiting.unproved:
                     self._prove(goal, step)
                     return

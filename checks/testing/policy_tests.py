@@ -41,9 +41,9 @@ def signatures_of(program: Program) -> frozenset[Signature]:
 
 def _outcome(session: Bench, test: Test, fail_fast: bool) -> TestOutcome:
     outcomes: list[AssertionOutcome] = []
-    answers = _Answers(session, session.facts(test.facts), _groups(test.assertions), {})
+    test_run = _TestRun(session, session.facts(test.facts), _groups(test.assertions), {})
     for assertion in test.assertions:
-        message = _message(answers, assertion)
+        message = _message(test_run, assertion)
         line, _ = session.program.source.position(assertion.span.start)
         outcomes.append(AssertionOutcome(assertion.text, line, not message, message))
         if fail_fast and message:
@@ -54,12 +54,12 @@ def _outcome(session: Bench, test: Test, fail_fast: bool) -> TestOutcome:
 # ---- one assertion -----------------------------------------------------------------------------------------------
 
 
-def _message(answers: _Answers, assertion: Assertion) -> str:
+def _message(test_run: _TestRun, assertion: Assertion) -> str:
     """Return why the assertion fails; nothing if it passes."""
     try:
         if assertion.iff_values is not None:
-            return _message_on_list(answers, assertion)
-        held = answers.holds(assertion)
+            return _message_on_list(test_run, assertion)
+        held = test_run.holds(assertion)
         return "" if held == assertion.expected else _message_on_truth(assertion, held)
     except TestsTooSlow:
         raise
@@ -77,13 +77,13 @@ def _truth(held: bool) -> str:
     return "true" if held else "false"
 
 
-def _message_on_list(answers: _Answers, assertion: Assertion) -> str:
+def _message_on_list(test_run: _TestRun, assertion: Assertion) -> str:
     """Return the message for an assertion that lists the values of its variable for which it holds."""
     wanted: set[TypedId] = {(value.type, value.id) for value in assertion.iff_values or ()}
     if assertion.iff_negated:
-        wanted = _declared_names(answers.session.program, assertion) - wanted
+        wanted = _declared_names(test_run.session.program, assertion) - wanted
     try:
-        found = answers.values(assertion)
+        found = test_run.values(assertion)
         got = _enumerated(found)
     except CannotEnumerate:
         found, got = None, "every value but some"
@@ -145,8 +145,8 @@ class _AssertionGroup(NamedTuple):
 
 
 @dataclass
-class _Answers:
-    """The answers over one test's facts; `known` has those that were given so far."""
+class _TestRun:
+    """One test's facts and assertions; `known` has the answers that were given so far."""
 
     session: Bench
     facts: str

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from checks.asking.advice import types_of
 from checks.explain.cases import ordered_body
-from checks.explain.tree import formula_of, shown_literal, source_text
+from checks.explain.tree import clipped, formula_of, shown_literal, source_text
 from policy.language.source import NOWHERE
-from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Types, Var
+from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Var
 from policy.values import STRING, Value
 
 ROLE, PERMISSION, RELATION = "has_role", "has_permission", "has_relation"
 ANY_NAME = "*"  # a rule about every role, or every permission
-_NUMBER = re.compile(r"#\d+")
+_NUMBER = re.compile(r"#\d+")  # tells variables of the same name apart
 MAX_LABEL = 44  # characters
 MAX_GRANTS = 120  # of one type
 
@@ -82,7 +83,7 @@ def _grants(program: Program, name: str | None) -> Iterator[Grant]:
     arity = 2 if name is None else 3
     for predicate, kind in ((ROLE, "role"), (PERMISSION, "permission")):
         for rule in program.rules_by_predicate.get((predicate, arity), ()):
-            if rule.origin != NOWHERE and (name is None or name in _types(rule, rule.head.args[2])):
+            if rule.origin != NOWHERE and (name is None or name in types_of(rule, rule.head.args[2])):
                 yield from _grants_of_rule(program, rule, Mark(kind, _label(rule.head.args[1])))
 
 
@@ -140,24 +141,13 @@ def _condition(program: Program, literal: Literal) -> Mark:
     if isinstance(literal, Not) and literal.atom.predicate in program.helpers:
         text = f"not ({formula_of(program, literal.atom.predicate, len(literal.atom.args))})"
     else:
-        text = shown_literal(program, literal, {}, 0) if _is_ground(literal) else _plain(literal)
-    return Mark("condition", text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…")
+        text = shown_literal(program, literal, {}, 0) if _is_ground(literal) else _NUMBER.sub("", str(literal))
+    return Mark("condition", clipped(text, MAX_LABEL))
 
 
 def _is_ground(literal: Literal) -> bool:
     return isinstance(literal, Atom) and all(isinstance(arg, Value) for arg in literal.args)
 
 
-def _plain(literal: Literal) -> str:
-    """Return the literal as written, without the numbers that tell variables of the same name apart."""
-    return _NUMBER.sub("", str(literal))
-
-
 def _label(term: object) -> str:
     return term.id if isinstance(term, Value) and term.type == STRING else ANY_NAME
-
-
-def _types(rule: Rule, term: object) -> Types | Iterable[str]:
-    if isinstance(term, Value):
-        return (term.type,)
-    return rule.types.get(term, ()) if isinstance(term, Var) else ()

@@ -20,7 +20,7 @@ from policy.rules.program import Program
 from policy.values import PRIMITIVES, STRING, Value
 
 DECISION = "allow"
-MOST_KINDS = 2_000  # that are looked into; of the others it is said that there are more
+MOST_KINDS = 2_000  # that are looked into; a preview says when it leaves some out
 
 
 class QuestionKind(NamedTuple):

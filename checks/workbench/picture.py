@@ -26,7 +26,7 @@ class _Lane:
     rank: int
 
 
-_Stop = Mark | _Lane  # where lines begin, end, or pass through
+_Spot = Mark | _Lane  # where lines begin, end, or pass through
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class _Box:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The column of each mark, and a box for each stop."""
+    """The column of each mark, and a box for each spot."""
 
     ranks: dict[Mark, int]
-    boxes: dict[_Stop, _Box]
+    boxes: dict[_Spot, _Box]
 
 
 def picture_of(sheet: Sheet) -> SafeString:
@@ -65,7 +65,7 @@ def picture_of(sheet: Sheet) -> SafeString:
         round(height),
         f"what grants what on {sheet.type or 'everything'}",
         format_html_join("", "{}", ((line,) for line in lines)),
-        format_html_join("", "{}", ((_drawn(stop, box),) for stop, box in boxes.items() if isinstance(stop, Mark))),
+        format_html_join("", "{}", ((_drawn(spot, box),) for spot, box in boxes.items() if isinstance(spot, Mark))),
     )
 
 
@@ -104,26 +104,26 @@ def _ranked(marks: list[Mark], grants: Iterable[Grant], first: int) -> dict[Mark
     return ranks
 
 
-def _columns(sheet: Sheet, ranks: dict[Mark, int]) -> list[list[_Stop]]:
-    columns: list[dict[_Stop, None]] = [{} for _ in range(max(ranks.values(), default=-1) + 1)]
+def _columns(sheet: Sheet, ranks: dict[Mark, int]) -> list[list[_Spot]]:
+    columns: list[dict[_Spot, None]] = [{} for _ in range(max(ranks.values(), default=-1) + 1)]
     for mark, rank in ranks.items():
         columns[rank][mark] = None
     for grant in sheet.grants:
         for source in grant.sources:
-            for stop in _route(source, grant.target, ranks):
-                if isinstance(stop, _Lane):
-                    columns[stop.rank][stop] = None
+            for spot in _route(source, grant.target, ranks):
+                if isinstance(spot, _Lane):
+                    columns[spot.rank][spot] = None
     return [list(column) for column in columns if column]
 
 
-def _route(source: Mark, target: Mark, ranks: dict[Mark, int]) -> list[_Stop]:
-    """Return where a line stops from the source through the columns between to the target."""
+def _route(source: Mark, target: Mark, ranks: dict[Mark, int]) -> list[_Spot]:
+    """Return where a line goes from the source through the columns between to the target."""
     return [source, *(_Lane(source, rank) for rank in range(ranks[source] + 1, ranks[target])), target]
 
 
-def _placed(columns: list[list[_Stop]], grants: Iterable[Grant], ranks: dict[Mark, int]) -> dict[_Stop, _Box]:
-    """Return a box for each stop, next to what it is connected with, as far as there is room."""
-    neighbours: dict[_Stop, set[_Stop]] = {stop: set() for column in columns for stop in column}
+def _placed(columns: list[list[_Spot]], grants: Iterable[Grant], ranks: dict[Mark, int]) -> dict[_Spot, _Box]:
+    """Return a box for each spot, next to what it is connected with, as far as there is room."""
+    neighbours: dict[_Spot, set[_Spot]] = {spot: set() for column in columns for spot in column}
     for grant in grants:
         for source in grant.sources:
             route = _route(source, grant.target, ranks)
@@ -132,37 +132,37 @@ def _placed(columns: list[list[_Stop]], grants: Iterable[Grant], ranks: dict[Mar
                 neighbours[other].add(one)
     boxes = _stacked(columns)
     for _ in range(3):
-        columns = [sorted(column, key=lambda stop: _height_wanted(stop, neighbours, boxes)) for column in columns]
+        columns = [sorted(column, key=lambda spot: _height_wanted(spot, neighbours, boxes)) for column in columns]
         boxes = _stacked(columns)
     return boxes
 
 
-def _height_wanted(stop: _Stop, neighbours: dict[_Stop, set[_Stop]], boxes: dict[_Stop, _Box]) -> float:
-    around = [boxes[each].left[1] for each in neighbours[stop]] or [boxes[stop].left[1]]
+def _height_wanted(spot: _Spot, neighbours: dict[_Spot, set[_Spot]], boxes: dict[_Spot, _Box]) -> float:
+    around = [boxes[each].left[1] for each in neighbours[spot]] or [boxes[spot].left[1]]
     return sum(around) / len(around)
 
 
-def _stacked(columns: list[list[_Stop]]) -> dict[_Stop, _Box]:
+def _stacked(columns: list[list[_Spot]]) -> dict[_Spot, _Box]:
     """Return boxes for every column from above, centred beside the tallest."""
-    heights = [sum(_height(stop) + _GAP for stop in column) for column in columns]
-    boxes: dict[_Stop, _Box] = {}
+    heights = [sum(_height(spot) + _GAP for spot in column) for column in columns]
+    boxes: dict[_Spot, _Box] = {}
     x: float = 1
     for column, height in zip(columns, heights):
-        width = max(_width(stop) for stop in column)
+        width = max(_width(spot) for spot in column)
         y = 8 + (max(heights) - height) / 2
-        for stop in column:
-            boxes[stop] = _Box(x, y, width, _height(stop))
-            y += _height(stop) + _GAP
+        for spot in column:
+            boxes[spot] = _Box(x, y, width, _height(spot))
+            y += _height(spot) + _GAP
         x += width + _COLUMN
     return boxes
 
 
-def _height(stop: _Stop) -> int:
-    return _HEIGHT if isinstance(stop, Mark) else _LANE
+def _height(spot: _Spot) -> int:
+    return _HEIGHT if isinstance(spot, Mark) else _LANE
 
 
-def _width(stop: _Stop) -> float:
-    return len(_text(stop)) * _CHARACTER + 2 * _PADDING if isinstance(stop, Mark) else 0
+def _width(spot: _Spot) -> float:
+    return len(_text(spot)) * _CHARACTER + 2 * _PADDING if isinstance(spot, Mark) else 0
 
 
 def _text(mark: Mark) -> str:
