@@ -1,6 +1,6 @@
 """The workbench: pages of a policy version where questions are asked, answers explained, and changes previewed.
 
-They hang on the version's own page, so the version's admin is registered again, with these pages added.
+They belong to the version's own page, so the version's admin is registered again, with these pages added.
 """
 
 from typing import Any
@@ -14,10 +14,17 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from checks.explain.tree import shown_value
-from checks.workbench import pages as workbench
-from checks.workbench.differences import Tally
+from checks.workbench.differences import Compared
 from checks.workbench.graph import other_rules, sheets_of
-from checks.workbench.pages import KINDS, Answered, QuestionForm, lines_of, roots_of
+from checks.workbench.pages import (
+    KINDS,
+    PageAnswer,
+    QuestionForm,
+    answer_for_page,
+    lines_of,
+    suggestions,
+    versions_to_choose,
+)
 from checks.workbench.picture import picture_of
 from checks.workbench.preview import Preview, goals_of_text, preview
 from policy.active import program_of_version
@@ -43,7 +50,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
 
     @admin.display(description="")
     def pages(self, version: PolicyVersion) -> SafeString:
-        """The shortest way to what is asked most often."""
+        """Links to the pages that are wanted most often."""
         links = [(_url(name, version.pk), title) for name, title in (("ask", "Ask"), ("picture", "Picture"))]
         return format_html_join(" · ", '<a href="{}">{}</a>', links)
 
@@ -65,7 +72,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return page
 
     def _seen(self, request: HttpRequest, object_id: str) -> PolicyVersion | None:
-        """The version, for those who may see the facts that an explanation tells of as well."""
+        """Return the version, for those who may also see the facts that explanations show."""
         if not request.user.has_perm("facts.view_signature"):
             raise PermissionDenied
         return self._version(request, object_id)
@@ -93,28 +100,28 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             if not self.has_view_or_change_permission(request, version):
                 raise PermissionDenied
             try:
-                answered = workbench.answered(version, asked["text"], asked["question"])
+                answered = answer_for_page(version, asked["text"], asked["question"])
             except AuthzError as reason:
                 trouble = _trouble(reason)
         program, suggested = _program(version), {}
         if program is not None:
-            suggested = workbench.suggestions(version.environment_id, program)
+            suggested = suggestions(version.environment_id, program)
         return self._page(
             request, "ask", version,
             form=form, sent=sent, kinds=KINDS, kind=sent.get("kind", "authorize"),
             answered=answered, suggested=suggested, **trouble,
-            versions=workbench.versions_to_choose(version),
+            versions=versions_to_choose(version),
             text=sent.get("text", ""), source=source,
             answers=_answers(version, sent, answered), environment=version.environment,
         )  # fmt: skip
 
     def ids_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """What a field may be completed to, as JSON."""
+        """Answer what a field may be completed to, as JSON."""
         version = self._seen(request, object_id)
         program = _program(version) if version else None
         if version is None or program is None:
             return JsonResponse({})
-        found = workbench.suggestions(version.environment_id, program, request.GET.get("start", ""))
+        found = suggestions(version.environment_id, program, request.GET.get("start", ""))
         return JsonResponse(found)
 
     # ---- the picture -------------------------------------------------------------------------------------------
@@ -133,7 +140,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
     # ---- what would change --------------------------------------------------------------------------------------
 
     def preview_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """From the active policy of the version's environment to this version, or to a text that is sent."""
+        """Compare the active policy of the version's environment with this version, or with a text that is sent."""
         version = self._seen(request, object_id)
         if version is None:
             return self._gone(request, object_id)
@@ -159,7 +166,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
 
 
 def _program(version: PolicyVersion) -> Program | None:
-    """None where the text is one that the compiler does not take any more."""
+    """Return the version's program; None where the compiler does not take its text any more."""
     try:
         return program_of_version(version.pk)
     except AuthzError:
@@ -167,30 +174,31 @@ def _program(version: PolicyVersion) -> Program | None:
 
 
 def _trouble(reason: AuthzError) -> dict[str, object]:
-    """What went wrong, in a text beside the lines that it is about."""
+    """Return what went wrong for the page: in a text, beside the lines that it is about."""
     if isinstance(reason, PolicyRejected):
         return {"excerpts": excerpts_of_problems(reason.source, reason.problems)}
     return {"trouble": reason.message}
 
 
 def _previewed(found: Preview) -> dict[str, object]:
-    """What the page says of it that takes more than a look."""
+    """Return what the page shows of a preview that its template cannot work out."""
     flips = found.flips[:_MOST_FLIPS]
     return {
-        "flips": [(flip, [(side, lines_of(roots_of(side))) for side in flip.sides]) for flip in flips],
+        "flips": [(flip, [(side, lines_of(side)) for side in flip.sides]) for flip in flips],
         "differ": f"{found.differ:,}",
         "hidden": f"{found.differ - len(flips):,}" if found.differ > len(flips) else "",
         "failing": sum(bool(test.failures) for test in found.draft.report.tests),
-        "kinds": [(each.kind, _numbers(each.tally), each.extent) for each in found.asked.kinds],
+        "kinds": [(each.kind, _numbers(each), each.extent) for each in found.asked.kinds],
     }
 
 
-def _numbers(tally: Tally) -> list[str]:
+def _numbers(compared: Compared) -> list[str]:
+    tally = compared.tally
     return [f"{number:,}" for number in (tally.answers, tally.gained, tally.lost)]
 
 
-def _answers(version: PolicyVersion, sent: QueryDict, answered: Answered | None) -> list[tuple[str, str]]:
-    """The answers of a list, each with the address that explains it; where a text was asked, no address can."""
+def _answers(version: PolicyVersion, sent: QueryDict, answered: PageAnswer | None) -> list[tuple[str, str]]:
+    """Return the answers of a list, each with the address that explains it; a text that was sent has no address."""
     if answered is None or answered.answers is None:
         return []
     if sent.get("text"):
@@ -200,10 +208,10 @@ def _answers(version: PolicyVersion, sent: QueryDict, answered: Answered | None)
 
 def _address(version: PolicyVersion, sent: QueryDict, answer: str) -> str:
     asked = QueryDict(mutable=True)
-    said = sent.dict()
-    asked.update({name: str(said[name]) for name in _FIELDS if said.get(name)})
-    if said["kind"] == "list":
-        type_name = str(said["resource"]).partition(":")[0].strip()
+    fields = sent.dict()
+    asked.update({name: str(fields[name]) for name in _FIELDS if fields.get(name)})
+    if fields["kind"] == "list":
+        type_name = str(fields["resource"]).partition(":")[0].strip()
         asked["resource"] = f"{type_name}:*" if answer == "*" else shown_value(Value(type_name, answer))
     else:
         asked["action"] = quoted(answer) if answer.startswith('"') else answer

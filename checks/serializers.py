@@ -8,7 +8,7 @@ from rest_framework import serializers
 from checks.asking import query
 from checks.asking.prepared import Asked
 from checks.asking.query import MAX_CALLS, MAX_VARIABLES
-from checks.explain.bindings import ANY
+from checks.explain.cases import ANY
 from facts import wire
 from facts.batches import batch_from_json
 from facts.context_header import HEADER

@@ -1,6 +1,6 @@
 """What a question names that the policy has no word for, and which word may have been meant.
 
-Such a question has an answer, and it is no. Only where somebody reads the answer is it told why.
+The answer to such a question is no. Somebody who reads it, rather than a program, is also given the reason.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 from checks.asking.open_policy import OpenProgram
 from checks.asking.prepared import Question
-from checks.explain.bindings import ANY
+from checks.asking.query import TypedId
+from checks.explain.cases import ANY
 from policy.rules.problems import did_you_mean, listed
 from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, Types, Var
 from policy.values import STRING, Value
 
 
-class _Naming(NamedTuple):
+class Naming(NamedTuple):
     """A predicate that takes a name: which argument it is, whose it is, and where blocks declare such names."""
 
     noun: str
@@ -25,19 +26,17 @@ class _Naming(NamedTuple):
     declared: Callable[[TypeDef], Iterable[str]]
 
 
-_PERMISSION = _Naming("action", 1, 2, lambda known: known.permissions)
-_NAMINGS = {
+_PERMISSION = Naming("action", 1, 2, lambda known: known.permissions)
+NAMINGS = {
     ("allow", 3): _PERMISSION,
     ("has_permission", 3): _PERMISSION,
-    ("has_role", 3): _Naming("role", 1, 2, lambda known: known.roles),
-    ("has_relation", 3): _Naming("relation", 1, 0, lambda known: known.relations),
+    ("has_role", 3): Naming("role", 1, 2, lambda known: known.roles),
+    ("has_relation", 3): Naming("relation", 1, 0, lambda known: known.relations),
 }
-
-Named = tuple[str, str | None]  # a type and an id; no id is any
 
 
 def advice_on_question(program: Program, question: Question) -> list[str]:
-    """A sentence for each word that the policy does not have."""
+    """Return a sentence for each word that the policy does not have."""
     found: dict[str, None] = {}
     for predicate, names in question.calls:
         asked = [question.variables[name] for name in names]
@@ -46,12 +45,12 @@ def advice_on_question(program: Program, question: Question) -> list[str]:
     return list(found)
 
 
-def advice(program: Program, predicate: str, terms: list[Named]) -> Iterator[str]:
+def advice(program: Program, predicate: str, terms: list[TypedId]) -> Iterator[str]:
     if isinstance(program, OpenProgram):
         return
     unknown = [name for name, _ in terms if not program.knows(name)]
     yield from (_about_type(program, name) for name in dict.fromkeys(unknown))
-    naming = _NAMINGS.get((predicate, len(terms)))
+    naming = NAMINGS.get((predicate, len(terms)))
     if naming is not None and terms[naming.owner][0] not in unknown:
         yield from _about_name(program, predicate, terms, naming)
 
@@ -61,7 +60,7 @@ def _about_type(program: Program, name: str) -> str:
     return f"the policy has no type `{name}`{_instead(name, names)}"
 
 
-def _about_name(program: Program, predicate: str, terms: list[Named], naming: _Naming) -> Iterator[str]:
+def _about_name(program: Program, predicate: str, terms: list[TypedId], naming: Naming) -> Iterator[str]:
     (type_name, word), owner = terms[naming.place], terms[naming.owner][0]
     if type_name != STRING or word is None or word == ANY:
         return
@@ -72,21 +71,21 @@ def _about_name(program: Program, predicate: str, terms: list[Named], naming: _N
 
 def _instead(word: str, names: list[str]) -> str:
     meant = did_you_mean(word, names)
-    told = f"there are {listed(names)}" if names else "there is none"
-    return f" ({meant} {told})" if meant else f" ({told})"
+    known = f"there are {listed(names)}" if names else "there is none"
+    return f" ({meant} {known})" if meant else f" ({known})"
 
 
 def _names(
-    program: Program, predicate: str, owner: str, naming: _Naming, seen: frozenset[tuple[str, str]] = frozenset()
+    program: Program, predicate: str, owner: str, naming: Naming, seen: frozenset[tuple[str, str]] = frozenset()
 ) -> set[str] | None:
-    """What blocks declare for the type, and rules grant on it; None where facts or a rule may grant any name."""
+    """Return what blocks declare for the type and rules grant on it; None where a rule may grant any name."""
     if (predicate, owner) in seen:
         return set()
     seen |= {(predicate, owner)}
     found = set(naming.declared(program.types[owner])) if owner in program.types else set()
     for rule in program.rules_by_predicate.get((predicate, 3), ()):
         whose = rule.head.args[naming.owner]
-        if owner in _types(rule, whose):
+        if owner in types_of(rule, whose):
             granted = _granted(program, rule, rule.head.args[naming.place], (whose, owner), seen)
             if granted is None:
                 return None
@@ -97,23 +96,24 @@ def _names(
 def _granted(
     program: Program, rule: Rule, term: Term, owned: tuple[Term, str], seen: frozenset[tuple[str, str]]
 ) -> set[str] | None:
-    """The names that a term of the rule may be, where what owns them in its head is of a type."""
+    """Return the names that a term may be; None if any. `owned` is the term that owns it in the head, with its type."""
     if isinstance(term, Value):
         return {term.id}
     for literal in rule.body:
         match literal:
             case Member(variable, values) if variable == term:
                 return {value.id for value in values}
-            case Atom(predicate, args) if term in args and (naming := _NAMINGS.get((predicate, len(args)))):
+            case Atom(predicate, args) if term in args and (naming := NAMINGS.get((predicate, len(args)))):
                 whose = args[naming.owner]
-                owners = {owned[1]} if whose == owned[0] else _types(rule, whose)
+                owners = {owned[1]} if whose == owned[0] else types_of(rule, whose)
                 named = [_names(program, predicate, owner, naming, seen) for owner in sorted(owners)]
                 known = [each for each in named if each is not None]
                 return set().union(*known) if len(known) == len(named) else None
     return None
 
 
-def _types(rule: Rule, term: Term) -> Types:
+def types_of(rule: Rule, term: Term) -> Types:
+    """Return the types that a term of the rule may have."""
     match term:
         case Var():
             return rule.types[term]

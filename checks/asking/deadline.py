@@ -1,7 +1,7 @@
 """How long a question may take: one clock for all that is done for it, from its first look at the policy to its answer.
 
-Whoever answers a question opens a `Deadline`. What runs inside, and for as long as somebody else's text or facts
-decide, looks at it now and then with `check`.
+Whoever answers a question opens a `Deadline`. What runs inside of it calls `check` now and then, wherever policies and
+facts decide how long it takes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _opened: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 class Deadline:
-    """So many seconds from now; 0 is no limit. Opened inside of another, it leaves the other's to count."""
+    """So many seconds from now; 0 is no limit. If another is open already, that one keeps counting alone."""
 
     __slots__ = ("_token", "end", "seconds")
 
@@ -40,7 +40,7 @@ class Deadline:
         return monotonic() >= self.end
 
     def left(self) -> float:
-        """Seconds; `QueryTooSlow` where there are none."""
+        """Return the seconds that are left; raise `QueryTooSlow` if there are none."""
         left = self.end - monotonic()
         if left <= 0:
             raise QueryTooSlow(self.seconds)
@@ -49,7 +49,7 @@ class Deadline:
 
 @contextmanager
 def shortened(seconds: float) -> Iterator[None]:
-    """What is done inside has so long at most, and no longer than what it is part of."""
+    """Give what is done inside so long at most, and no longer than the deadline that is open."""
     mine, outer = Deadline(seconds), _opened.get()
     token = _opened.set(outer if outer is not None and outer.end < mine.end else mine)
     try:
@@ -63,7 +63,7 @@ def current() -> Deadline | None:
 
 
 def check() -> None:
-    """Refuse to go on with a question whose time is over."""
+    """Raise `QueryTooSlow` if the question's time is over."""
     found = _opened.get()
     if found is not None and monotonic() >= found.end:
         raise QueryTooSlow(found.seconds)
@@ -76,7 +76,7 @@ class Lock(Protocol):
 
 @contextmanager
 def holding(lock: Lock) -> Iterator[None]:
-    """With the lock, but not waiting for it longer than the question may take."""
+    """Hold the lock, and wait for it no longer than the question may take."""
     found = _opened.get()
     if found is None or found.end == inf:
         lock.acquire()

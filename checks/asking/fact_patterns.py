@@ -1,7 +1,9 @@
-"""The query of version 1: a pattern of derived facts -> one question for each way to type it, and rows -> facts.
+"""The query of version 1: a pattern of derived facts -> a question for each typing of it, and rows -> facts.
 
-A wildcard of no type ranges over types, a statement does not: so each combination of types that a fact or a rule of
-the predicate can have is a question of its own.
+A wildcard without a type is of any type, a variable of a question has one. So each combination of types that a fact or
+a rule of the predicate can have is a question of its own.
+
+    owns(User:ann, _)     ->  owns(User:ann, Doc:_) and owns(User:ann, Folder:_)
 """
 
 from __future__ import annotations
@@ -9,24 +11,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
+from math import prod
 
+from checks.asking.advice import types_of
 from checks.asking.ask import Answered, Asker, answered
 from checks.asking.framing import Setting
 from checks.asking.prepared import Asked, Question, check_predicate
+from checks.asking.query import question_about
 from checks.engine.answers import Row
 from checks.errors import TooManyTypes
 from facts.numbering import signature_numbers
 from facts.wire import Argument, Fact, Pattern
-from policy.rules.program import Program, Term, Types, Var
-from policy.values import Value
+from policy.rules.program import Program, Types
 
 MAX_COMBINATIONS = 2000
 
-Cell = tuple[str | None, str | None]  # type and id; null is every one
+_Cell = tuple[str | None, str | None]  # type and id; None is every one
 
 
 def find(asker: Asker, pattern: Pattern, context: Sequence[Fact]) -> Answered:
-    """Every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
+    """Return every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
     return answered(asker, lambda setting: questions_of(setting, pattern, context), context)
 
 
@@ -34,7 +38,7 @@ def find(asker: Asker, pattern: Pattern, context: Sequence[Fact]) -> Answered:
 
 
 def questions_of(setting: Setting, pattern: Pattern, context: Sequence[Fact]) -> list[Question]:
-    """A question for each combination of types; the columns of its answers are the wildcards."""
+    """Return a question for each combination of types; the columns of its answers are the wildcards."""
     if setting.version is None:
         known = _stored_types(setting.environment_id, pattern, context)
     else:
@@ -45,21 +49,17 @@ def questions_of(setting: Setting, pattern: Pattern, context: Sequence[Fact]) ->
 
 
 def _question(pattern: Pattern, types: tuple[str, ...], context: Sequence[Fact]) -> Question:
-    names = tuple(f"argument{index}" for index in range(len(types)))
-    variables = {
-        name: Asked(type_name, None if arg.id is None else (arg.id,))
-        for name, type_name, arg in zip(names, types, pattern.args)
-    }
-    outs = tuple(name for name, asked in variables.items() if asked.ids is None)
-    return Question(((pattern.predicate, names),), variables, outs or names[:1], context)
+    asked = [Asked(name, None if arg.id is None else (arg.id,)) for name, arg in zip(types, pattern.args)]
+    wildcards = [place for place, each in enumerate(asked) if each.ids is None]
+    return question_about(pattern.predicate, asked, wildcards or range(len(asked))[:1], context)
 
 
 def _combinations(pattern: Pattern, known: Iterable[tuple[Types, ...]]) -> list[tuple[str, ...]]:
-    """Every typing of the arguments that is known, each once."""
+    """Return every typing of the arguments that is known, each once."""
     found: dict[tuple[str, ...], None] = {}
     for allowed in known:
         choices = [_choices(arg, types) for arg, types in zip(pattern.args, allowed)]
-        number = _product_of(len(each) for each in choices)
+        number = prod(map(len, choices))
         if number > MAX_COMBINATIONS:
             raise TooManyTypes("combinations of types", number, MAX_COMBINATIONS)
         found.update(dict.fromkeys(product(*choices)))
@@ -74,26 +74,15 @@ def _choices(arg: Argument, types: Types) -> list[str]:
     return [arg.type] if arg.type in types else []
 
 
-def _product_of(numbers: Iterable[int]) -> int:
-    total = 1
-    for number in numbers:
-        total *= number
-    return total
-
-
 def _program_types(program: Program, pattern: Pattern) -> Iterator[tuple[Types, ...]]:
     key = (pattern.predicate, len(pattern.args))
     yield from program.accepted.get(key, ())
     for rule in program.rules_by_predicate.get(key, ()):
-        yield tuple(rule.types[term] if isinstance(term, Var) else _type_of(term) for term in rule.head.args)
-
-
-def _type_of(term: Term) -> Types:
-    return frozenset((term.type,)) if isinstance(term, Value) else frozenset()
+        yield tuple(types_of(rule, term) for term in rule.head.args)
 
 
 def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]) -> Iterator[tuple[Types, ...]]:
-    """Without a policy only facts count, and what follows from permissions."""
+    """Yield the types of facts, which decide alone without a policy; permissions make decisions."""
     names = {pattern.predicate, "has_permission"} if pattern.predicate == "allow" else {pattern.predicate}
     signatures = {*signature_numbers(environment_id), *(fact.signature for fact in context)}
     for signature in sorted(signatures, key=str):
@@ -105,7 +94,7 @@ def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]
 
 
 def facts_to_json(pattern: Pattern, found: Answered) -> list[dict[str, object]]:
-    """The facts, in order; a wildcard that every type fills the same way is of no type."""
+    """Return the facts in order. All values of every type are one fact, with a wildcard that has no type."""
     rows = {_cells(found.questions[index], row) for index, row in found.rows}
     every = _every_type(found.setting)
     for place, arg in enumerate(pattern.args):
@@ -118,13 +107,13 @@ def facts_to_json(pattern: Pattern, found: Answered) -> list[dict[str, object]]:
     ]
 
 
-def _cells(question: Question, row: Row) -> tuple[Cell, ...]:
+def _cells(question: Question, row: Row) -> tuple[_Cell, ...]:
     ids = dict(zip(question.outs, row))
     asked = question.variables.items()
     return tuple((each.type, ids[name] if name in question.outs else each.one) for name, each in asked)
 
 
-def _without_type(rows: set[tuple[Cell, ...]], place: int, every: Types) -> set[tuple[Cell, ...]]:
+def _without_type(rows: set[tuple[_Cell, ...]], place: int, every: Types) -> set[tuple[_Cell, ...]]:
     groups: dict[tuple, set[str]] = defaultdict(set)
     for row in rows:
         type_name, text = row[place]

@@ -1,6 +1,6 @@
-"""Statements on PostgreSQL by its driver's lowest layer: the cursors above it cost more than most questions do.
+"""Runs statements on PostgreSQL by its driver's lowest layer: the cursors above it take longer than most questions.
 
-What may be asked again is prepared, by connection, the second time that it is asked.
+A statement is prepared on a connection the second time that it runs there.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ MOST_PREPARED = 1000  # statements of a connection: a policy has many shapes of 
 _BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; EXECUTE nothing"
 _FORGOTTEN = b"26000"  # PostgreSQL's code for the name of a prepared statement that there is not
 
-Names = OrderedDict[str, bytes | None]  # of statements, the least recently used first; None where it was asked once
+StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently used first; None: it ran once
 
-_names: WeakKeyDictionary[psycopg.Connection, Names] = WeakKeyDictionary()
+_names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
 
 
 def can_run(raw: psycopg.Connection) -> bool:
-    """Whether the connection stands. Transactions of the framework's are left to its cursors, which begin them."""
+    """Say whether the connection is up and in no transaction of Django's, which are left to its own cursors."""
     return raw.pgconn.status == ConnStatus.OK and raw.autocommit
 
 
@@ -42,9 +42,10 @@ def rows(raw: psycopg.Connection, sql: str, values: list[object]) -> list[tuple]
 
 
 def begin_snapshot(raw: psycopg.Connection) -> None:
-    """With a statement that does nothing: within the snapshot, a name that is forgotten would be the end of it.
+    """Begin a transaction, and run a prepared statement that does nothing as its first one.
 
-    The driver forgets all that is prepared, ours too, when a transaction is rolled back.
+    The driver drops all prepared statements, ours too, when a transaction is rolled back. Within the snapshot, the
+    first that is missing would end it; here that is noticed before, and the transaction begun again.
     """
     _names_of(raw)
     begun = _executed(raw, _BEGIN)
@@ -62,7 +63,7 @@ def end_snapshot(raw: psycopg.Connection) -> None:
 
 
 def begin_limit(raw: psycopg.Connection, seconds: float) -> None:
-    """From here on, statements of the snapshot may take so long; one that is cancelled does not end the snapshot."""
+    """Give statements so many seconds from here on. One that is cancelled does not end the snapshot."""
     command = b"SAVEPOINT limited; SET LOCAL statement_timeout = %d" % max(1, int(seconds * 1000))
     _good(raw, _executed(raw, command), ExecStatus.COMMAND_OK)
 
@@ -72,7 +73,7 @@ def end_limit(raw: psycopg.Connection) -> None:
 
 
 def limit(raw: psycopg.Connection, milliseconds: int) -> None:
-    """Of each statement until the snapshot ends."""
+    """Limit the time of each statement until the snapshot ends."""
     _good(raw, _executed(raw, b"SET LOCAL statement_timeout = %d" % milliseconds), ExecStatus.COMMAND_OK)
 
 
@@ -111,7 +112,7 @@ def _is_forgotten(result: PGresult) -> bool:
     return result.status == ExecStatus.FATAL_ERROR and result.error_field(DiagnosticField.SQLSTATE) == _FORGOTTEN
 
 
-def _names_of(raw: psycopg.Connection) -> Names:
+def _names_of(raw: psycopg.Connection) -> StatementNames:
     names = _names.get(raw)
     if names is None:
         _executed(raw, b"PREPARE nothing AS SELECT")  # before all others: while it is there, so are they
@@ -124,7 +125,7 @@ def _forget(raw: psycopg.Connection) -> None:
     _names_of(raw)
 
 
-def _remember(raw: psycopg.Connection, names: Names, sql: str) -> None:
+def _remember(raw: psycopg.Connection, names: StatementNames, sql: str) -> None:
     names[sql] = None
     if len(names) > MOST_PREPARED:
         _, oldest = names.popitem(last=False)
@@ -133,7 +134,7 @@ def _remember(raw: psycopg.Connection, names: Names, sql: str) -> None:
 
 
 def _written(value: object) -> bytes | None:
-    """As text, whose end the library sees in a NUL."""
+    """Return a parameter as text, which may hold no NUL: the library would take it for the end."""
     match value:
         case str():
             if "\0" in value:

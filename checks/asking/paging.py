@@ -1,8 +1,8 @@
 """Pages of a list: what to read next, in a token that only this service can write.
 
-A token continues one question of one environment after the last id that was sent, and it carries the size that
-the first request fixed. Pages follow the order of ids, not positions: while facts change, no id that stays granted
-is left out or sent twice.
+A token continues one question of one environment after the last id that was sent, with the size that the first request
+asked for. Pages follow the order of ids, not positions: while facts change, no id that stays granted is left out or
+sent twice.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _REFUSED = "is not a token that this list was continued with"
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Which part of a list a request wants."""
+    """The part of a list that a request wants."""
 
     size: int
     after: str | None = None
-    is_paged: bool = True  # whether the client knows of pages: one that does is told where they end
+    is_paged: bool = True  # whether the client knows of pages, and so wants to know where they end
 
     @property
     def page(self) -> Page:
@@ -37,7 +37,7 @@ class Cut:
 
 
 def cut_from_json(size: object, token: object, environment_id: int, question: Question, is_published: bool) -> Cut:
-    """The part that is asked for. Published clients say who they are, and may leave the size out."""
+    """Return the part that is asked for. Published clients, which say so in a header, may leave the size out."""
     if token is not None:
         return _continued(token, environment_id, question)
     if size is None and is_published:
@@ -46,7 +46,7 @@ def cut_from_json(size: object, token: object, environment_id: int, question: Qu
 
 
 def listing(cut: Cut, ids: list[str | None], environment_id: int, question: Question) -> dict[str, object]:
-    """The answer: ids, `*` for every id, and how to go on."""
+    """Return the answer: ids, `*` for every id, and the token for the next page."""
     shown = ["*" if text is None else text for text in ids[: cut.size]]
     if len(ids) > cut.size:
         return {"results": shown, "next_page_token": _token(cut.size, ids[cut.size - 1], environment_id, question)}

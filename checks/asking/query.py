@@ -1,8 +1,8 @@
-"""The query of version 2: JSON -> question, and rows -> JSON."""
+"""Questions of calls: one call with its variables by their places, and the query of version 2 out of JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from checks.asking.prepared import Asked, Question, by_ids
@@ -12,14 +12,24 @@ from facts.wire import Fact
 from policy.errors import MalformedRequest
 from policy.values import ABSTRACT
 
-Call = tuple[str, tuple[str, ...]]
+NamedCall = tuple[str, tuple[str, ...]]  # a predicate and the names of its variables
+TypedId = tuple[str, str | None]  # None is every id of the type
 MAX_CALLS = 50
 MAX_VARIABLES = 20  # of one call
+
+
+def question_about(
+    predicate: str, asked: Sequence[Asked], outs: Iterable[int] = (), context: Sequence[Fact] = ()
+) -> Question:
+    """Return the question of one call. Its variables have names by their places; `outs` are those asked for."""
+    names = tuple([f"argument{place}" for place in range(len(asked))])
+    return Question(((predicate, names),), dict(zip(names, asked)), tuple([names[place] for place in outs]), context)
+
 
 # ---- decoding ------------------------------------------------------------------------------------------------
 
 
-def call_from_json(raw: object, path: str) -> Call:
+def call_from_json(raw: object, path: str) -> NamedCall:
     if not isinstance(raw, list) or len(raw) != 2:
         raise MalformedRequest(path, "must be an array of two elements, a predicate and its variables")
     predicate, variables = raw
@@ -31,7 +41,7 @@ def call_from_json(raw: object, path: str) -> Call:
     return wire.name_from_json(predicate, f"{path}[0]"), tuple(names)
 
 
-def calls_from_json(raw: object, path: str) -> tuple[Call, ...]:
+def calls_from_json(raw: object, path: str) -> tuple[NamedCall, ...]:
     if raw is None:
         return ()
     if not isinstance(raw, list):
@@ -42,7 +52,7 @@ def calls_from_json(raw: object, path: str) -> tuple[Call, ...]:
 
 
 def constraints_from_json(raw: object, path: str) -> dict[str, object]:
-    """As sent: those of variables that occur are decoded, all others ignored."""
+    """Leave them as sent: those of variables that occur are decoded later, all others ignored."""
     if not isinstance(raw, dict):
         raise MalformedRequest(path, "must be an object from variables to types and ids")
     return raw
@@ -72,15 +82,15 @@ def asked_from_json(constraints: dict[str, object], name: str) -> Asked:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The question, its variables in order of appearance: those with one value are not asked.
+    """A question whose variables are in order of appearance. Those with one value are not asked for.
 
-    They are called by their places: clients make names up anew for each query.
+    Variables are named by their places, as clients make names up anew for each query.
     """
 
     question: Question
 
     @classmethod
-    def of(cls, calls: tuple[Call, ...], constraints: dict[str, object], context: tuple[Fact, ...]) -> Query:
+    def of(cls, calls: tuple[NamedCall, ...], constraints: dict[str, object], context: tuple[Fact, ...]) -> Query:
         names = dict.fromkeys(name for _, variables in calls for name in variables)
         ours = {name: f"?{place}" for place, name in enumerate(names)}
         variables = {ours[name]: asked_from_json(constraints, name) for name in names}
@@ -89,7 +99,7 @@ class Query:
         return cls(Question(placed, variables, outs, context, dict(zip(variables, names))))
 
     def asking_for(self, names: Iterable[str]) -> Question:
-        """The question of the values of these variables, by the caller's names."""
+        """Return the question for the values of these variables, given by the caller's names."""
         ours = {name: our for our, name in self.question.names.items()}
         for name in names:
             if name not in ours:
@@ -97,7 +107,7 @@ class Query:
         return self.question._replace(outs=tuple([ours[name] for name in names]))
 
     def results(self, rows: Iterable[Row]) -> list[dict[str, str | None]]:
-        """One object for each solution, by the variables in order of appearance; null is every value."""
+        """Return an object for each solution, by the variables in order of appearance; null is every value."""
         outs, variables = self.question.outs, self.question.variables
         fixed = {name: asked.one for name, asked in variables.items() if name not in outs}
         solutions = ({**fixed, **dict(zip(outs, row))} for row in rows)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import count
 
 from django.conf import settings
 
@@ -24,7 +25,7 @@ from checks.engine.rules.clauses import Slot
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.text import Statement, finished, joined
-from checks.explain.cases import Book
+from checks.explain.cases import Cases
 from facts.accept import Unused, brought
 from facts.batches import by_signature
 from facts.numbering import numbers_as_of
@@ -36,6 +37,25 @@ from policy.values import INTEGER, Value
 
 TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
 _MOST = 0.8
+_MOST_STATEMENTS = 4096
+
+
+@dataclass
+class AskedCases(Cases):
+    """Cases, and the statements that were compiled to ask them."""
+
+    statements: dict[tuple, Compiled] = field(default_factory=dict)
+    _stand_ins: dict[Signature, int] = field(default_factory=dict)
+    _unused: Iterator[int] = field(default_factory=lambda: count(-1, -1))
+
+    def stand_in(self, signature: Signature) -> int:
+        """Return a number below zero, always the same, for a signature that has none: no signature has such a one."""
+        return self._stand_ins.get(signature) or self._stand_ins.setdefault(signature, next(self._unused))
+
+    def remember(self, key: tuple, made: Compiled) -> None:
+        if len(self.statements) >= _MOST_STATEMENTS:
+            self.statements.clear()
+        self.statements[key] = made
 
 
 @contextmanager
@@ -43,37 +63,39 @@ def scene(
     environment_id: int, version: int | None, context: Sequence[Fact], types: frozenset[str]
 ) -> Iterator[Scene]:
     """Over what a version (None: no policy) makes of an environment's facts and the context, as of now."""
-    book = book_of(environment_id, version, types)
-    with _opened(environment_id, book, context, None if version is None else book.program) as found:
+    cases = cases_of(environment_id, version, types)
+    with _opened(environment_id, cases, context, None if version is None else cases.program) as found:
         yield found
 
 
 @contextmanager
 def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Iterator[Scene]:
     """Over what a program that is not published makes of the same facts."""
-    with _opened(environment_id, _trial_book(program), context, program) as found:
+    with _opened(environment_id, _trial_cases(program), context, program) as found:
         yield found
 
 
-def _trial_book(program: Program) -> Book:
-    return Book(program, RuleSet(program, patience=settings.PLANNING_TIMEOUT))
+def _trial_cases(program: Program) -> AskedCases:
+    return AskedCases(program, RuleSet(program, patience=settings.PLANNING_TIMEOUT))
 
 
 @contextmanager
-def _opened(environment_id: int, book: Book, context: Sequence[Fact], program: Program | None) -> Iterator[Scene]:
+def _opened(
+    environment_id: int, cases: AskedCases, context: Sequence[Fact], program: Program | None
+) -> Iterator[Scene]:
     useful = brought(program, context, "context_facts")
     with run.question_time(), run.snapshot():
         mark, numbers = numbers_as_of(environment_id)
-        yield Scene(environment_id, book, useful.facts, numbers, mark, useful.unused)
+        yield Scene(environment_id, cases, useful.facts, numbers, mark, useful.unused)
 
 
 @lru_cache(maxsize=64)
-def book_of(environment_id: int, version: int | None, types: frozenset[str]) -> Book:
+def cases_of(environment_id: int, version: int | None, types: frozenset[str]) -> AskedCases:
     """One for each environment: numbers of signatures are in its statements."""
     if version is None:
-        return Book(open_program(types), rulebook_of(version, types))
+        return AskedCases(open_program(types), rulebook_of(version, types))
     number = PolicyVersion.objects.values_list("number", flat=True).get(pk=version)
-    return Book(program_of_version(version), rulebook_of(version, types), number)
+    return AskedCases(program_of_version(version), rulebook_of(version, types), number)
 
 
 def _patience() -> float:
@@ -90,7 +112,7 @@ class Scene:
     """
 
     environment_id: int
-    book: Book
+    cases: AskedCases
     context: Sequence[Fact]
     numbers: Mapping[Signature, int]
     mark: int
@@ -103,19 +125,19 @@ class Scene:
 
     @property
     def program(self) -> Program:
-        return self.book.program
+        return self.cases.program
 
     def of(self, program: Program) -> Scene:
         """The scene of another program over the same facts, as of the same moment."""
-        return replace(self, book=_trial_book(program), answered={})
+        return replace(self, cases=_trial_cases(program), answered={})
 
     @property
     def is_late(self) -> bool:
         return time.monotonic() > self.started + self.patience
 
     def number_of(self, signature: Signature) -> int:
-        """Nothing is stored under a signature that has no number yet; one of the book's own stands in for it."""
-        return self.numbers.get(signature) or self.book.stand_in(signature)
+        """Nothing is stored under a signature that has no number yet; a number of its own stands in for it."""
+        return self.numbers.get(signature) or self.cases.stand_in(signature)
 
     @cached_property
     def brought(self) -> frozenset[Fact]:
@@ -207,11 +229,11 @@ class Scene:
 
     def _compiled(self, shape: Shape) -> Compiled:
         key = (self.mark, self.dialect, shape)
-        made = self.book.statements.get(key)
+        made = self.cases.statements.get(key)
         if made is None:
             knows = self.numbers.__contains__
-            made = compiled(self.book.rulebook, shape, self.dialect, self.number_of, knows=knows)
-            self.book.remember(key, made)
+            made = compiled(self.cases.rulebook, shape, self.dialect, self.number_of, knows=knows)
+            self.cases.remember(key, made)
         return made
 
 

@@ -1,8 +1,13 @@
-"""What makes some conditions of a rule true together: values of their variables, found by one statement."""
+"""What makes conditions of a rule true together: bindings of their variables, found by one statement.
+
+    has_relation(doc, "folder", up) and has_role(user, "reader", up)      with doc = Doc:d and user = User:ann
+    ->  up = Folder:f
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from checks.asking.prepared import Values
 from checks.asking.scene import Scene
@@ -10,144 +15,154 @@ from checks.engine.compile import Root
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.rules.clauses import Call, Const, Operand, Term, substituted
 from checks.engine.rules.clauses import Var as EngineVar
-from checks.explain.cases import Case, Condition, Env
+from checks.explain.cases import ANY, Case, RuleBindings, RuleCondition
 from policy.rules.program import Atom, Compare, Var
 from policy.values import INTEGER, Value
 
-ANY = ""  # the id of a value that nothing mentions: what holds for it holds for every such value
-_FREE = 500  # numbers of variables that are not asked for
-_FEW = 8
+_FREE = 500  # numbers of variables that are not asked for begin here
+_FEW = 8  # bindings that facts give and that are followed one by one
+
+Conditions = Sequence[RuleCondition]
 
 
-def witnesses(
-    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], most: int, is_certain: bool = False
-) -> list[Env] | None:
-    """At most so many ways to give the conditions' variables values, `env` included; None where that cannot be told.
+def bindings_for(
+    session: Scene, case: Case, known: RuleBindings, most: int, is_certain: bool = False
+) -> list[RuleBindings] | None:
+    """Return bindings, the known ones included, for which the whole case holds: so many at most.
 
-    Where the engine cannot list the values of what a rule leaves open, a value that nothing mentions is tried.
-    `is_certain` says that there is a way: where only one is left, it is not asked again whether it is one.
+    None is returned where nothing can be said. Where the engine cannot list the values of what a rule leaves open, a
+    value that nothing mentions is tried. `is_certain` says that the case holds: if only one possibility is left then,
+    it is not asked whether it holds.
     """
-
-    def listed(env: Env, conditions: Sequence[Condition]) -> list[Env] | None:
-        if any(_is_ordered(condition, env) for condition in conditions):
-            return None
-        wanted = _open_variables(conditions, env)
-        if is_certain and not wanted and len(starts) == 1:
-            return [env]
-        try:
-            if _fails_at_once(scene, case, env, conditions):
-                return []
-            return _found(scene, case, env, conditions, wanted, most)
-        except (CannotEnumerate, UnboundVariable):
-            return _stood_in_for(scene, case, env, conditions, wanted)
-
-    starts, others = _starts(scene, case, env, conditions)
-    found = [listed(start, others) for start in starts]
-    told = [each for some in found if some for each in some]
-    return None if not told and None in found else told[:most]
+    questions = _Questions(session, case)
+    starts, conditions = questions.starts(known, case.conditions)
+    is_left = is_certain and len(starts) == 1
+    found = [questions.extended(start, conditions, most, is_left) for start in starts]
+    held = [each for some in found if some for each in some]
+    return None if not held and None in found else held[:most]
 
 
-def met_by(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]) -> Env | None:
-    """Values for which the conditions hold, without those that cannot be told; None where they do not hold."""
-
-    starts, others = _starts(scene, case, env, conditions)
+def first_bindings(session: Scene, case: Case, known: RuleBindings, conditions: Conditions) -> RuleBindings | None:
+    """Return bindings for which these conditions hold, without variables that cannot be listed; None if none do."""
+    questions = _Questions(session, case)
+    starts, others = questions.starts(known, conditions)
     for start in starts:
         try:
-            found = _found(scene, case, start, others, _open_variables(others, start), 1)
+            found = questions.answers(start, others, _unbound(others, start), 1)
         except CannotEnumerate:
-            found = _found(scene, case, start, others, [], 1)
+            found = questions.answers(start, others, (), 1)
         if found:
             return found[0]
     return None
 
 
-def _fails_at_once(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]) -> bool:
-    """Whether the first of several things that have to follow does not follow, whatever the others do.
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """Asks about conditions of one case."""
 
-    Asked alone it is cheap, and often the same again for the next goal of a recursion.
-    """
-    atoms = [each for each in conditions if isinstance(each.literal, Atom)]
-    return len(atoms) > 1 and not _found(scene, case, env, atoms[:1], [], 1)
+    session: Scene
+    case: Case
 
+    def starts(self, known: RuleBindings, conditions: Conditions) -> tuple[list[RuleBindings], Conditions]:
+        """Return bindings to start from, and the conditions that are still to be asked for each of them.
 
-def _starts(
-    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]
-) -> tuple[list[Env], Sequence[Condition]]:
-    """Where to start from, and the conditions that are left.
+        Where the conditions that only facts can meet give few bindings, each is followed by itself: what is derived is
+        then asked about given values alone. Where they give many, all conditions are asked at once.
+        """
+        facts = [each for each in conditions if self._is_met_by_facts_alone(each, known)]
+        others = [each for each in conditions if each not in facts]
+        if facts and any(isinstance(each.literal, Atom) for each in others):
+            starts = self.answers(known, facts, _unbound(facts, known), _FEW + 1)
+            if len(starts) <= _FEW:
+                return starts, others
+        return [known], conditions
 
-    Facts that are few lead on, one by one, to what is derived from them: that asks about given values alone. Where they
-    are many, all is asked at once.
-    """
-    facts = [each for each in conditions if _is_fact(scene, each, env)]
-    others = [each for each in conditions if each not in facts]
-    if facts and any(isinstance(each.literal, Atom) for each in others):
-        starts = _found(scene, case, env, facts, _open_variables(facts, env), _FEW + 1)
-        if len(starts) <= _FEW:
-            return starts, others
-    return [env], conditions
+    def extended(
+        self, known: RuleBindings, conditions: Conditions, most: int, is_certain: bool
+    ) -> list[RuleBindings] | None:
+        """Return the known bindings with those of the conditions' other variables; None where nothing can be said."""
+        if _is_undecidable(conditions, known):
+            return None
+        wanted = _unbound(conditions, known)
+        if is_certain and not wanted:
+            return [known]
+        try:
+            if self._fails_at_once(known, conditions):
+                return []
+            return self.answers(known, conditions, wanted, most)
+        except (CannotEnumerate, UnboundVariable):
+            return self._with_any_value(known, conditions, wanted)
 
+    def answers(
+        self, known: RuleBindings, conditions: Conditions, wanted: Sequence[Var], most: int
+    ) -> list[RuleBindings]:
+        """Return the known bindings with values of the wanted variables for which the conditions hold."""
+        if _is_undecidable(conditions, known):
+            return []
+        slots = self.session.slots()
+        terms = self._terms(known, wanted, slots)
+        literals = [substituted(each, terms) for condition in conditions for each in condition.asked]
+        if not literals:
+            return [known]
+        calls = tuple([each for each in literals if isinstance(each, Call)])
+        root = Root(calls, (), tuple([each for each in literals if not isinstance(each, Call)]))
+        rows = self.session.rows(root, len(wanted), slots, most)
+        types = self.case.types
+        return [
+            known | {variable: Value(types[variable], text or ANY) for variable, text in zip(wanted, row)}
+            for row in dict.fromkeys(rows)
+        ]
 
-def _is_fact(scene: Scene, condition: Condition, env: Env) -> bool:
-    """Whether only facts can make the condition true."""
-    is_atom = isinstance(condition.literal, Atom)
-    return is_atom and not scene.book.cases(scene.book.kind_of_condition(condition, env))
+    def _is_met_by_facts_alone(self, condition: RuleCondition, known: RuleBindings) -> bool:
+        cases = self.session.cases
+        return isinstance(condition.literal, Atom) and not cases.of(cases.pattern_of_condition(condition, known))
 
+    def _fails_at_once(self, known: RuleBindings, conditions: Conditions) -> bool:
+        """Say whether the first of several atoms fails, whatever the others do.
 
-def _stood_in_for(
-    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], wanted: Sequence[Var]
-) -> list[Env] | None:
-    stand_in = env | {variable: Value(case.types[variable], ANY) for variable in wanted}
-    try:
-        return _found(scene, case, stand_in, conditions, [], 1) or None
-    except (CannotEnumerate, UnboundVariable):
-        return None
+        Asked alone it is cheap, and often asked again for the next goal of a recursion.
+        """
+        atoms = [each for each in conditions if isinstance(each.literal, Atom)]
+        return len(atoms) > 1 and not self.answers(known, atoms[:1], (), 1)
 
+    def _with_any_value(
+        self, known: RuleBindings, conditions: Conditions, wanted: Sequence[Var]
+    ) -> list[RuleBindings] | None:
+        """Try values that nothing mentions; None if that fails, since others may do."""
+        bindings = known | {variable: Value(self.case.types[variable], ANY) for variable in wanted}
+        try:
+            return self.answers(bindings, conditions, (), 1) or None
+        except (CannotEnumerate, UnboundVariable):
+            return None
 
-def _open_variables(conditions: Sequence[Condition], env: Env) -> list[Var]:
-    return list(dict.fromkeys([v for condition in conditions for v in condition.binds if v not in env]))
-
-
-def _found(
-    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], wanted: list[Var], most: int
-) -> list[Env]:
-    if not conditions:
-        return [env]
-    if any(_is_ordered(condition, env) for condition in conditions):
-        return []
-    slots = scene.slots()
-    terms = _terms(scene, case, env, wanted, slots)
-    literals = [substituted(each, terms) for condition in conditions for each in condition.asked]
-    if not literals:
-        return [env]
-    calls = tuple([each for each in literals if isinstance(each, Call)])
-    root = Root(calls, (), tuple([each for each in literals if not isinstance(each, Call)]))
-    rows = scene.rows(root, len(wanted), slots, most)
-    return [
-        env | {variable: Value(case.types[variable], text or ANY) for variable, text in zip(wanted, row)}
-        for row in dict.fromkeys(rows)
-    ]
-
-
-def _is_ordered(condition: Condition, env: Env) -> bool:
-    """Whether an Integer that may be any is compared by size: nothing can be said of it."""
-    match condition.literal:
-        case Compare(operator, left, right) if operator not in ("=", "!="):
-            return any(isinstance(term, Var) and env.get(term) == Value(INTEGER, ANY) for term in (left, right))
-    return False
-
-
-def _terms(scene: Scene, case: Case, env: Env, wanted: list[Var], slots: dict) -> dict[EngineVar, Term]:
-    values = Values(scene.program.names, slots)
-    terms: dict[EngineVar, Term] = {}
-    for variable, engine_variable in case.numbers.items():
-        if variable in env:
-            terms[engine_variable] = _operand(values, env[variable])
-        elif variable in wanted:
-            terms[engine_variable] = EngineVar(wanted.index(variable), variable.name)
-        else:
-            terms[engine_variable] = EngineVar(_FREE + engine_variable.number, variable.name)
-    return terms
+    def _terms(self, known: RuleBindings, wanted: Sequence[Var], slots: dict[str, object]) -> dict[EngineVar, Term]:
+        """Return what stands for each variable: its value, or a variable, those that are wanted numbered first."""
+        values = Values(self.session.program.names, slots)
+        terms: dict[EngineVar, Term] = {}
+        for variable, engine_variable in self.case.numbers.items():
+            if variable in known:
+                terms[engine_variable] = _operand(values, known[variable])
+            elif variable in wanted:
+                terms[engine_variable] = EngineVar(wanted.index(variable), variable.name)
+            else:
+                terms[engine_variable] = EngineVar(_FREE + engine_variable.number, variable.name)
+        return terms
 
 
 def _operand(values: Values, value: Value) -> Operand:
     return Const(ANY) if value.id == ANY else values.one(value.type, value.id)
+
+
+def _unbound(conditions: Conditions, known: RuleBindings) -> tuple[Var, ...]:
+    return tuple(dict.fromkeys([each for condition in conditions for each in condition.binds if each not in known]))
+
+
+def _is_undecidable(conditions: Conditions, known: RuleBindings) -> bool:
+    """Say whether a condition compares an Integer that may be any one by its size."""
+    any_integer = Value(INTEGER, ANY)
+    for condition in conditions:
+        match condition.literal:
+            case Compare(operator, left, right) if operator not in ("=", "!="):
+                if any(isinstance(term, Var) and known.get(term) == any_integer for term in (left, right)):
+                    return True
+    return False

@@ -1,19 +1,18 @@
-"""The rules as they were written, ready to be asked one at a time.
+"""Rules as they were written, ready to be asked one at a time.
 
-The engine's `RuleSet` rewrites rules until they are quick; explanations are about the rules of the text. A `Case`
-is one of these with the types of its variables decided; `told` puts its conditions in an order in which each can be
-asked after those before it.
+The engine rewrites rules until they are quick; explanations are about the rules of the text. A `Case` is one of those
+rules with the types of its variables decided, and its conditions in an order in which each can be asked after those
+before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
 
 from checks.asking import deadline
-from checks.engine.compile import Compiled
 from checks.engine.rules.clauses import Call, Const, Other, Pattern
 from checks.engine.rules.clauses import Literal as EngineLiteral
 from checks.engine.rules.clauses import Var as EngineVar
@@ -22,49 +21,67 @@ from checks.engine.rules.ruleset import RuleSet
 from checks.engine.rules.specialise import concrete_literals, numbers_of
 from checks.engine.rules.typings import typings_of
 from policy.rules.components import Components
-from policy.rules.program import Atom, Compare, Literal, Member, Not, Program, Rule, Signature, Term, Var
+from policy.rules.flat import terms_of
+from policy.rules.program import Atom, Literal, Member, Not, Program, Rule, Term, Var
 from policy.values import STRING, Value
 
-_MOST_STATEMENTS = 4096
+ANY = ""  # the id of a value that nothing mentions: what holds for it holds for every such value
 _ANY_OTHER = Other("")  # a name that no rule mentions
-Env = dict[Var, Value]
+
+RuleBindings = dict[Var, Value]  # what variables of a rule are
+_KnownName = Const | Other | None  # of a String: the name of the policy that it is, that it is none, or not known
 
 
-def value_in(env: Env, term: Term, now: Value | None = None) -> Value | None:
-    """The term's value, where it has one; `now` is the current time's."""
+def value_in(bindings: RuleBindings, term: Term, now: Value | None = None) -> Value | None:
+    """Return the term's value; None where it is a variable without one. `now` is the value of the current time."""
     if isinstance(term, Value):
         return term
-    return env.get(term) if isinstance(term, Var) else now
+    return bindings.get(term) if isinstance(term, Var) else now
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is to be explained; an argument with the id ANY may be any value of its type."""
+
+    predicate: str
+    args: tuple[Value, ...]
+
+    def __hash__(self) -> int:
+        args = self.args  # goals of one explanation hardly differ in those between the first and the last
+        return hash((self.predicate, args[0].id, args[-1].id)) if args else hash(self.predicate)
 
 
 @dataclass(frozen=True)
-class Condition:
-    """A literal of the text, and what the engine is asked for it: several negations, where types are open."""
+class RuleCondition:
+    """A literal of a rule, and what the engine is asked for it.
+
+    That is several negations for one whose own variables may have several types.
+    """
 
     literal: Literal
     asked: tuple[EngineLiteral, ...]
-    kind: Pattern | None = None  # of an atom's goals, where they are all alike
+    pattern: Pattern | None = None  # of an atom that has the same pattern whatever its variables are
 
     @property
     def call(self) -> Call:
-        """What is asked for an atom."""
+        """What the engine is asked for an atom."""
         (call,) = self.asked
-        assert isinstance(call, Call)
+        assert isinstance(call, Call), "an atom of a rule is one call"
         return call
 
     @cached_property
     def binds(self) -> tuple[Var, ...]:
         """The variables that it can find values for."""
-        return tuple(variables_of(self.literal)) if isinstance(self.literal, Atom | Member) else ()
+        return tuple(variables_in(self.literal)) if isinstance(self.literal, Atom | Member) else ()
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A rule, or a part of one, its variables each of one type."""
+    """A rule, or a part of one, whose variables have one type each."""
 
     rule: Rule
     types: dict[Var, str]
-    conditions: tuple[Condition, ...]  # in an order in which they can be asked
+    conditions: tuple[RuleCondition, ...]  # as `ordered_body` has them
 
     @cached_property
     def numbers(self) -> dict[Var, EngineVar]:
@@ -75,25 +92,28 @@ class Case:
     def names(self) -> dict[Var, str]:
         """What the text calls the rule's variables, in order of appearance."""
         literals = (self.rule.head, *self.rule.body)
-        return {variable: variable.name.partition("#")[0] for each in literals for variable in variables_of(each)}
+        return {variable: variable.name.partition("#")[0] for each in literals for variable in variables_in(each)}
 
-    def bound(self, args: Iterable[Value | None]) -> Env | None:
-        """What the head's variables are for these arguments, of which None is unknown; None if it does not fit."""
-        env: Env = {}
+    def matched(self, args: Iterable[Value | None]) -> RuleBindings | None:
+        """Return what the head's variables are for these arguments; None if the head does not match them.
+
+        An argument that is None is unknown, and leaves its variable unbound.
+        """
+        bindings: RuleBindings = {}
         for term, arg in zip(self.rule.head.args, args):
             if arg is None:
                 continue
             if isinstance(term, Var):
-                if env.setdefault(term, arg) != arg:
+                if bindings.setdefault(term, arg) != arg:
                     return None
             elif term != arg:
                 return None
-        return env
+        return bindings
 
 
 @dataclass
-class Book:
-    """A program's cases by what is asked for, and the statements that were compiled to ask them.
+class Cases:
+    """A program's cases by the pattern of the goals that they are about.
 
     `number` is the policy version's; a text that is not published has none.
     """
@@ -101,110 +121,96 @@ class Book:
     program: Program
     rulebook: RuleSet
     number: int | None = None
-    statements: dict[tuple, Compiled] = field(default_factory=dict)
-    _stand_ins: dict[Signature, int] = field(default_factory=dict)
-    _unused: Iterator[int] = field(default_factory=lambda: count(-1, -1))
-    _cases: dict[Pattern, tuple[Case, ...]] = field(default_factory=dict)
-    _ordered: dict[Pattern, tuple[Case, ...]] = field(default_factory=dict)
+    _in_text_order: dict[Pattern, tuple[Case, ...]] = field(default_factory=dict)
+    _found: dict[Pattern, tuple[Case, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._components = Components(self._called, tick)
 
-    def kind(self, predicate: str, args: Sequence[Value]) -> Pattern:
-        """What is alike about goals: predicate, types, and the names that rules mention."""
-        return Pattern(predicate, tuple([arg.type for arg in args]), tuple(map(self._name, args)))
+    def pattern(self, goal: Goal) -> Pattern:
+        """Return what goals have in common that the same cases are about: predicate, types, names of the policy."""
+        args = goal.args
+        return Pattern(goal.predicate, tuple([arg.type for arg in args]), tuple(map(self._name, args)))
 
-    def kind_of_condition(self, condition: Condition, env: Env) -> Pattern:
-        """The same of an atom whose variables need not all have values."""
-        if condition.kind is not None:
-            return condition.kind
-        assert isinstance(condition.literal, Atom), "goals are of atoms"
-        return self._kind_of_call(condition.literal, condition.call, env)
+    def pattern_of_condition(self, condition: RuleCondition, bindings: RuleBindings) -> Pattern:
+        """Return the same for an atom, of whose variables some may be unbound."""
+        if condition.pattern is not None:
+            return condition.pattern
+        bound = (variable for variable in condition.binds if variable in bindings)
+        names: dict[Term, _KnownName] = {variable: self._name(bindings[variable]) for variable in bound}
+        return self._pattern_of_call(condition.literal, condition.call, names)
 
-    def cases(self, kind: Pattern) -> tuple[Case, ...]:
-        """The cases for goals of this kind, in the order of the text, those first that do not lead back to it."""
-        known = self._ordered.get(kind)
+    def of(self, pattern: Pattern) -> tuple[Case, ...]:
+        """Return the cases for goals of this pattern in the order of the text, those last that lead back to it."""
+        known = self._found.get(pattern)
         if known is None:
             with deadline.holding(self.rulebook.lock):
-                found = self._unordered(kind)
-                known = self._ordered[kind] = tuple(sorted(found, key=lambda case: self._leads_back(case, kind)))
+                cases = self._cases(pattern)
+                known = self._found[pattern] = tuple(sorted(cases, key=lambda case: self._leads_back(case, pattern)))
         return known
 
-    def component(self, kind: Pattern) -> int | None:
-        """The number of the recursion that goals of this kind take part in, if they do."""
+    def component(self, pattern: Pattern) -> int | None:
+        """Return the number of the recursion that goals of this pattern take part in; None if they do not."""
         with deadline.holding(self.rulebook.lock):  # numbers must not change while a proof is searched
-            return self._components.number(kind)
+            return self._components.number(pattern)
 
-    def stand_in(self, signature: Signature) -> int:
-        """A number that no signature has, below zero, for one that has none; always the same."""
-        return self._stand_ins.get(signature) or self._stand_ins.setdefault(signature, next(self._unused))
-
-    def remember(self, key: tuple, made: Compiled) -> None:
-        if len(self.statements) >= _MOST_STATEMENTS:
-            self.statements.clear()
-        self.statements[key] = made
-
-    def _name(self, value: Value) -> Const | Other | None:
+    def _name(self, value: Value) -> _KnownName:
         if value.type != STRING:
             return None
         return Const(value.id) if value.id in self.program.names else _ANY_OTHER
 
-    def _unordered(self, kind: Pattern) -> tuple[Case, ...]:
-        if kind not in self._cases:
-            self._cases[kind] = tuple(self._made(kind))
-        return self._cases[kind]
+    def _pattern_of_call(self, literal: Literal, call: Call, names: Mapping[Term, _KnownName]) -> Pattern:
+        """`names` has the names of variables, as far as they are known."""
+        terms = terms_of(literal)
+        known = [self._name(term) if isinstance(term, Value) else names.get(term) for term in terms]
+        return Pattern(call.predicate, call.types, tuple(known))
 
-    def _made(self, kind: Pattern) -> Iterator[Case]:
-        for rule in self.program.rules_by_predicate.get((kind.predicate, len(kind.types)), ()):
-            if _fits(rule, kind):
-                for typing in typings_of(self.program, rule, kind.types):
-                    deadline.check()
-                    literals = told(rule)
-                    found = (self._condition(rule, literal, typing) for literal in literals)
-                    conditions = tuple([each for each in found if each is not None])
-                    if len(conditions) == len(literals):
-                        yield Case(rule, typing, conditions)
+    def _cases(self, pattern: Pattern) -> tuple[Case, ...]:
+        if pattern not in self._in_text_order:
+            self._in_text_order[pattern] = tuple(self._made(pattern))
+        return self._in_text_order[pattern]
 
-    def _condition(self, rule: Rule, literal: Literal, typing: dict[Var, str]) -> Condition | None:
-        asked = concrete_literals(self.program, rule, literal, typing)
+    def _made(self, pattern: Pattern) -> Iterator[Case]:
+        for rule in self.program.rules_by_predicate.get((pattern.predicate, len(pattern.types)), ()):
+            if not _is_about(rule, pattern):
+                continue
+            body = ordered_body(rule)
+            for types in typings_of(self.program, rule, pattern.types):
+                deadline.check()
+                found = [self._condition(rule, literal, types) for literal in body]
+                conditions = tuple([each for each in found if each is not None])
+                if len(conditions) == len(body):
+                    yield Case(rule, types, conditions)
+
+    def _condition(self, rule: Rule, literal: Literal, types: dict[Var, str]) -> RuleCondition | None:
+        """None where the literal can never hold for these types."""
+        asked = concrete_literals(self.program, rule, literal, types)
         if asked is None:
             return None
-        found = Condition(literal, asked)
-        return replace(found, kind=self._only_kind(literal, found.call)) if isinstance(literal, Atom) else found
+        condition = RuleCondition(literal, asked)
+        is_always_alike = isinstance(literal, Atom) and not any(types[each] == STRING for each in condition.binds)
+        if not is_always_alike:
+            return condition
+        return RuleCondition(literal, asked, self._pattern_of_call(literal, condition.call, {}))
 
-    def _only_kind(self, atom: Atom, call: Call) -> Pattern | None:
-        differ = any(isinstance(arg, Var) and name == STRING for arg, name in zip(atom.args, call.types))
-        return None if differ else self._kind_of_call(atom, call, {})
+    def _leads_back(self, case: Case, pattern: Pattern) -> bool:
+        own = self.component(pattern)
+        return own is not None and any(self.component(called) == own for called in self._calls(case, pattern))
 
-    def _kind_of_call(self, atom: Atom, call: Call, env: Env) -> Pattern:
-        args = (value_in(env, arg) for arg in atom.args)
-        return Pattern(call.predicate, call.types, tuple([None if arg is None else self._name(arg) for arg in args]))
+    def _called(self, pattern: Pattern) -> list[Pattern]:
+        return list(dict.fromkeys(called for case in self._cases(pattern) for called in self._calls(case, pattern)))
 
-    def _leads_back(self, case: Case, kind: Pattern) -> bool:
-        own = self.component(kind)
-        return own is not None and any(self.component(called) == own for called in self._calls(case, kind))
-
-    def _called(self, kind: Pattern) -> list[Pattern]:
-        return list(dict.fromkeys(called for case in self._unordered(kind) for called in self._calls(case, kind)))
-
-    def _calls(self, case: Case, kind: Pattern) -> Iterator[Pattern]:
-        names = {term: name for term, name in zip(case.rule.head.args, kind.consts) if isinstance(term, Var)}
+    def _calls(self, case: Case, pattern: Pattern) -> Iterator[Pattern]:
+        """Yield the patterns of what the case asks for, where its head is of this pattern."""
+        names: dict[Term, _KnownName] = dict(zip(case.rule.head.args, pattern.consts))
         for condition in case.conditions:
             if isinstance(condition.literal, Atom):
-                (call,) = condition.asked
-                assert isinstance(call, Call), "an atom of a rule is one call"
-                consts = [self._const(term, name, names) for term, name in zip(condition.literal.args, call.types)]
-                yield Pattern(call.predicate, call.types, tuple(consts))
-
-    def _const(self, term: Term, type_name: str, names: dict) -> Const | Other | None:
-        if isinstance(term, Value):
-            return self._name(term)
-        return names.get(term) if type_name == STRING else None
+                yield self._pattern_of_call(condition.literal, condition.call, names)
 
 
-def _fits(rule: Rule, kind: Pattern) -> bool:
-    """Whether the head can be what is asked for, as far as names tell."""
-    for term, name in zip(rule.head.args, kind.consts):
+def _is_about(rule: Rule, pattern: Pattern) -> bool:
+    """Say whether the head can be of the pattern, as far as names tell."""
+    for term, name in zip(rule.head.args, pattern.consts):
         if isinstance(term, Value) and name is not None and not (term.type == STRING and Const(term.id) == name):
             return False
     return True
@@ -213,41 +219,29 @@ def _fits(rule: Rule, kind: Pattern) -> bool:
 # ---- the order of conditions -----------------------------------------------------------------------------------
 
 
-def told(rule: Rule) -> list[Literal]:
-    """The body in the order of the text, but tests not before what they test has a value."""
-    alone = _quantified(rule)
-    bound = {term for term in rule.head.args if isinstance(term, Var)}
+def ordered_body(rule: Rule) -> list[Literal]:
+    """Return the body in the order of the text, but each test after what gives its variables values.
+
+        is_senior(user) if level > 3 and has_level(user, level)   ->   has_level(user, level), level > 3
+    """
+    bound = {term for term in rule.head.args if isinstance(term, Var)} | _quantified(rule)
     waiting, found = list(rule.body), []
     while waiting:
-        ready = (each for each in waiting if _is_ready(each, bound | alone))
+        ready = (each for each in waiting if isinstance(each, Atom | Member) or bound.issuperset(variables_in(each)))
         literal = next(ready, waiting[0])
         waiting.remove(literal)
         found.append(literal)
         if isinstance(literal, Atom | Member):
-            bound.update(variables_of(literal))
+            bound.update(variables_in(literal))
     return found
 
 
-def _is_ready(literal: Literal, bound: set[Var]) -> bool:
-    return isinstance(literal, Atom | Member) or bound.issuperset(variables_of(literal))
-
-
 def _quantified(rule: Rule) -> set[Var]:
-    """The variables that one negation alone mentions."""
-    uses: dict[Var, int] = {}
-    for literal in (rule.head, *rule.body):
-        for variable in set(variables_of(literal)):
-            uses[variable] = uses.get(variable, 0) + 1
-    negated = {v for literal in rule.body if isinstance(literal, Not) for v in variables_of(literal)}
+    """Return the variables that only one negation mentions."""
+    uses = Counter(variable for literal in (rule.head, *rule.body) for variable in set(variables_in(literal)))
+    negated = {variable for literal in rule.body if isinstance(literal, Not) for variable in variables_in(literal)}
     return {variable for variable in negated if uses[variable] == 1}
 
 
-def variables_of(literal: Literal) -> list[Var]:
-    match literal:
-        case Atom(_, args) | Not(Atom(_, args)):
-            terms: tuple[Term, ...] = args
-        case Member(variable, _):
-            terms = (variable,)
-        case Compare(_, left, right):
-            terms = (left, right)
-    return [term for term in terms if isinstance(term, Var)]
+def variables_in(literal: Literal) -> list[Var]:
+    return [term for term in terms_of(literal) if isinstance(term, Var)]

@@ -1,7 +1,7 @@
 """Why a question is answered as it is: the use case behind the endpoint, the command and the workbench.
 
-The question has a value for each of its variables. What holds is proved (`proof`), what does not is looked into
-(`obstacles`); all of it in one scene, with the decision that it explains.
+The question has a value for each of its variables. What holds is proved (`search`); of what does not hold, each rule's
+failure is found (`failures`). All of it happens in one session, with the decision that it explains.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from checks.asking import ask
 from checks.asking.advice import advice
 from checks.asking.ask import Asker
 from checks.asking.prepared import Asked, Question, check_predicate
+from checks.asking.query import question_about
 from checks.asking.scene import Scene, scene
 from checks.errors import PolicyMoved
-from checks.explain.obstacles import obstacles_to
-from checks.explain.proof import Goal, proof_of
-from checks.explain.proof_tree import tree_of
-from checks.explain.tree import Node, shown_atom
+from checks.explain.cases import Goal
+from checks.explain.failures import failures_of
+from checks.explain.search import proof_of
+from checks.explain.tree import Reason, shown_atom, tree_of
 from facts.accept import ALL_USED, Unused
 from policy.rules.program import Program
 from policy.values import Value
@@ -28,23 +29,27 @@ _TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
-    """One goal: its proof if it holds, else its obstacles.
+class ExplainedGoal:
+    """One goal with its proof if it holds, else with the failures of the rules that could have granted it.
 
     `note` says what it names that the policy has no word for, or that no rule is about it.
     """
 
     text: str
     holds: bool
-    proof: Node | None = None
-    obstacles: tuple[Node, ...] = ()
+    proof: Reason | None = None
+    failures: tuple[Reason, ...] = ()
     note: str = ""
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        return (self.proof,) if self.proof else self.failures
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     version: int | None  # the policy version's number
-    goals: tuple[Explained, ...]
+    goals: tuple[ExplainedGoal, ...]
     unused: Unused = ALL_USED  # of the context
 
     @property
@@ -53,54 +58,52 @@ class Explanation:
 
 
 def explain(asker: Asker, question: Question) -> Explanation:
-    """By the active policy."""
-    with asking(asker, question) as found:
-        return Explanation(found.book.number, explained(found, question), found.unused)
+    """Explain the answer of the active policy."""
+    with active_session(asker, question) as session:
+        return Explanation(session.cases.number, explain_calls(session, question), session.unused)
 
 
 @contextmanager
-def asking(asker: Asker, question: Question) -> Iterator[Scene]:
-    """The scene of the policy that is active in it."""
+def active_session(asker: Asker, question: Question) -> Iterator[Scene]:
+    """Open a session of the policy version that is active in its own snapshot."""
     types = frozenset(question.types | {arg.type for fact in question.context for arg in fact.args})
     version = ask.confirmed(asker)
     for _ in range(_TRIES):
         own_types = types if version is None else frozenset()
-        with scene(asker.environment_id, version, question.context, own_types) as found:
+        with scene(asker.environment_id, version, question.context, own_types) as session:
             current = ask.confirmed(asker)
             if current == version:
-                yield found
+                yield session
                 return
         version = current
     raise PolicyMoved
 
 
-def explained(found: Scene, question: Question) -> tuple[Explained, ...]:
-    """Each call of a question without open variables."""
+def explain_calls(session: Scene, question: Question) -> tuple[ExplainedGoal, ...]:
+    """Explain each call of a question that has a value for each variable."""
     values = {name: Value(asked.type, asked.one) for name, asked in question.variables.items()}
     goals = (Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls)
-    return tuple([explained_goal(found, goal) for goal in goals])
+    return tuple([explain_goal(session, goal) for goal in goals])
 
 
-def explained_goal(found: Scene, goal: Goal) -> Explained:
-    text = shown_atom(goal.predicate, goal.args)
-    missing = "; ".join(advice(found.program, goal.predicate, [(arg.type, arg.id) for arg in goal.args]))
-    if not all(found.program.knows(arg.type) for arg in goal.args):
-        return Explained(text, False, note=missing)
-    check_predicate(found.program, goal.predicate)
-    if found.holds(question_of(goal)):
-        steps = proof_of(found, [goal])
-        return Explained(text, True, tree_of(found.program, steps, goal, found.now))
-    obstacles = obstacles_to(found, goal)
-    return Explained(text, False, None, obstacles, missing or ("" if obstacles else _silence(found.program, goal)))
+def explain_goal(session: Scene, goal: Goal) -> ExplainedGoal:
+    text, program = shown_atom(goal.predicate, goal.args), session.program
+    unknown = "; ".join(advice(program, goal.predicate, [(arg.type, arg.id) for arg in goal.args]))
+    if not all(program.knows(arg.type) for arg in goal.args):
+        return ExplainedGoal(text, False, note=unknown)
+    check_predicate(program, goal.predicate)
+    if session.holds(question_of_goal(goal)):
+        proof = tree_of(program, proof_of(session, [goal]), goal, session.now)
+        return ExplainedGoal(text, True, proof)
+    failures = failures_of(session, goal)
+    return ExplainedGoal(text, False, None, failures, unknown or ("" if failures else _no_rule(program, goal)))
 
 
-def question_of(goal: Goal) -> Question:
-    names = tuple([f"argument{index}" for index in range(len(goal.args))])
-    variables = {name: Asked(arg.type, (arg.id,)) for name, arg in zip(names, goal.args)}
-    return Question(((goal.predicate, names),), variables)
+def question_of_goal(goal: Goal) -> Question:
+    return question_about(goal.predicate, [Asked(arg.type, (arg.id,)) for arg in goal.args])
 
 
-def _silence(program: Program, goal: Goal) -> str:
+def _no_rule(program: Program, goal: Goal) -> str:
     if program.accepts(goal.predicate, tuple([arg.type for arg in goal.args])):
         return "no rule grants this, and there is no such fact"
     return "no rule is about this"

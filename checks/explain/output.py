@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from checks.explain.bindings import ANY
-from checks.explain.explain import Explained, Explanation
-from checks.explain.tree import Node, Written
+from checks.explain.cases import ANY
+from checks.explain.explain import ExplainedGoal, Explanation
+from checks.explain.tree import Reason, RuleText
 from policy.values import Value
 
-Paint = Callable[[str, str], str]  # a colour and a text
+_Paint = Callable[[str, str], str]  # takes a colour and a text
 
 # ---- JSON ----------------------------------------------------------------------------------------------------
 
 
 def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, object]:
-    """`is_query` has a proof or obstacles for each of its calls."""
+    """Return the body of /explain; a query has a list of its calls, each explained like a decision."""
     head: dict[str, object] = {"allowed": explanation.allowed, "policy_version": explanation.version}
     if explanation.unused:
         head["unused_context_facts"] = list(explanation.unused.sentences)
@@ -23,39 +23,40 @@ def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, o
     return {**head, "calls": goals} if is_query else {**head, **goals[0]}
 
 
-def _goal_to_json(goal: Explained) -> dict[str, object]:
+def _goal_to_json(goal: ExplainedGoal) -> dict[str, object]:
+    """In the interface, the failures of rules are obstacles."""
     return {
         "goal": goal.text,
         "allowed": goal.holds,
-        "proof": node_to_json(goal.proof) if goal.proof else None,
-        "obstacles": [node_to_json(each) for each in goal.obstacles],
+        "proof": _reason_to_json(goal.proof) if goal.proof else None,
+        "obstacles": [_reason_to_json(each) for each in goal.failures],
         "note": goal.note,
     }
 
 
-def node_to_json(node: Node) -> dict[str, object]:
-    """Without the members that have nothing to say."""
-    found: dict[str, object] = {"kind": node.kind, "text": node.text}
-    if node.atom:
-        predicate, args = node.atom
+def _reason_to_json(reason: Reason) -> dict[str, object]:
+    """Leave out the members that are empty."""
+    found: dict[str, object] = {"kind": reason.kind, "text": reason.text}
+    if reason.atom:
+        predicate, args = reason.atom
         found["fact"] = {"predicate": predicate, "args": [_value_to_json(arg) for arg in args]}
-    if node.source:
-        found["source"] = node.source
-    if node.rule:
-        found["rule"] = {"text": node.rule.text, "line": node.rule.line}
-    if node.bindings:
-        found["bindings"] = {name: _value_to_json(value) for name, value in node.bindings}
-    if node.met:
-        found["met"] = list(node.met)
-    if node.note:
-        found["note"] = node.note
-    if node.because:
-        found["because"] = [node_to_json(each) for each in node.because]
+    if reason.source:
+        found["source"] = reason.source
+    if reason.rule:
+        found["rule"] = {"text": reason.rule.text, "line": reason.rule.line}
+    if reason.bindings:
+        found["bindings"] = {name: _value_to_json(value) for name, value in reason.bindings}
+    if reason.met:
+        found["met"] = list(reason.met)
+    if reason.note:
+        found["note"] = reason.note
+    if reason.because:
+        found["because"] = [_reason_to_json(each) for each in reason.because]
     return found
 
 
 def _value_to_json(value: Value) -> dict[str, str | None]:
-    """An id of null is any."""
+    """An id of null is any id."""
     return {"type": value.type, "id": None if value.id == ANY else value.id}
 
 
@@ -73,72 +74,70 @@ def explanation_to_text(explanation: Explanation, filename: str, is_coloured: bo
         yield f"{verdict}  {goal.text}  {paint(_DIM, f'({version})')}"
         if goal.note:
             yield goal.note
-        for root in (goal.proof,) if goal.proof else goal.obstacles:
-            yield from _lines(root, filename, paint, root is goal.proof)
+        for reason in goal.reasons:
+            yield from _drawn(reason, filename, paint)
     for sentence in explanation.unused.sentences:
         yield paint(_RED, sentence)
 
 
-def _painter(is_coloured: bool) -> Paint:
+def _painter(is_coloured: bool) -> _Paint:
     return lambda colour, text: f"{colour}{text}{_PLAIN}" if is_coloured and text else text
 
 
-def _lines(root: Node, filename: str, paint: Paint, is_proof: bool) -> Iterator[str]:
-    """Depth first, each line with the branches of the tree that it hangs on."""
+def _drawn(root: Reason, filename: str, paint: _Paint) -> Iterator[str]:
+    """Yield the lines of a tree depth first, each with the strokes that connect it to those above."""
     waiting = [(root, "", "", "")]
     while waiting:
-        node, before, branch, below = waiting.pop()
-        first, *others = told(node, filename)
-        yield f"{before}{branch}{_marked(node, first, paint)}"
+        reason, before, branch, below = waiting.pop()
+        first, *others = _lines(reason, filename)
+        yield f"{before}{branch}{_marked(reason, first, paint)}"
         trunk = before + below
-        stem = "│ " if node.because else "  "
+        stem = "│ " if reason.because else "  "
         for other in others:
             yield f"{trunk}{stem}{paint(_DIM, other)}"
-        last = len(node.because) - 1
+        last = len(reason.because) - 1
         following = [
-            (each, trunk, "└─ " if index == last else "├─ ", "   " if index == last else "│  ")
-            for index, each in enumerate(node.because)
+            (each, trunk, "└─ ", "   ") if index == last else (each, trunk, "├─ ", "│  ")
+            for index, each in enumerate(reason.because)
         ]
         waiting += reversed(following)
 
 
-def _marked(node: Node, text: str, paint: Paint) -> str:
-    if node.kind in _BAD:
+def _marked(reason: Reason, text: str, paint: _Paint) -> str:
+    if reason.kind in _BAD:
         return f"{paint(_RED, '✗')} {text}"
-    return f"{paint(_GREEN, '✓')} {text}" if node.kind in _GOOD else f"{paint(_RED, '·')} {text}"
+    return f"{paint(_GREEN, '✓')} {text}" if reason.kind in _GOOD else f"{paint(_RED, '·')} {text}"
 
 
-def told(node: Node, filename: str) -> list[str]:
-    """The line of a node, and what is said below it."""
-    match node.kind:
+def _lines(reason: Reason, filename: str) -> list[str]:
+    """Return the line of a reason, and those that belong below it."""
+    text = reason.text
+    match reason.kind:
         case "comparison":
-            return [node.text]
+            return [text]
         case "rule" | "part":
-            kind = "stated at" if node.source == "policy" else "by"
-            return [node.text, f"{kind} {_rule_text(node, filename)}"]
+            kind = "stated at" if reason.source == "policy" else "by"
+            return [text, f"{kind} {_located(reason.rule, filename)}"]
         case "fact":
-            return [f"{node.text}  {'context' if node.source == 'context' else 'stored'} fact"]
+            return [f"{text}  {'context' if reason.source == 'context' else 'stored'} fact"]
         case "obstacle":
-            met = [f"holds: {text}" for text in node.met]
-            return [_rule_text(node, filename), *met]
+            return [_located(reason.rule, filename), *(f"holds: {met}" for met in reason.met)]
         case "absence":
-            return [f"{node.text}  nothing makes it true"]
+            return [f"{text}  nothing makes it true"]
         case "again":
-            return [f"{node.text}  explained above"]
+            return [f"{text}  explained above"]
         case "present":
-            return [f"{node.text}  but it holds"]
+            return [f"{text}  but it holds"]
         case "false":
-            return [f"{node.text}  is not true"]
-    return [f"{node.text}  {node.note}".rstrip()]
+            return [f"{text}  is not true"]
+    return [f"{text}  {reason.note}".rstrip()]
 
 
-def place_of(rule: Written, filename: str) -> str:
+def _located(rule: RuleText | None, filename: str) -> str:
+    """Return the rule after the place where it stands."""
+    assert rule is not None, "reasons that name a rule have one"
     if rule.line is None:
-        return "the rule that is there by default"
+        return f"the rule that is there by default: {rule.text}"
     # A text of several files has lines of its own.
-    return f"{filename}:{rule.line}" if filename and ", " not in filename else f"line {rule.line}"
-
-
-def _rule_text(node: Node, filename: str) -> str:
-    assert node.rule is not None, "of a rule"
-    return f"{place_of(node.rule, filename)}: {node.rule.text}"
+    place = f"{filename}:{rule.line}" if filename and ", " not in filename else f"line {rule.line}"
+    return f"{place}: {rule.text}"

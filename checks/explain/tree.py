@@ -1,74 +1,140 @@
-"""What an explanation says, as a tree: the same one for JSON, terminals and pages.
-
-A node is one line to read (`text`), what kind of reason it is, and the reasons for it (`because`).
-"""
+"""An explanation as a tree of reasons: the same one for JSON, terminals and pages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from checks.explain.bindings import ANY
-from checks.explain.cases import Case, Env
+from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition
+from checks.explain.search import ByFact, ByRule, Proof, ProofStep, Unexplained, values_of
 from policy.language.source import NOWHERE, Span
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Var
 from policy.values import BOOLEAN, INTEGER, STRING, Value, quoted
 
+MAX_DEPTH = 100  # levels of a proof; JSON of many more is refused by many readers
+MAX_REASONS = 1_000
 MAX_RULE_TEXT = 400  # characters of a rule that are shown
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@+")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A rule, or a part of one, as it stands in the policy; without a line, one that is there by default."""
+class RuleText:
+    """A rule, or a part of one, as the policy has it; a rule that is there by default has no line."""
 
     text: str
     line: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """`kind` says what the text is:
+class Reason:
+    """One line to read (`text`), what kind of reason it is, and the reasons for it (`because`).
 
+    Of a proof:
     rule         it follows by `rule`, because of what is below
     part         one of a rule's alternatives holds; `rule` is the alternative
     fact         `source` has it: the stored facts or the context
     comparison   a comparison that is true, or a value in a list
     absence      a `not`: nothing makes it true
     again        it was explained before
-    unexplained  it holds, and `note` says why no more is told
-    obstacle     `rule` could have granted it; `met` is how far it got, and what is below is missing
-    missing      a condition that does not hold: no such fact, or it does not follow
+    unexplained  it holds, and `note` says why there is no proof of it here
+
+    Of what does not hold:
+    obstacle     `rule` could have granted it; its conditions `met` hold, and what is below is missing
+    missing      a condition that does not hold: no such fact, and it does not follow
     false        a comparison that is not true
-    present      a `not` of something that holds, and why it does
+    present      a `not` of something that holds, and why that holds
     """
 
     kind: str
     text: str
     atom: tuple[str, tuple[Value, ...]] | None = None
     source: str = ""
-    rule: Written | None = None
+    rule: RuleText | None = None
     bindings: tuple[tuple[str, Value], ...] = ()
     met: tuple[str, ...] = ()
     note: str = ""
-    because: tuple[Node, ...] = ()
+    because: tuple[Reason, ...] = ()
 
-    def lines(self, depth: int = 0) -> Iterator[tuple[int, Node]]:
-        """Every node below this one, with its depth, in reading order."""
-        waiting = [(depth, self)]
+    def lines(self) -> Iterator[tuple[int, Reason]]:
+        """Yield this reason and all below it with their depths, in reading order."""
+        waiting = [(0, self)]
         while waiting:
-            depth, node = waiting.pop()
-            yield depth, node
-            waiting += [(depth + 1, each) for each in reversed(node.because)]
+            depth, reason = waiting.pop()
+            yield depth, reason
+            waiting += [(depth + 1, each) for each in reversed(reason.because)]
 
 
-# ---- rules as written --------------------------------------------------------------------------------------
+# ---- from a proof ------------------------------------------------------------------------------------------
 
 
-def written(program: Program, rule: Rule) -> Written:
+def tree_of(program: Program, proof: Proof, goal: Goal, now: int) -> Reason:
+    """Return the proof of the goal as a tree. Each goal is explained once; what passes a limit says so."""
+    return _Tree(program, proof, now).of_goal(goal, 0)
+
+
+@dataclass
+class _Tree:
+    program: Program
+    proof: Proof
+    now: int
+    explained: set[Goal] = field(default_factory=set)
+    count: int = 0
+
+    def of_goal(self, goal: Goal, depth: int) -> Reason:
+        self.count += 1
+        step = self.proof[goal]
+        if goal in self.explained:
+            return self._reason("again", goal)
+        if isinstance(step, ByRule) and goal.predicate not in self.program.helpers:
+            self.explained.add(goal)
+        if not isinstance(step, ByFact):
+            if depth >= MAX_DEPTH:
+                return self._reason("unexplained", goal, note=f"more than {MAX_DEPTH} levels of reasons")
+            if self.count > MAX_REASONS:
+                return self._reason("unexplained", goal, note=f"more than {MAX_REASONS} reasons")
+        return self._of_step(goal, step, depth)
+
+    def _of_step(self, goal: Goal, step: ProofStep, depth: int) -> Reason:
+        match step:
+            case ByFact(source):
+                return self._reason("fact", goal, source=source)
+            case Unexplained(reason):
+                return self._reason("unexplained", goal, note=reason)
+            case ByRule(case, bindings):
+                is_part = goal.predicate in self.program.helpers
+                return self._reason(
+                    "part" if is_part else "rule",
+                    goal,
+                    source="" if is_part or case.conditions else "policy",
+                    rule=rule_text(self.program, case.rule),
+                    bindings=() if is_part else named_bindings(case, bindings),
+                    because=tuple([self._of_condition(each, bindings, depth + 1) for each in case.conditions]),
+                )
+
+    def _of_condition(self, condition: RuleCondition, bindings: RuleBindings, depth: int) -> Reason:
+        match condition.literal:
+            case Atom(predicate) as atom:
+                now = Value(INTEGER, str(self.now))
+                return self.of_goal(Goal(predicate, values_of(atom, condition.call, bindings, now)), depth)
+            case Not() as negation:
+                return Reason("absence", shown_literal(self.program, negation, bindings, self.now))
+            case test:
+                return Reason("comparison", shown_literal(self.program, test, bindings, self.now))
+
+    def _reason(self, kind: str, goal: Goal, **members: Any) -> Reason:
+        if goal.predicate in self.program.helpers:
+            return Reason(kind, formula_of(self.program, goal.predicate, len(goal.args)), **members)
+        return Reason(kind, shown_atom(goal.predicate, goal.args), (goal.predicate, goal.args), **members)
+
+
+# ---- rules as the policy has them ---------------------------------------------------------------------------
+
+
+def rule_text(program: Program, rule: Rule) -> RuleText:
     if rule.origin == NOWHERE:
-        return Written(str(rule), None)
-    return Written(_clipped(source_text(program, rule.origin)), program.source.position(rule.origin.start)[0])
+        return RuleText(str(rule), None)
+    return RuleText(clipped(source_text(program, rule.origin)), program.source.position(rule.origin.start)[0])
 
 
 def source_text(program: Program, span: Span) -> str:
@@ -76,23 +142,23 @@ def source_text(program: Program, span: Span) -> str:
 
 
 def formula_of(program: Program, predicate: str, arity: int) -> str:
-    """The formula that a predicate made by normalisation stands for."""
+    """Return the formula that stands in the text for a predicate that the compiler made up."""
     rules = program.rules_by_predicate.get((predicate, arity), ())
     texts = dict.fromkeys(source_text(program, rule.origin) for rule in rules)
-    return _clipped(" or ".join(texts))
+    return clipped(" or ".join(texts))
 
 
-def _clipped(text: str) -> str:
-    return text if len(text) <= MAX_RULE_TEXT else f"{text[: MAX_RULE_TEXT - 1]}…"
+def clipped(text: str, most: int = MAX_RULE_TEXT) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def bindings(case: Case, env: Env) -> tuple[tuple[str, Value], ...]:
-    """What the rule's own variables are, by the names that the text gives them, in order of appearance."""
-    named = [(variable, name) for variable, name in case.names.items() if variable in env]
+def named_bindings(case: Case, bindings: RuleBindings) -> tuple[tuple[str, Value], ...]:
+    """Return what the rule's variables are, by the names that the text gives them, in order of appearance."""
+    named = [(variable, name) for variable, name in case.names.items() if variable in bindings]
     names = [name for _, name in named]
     return tuple(
         [
-            (name if names.count(name) == 1 else variable.name.replace("#", " "), env[variable])
+            (name if names.count(name) == 1 else variable.name.replace("#", " "), bindings[variable])
             for variable, name in named
             if name != "_"
         ]
@@ -103,7 +169,7 @@ def bindings(case: Case, env: Env) -> tuple[tuple[str, Value], ...]:
 
 
 def shown_value(value: Value | None) -> str:
-    """As people write it: `User:ann`, `"reader"`, 3; `Repo:_` is any, `_` unknown."""
+    """Return the value as people write it: `User:ann`, `"reader"`, 3; `Repo:_` is any Repo, `_` is unknown."""
     if value is None:
         return "_"
     if value.id == ANY:
@@ -119,13 +185,13 @@ def shown_atom(predicate: str, args: tuple[Value | None, ...]) -> str:
     return f"{predicate}({', '.join(map(shown_value, args))})"
 
 
-def shown_literal(program: Program, literal: Literal, env: Env, now: int) -> str:
-    """The condition with the values that are known put in."""
+def shown_literal(program: Program, literal: Literal, bindings: RuleBindings, now: int) -> str:
+    """Return the literal with values in place of the variables that are bound, and `_` for the others."""
 
     def term(each: Term) -> str:
         if isinstance(each, Now):
             return f"{now} (now)"
-        return shown_value(env.get(each) if isinstance(each, Var) else each)
+        return shown_value(bindings.get(each) if isinstance(each, Var) else each)
 
     match literal:
         case Atom(predicate, args) if predicate in program.helpers:
@@ -133,9 +199,9 @@ def shown_literal(program: Program, literal: Literal, env: Env, now: int) -> str
         case Atom(predicate, args):
             return f"{predicate}({', '.join(map(term, args))})"
         case Not(atom) if atom.predicate in program.helpers:
-            return f"not ({shown_literal(program, atom, env, now)})"
+            return f"not ({shown_literal(program, atom, bindings, now)})"
         case Not(atom):
-            return f"not {shown_literal(program, atom, env, now)}"
+            return f"not {shown_literal(program, atom, bindings, now)}"
         case Compare(operator, left, right):
             return f"{term(left)} {operator} {term(right)}"
         case Member(variable, values):

@@ -1,7 +1,7 @@
 """Which rules the tests of a policy exercise.
 
-A rule is exercised where, over the facts of some test, its body holds for values that the test mentions. A rule
-that is never exercised could be taken away, or never have worked, and no test would tell.
+A rule is exercised where, over the facts of some test, its body holds for values that the test mentions. A rule that
+is never exercised could be taken away, or never have worked, and no test would fail.
 """
 
 from __future__ import annotations
@@ -15,22 +15,27 @@ from checks.asking.prepared import Asked, Question
 from checks.testing.policy_tests import signatures_of
 from policy.language.source import Span
 from policy.rules.program import Atom, Program, Rule, Test, Var
-from policy.values import Value
+from policy.values import STRING, Value
 
-Mentioned = dict[str, tuple[str, ...]]  # ids by type
+_IdsByType = dict[str, tuple[str, ...]]
 
 
 def covered(program: Program) -> frozenset[Span]:
-    """The places of the rules that some test exercises."""
+    """Return the spans of the rules that some test exercises.
+
+    Each rule is asked for by a predicate of its own:
+
+        has_role(u, "reader", d) if owns(u, d)   ->   rule 3(u, d) if owns(u, d)
+    """
     rules = (rule for alternatives in program.written.values() for rule in alternatives)
-    left = {f"rule {index}": rule for index, rule in enumerate(rules)}
+    left = {f"rule {index}": rule for index, rule in enumerate(rules)}  # no name of a policy has a space
     probes = tuple(replace(rule, head=_probe(name, rule)) for name, rule in left.items())
-    bench = Bench(replace(program, rules=program.rules + probes), signatures_of(program))
+    session = Bench(replace(program, rules=program.rules + probes), signatures_of(program))
     found: set[Span] = set()
     for test in program.tests:
-        facts, mentioned = bench.facts(test.facts), _mentioned(program, test)
+        facts, mentioned = session.facts(test.facts), _mentioned(program, test)
         for name, rule in list(left.items()):
-            if any(bench.holds(question, facts) for question in _questions(name, rule, mentioned)):
+            if any(session.holds(question, facts) for question in _questions(name, rule, mentioned)):
                 found.add(left.pop(name).origin)
     return frozenset(found)
 
@@ -40,24 +45,23 @@ def uncovered(program: Program, found: frozenset[Span]) -> list[Span]:
 
 
 def _probe(name: str, rule: Rule) -> Atom:
-    """A head of the rule's own: its variables, each once."""
     return Atom(name, tuple(dict.fromkeys(term for term in rule.head.args if isinstance(term, Var))))
 
 
-def _questions(name: str, rule: Rule, mentioned: Mentioned) -> Iterator[Question]:
-    """Does the rule's body hold for some of the mentioned values? One question for each way to type them."""
+def _questions(name: str, rule: Rule, mentioned: _IdsByType) -> Iterator[Question]:
+    """Ask whether the rule's body holds for some of the values that are mentioned, for each typing of its head."""
     variables = [term.name for term in _probe(name, rule).args if isinstance(term, Var)]
     choices = [sorted(rule.types[Var(variable)] & mentioned.keys()) for variable in variables]
     for types in product(*choices):
-        asked = {variable: Asked(kind, mentioned[kind]) for variable, kind in zip(variables, types)}
+        asked = {variable: Asked(type_name, mentioned[type_name]) for variable, type_name in zip(variables, types)}
         yield Question(((name, tuple(variables)),), asked)
 
 
-def _mentioned(program: Program, test: Test) -> Mentioned:
+def _mentioned(program: Program, test: Test) -> _IdsByType:
     ids: dict[str, dict[str, None]] = {}
     for value in _values(program, test):
         ids.setdefault(value.type, {})[value.id] = None
-    return {kind: tuple(texts) for kind, texts in ids.items()}
+    return {type_name: tuple(texts) for type_name, texts in ids.items()}
 
 
 def _values(program: Program, test: Test) -> Iterable[Value]:
@@ -66,4 +70,4 @@ def _values(program: Program, test: Test) -> Iterable[Value]:
     for assertion in test.assertions:
         yield from assertion.iff_values or ()
     for name in program.names:
-        yield Value("String", name)
+        yield Value(STRING, name)

@@ -1,7 +1,7 @@
 """Asks two policies the same questions, kind by kind: where they answer otherwise, and of how much that was seen.
 
 All questions of a kind are one question with open variables, where it can be answered at once. Otherwise they are
-asked value by value of one variable (`Drawer.anchor`), some values in a statement; and where even that cannot be
+asked value by value of one variable (`Sampler.anchor`), some values in a statement; and where even that cannot be
 listed ("all but some"), for values drawn for the other variables.
 """
 
@@ -20,9 +20,9 @@ from checks.asking.scene import Scene
 from checks.engine.answers import Row
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.errors import QueryTooSlow
-from checks.explain.proof import Goal
-from checks.workbench.kinds import Kind
-from checks.workbench.samples import Drawer, Drawn
+from checks.explain.cases import Goal
+from checks.workbench.kinds import QuestionKind
+from checks.workbench.samples import Sample, Sampler
 from facts.read import count_up_to
 from policy.errors import AuthzError
 
@@ -39,7 +39,7 @@ _SLOW = "in the time that there is, not even questions about one value are answe
 
 @dataclass(slots=True)
 class Tally:
-    """Answers that were seen: of either policy, only of the new one, only of the old one. Of those some are kept."""
+    """How many answers either policy gives, and how many only the new or only the old one; some of those are kept."""
 
     most: int  # of each that are kept
     answers: int = 0
@@ -52,7 +52,7 @@ class Tally:
         return self.gained + self.lost
 
     def count(self, old: set[Row], new: set[Row]) -> None:
-        lost, gained = missing(old, new), missing(new, old)
+        lost, gained = _missing(old, new), _missing(new, old)
         self.answers += len(old | new)
         self.gained += len(gained)
         self.lost += len(lost)
@@ -60,40 +60,50 @@ class Tally:
             kept += nsmallest(self.most - len(kept), rows, key=by_ids)
 
 
+def _missing(rows: set[Row], other: set[Row]) -> list[Row]:
+    """Return the rows that the other ones do not have. None stands for any value: (None, "b") has ("a", "b")."""
+    opened = {tuple(place for place, text in enumerate(row) if text is None) for row in other} - {()}
+    return [row for row in rows - other if not any(_opened(row, places) in other for places in opened)]
+
+
+def _opened(row: Row, places: tuple[int, ...]) -> Row:
+    return tuple(None if place in places else text for place, text in enumerate(row))
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """What came of a kind of question: how many answers either policy gives, and how many only one of them gives.
 
-    `drawn` are the values that were asked about, where there are others; `problem` is why nothing was asked.
+    `samples` are the values that were asked about, where there are others; `problem` is why nothing was asked.
     """
 
-    kind: Kind
+    kind: QuestionKind
     tally: Tally
-    drawn: tuple[Drawn, ...] = ()
+    samples: tuple[Sample, ...] = ()
     problem: str = ""
     is_refused: bool = False  # by the new policy alone: it would answer no question of the kind
 
     @property
     def examples(self) -> Iterator[tuple[Goal, bool]]:
-        """Answers that differ, and whether they are the new policy's: some of those that there are."""
+        """Some answers that differ, each with whether it is the new policy's."""
         for rows, is_new in zip(self.tally.examples, (False, True)):
             yield from ((self.kind.goal(row), is_new) for row in sorted(rows, key=by_ids))
 
     @property
     def is_all(self) -> bool:
         """Whether no other answer of the kind can differ."""
-        return not (self.drawn or self.problem)
+        return not (self.samples or self.problem)
 
     @property
     def extent(self) -> str:
-        """Of which questions this is known."""
+        """Which questions this is about."""
         if self.problem:
             return f"not asked: {self.problem}"
-        return f"asked about {' and '.join(map(str, self.drawn))}" if self.drawn else "all"
+        return f"asked about {' and '.join(map(str, self.samples))}" if self.samples else "all"
 
 
 class _Refused(AuthzError):
-    """Not even one question is answered by a policy."""
+    """A policy answers not even one question of a kind."""
 
     def __init__(self, reason: AuthzError, is_new: bool):
         self.is_new = is_new
@@ -105,49 +115,47 @@ class _TooMany(AuthzError):
         super().__init__(f"it has more than {MOST_ROWS:,} answers")
 
 
-
-
 @dataclass
-class Comparison:
+class PolicyComparison:
     sides: tuple[Scene, Scene]
-    drawer: Drawer
+    sampler: Sampler
     deadline: float
     most: int  # answers that differ that are kept, of each kind
 
-    def compared(self, kinds: list[Kind]) -> list[Compared]:
-        """Each kind. What cannot be answered as one question has a share of the time, and then of what is left."""
-        found: dict[Kind, Compared] = {}
-        walks: dict[Kind, _Walk] = {}
+    def compared(self, kinds: list[QuestionKind]) -> list[Compared]:
+        """Compare each kind. What cannot be answered as one question has a share of the time, and then of the rest."""
+        found: dict[QuestionKind, Compared] = {}
+        partial: dict[QuestionKind, _ByValues] = {}
         for index, kind in enumerate(kinds):
             until = self._share(kinds[index:])
             whole = self._whole(kind, until) if self._is_small or not kind.places else None
             if whole is not None:
                 found[kind] = whole
             elif kind.places and time.monotonic() < self.deadline:
-                walks[kind] = _Walk(self, kind, *self.drawer.anchor(kind))
-                walks[kind].go_on(until)
-        self._go_on(list(walks.values()))
-        found |= {kind: walk.told() for kind, walk in walks.items()}
+                partial[kind] = _ByValues(self, kind, *self.sampler.anchor(kind))
+                partial[kind].go_on(until)
+        self._go_on(list(partial.values()))
+        found |= {kind: each.compared() for kind, each in partial.items()}
         return [found.get(kind) or Compared(kind, Tally(0), problem=_LATE) for kind in kinds]
 
-    def _share(self, kinds: list[Kind]) -> float:
-        """When the first of the kinds has had its time: decisions have more of it than what they are made of."""
+    def _share(self, kinds: list[QuestionKind]) -> float:
+        """Return when the first kind's time is over: decisions have more of it than what they are made of."""
         weights = [_WEIGHT if kind.is_decision else 1 for kind in kinds]
         now = time.monotonic()
         return now + max(0.0, self.deadline - now) * weights[0] / sum(weights)
 
-    def _go_on(self, walks: list[_Walk]) -> None:
-        while (walks := [walk for walk in walks if walk.goes_on]) and time.monotonic() < self.deadline:
-            for index, walk in enumerate(walks):
-                walk.go_on(self._share([each.kind for each in walks[index:]]))
+    def _go_on(self, partial: list[_ByValues]) -> None:
+        while (partial := [each for each in partial if each.has_more]) and time.monotonic() < self.deadline:
+            for index, each in enumerate(partial):
+                each.go_on(self._share([other.kind for other in partial[index:]]))
 
     @cached_property
     def _is_small(self) -> bool:
         """Whether there are so few facts that all questions of a kind are best asked at once."""
         return count_up_to(_FEW_FACTS + 1, self.sides[0].numbers.values()) <= _FEW_FACTS
 
-    def _whole(self, kind: Kind, until: float) -> Compared | None:
-        """All questions of the kind as one; None where that is too much, or cannot be listed."""
+    def _whole(self, kind: QuestionKind, until: float) -> Compared | None:
+        """Compare all questions of the kind as one; None where that is too much, or cannot be listed."""
         tally = Tally(self.most)
         try:
             tally.count(*self.both(kind, {}, (until - time.monotonic()) / 2))
@@ -155,59 +163,63 @@ class Comparison:
             return None
         return Compared(kind, tally)
 
-    def both(self, kind: Kind, ids: Mapping[int, tuple[str, ...]], seconds: float) -> tuple[set[Row], set[Row]]:
-        """What both policies answer, for given ids in some of the places."""
-        old, new = (self._rows(scene, kind, ids, seconds) for scene in self.sides)
+    def both(
+        self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
+    ) -> tuple[set[Row], set[Row]]:
+        """Return what both policies answer, for given ids in some of the places."""
+        old, new = (self._rows(session, kind, ids, seconds) for session in self.sides)
         return old, new
 
     def one_by_one(
-        self, kind: Kind, ids: Mapping[int, tuple[str, ...]], seconds: float
+        self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
     ) -> tuple[set[Row], set[Row]]:
-        """The same for given ids in all of the places, where no list can be had: every question for itself."""
+        """Return the same for given ids in all of the places, where no list can be had, by asking for each row."""
         until = time.monotonic() + max(seconds, _SHORTEST)
         found: tuple[set[Row], set[Row]] = (set(), set())
         for row in product(*(ids[place] for place in kind.places)):
-            for is_new, rows in enumerate(found):
-                if self._holds(bool(is_new), kind, row, until):
+            for is_new, rows in zip((False, True), found):
+                if self._holds(is_new, kind, row, until):
                     rows.add(row)
         return found
 
-    def _holds(self, is_new: bool, kind: Kind, row: tuple[str, ...], until: float) -> bool:
-        scene = self.sides[is_new]
+    def _holds(self, is_new: bool, kind: QuestionKind, row: tuple[str, ...], until: float) -> bool:
+        session = self.sides[is_new]
         left = until - time.monotonic()
         if left <= 0:
             raise QueryTooSlow(0)
-        ids = {place: (text,) for place, text in zip(kind.places, row)}
-        if not kind.is_known_to(scene.program):
+        if not kind.is_known_to(session.program):
             return False
+        ids = {place: (text,) for place, text in zip(kind.places, row)}
         try:
             with run.limited(left):
-                return scene.holds(kind.question(ids)._replace(outs=()))
+                return session.holds(kind.question(ids)._replace(outs=()))
         except (CannotEnumerate, UnboundVariable) as reason:
             raise _Refused(reason, is_new) from None
 
-    def _rows(self, scene: Scene, kind: Kind, ids: Mapping[int, tuple[str, ...]], seconds: float) -> set[Row]:
-        if not kind.is_known_to(scene.program):
+    def _rows(
+        self, session: Scene, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
+    ) -> set[Row]:
+        if not kind.is_known_to(session.program):
             return set()
         with run.limited(max(seconds, _SHORTEST)):
-            rows = scene.first_answers(kind.question(ids), MOST_ROWS)
+            rows = session.first_answers(kind.question(ids), MOST_ROWS)
         if len(rows) >= MOST_ROWS:
             raise _TooMany
         return set(rows)
 
 
 @dataclass
-class _Walk:
-    """Through the values of one variable of a kind, some at a time; `others` are those of its other variables."""
+class _ByValues:
+    """Compares a kind value by value of one variable, some at a time; `others` are those of its other variables."""
 
-    comparison: Comparison
-    kind: Kind
+    comparison: PolicyComparison
+    kind: QuestionKind
     place: int
-    values: Drawn
-    others: dict[int, Drawn] = field(default_factory=dict)
+    values: Sample
+    others: dict[int, Sample] = field(default_factory=dict)
     tally: Tally = field(init=False)
     asked: list[str] = field(default_factory=list)
-    is_patient: bool = False  # asks every question for itself
+    is_one_by_one: bool = False  # whether each question is asked by itself
     skipped: int = 0
     size: int = 1
     reason: str = _LATE
@@ -217,25 +229,32 @@ class _Walk:
         self.tally = Tally(self.comparison.most)
 
     @property
-    def goes_on(self) -> bool:
+    def has_more(self) -> bool:
         return len(self.asked) + self.skipped < len(self.values.texts) and self.skipped < _MOST_SKIPPED
 
     def go_on(self, until: float) -> None:
-        """At least one step."""
-        while self.goes_on:
+        """Ask about some more values, at least once; more at a time as long as that is quick."""
+        while self.has_more:
             begun = time.monotonic()
-            is_answered = self._step(until - begun)
+            is_answered = self._ask_next(until - begun)
             if time.monotonic() > until:
                 break
             if is_answered and (time.monotonic() - begun) * _STEPS < until - begun:
                 self.size = min(2 * self.size, _MOST_AT_ONCE)
 
-    def _step(self, seconds: float) -> bool:
-        """Whether some more are answered."""
+    def compared(self) -> Compared:
+        asked = Sample(self.values.type, tuple(self.asked), self.values.among, self.values.is_traced)
+        if not (self.asked or asked.is_all):
+            return Compared(self.kind, self.tally, problem=self.reason, is_refused=self.is_refused)
+        samples = (asked, *self.others.values())
+        return Compared(self.kind, self.tally, () if all(each.is_all for each in samples) else samples)
+
+    def _ask_next(self, seconds: float) -> bool:
+        """Ask about the next values, and say whether that was answered."""
         start = len(self.asked) + self.skipped
         chunk = self.values.texts[start : start + self.size]
-        ids = {place: drawn.texts for place, drawn in self.others.items()}
-        ask = self.comparison.one_by_one if self.is_patient else self.comparison.both
+        ids = {place: sample.texts for place, sample in self.others.items()}
+        ask = self.comparison.one_by_one if self.is_one_by_one else self.comparison.both
         try:
             found = ask(self.kind, ids | {self.place: chunk}, seconds)
         except AuthzError as problem:
@@ -246,33 +265,16 @@ class _Walk:
         return True
 
     def _retreat(self, problem: AuthzError) -> None:
-        """What cannot be listed is asked about given values, then one by one; what is too much, about fewer."""
+        """Ask about given values what cannot be listed, and then one by one; about fewer values what is too much."""
         self.reason = _SLOW if isinstance(problem, QueryTooSlow) else problem.message
         self.is_refused = isinstance(problem, _Refused) and problem.is_new
         cannot_be_listed = isinstance(problem, CannotEnumerate | UnboundVariable)
         places = [place for place in self.kind.places if place not in (self.place, *self.others)]
         if cannot_be_listed and places:
-            self.others = {place: self.comparison.drawer.drawn(self.kind, place, _OTHERS) for place in places}
-        elif cannot_be_listed and not self.is_patient:
-            self.is_patient = True
+            self.others = {place: self.comparison.sampler.sample(self.kind, place, _OTHERS) for place in places}
+        elif cannot_be_listed and not self.is_one_by_one:
+            self.is_one_by_one = True
         elif self.size > 1:
             self.size = max(1, self.size // 4)
         else:
             self.skipped += 1
-
-    def told(self) -> Compared:
-        asked = Drawn(self.values.type, tuple(self.asked), self.values.among, self.values.is_traced)
-        if not (self.asked or asked.is_all):
-            return Compared(self.kind, self.tally, problem=self.reason, is_refused=self.is_refused)
-        parts = (asked, *self.others.values())
-        return Compared(self.kind, self.tally, () if all(each.is_all for each in parts) else parts)
-
-
-def missing(rows: set[Row], other: set[Row]) -> list[Row]:
-    """The rows that the other ones do not say; one with None says all rows that are like it but there."""
-    opened = {tuple(place for place, text in enumerate(row) if text is None) for row in other} - {()}
-    return [row for row in rows - other if not any(_opened(row, places) in other for places in opened)]
-
-
-def _opened(row: Row, places: tuple[int, ...]) -> Row:
-    return tuple(None if place in places else text for place, text in enumerate(row))

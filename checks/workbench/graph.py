@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from checks.explain.cases import told
-from checks.explain.tree import formula_of, shown_literal, source_text
+from checks.asking.advice import types_of
+from checks.explain.cases import ordered_body
+from checks.explain.tree import clipped, formula_of, shown_literal, source_text
 from policy.language.source import NOWHERE
-from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Types, Var
+from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Var
 from policy.values import STRING, Value
 
 ROLE, PERMISSION, RELATION = "has_role", "has_permission", "has_relation"
 ANY_NAME = "*"  # a rule about every role, or every permission
-_NUMBER = re.compile(r"#\d+")
+_NUMBER = re.compile(r"#\d+")  # tells variables of the same name apart
 MAX_LABEL = 44  # characters
 MAX_GRANTS = 120  # of one type
 
@@ -30,7 +31,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Whoever meets all sources has the target, by the rule at the line."""
+    """A rule as an edge: whoever has all sources has the target."""
 
     sources: tuple[Mark, ...]
     target: Mark
@@ -51,7 +52,7 @@ class Sheet:
 
 
 def sheets_of(program: Program) -> list[Sheet]:
-    """A sheet for each type with roles, permissions or relations, and one for what is global."""
+    """Return a sheet for each type with roles, permissions or relations, and one for what is global."""
     found = [
         _sheet(program, name, each.roles, each.permissions, tuple(each.relations.items()))
         for name, each in program.types.items()
@@ -62,7 +63,7 @@ def sheets_of(program: Program) -> list[Sheet]:
 
 
 def other_rules(program: Program) -> list[tuple[int, str]]:
-    """Line and text of the rules that are on no sheet."""
+    """Return line and text of the rules that are on no sheet."""
     shown = {grant.text for sheet in sheets_of(program) for grant in sheet.grants}
     written = (rule for rule in program.rules if rule.origin != NOWHERE and rule.head.predicate not in program.helpers)
     texts = ((program.source.position(rule.origin.start)[0], source_text(program, rule.origin)) for rule in written)
@@ -82,14 +83,14 @@ def _grants(program: Program, name: str | None) -> Iterator[Grant]:
     arity = 2 if name is None else 3
     for predicate, kind in ((ROLE, "role"), (PERMISSION, "permission")):
         for rule in program.rules_by_predicate.get((predicate, arity), ()):
-            if rule.origin != NOWHERE and (name is None or name in _types(rule, rule.head.args[2])):
+            if rule.origin != NOWHERE and (name is None or name in types_of(rule, rule.head.args[2])):
                 yield from _grants_of_rule(program, rule, Mark(kind, _label(rule.head.args[1])))
 
 
 def _grants_of_rule(program: Program, rule: Rule, target: Mark) -> Iterator[Grant]:
     line, text = program.source.position(rule.origin.start)[0], source_text(program, rule.origin)
     alternatives: list[list[Literal]] = [[]]
-    for literal in told(rule):
+    for literal in ordered_body(rule):
         parts = _alternatives(program, literal)
         alternatives = [[*each, *part] for each in alternatives for part in parts][:MAX_GRANTS]
     for body in alternatives:
@@ -98,7 +99,7 @@ def _grants_of_rule(program: Program, rule: Rule, target: Mark) -> Iterator[Gran
 
 
 def _alternatives(program: Program, literal: Literal) -> list[list[Literal]]:
-    """An `or` as the conditions of each of its sides; their variables are those of the rule."""
+    """Return an `or` as the conditions of each of its sides, any other literal as its only alternative."""
     if isinstance(literal, Atom) and literal.predicate in program.helpers:
         rules = program.rules_by_predicate.get((literal.predicate, len(literal.args)), ())
         if all(rule.head.args == literal.args for rule in rules):
@@ -140,24 +141,13 @@ def _condition(program: Program, literal: Literal) -> Mark:
     if isinstance(literal, Not) and literal.atom.predicate in program.helpers:
         text = f"not ({formula_of(program, literal.atom.predicate, len(literal.atom.args))})"
     else:
-        text = shown_literal(program, literal, {}, 0) if _is_ground(literal) else _plain(literal)
-    return Mark("condition", text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…")
+        text = shown_literal(program, literal, {}, 0) if _is_ground(literal) else _NUMBER.sub("", str(literal))
+    return Mark("condition", clipped(text, MAX_LABEL))
 
 
 def _is_ground(literal: Literal) -> bool:
     return isinstance(literal, Atom) and all(isinstance(arg, Value) for arg in literal.args)
 
 
-def _plain(literal: Literal) -> str:
-    """As written, without the numbers that tell variables of the same name apart."""
-    return _NUMBER.sub("", str(literal))
-
-
 def _label(term: object) -> str:
     return term.id if isinstance(term, Value) and term.type == STRING else ANY_NAME
-
-
-def _types(rule: Rule, term: object) -> Types | Iterable[str]:
-    if isinstance(term, Value):
-        return (term.type,)
-    return rule.types.get(term, ()) if isinstance(term, Var) else ()

@@ -1,6 +1,6 @@
 """Kinds of questions: what is asked about a predicate, for values of certain types.
 
-    allow(User:_, "read", Doc:_)      every question of this kind may be asked at once, or some of them
+    allow(User:_, "read", Doc:_)      all questions of this kind may be asked at once, or some of them
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from itertools import islice, product
 from typing import NamedTuple
 
 from checks.asking.prepared import BUILT_IN, Asked, Question
+from checks.asking.query import question_about
 from checks.engine.answers import Row
-from checks.explain.bindings import ANY
-from checks.explain.proof import Goal
+from checks.explain.cases import ANY, Goal
 from checks.explain.tree import shown_atom
 from policy.language.source import NOWHERE
 from policy.rules.changes import Origins, Reached, united
@@ -20,10 +20,10 @@ from policy.rules.program import Program
 from policy.values import PRIMITIVES, STRING, Value
 
 DECISION = "allow"
-MOST_KINDS = 2_000  # that are looked into; of more it is said that there are more
+MOST_KINDS = 2_000  # that are looked into; a preview says when it leaves some out
 
 
-class Kind(NamedTuple):
+class QuestionKind(NamedTuple):
     """A predicate with a type for each argument, and its value where only one is asked about."""
 
     predicate: str
@@ -50,28 +50,31 @@ class Kind(NamedTuple):
         return tuple(place for place in self.places if self.types[place] not in PRIMITIVES) or self.places
 
     def question(self, ids: Mapping[int, tuple[str, ...]]) -> Question:
-        """All questions of the kind, or those about given ids in some of the places."""
-        names = tuple(f"argument{place}" for place in range(len(self.types)))
-        asked = {}
-        for place, (name, type_name, value) in enumerate(zip(names, self.types, self.values)):
-            asked[name] = Asked(type_name, ids.get(place) if value is None else (value.id,))
-        return Question(((self.predicate, names),), asked, tuple(names[place] for place in self.places))
+        """Return all questions of the kind as one, or those about given ids in some of the places."""
+        asked = [
+            Asked(type_name, ids.get(place) if value is None else (value.id,))
+            for place, (type_name, value) in enumerate(zip(self.types, self.values))
+        ]
+        return question_about(self.predicate, asked, self.places)
 
     def goal(self, row: Row) -> Goal:
-        """What a row of the answer says: None is any value."""
+        """Return what a row of the answer says holds; None in it is any value."""
         ids = iter(row)
         args = (value or Value(name, next(ids) or ANY) for name, value in zip(self.types, self.values))
         return Goal(self.predicate, tuple(args))
 
     def is_known_to(self, program: Program) -> bool:
-        """Whether the program can be asked; what it has no word for holds for nothing."""
+        """Say whether the program can be asked; a predicate that it does not have holds for nothing."""
         return self.predicate in program.predicates or self.predicate in BUILT_IN
 
 
-def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> tuple[list[Kind], bool]:
-    """What can be asked about what may differ: decisions first, none that is part of another; and if these are all."""
+def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> tuple[list[QuestionKind], bool]:
+    """Return the kinds of questions about what may differ, decisions first; and whether these are all.
+
+    No kind is part of another: `allow(User:_, _, Doc:_)` takes the place of `allow(User:_, "read", Doc:_)`.
+    """
     hidden = {("has_permission", arity) for arity in (2, 3) if all(_is_default(each, arity) for each in programs)}
-    kinds: dict[tuple, Kind] = {}
+    kinds: dict[tuple, QuestionKind] = {}
     for each in found:
         predicate, types, _ = each.pattern
         is_named = any(predicate in program.predicates for program in programs)
@@ -87,24 +90,24 @@ def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> tup
     return ordered[:MOST_KINDS], len(ordered) <= MOST_KINDS
 
 
-def _with_origins(kind: Kind, other: Kind | None) -> Kind:
+def _with_origins(kind: QuestionKind, other: QuestionKind | None) -> QuestionKind:
     return kind if other is None else kind._replace(origins=united(kind.origins, other.origins))
 
 
 def _is_default(program: Program, arity: int) -> bool:
-    """Whether a decision is a permission and nothing else, so that asking for both asks the same twice."""
+    """Say whether decisions are permissions and nothing else, so that asking for both would ask the same twice."""
     return [rule.origin for rule in program.rules_by_predicate.get((DECISION, arity), ())] == [NOWHERE]
 
 
-def _kinds_of(found: Reached) -> Iterator[Kind]:
+def _kinds_of(found: Reached) -> Iterator[QuestionKind]:
     predicate, types, values = found.pattern
     for concrete in islice(product(*map(sorted, types)), MOST_KINDS + 1):
-        if predicate != DECISION or concrete[1:2] == (STRING,):  # what may be done is asked for by its name
-            yield Kind(predicate, concrete, values, found.origins)
+        if predicate != DECISION or concrete[1:2] == (STRING,):  # an action is asked for by its name
+            yield QuestionKind(predicate, concrete, values, found.origins)
 
 
-def _wider(kind: Kind) -> Iterator[tuple]:
-    """The kinds that the kind is part of: each with some of its values left open."""
+def _wider(kind: QuestionKind) -> Iterator[tuple]:
+    """Yield the kinds that the kind is part of: each leaves some of its values open."""
     choices = [((value, None) if value else (None,)) for value in kind.values]
     for values in product(*choices):
         if values != kind.values:

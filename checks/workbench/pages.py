@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from django import forms
@@ -14,10 +14,9 @@ from checks.asking.advice import advice_on_question
 from checks.asking.ask import allow
 from checks.asking.prepared import Asked, Question
 from checks.asking.scene import Scene, scene, trial
-from checks.engine.answers import Row
-from checks.explain.bindings import ANY
-from checks.explain.explain import Explained, explained
-from checks.explain.tree import Node, shown_atom, shown_value
+from checks.explain.cases import ANY
+from checks.explain.explain import ExplainedGoal, explain_calls
+from checks.explain.tree import Reason, shown_atom, shown_value
 from facts.accept import ALL_USED, Unused
 from facts.mentioned_ids import known_ids
 from facts.notation import fact_from_text, pattern_from_text, value_from_text
@@ -36,11 +35,11 @@ KINDS = (
     ("actions", "What may the actor do?"),
     ("list", "On which resources?"),
 )
-_WORDS = re.compile(r'"[^"]*"|(\w+)')  # of a rule; what stands in quotes is none
+_WORDS = re.compile(r'"[^"]*"|(\w+)')  # of a rule, without what stands in quotes
 
 
 class QuestionForm(forms.Form):
-    """`text` takes the place of the version's own, without being published."""
+    """A question to a version; `text` is asked in place of the version's own, without being published."""
 
     kind = forms.ChoiceField(choices=KINDS)
     version = forms.ModelChoiceField(PolicyVersion.objects.none(), empty_label=None)
@@ -61,7 +60,7 @@ class QuestionForm(forms.Form):
         sent = self.cleaned_data
         if not self.errors:
             try:
-                sent["question"] = question_of(sent)
+                sent["question"] = _question(sent)
             except AuthzError as reason:
                 self.add_error(None, reason.message)
         return sent
@@ -70,7 +69,7 @@ class QuestionForm(forms.Form):
         return self.cleaned_data["text"].replace("\r\n", "\n").replace("\r", "\n")
 
 
-def question_of(sent: dict) -> Question:
+def _question(sent: dict) -> Question:
     facts = tuple(fact_from_text(line) for line in sent["context"].splitlines() if line.strip())
     if sent["kind"] != "actions" and not sent["action"]:
         raise MalformedRequest("", "name an action")
@@ -83,7 +82,7 @@ def question_of(sent: dict) -> Question:
 
 
 def _name(text: str) -> str:
-    """An action with or without its quotes; `*` is any."""
+    """Read an action with or without its quotes; `*` is any."""
     if text == "*":
         return ANY
     match pattern_from_text(f"name({text})").args if text.startswith('"') else ():
@@ -93,7 +92,7 @@ def _name(text: str) -> str:
 
 
 def _value(text: str) -> Asked:
-    """`User:ann`; `User:*` is any."""
+    """Read a value such as `User:ann`; `User:*` is any."""
     type_name, colon, an_id = text.partition(":")
     if colon and an_id == "*" and type_name not in PRIMITIVES:
         return Asked(type_name, (ANY,))
@@ -101,14 +100,14 @@ def _value(text: str) -> Asked:
     return Asked(found.type, (found.id,))
 
 
-# ---- what came of it ---------------------------------------------------------------------------------------
+# ---- the answer --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Line:
     """A line of a tree on the page. It opens a list if it has reasons; `closes` are the lists that end after it."""
 
-    node: Node
+    reason: Reason
     html: SafeString
     rule_html: SafeString
     bindings: tuple[tuple[str, str], ...]
@@ -116,97 +115,81 @@ class Line:
 
     @property
     def opens(self) -> bool:
-        return bool(self.node.because)
+        return bool(self.reason.because)
 
 
 @dataclass(frozen=True)
-class Answered:
-    """What the page says: an explanation, or the answers of a list with a way to explain each."""
+class PageAnswer:
+    """An explanation, or the answers of a list, each of which the page can explain."""
 
-    goals: tuple[tuple[Explained, list[Line]], ...] = ()
+    goals: tuple[tuple[ExplainedGoal, list[Line]], ...] = ()
     asked: str = ""
     answers: tuple[str, ...] | None = None
     is_cut: bool = False
     unused: Unused = ALL_USED  # of the context
     advice: tuple[str, ...] = ()  # on an answer that is empty
 
-    @property
-    def allowed(self) -> bool:
-        return all(goal.holds for goal, _ in self.goals)
 
-
-def answered(version: PolicyVersion, text: str, question: Question) -> Answered:
-    with stage(version, text, question.context) as found:
+def answer_for_page(version: PolicyVersion, text: str, question: Question) -> PageAnswer:
+    with _session(version, text, question.context) as session:
         if question.outs:
-            rows = found.answers(question)
-            shown = tuple(map(_shown, rows[:MOST_ANSWERS]))
-            advice = () if rows else tuple(advice_on_question(found.program, question))
-            return Answered((), _asked(question), shown, len(rows) > MOST_ANSWERS, found.unused, advice)
-        goals = explained(found, question)
-    return Answered(tuple((goal, lines_of(roots_of(goal))) for goal in goals), unused=found.unused)
+            rows = session.answers(question)
+            shown = tuple("*" if name is None else name for (name,) in rows[:MOST_ANSWERS])
+            advice = () if rows else tuple(advice_on_question(session.program, question))
+            return PageAnswer((), _shown(question), shown, len(rows) > MOST_ANSWERS, session.unused, advice)
+        goals = explain_calls(session, question)
+    return PageAnswer(tuple((goal, lines_of(goal)) for goal in goals), unused=session.unused)
 
 
-def _shown(row: Row) -> str:
-    return "*" if row[0] is None else row[0]
+def _session(version: PolicyVersion, text: str, context: Sequence[Fact]) -> AbstractContextManager[Scene]:
+    """Return a session of the version, or of the text in its place."""
+    if text:
+        return trial(version.environment_id, rules.compile_text(text), context)
+    return scene(version.environment_id, version.pk, context, frozenset())
 
 
-def _asked(question: Question) -> str:
-    """The question, with `_` for what its answers are."""
+def _shown(question: Question) -> str:
+    """Return the question as text, with `_` for what its answers are."""
     ((predicate, names),) = question.calls
     asked = (question.variables[name] for name in names)
-    return shown_atom(predicate, tuple([_asked_value(each) for each in asked]))
+    return shown_atom(predicate, tuple([_shown_value(each) for each in asked]))
 
 
-def _asked_value(asked: Asked) -> Value | None:
+def _shown_value(asked: Asked) -> Value | None:
     if asked.ids is None:
         return None if asked.type == STRING else Value(asked.type, ANY)
     return Value(asked.type, asked.ids[0])
 
 
-def roots_of(goal: Explained) -> tuple[Node, ...]:
-    """What the page's heading leaves to say: not that the default rule was used."""
-    roots = (goal.proof,) if goal.proof else goal.obstacles
-    return tuple(node for root in roots for node in (root.because if _is_default(root) else (root,)))
-
-
-def _is_default(node: Node) -> bool:
-    return bool(node.because) and node.rule is not None and node.rule.line is None
-
-
-def lines_of(roots: tuple[Node, ...]) -> list[Line]:
+def lines_of(goal: ExplainedGoal) -> list[Line]:
+    """Return the lines below the page's heading, which leaves out that the default rule was used."""
+    roots = [each for reason in goal.reasons for each in (reason.because if _is_default(reason) else (reason,))]
     walked = [each for root in roots for each in root.lines()]
     depths = [depth for depth, _ in walked[1:]] + [0]
-    return [_line(node, range(depth - following)) for (depth, node), following in zip(walked, depths)]
+    return [_line(reason, range(depth - following)) for (depth, reason), following in zip(walked, depths)]
 
 
-def _line(node: Node, closes: range) -> Line:
-    if node.rule is None:
-        return Line(node, _html(node.text), SafeString(), (), closes)
-    words = set(_WORDS.findall(node.rule.text))
-    mentioned = tuple([(name, shown_value(value)) for name, value in node.bindings if name in words])
-    return Line(node, _html(node.text), _html(node.rule.text), mentioned, closes)
+def _is_default(reason: Reason) -> bool:
+    return bool(reason.because) and reason.rule is not None and reason.rule.line is None
+
+
+def _line(reason: Reason, closes: range) -> Line:
+    if reason.rule is None:
+        return Line(reason, _html(reason.text), SafeString(), (), closes)
+    words = set(_WORDS.findall(reason.rule.text))
+    mentioned = tuple([(name, shown_value(value)) for name, value in reason.bindings if name in words])
+    return Line(reason, _html(reason.text), _html(reason.rule.text), mentioned, closes)
 
 
 def _html(text: str) -> SafeString:
     return highlighted_lines(" ".join(text.split()))[0]
 
 
-@contextmanager
-def stage(version: PolicyVersion, text: str, context: Sequence[Fact]) -> Iterator[Scene]:
-    """The scene of the version, or of the text in its place."""
-    if text:
-        with trial(version.environment_id, rules.compile_text(text), context) as found:
-            yield found
-    else:
-        with scene(version.environment_id, version.pk, context, frozenset()) as found:
-            yield found
-
-
 # ---- what may be filled in ----------------------------------------------------------------------------------
 
 
 def suggestions(environment_id: int, program: Program, start: str = "") -> dict[str, list[str]]:
-    """Values for each field: of the policy's types, with ids that stored facts mention."""
+    """Return values for each field: of the policy's types, with ids that stored facts mention."""
     type_name, colon, begun = start.partition(":")
     types = [type_name] if colon else sorted(program.types)
     ids = known_ids(environment_id, types, begun)
@@ -220,7 +203,7 @@ def suggestions(environment_id: int, program: Program, start: str = "") -> dict[
 
 
 def versions_to_choose(chosen: PolicyVersion) -> list[PolicyVersion]:
-    """The latest versions of every environment, and the chosen one."""
+    """Return the latest versions of every environment, and the chosen one."""
     found = list(
         PolicyVersion.objects.defer("source")
         .select_related("environment")

@@ -20,13 +20,13 @@ _LANE = 6  # the height of what only passes through a column
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """Where lines from a mark pass through a column on their way to a later one."""
+    """Where lines from a mark pass through a column that lies before their target's."""
 
     mark: Mark
     rank: int
 
 
-_Node = Mark | _Lane
+_Spot = Mark | _Lane  # where lines begin, end, or pass through
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,18 @@ class _Box:
         return self.x + self.width, self.y + self.height / 2
 
 
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The column of each mark, and a box for each spot."""
+
+    ranks: dict[Mark, int]
+    boxes: dict[_Spot, _Box]
+
+
 def picture_of(sheet: Sheet) -> SafeString:
     ranks = _ranks(sheet)
     boxes = _placed(_columns(sheet, ranks), sheet.grants, ranks)
-    lines = [line for grant in sheet.grants for line in _lines(grant, boxes, ranks)]
+    lines = [line for grant in sheet.grants for line in _lines(grant, _Layout(ranks, boxes))]
     width = max((box.x + box.width for box in boxes.values()), default=0) + 30
     height = max((box.y + box.height for box in boxes.values()), default=0) + 24
     return format_html(
@@ -57,7 +65,7 @@ def picture_of(sheet: Sheet) -> SafeString:
         round(height),
         f"what grants what on {sheet.type or 'everything'}",
         format_html_join("", "{}", ((line,) for line in lines)),
-        format_html_join("", "{}", ((_drawn(node, box),) for node, box in boxes.items() if isinstance(node, Mark))),
+        format_html_join("", "{}", ((_drawn(spot, box),) for spot, box in boxes.items() if isinstance(spot, Mark))),
     )
 
 
@@ -65,7 +73,7 @@ def picture_of(sheet: Sheet) -> SafeString:
 
 
 def _ranks(sheet: Sheet) -> dict[Mark, int]:
-    """The column of each mark: roles after what grants them, permissions last, and all else just before its target."""
+    """Return the column of each mark: roles after what grants them, permissions last, others before their targets."""
     roles = dict.fromkeys(Mark("role", name) for name in sheet.roles)
     permissions = dict.fromkeys(Mark("permission", name) for name in sheet.permissions)
     for mark in (mark for grant in sheet.grants for mark in (*grant.sources, grant.target)):
@@ -81,7 +89,7 @@ def _ranks(sheet: Sheet) -> dict[Mark, int]:
 
 
 def _ranked(marks: list[Mark], grants: Iterable[Grant], first: int) -> dict[Mark, int]:
-    """Marks of one kind, each right of those that grant it; of a circle, the first comes first."""
+    """Return columns for marks of one kind, each right of those that grant it; of a circle, the first comes first."""
     above: dict[Mark, set[Mark]] = {mark: set() for mark in marks}
     for grant in grants:
         for source in grant.sources:
@@ -96,65 +104,65 @@ def _ranked(marks: list[Mark], grants: Iterable[Grant], first: int) -> dict[Mark
     return ranks
 
 
-def _columns(sheet: Sheet, ranks: dict[Mark, int]) -> list[list[_Node]]:
-    columns: list[dict[_Node, None]] = [{} for _ in range(max(ranks.values(), default=-1) + 1)]
+def _columns(sheet: Sheet, ranks: dict[Mark, int]) -> list[list[_Spot]]:
+    columns: list[dict[_Spot, None]] = [{} for _ in range(max(ranks.values(), default=-1) + 1)]
     for mark, rank in ranks.items():
         columns[rank][mark] = None
     for grant in sheet.grants:
         for source in grant.sources:
-            for node in _way(source, grant.target, ranks):
-                if isinstance(node, _Lane):
-                    columns[node.rank][node] = None
+            for spot in _route(source, grant.target, ranks):
+                if isinstance(spot, _Lane):
+                    columns[spot.rank][spot] = None
     return [list(column) for column in columns if column]
 
 
-def _way(source: Mark, target: Mark, ranks: dict[Mark, int]) -> list[_Node]:
-    """From the source through the columns between to the target."""
+def _route(source: Mark, target: Mark, ranks: dict[Mark, int]) -> list[_Spot]:
+    """Return where a line goes from the source through the columns between to the target."""
     return [source, *(_Lane(source, rank) for rank in range(ranks[source] + 1, ranks[target])), target]
 
 
-def _placed(columns: list[list[_Node]], grants: Iterable[Grant], ranks: dict[Mark, int]) -> dict[_Node, _Box]:
-    """A box for each node: next to what it is connected with, as far as there is room."""
-    neighbours: dict[_Node, set[_Node]] = {node: set() for column in columns for node in column}
+def _placed(columns: list[list[_Spot]], grants: Iterable[Grant], ranks: dict[Mark, int]) -> dict[_Spot, _Box]:
+    """Return a box for each spot, next to what it is connected with, as far as there is room."""
+    neighbours: dict[_Spot, set[_Spot]] = {spot: set() for column in columns for spot in column}
     for grant in grants:
         for source in grant.sources:
-            way = _way(source, grant.target, ranks)
-            for one, other in itertools.pairwise(way):
+            route = _route(source, grant.target, ranks)
+            for one, other in itertools.pairwise(route):
                 neighbours[one].add(other)
                 neighbours[other].add(one)
     boxes = _stacked(columns)
     for _ in range(3):
-        columns = [sorted(column, key=lambda node: _height_wanted(node, neighbours, boxes)) for column in columns]
+        columns = [sorted(column, key=lambda spot: _height_wanted(spot, neighbours, boxes)) for column in columns]
         boxes = _stacked(columns)
     return boxes
 
 
-def _height_wanted(node: _Node, neighbours: dict[_Node, set[_Node]], boxes: dict[_Node, _Box]) -> float:
-    around = [boxes[each].left[1] for each in neighbours[node]] or [boxes[node].left[1]]
+def _height_wanted(spot: _Spot, neighbours: dict[_Spot, set[_Spot]], boxes: dict[_Spot, _Box]) -> float:
+    around = [boxes[each].left[1] for each in neighbours[spot]] or [boxes[spot].left[1]]
     return sum(around) / len(around)
 
 
-def _stacked(columns: list[list[_Node]]) -> dict[_Node, _Box]:
-    """Every column from above, centred beside the tallest."""
-    heights = [sum(_height(node) + _GAP for node in column) for column in columns]
-    boxes: dict[_Node, _Box] = {}
+def _stacked(columns: list[list[_Spot]]) -> dict[_Spot, _Box]:
+    """Return boxes for every column from above, centred beside the tallest."""
+    heights = [sum(_height(spot) + _GAP for spot in column) for column in columns]
+    boxes: dict[_Spot, _Box] = {}
     x: float = 1
     for column, height in zip(columns, heights):
-        width = max(_width(node) for node in column)
+        width = max(_width(spot) for spot in column)
         y = 8 + (max(heights) - height) / 2
-        for node in column:
-            boxes[node] = _Box(x, y, width, _height(node))
-            y += _height(node) + _GAP
+        for spot in column:
+            boxes[spot] = _Box(x, y, width, _height(spot))
+            y += _height(spot) + _GAP
         x += width + _COLUMN
     return boxes
 
 
-def _height(node: _Node) -> int:
-    return _HEIGHT if isinstance(node, Mark) else _LANE
+def _height(spot: _Spot) -> int:
+    return _HEIGHT if isinstance(spot, Mark) else _LANE
 
 
-def _width(node: _Node) -> float:
-    return len(_text(node)) * _CHARACTER + 2 * _PADDING if isinstance(node, Mark) else 0
+def _width(spot: _Spot) -> float:
+    return len(_text(spot)) * _CHARACTER + 2 * _PADDING if isinstance(spot, Mark) else 0
 
 
 def _text(mark: Mark) -> str:
@@ -179,27 +187,27 @@ def _drawn(mark: Mark, box: _Box) -> SafeString:
     )
 
 
-def _lines(grant: Grant, boxes: dict[_Node, _Box], ranks: dict[Mark, int]) -> list[SafeString]:
-    """A line from the source; from several, which must hold together, lines to a dot, and one on from there."""
-    target = boxes[grant.target].left
+def _lines(grant: Grant, layout: _Layout) -> list[SafeString]:
+    """Draw a line from the source, or from several, which must hold together, lines to a dot and one on from there."""
+    target = layout.boxes[grant.target].left
     title = f"line {grant.line}: {grant.text}"
     if len(grant.sources) == 1:
-        return [_line(grant.sources[0], grant.target, target, True, title, boxes, ranks)]
-    last = [boxes[_way(source, grant.target, ranks)[-2]] for source in grant.sources]
+        return [_line(grant.sources[0], grant.target, target, True, title, layout)]
+    last = [layout.boxes[_route(source, grant.target, layout.ranks)[-2]] for source in grant.sources]
     dot = (target[0] - 26, (sum(box.right[1] for box in last) / len(last) + target[1]) / 2)
-    joined = [_line(source, grant.target, dot, False, title, boxes, ranks) for source in grant.sources]
+    joined = [_line(source, grant.target, dot, False, title, layout) for source in grant.sources]
     drawn = format_html('<circle cx="{}" cy="{}" r="4"><title>{}</title></circle>', *_rounded(dot), title)
     return [*joined, _stroke([dot, target], title, True), drawn]
 
 
 def _line(
-    source: Mark, target: Mark, end: tuple[float, float], is_last: bool, title: str, boxes: dict[_Node, _Box],
-    ranks: dict[Mark, int],
-) -> SafeString:  # fmt: skip
-    if ranks[source] >= ranks[target]:  # a circle of rules: back around below
+    source: Mark, target: Mark, end: tuple[float, float], is_last: bool, title: str, layout: _Layout
+) -> SafeString:
+    ranks, boxes = layout.ranks, layout.boxes
+    if ranks[source] >= ranks[target]:  # rules that go in a circle: back around below
         return _back(boxes[source], boxes[target], title)
     points = [boxes[source].right]
-    for lane in _way(source, target, ranks)[1:-1]:
+    for lane in _route(source, target, ranks)[1:-1]:
         points += [boxes[lane].left, boxes[lane].right]
     return _stroke([*points, end], title, is_last)
 

@@ -1,13 +1,14 @@
 """What a policy that is not published yet would change: its tests, the facts it has no use for, and decisions.
 
-Answers are compared over questions that are given, or over those that the difference between the policies reaches:
-what rules that differ are about, and all that depends on it. Both policies are asked in the same way, over the same
-facts, as of one moment.
+Answers are compared for questions that are given, or for those that the difference between the policies reaches: what
+rules that differ are about, and all that depends on it. Both policies are asked the same questions over the same facts,
+as of one moment.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,12 +16,12 @@ from dataclasses import dataclass, replace
 from checks.asking import run
 from checks.asking.deadline import Deadline
 from checks.asking.scene import Scene, scene, trial
-from checks.explain.explain import Explained, explained_goal, question_of
-from checks.explain.proof import Goal
+from checks.explain.cases import Goal
+from checks.explain.explain import ExplainedGoal, explain_goal, question_of_goal
 from checks.explain.tree import shown_atom
-from checks.workbench.differences import Compared, Comparison
+from checks.workbench.differences import Compared, PolicyComparison
 from checks.workbench.kinds import DECISION, kinds_of
-from checks.workbench.samples import Drawer
+from checks.workbench.samples import Sampler
 from facts.accept import UnusedStored, unused_signatures
 from facts.notation import fact_from_text
 from facts.numbering import signature_numbers
@@ -44,22 +45,22 @@ class Flip:
 
     goal: Goal
     is_allowed: bool  # by the new policy
-    before: Explained | None = None
-    after: Explained | None = None
+    before: ExplainedGoal | None = None
+    after: ExplainedGoal | None = None
 
     @property
     def text(self) -> str:
         return shown_atom(self.goal.predicate, self.goal.args)
 
     @property
-    def sides(self) -> list[Explained]:
-        """What explains it, if anything does."""
+    def sides(self) -> list[ExplainedGoal]:
+        """What the old and the new policy say, if it is explained."""
         return [side for side in (self.before, self.after) if side]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What was asked: `given` questions, or where none were given, those of the kinds that the difference reaches.
+class Survey:
+    """What was asked: so many `given` questions, or else those of the kinds that the difference reaches.
 
     `refused` are given questions that were not compared, and why. Where `are_all` is false, there are more kinds.
     """
@@ -73,26 +74,26 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`flips` are the answers that differ, or some of them, where they are more than are shown."""
+    """What would change; `flips` are the answers that differ, or some of them, where they are too many to show."""
 
     draft: Draft
     unused: tuple[UnusedStored, ...]
     rules: tuple[int, int]  # that only the active policy has, and only the new one
-    asked: Asked
+    asked: Survey
     flips: tuple[Flip, ...]
 
     @property
     def decisions(self) -> str:
-        """How many decisions differ, of how many, and which those are."""
+        """How many decisions differ, out of which ones."""
         if self.asked.given is not None:
             refused = f"; {len(self.asked.refused)} not answered" if self.asked.refused else ""
             return f"{len(self.flips):,} of {self.asked.given:,} asked would be different{refused}"
-        silence = "no decision depends on the rules that differ" if any(self.rules) else "no rule differs"
-        return self._of_kinds(True) or f"0 would be different: {silence}, so none was asked"
+        why = "no decision depends on the rules that differ" if any(self.rules) else "no rule differs"
+        return self._of_kinds(True) or f"0 would be different: {why}, so none was asked"
 
     @property
     def others(self) -> str:
-        """The same of what decisions are made of: roles, relations, and whatever else may be asked about."""
+        """The same for what decisions are made of: roles, relations, and whatever else may be asked about."""
         return "" if self.asked.given is not None else self._of_kinds(False)
 
     def _of_kinds(self, are_decisions: bool) -> str:
@@ -100,13 +101,13 @@ class Preview:
         if not kinds:
             return ""
         flips, answers = sum(each.tally.flips for each in kinds), sum(each.tally.answers for each in kinds)
-        said = f"{flips:,} of {answers:,} would be different"
+        text = f"{flips:,} of {answers:,} would be different"
         if not self.asked.are_all:
-            said += f" in {len(kinds):,} kinds of questions, of more that the difference reaches and nobody asked"
+            text += f" in {len(kinds):,} kinds of questions, of more that the difference reaches and nobody asked"
         if self.asked.are_all and all(each.is_all for each in kinds):
-            return f"{said}: all that either policy gives and the difference reaches"
-        said += f", of those that were asked: not all were, see each kind; drawn with seed {self.asked.seed}"
-        return f"{said}; some are refused by the new policy" if any(each.is_refused for each in kinds) else said
+            return f"{text}: all that either policy gives and the difference reaches"
+        text += f", of those that were asked: not all were, see each kind; drawn with seed {self.asked.seed}"
+        return f"{text}; some are refused by the new policy" if any(each.is_refused for each in kinds) else text
 
     @property
     def differs(self) -> str:
@@ -137,30 +138,30 @@ def preview(
     most: int = MOST_SHOWN,
     explains: bool = True,
 ) -> Preview:
-    """Nothing is stored. `PolicyRejected` where the text is no policy."""
+    """Compare the active policy with the text, which raises `PolicyRejected` if it is none. Nothing is stored."""
     drafted = publishing.draft(text, filename, force=True)
     unused = tuple(unused_signatures(environment_id, drafted.program))
     with Deadline(3 * seconds + _SHORTEST), _sides(environment_id, drafted.program, goals or ()) as sides:
         changed = _changed(*sides)
         until = time.monotonic() + seconds
         if goals is None:
-            asked = _asked(sides, changed, seed, until, most)
-            flips = [flip for each in asked.kinds for flip in _flips_of(each)]
+            survey = _compare_reached(sides, changed, seed, until, most)
+            flips = [Flip(goal, is_new) for each in survey.kinds for goal, is_new in each.examples]
         else:
-            flips, asked = _answered(sides, list(dict.fromkeys(goals)), until)
+            flips, survey = _compare_given(sides, list(dict.fromkeys(goals)), until)
         if explains:
-            flips = _explained(sides, flips, time.monotonic() + seconds)
-    gone, added = (_written(each.rule for each in changed if each.is_new == is_new) for is_new in (False, True))
-    return Preview(drafted, unused, (gone, added), asked, tuple(flips))
+            flips = _with_some_explained(sides, flips, time.monotonic() + seconds)
+    gone, added = (_count(each.rule for each in changed if each.is_new == is_new) for is_new in (False, True))
+    return Preview(drafted, unused, (gone, added), survey, tuple(flips))
 
 
-def _written(rules: Iterable[Rule | None]) -> int:
-    """How many rules of the text these are."""
+def _count(rules: Iterable[Rule | None]) -> int:
+    """Return how many rules of the text these are."""
     return len({rule.origin for rule in rules if rule is not None} - {NOWHERE})
 
 
 def goals_of_text(text: str) -> list[Goal]:
-    """One a line, as `allow(User:ann, "read", Repo:acme)`; empty lines and those that begin with # do not count."""
+    """Read one a line, as `allow(User:ann, "read", Repo:acme)`, without empty lines and those that begin with #."""
     lines = (line.strip() for line in text.splitlines())
     facts = [fact_from_text(line) for line in lines if line and not line.startswith("#")]
     return [Goal(fact.predicate, fact.args) for fact in facts]
@@ -187,27 +188,21 @@ def _changed(before: Scene, after: Scene) -> list[Changed]:
     return [*changed_rules(*programs), *changed_facts(*programs, before.numbers)]
 
 
-# ---- questions that the difference reaches ---------------------------------------------------------------------
+# ---- comparing ---------------------------------------------------------------------------------------------------
 
 
-def _asked(sides: Sides, changed: list[Changed], seed: int, until: float, most: int) -> Asked:
+def _compare_reached(sides: Sides, changed: list[Changed], seed: int, until: float, most: int) -> Survey:
+    """Ask the questions that the difference reaches."""
     before, after = sides
     programs = (before.program, after.program)
     kinds, are_all = kinds_of(reached(*programs, [each.head for each in changed]), programs)
-    if before.book.number is None:  # then facts of all kinds hold, and only decisions can be compared with a policy's
+    if before.cases.number is None:  # without a policy all facts hold, so only decisions can be compared with one's
         kinds = [kind for kind in kinds if kind.is_decision]
-    comparison = Comparison(sides, Drawer(sides, changed, seed, until), until, most)
-    return Asked(kinds=tuple(comparison.compared(kinds)), are_all=are_all, seed=seed)
+    comparison = PolicyComparison(sides, Sampler(sides, changed, seed, until), until, most)
+    return Survey(kinds=tuple(comparison.compared(kinds)), are_all=are_all, seed=seed)
 
 
-def _flips_of(found: Compared) -> Iterator[Flip]:
-    yield from (Flip(goal, is_new) for goal, is_new in found.examples)
-
-
-# ---- questions that are given ------------------------------------------------------------------------------------
-
-
-def _answered(sides: Sides, goals: list[Goal], until: float) -> tuple[list[Flip], Asked]:
+def _compare_given(sides: Sides, goals: list[Goal], until: float) -> tuple[list[Flip], Survey]:
     flips: list[Flip] = []
     refused: list[str] = []
     for index, goal in enumerate(goals):
@@ -223,44 +218,44 @@ def _answered(sides: Sides, goals: list[Goal], until: float) -> tuple[list[Flip]
             continue
         if was != is_now:
             flips.append(Flip(goal, is_now))
-    return flips, Asked(given=len(goals), refused=tuple(refused))
+    return flips, Survey(given=len(goals), refused=tuple(refused))
 
 
-def _holds(asked: Scene, goal: Goal) -> bool:
+def _holds(session: Scene, goal: Goal) -> bool:
     """A predicate that a policy does not have holds for nothing."""
-    if goal.predicate not in asked.program.predicates and goal.predicate != DECISION:
+    if goal.predicate not in session.program.predicates and goal.predicate != DECISION:
         return False
-    return asked.holds(question_of(goal))
+    return session.holds(question_of_goal(goal))
 
 
 # ---- explaining --------------------------------------------------------------------------------------------------
 
 
-def _explained(sides: Sides, flips: list[Flip], until: float) -> list[Flip]:
-    """The flips, the first of each kind of question explained, as long as there is time."""
-    for each in sides:
-        each.patience = until - each.started
-    seen: dict[tuple, int] = {}
-    found, told = [], 0
+def _with_some_explained(sides: Sides, flips: list[Flip], until: float) -> list[Flip]:
+    """Explain the first flips of each sort, as long as there is time."""
+    for session in sides:
+        session.patience = until - session.started
+    seen: Counter[tuple] = Counter()
+    found, explained = [], 0
     most = max(1, MAX_EXPLAINED // max(1, len({_sort(flip) for flip in flips})))
     for flip in flips:
-        seen[_sort(flip)] = seen.get(_sort(flip), 0) + 1
-        if seen[_sort(flip)] <= most and told < MAX_EXPLAINED and time.monotonic() < until:
-            flip, told = _with_reasons(sides, flip, until), told + 1
+        seen[_sort(flip)] += 1
+        if seen[_sort(flip)] <= most and explained < MAX_EXPLAINED and time.monotonic() < until:
+            flip, explained = _explained(sides, flip, until), explained + 1
         found.append(flip)
     return found
 
 
 def _sort(flip: Flip) -> tuple:
-    """What flips are alike in: names, types and direction."""
+    """Return what flips of one sort have in common: predicate, types, text and direction."""
     args = ((arg.type, arg.id if arg.type == STRING else "") for arg in flip.goal.args)
     return flip.goal.predicate, flip.is_allowed, *args
 
 
-def _with_reasons(sides: Sides, flip: Flip, until: float) -> Flip:
+def _explained(sides: Sides, flip: Flip, until: float) -> Flip:
     try:
         with run.limited(max(until - time.monotonic(), _SHORTEST)):
-            before, after = (explained_goal(each, flip.goal) for each in sides)
+            before, after = (explain_goal(session, flip.goal) for session in sides)
     except AuthzError:
-        return flip  # what differs is known all the same
+        return flip  # that it differs is known all the same
     return replace(flip, before=before, after=after)

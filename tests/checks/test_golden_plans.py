@@ -11,7 +11,7 @@ import pytest
 
 from checks.engine.compile import Compiled
 from checks.engine.sql.dialects import PostgreSQL
-from checks.management.commands.ask import shown
+from checks.management.commands.ask import shown_plan
 from tests.checks.in_memory import Engine
 from tests.checks.measured import Measure, budget_path, budgets_of, is_dear, text_of
 from tests.checks.plan_questions import GOLDEN, QUESTIONS, brought_for, policy_of, question_of
@@ -27,8 +27,8 @@ def test_plans_and_their_sql_are_as_they_were_read(name, golden):
 
 def plan_text(on_sqlite: Engine, on_postgresql: Engine, text: str) -> str:
     """The plan as `ask --plan` prints it, with a statement for each database."""
-    plan, _, sql = shown(compiled(on_sqlite, text)).partition("\n\n")
-    other_plan, _, other_sql = shown(compiled(on_postgresql, text)).partition("\n\n")
+    plan, _, sql = shown_plan(compiled(on_sqlite, text)).partition("\n\n")
+    other_plan, _, other_sql = shown_plan(compiled(on_postgresql, text)).partition("\n\n")
     again = [] if numbered(other_plan) == numbered(plan) else [numbered(other_plan), ""]
     parts = [f"==== {text}", "", numbered(plan), "", "-- SQLite", "", laid_out(sql), "", "-- PostgreSQL", "", *again]
     return "\n".join([*parts, laid_out(other_sql), ""])

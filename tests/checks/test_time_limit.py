@@ -110,7 +110,7 @@ LIST = {
         ("checks.asking.prepared.ready_of", "/authorize", LOOK),
         ("checks.asking.prepared.ready_of", "/bulk_actions", [about("User:ann", "Doc:d"), about("User:ann", "Doc:e")]),
         ("checks.explain.explain.proof_of", "/explain", LOOK),
-        ("checks.explain.explain.question_of", "/explain", LOOK),
+        ("checks.explain.explain.question_of_goal", "/explain", LOOK),
         ("localsql.documents._scalar", "/list_query", LIST),
         ("localsql.bindings.problem_of", "/list_query", LIST),
         ("localsql.asking.planned", "/list_query", LIST),

@@ -15,7 +15,7 @@ from json import loads
 from pathlib import Path
 from random import Random
 
-from checks.explain.bindings import ANY
+from checks.explain.cases import ANY
 from checks.workbench.preview import Preview, preview
 from facts import store
 from facts.store import Inserts

@@ -35,50 +35,50 @@ class Command(PolicyCommand):
             asked.add_argument("--plan", action="store_true", help="print the plan and the SQL, and ask nothing")
 
     def act(self, environment: Environment, *, plan: bool, **options: Any) -> None:
-        question = question_of(**options)
+        question = _question(**options)
         asker = ask.Trusted(environment.pk)
         if plan:
             compiled, unused = ask.plan(asker, question, Page(PAGE) if options["kind"] == "list" else None)
-            lines, advice = [shown(compiled)], []
+            lines, advice = [shown_plan(compiled)], []
         else:
             found = ask.answer(asker, question)
-            unused, lines = found.unused, answers(found, options["kind"])
-            advice = [] if found.holds else self.advice(environment, question)
+            unused, lines = found.unused, _answer_lines(found, options["kind"])
+            advice = [] if found.holds else _advice(environment, question)
         for sentence in (*unused.sentences, *advice):
             self.stderr.write(sentence)
         self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
 
-    def advice(self, environment: Environment, question: Question) -> list[str]:
-        """Words that the policy does not have, for the standard error: the answer stays what it is."""
-        program = active_program(environment.pk)
-        return list(advice_on_question(program, question)) if program else []
+
+def _advice(environment: Environment, question: Question) -> list[str]:
+    program = active_program(environment.pk)
+    return advice_on_question(program, question) if program else []
 
 
-def answers(found: ask.Answered, kind: str) -> list[str]:
+def _answer_lines(found: ask.Answered, kind: str) -> list[str]:
     if kind == "authorize":
         return ["allowed" if found.holds else "denied"]
     return ["*" if name is None else name for (name,) in sorted(found.of_one, key=by_ids)]
 
 
-def question_of(*, kind: str, actor: str, context: list[str], **options: Any) -> Question:
+def _question(*, kind: str, actor: str, context: list[str], **options: Any) -> Question:
     facts = tuple(fact_from_text(text) for text in context)
-    action = action_named(options["action"]) if kind != "actions" else Asked(STRING)
-    resource = Asked(options["resource_type"]) if kind == "list" else value(options["resource"])
+    action = asked_action(options["action"]) if kind != "actions" else Asked(STRING)
+    resource = Asked(options["resource_type"]) if kind == "list" else asked_value(options["resource"])
     outs = {"authorize": (), "actions": ("action",), "list": ("resource",)}[kind]
-    return ask.allow(value(actor), action, resource, outs, facts)
+    return ask.allow(asked_value(actor), action, resource, outs, facts)
 
 
-def value(text: str) -> Asked:
+def asked_value(text: str) -> Asked:
     found = value_from_text(text)
     return Asked(found.type, (found.id,))
 
 
-def action_named(text: str) -> Asked:
+def asked_action(text: str) -> Asked:
     return Asked(STRING, (action_from_text(text),))
 
 
-def shown(compiled: Compiled) -> str:
-    """The plans, then each statement with what its parameters are."""
+def shown_plan(compiled: Compiled) -> str:
+    """Return the plans, then each statement with what its parameters are."""
     lines = [str(plan) for plan in compiled.plans]
     if compiled.statement is None:
         return "\n".join([*lines, "", "no statement: nothing can be true, whatever the facts"])

@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 from checks.asking import ask
 from checks.explain.explain import explain
 from checks.explain.output import explanation_to_text
-from checks.management.commands.ask import action_named, value
+from checks.management.commands.ask import asked_action, asked_value
 from facts.notation import fact_from_text
 from policy.management.command import PolicyCommand
 from policy.models import Environment, PolicyVersion
@@ -28,7 +28,7 @@ class Command(PolicyCommand):
         self, environment: Environment, *, actor: str, action: str, resource: str, context: list[str], **options: Any
     ) -> None:
         facts = tuple(fact_from_text(text) for text in context)
-        question = ask.allow(value(actor), action_named(action), value(resource), (), facts)
+        question = ask.allow(asked_value(actor), asked_action(action), asked_value(resource), (), facts)
         explanation = explain(ask.Trusted(environment.pk), question)
         versions = PolicyVersion.objects.filter(environment=environment)
         version = None if explanation.version is None else versions.filter(number=explanation.version).first()

@@ -52,13 +52,13 @@ class Command(PolicyCommand):
             self.stderr.write(line)
         active = active_version(environment.pk)
         names = ((active and active.filename) or "", bundle.filename)
-        for line in told(found, names, explains, self.stdout.isatty() and not options["no_color"]):
+        for line in _lines(found, names, explains, self.stdout.isatty() and not options["no_color"]):
             self.stdout.write(line)
         if strict and (found.differ or found.refuses or not found.draft.report.success):
             sys.exit(1)
 
 
-def told(found: Preview, names: tuple[str, str], explains: bool, is_coloured: bool) -> Iterator[str]:
+def _lines(found: Preview, names: tuple[str, str], explains: bool, is_coloured: bool) -> Iterator[str]:
     yield f"tests: {results_of(found.draft.report) if found.draft.report.tests else 'there are none'}"
     if found.draft.untested:
         yield f"  {found.draft.untested}"
@@ -66,10 +66,10 @@ def told(found: Preview, names: tuple[str, str], explains: bool, is_coloured: bo
     yield from (f"  {unused.facts!s:>12}  {unused.signature}" for unused in found.unused)
     yield f"rules: {found.differs}"
     yield f"decisions: {found.decisions}"
-    yield from (f"  {line_of(each)}" for each in found.asked.kinds if each.kind.is_decision)
+    yield from (f"  {_kind_line(each)}" for each in found.asked.kinds if each.kind.is_decision)
     if found.others:
         yield f"what they are made of: {found.others}"
-        yield from (f"  {line_of(each)}" for each in found.asked.kinds if not each.kind.is_decision)
+        yield from (f"  {_kind_line(each)}" for each in found.asked.kinds if not each.kind.is_decision)
     for flip in found.flips:
         yield f"  {'+ allowed' if flip.is_allowed else '- denied '}  {flip.text}"
         if explains:
@@ -79,7 +79,7 @@ def told(found: Preview, names: tuple[str, str], explains: bool, is_coloured: bo
     yield from (f"  not answered: {reason}" for reason in found.asked.refused)
 
 
-def line_of(each: Compared) -> str:
+def _kind_line(each: Compared) -> str:
     tally = each.tally
     return f"{each.kind}: {tally.flips:,} of {tally.answers:,} (+{tally.gained:,} -{tally.lost:,}), {each.extent}"
 

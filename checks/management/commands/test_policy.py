@@ -29,7 +29,7 @@ class Command(BaseCommand):
             bundle = bundle_of_files(files, sys.stdin)
             program = rules.compile_text(bundle.text, bundle.filename)
             report = policy_tests.run(program, fail_fast)
-            lines = [*lines_of(report, bundle), *(coverage_of(program, bundle) if covering else ())]
+            lines = [*_report_lines(report, bundle), *(_coverage_lines(program, bundle) if covering else ())]
         except PolicyRejected as reason:
             raise rejection(reason, bundle, self.stderr) from None
         except AuthzError as reason:
@@ -39,7 +39,7 @@ class Command(BaseCommand):
             raise CommandError(results_of(report))
 
 
-def lines_of(report: TestReport, bundle: Bundle) -> list[str]:
+def _report_lines(report: TestReport, bundle: Bundle) -> list[str]:
     lines = []
     for test in report.tests:
         lines.append(f"{'FAIL' if test.failures else 'ok'} {test.name}: {test.passed} of {test.total}")
@@ -52,7 +52,7 @@ def lines_of(report: TestReport, bundle: Bundle) -> list[str]:
     return [*lines, results_of(report) if report.tests else "there are no tests"]
 
 
-def coverage_of(program: Program, bundle: Bundle) -> list[str]:
+def _coverage_lines(program: Program, bundle: Bundle) -> list[str]:
     missing = coverage.uncovered(program, coverage.covered(program))
     total = len(program.written)
     lines = [f"{total - len(missing)} of {total} rules are exercised by a test"]

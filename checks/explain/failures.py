@@ -1,0 +1,145 @@
+"""Why something does not hold: for each rule that could have granted it, how far it gets and what is missing.
+
+A rule's conditions are tried from the first on, until one does not hold together with those before it. Why that one
+does not hold is looked into in the same manner, a few levels deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from checks.asking.scene import Scene
+from checks.engine.rules.clauses import Pattern
+from checks.explain.bindings import first_bindings
+from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition, value_in
+from checks.explain.search import proof_of
+from checks.explain.tree import Reason, named_bindings, rule_text, shown_atom, shown_literal, tree_of
+from policy.rules.program import Atom, Not, Program, Rule
+from policy.values import Value
+
+MAX_LEVELS = 4  # of conditions that are missing because others are
+MAX_TRIED = 60  # rules
+_Args = tuple[Value | None, ...]  # None is unknown: no value of it does
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """How far a case gets: how many of its conditions hold together, and bindings for which they do."""
+
+    case: Case
+    met: int
+    bindings: RuleBindings
+
+
+def failures_of(session: Scene, goal: Goal) -> tuple[Reason, ...]:
+    """Return why each rule fails to grant the goal, which does not hold; nothing where no rule is about it."""
+    return _Failures(session).of_rules(session.cases.pattern(goal), goal.args, MAX_LEVELS)
+
+
+@dataclass
+class _Failures:
+    session: Scene
+    tried: int = 0
+    seen: set[tuple[Pattern, _Args]] = field(default_factory=set)
+
+    @property
+    def program(self) -> Program:
+        return self.session.program
+
+    def of_rules(self, pattern: Pattern, args: _Args, levels: int) -> tuple[Reason, ...]:
+        """Return a reason for each rule: of its cases, the one that gets furthest."""
+        self.seen.add((pattern, args))
+        furthest: dict[Rule, _Attempt] = {}
+        is_cut = False
+        for case in self.session.cases.of(pattern):
+            bindings = case.matched(args)
+            if bindings is None:
+                continue
+            if self.tried >= MAX_TRIED or self.session.is_late:
+                is_cut = True
+                break
+            self.tried += 1
+            attempt = self._attempt(case, bindings)
+            if attempt is not None and (case.rule not in furthest or attempt.met > furthest[case.rule].met):
+                furthest[case.rule] = attempt
+        found = sorted(furthest.values(), key=lambda each: each.case.rule.origin.start)
+        reasons = [self._of_rule(each, levels) for each in found]
+        if is_cut:
+            note = f"it would take more than {MAX_TRIED} rules, or {self.session.patience:g} seconds"
+            reasons.append(Reason("unexplained", "other rules", note=note))
+        return tuple(reasons)
+
+    def _attempt(self, case: Case, bindings: RuleBindings) -> _Attempt | None:
+        """None where the case holds after all, as some of the rules within a negation may."""
+        found = bindings
+        for met in range(len(case.conditions)):
+            more = first_bindings(self.session, case, bindings, case.conditions[: met + 1])
+            if more is None:
+                return _Attempt(case, met, found)
+            found = more
+        return None
+
+    def _of_rule(self, attempt: _Attempt, levels: int) -> Reason:
+        case, bindings = attempt.case, attempt.bindings
+        rule = rule_text(self.program, case.rule)
+        return Reason(
+            "obstacle",
+            rule.text,
+            rule=rule,
+            bindings=named_bindings(case, bindings),
+            met=tuple([self._shown(each, bindings) for each in case.conditions[: attempt.met]]),
+            because=(self._of_condition(case.conditions[attempt.met], bindings, levels),),
+        )
+
+    def _of_condition(self, failing: RuleCondition, bindings: RuleBindings, levels: int) -> Reason:
+        match failing.literal:
+            case Atom() as atom:
+                return self._of_atom(atom, failing, bindings, levels)
+            case Not() as negation:
+                below = self._why_it_holds(negation.atom, bindings) if failing.asked else ()
+                return Reason("present", self._shown(failing, bindings), because=below)
+        return Reason("false", self._shown(failing, bindings))
+
+    def _of_atom(self, atom: Atom, failing: RuleCondition, bindings: RuleBindings, levels: int) -> Reason:
+        args = tuple([value_in(bindings, arg, self.session.moment) for arg in atom.args])
+        pattern = self.session.cases.pattern_of_condition(failing, bindings)
+        note, below = self._missing(pattern, args, levels)
+        if atom.predicate in self.program.helpers:
+            return Reason("missing", self._shown(failing, bindings), note=note, because=below)
+        known = tuple([arg for arg in args if arg is not None])
+        fact = (atom.predicate, known) if len(known) == len(args) else None
+        return Reason("missing", _shown_atom(atom.predicate, args, pattern.types), fact, note=note, because=below)
+
+    def _missing(self, pattern: Pattern, args: _Args, levels: int) -> tuple[str, tuple[Reason, ...]]:
+        """Return a note on what is missing, and why none of the rules about it grants it."""
+        if pattern.predicate in self.program.helpers:
+            note = "does not hold"
+        elif self.session.cases.of(pattern):
+            note = "no such fact, nor does it follow"
+        elif (pattern.predicate, len(pattern.types)) in self.program.rules_by_predicate:
+            return "no such fact, and no rule grants it", ()
+        else:
+            return "no such fact", ()
+        if (pattern, args) in self.seen:
+            return f"{note}, as above", ()
+        if levels == 1:
+            return f"{note}; not looked into further", ()
+        return note, self.of_rules(pattern, args, levels - 1)
+
+    def _why_it_holds(self, atom: Atom, bindings: RuleBindings) -> tuple[Reason, ...]:
+        """Return the proof of an atom that must not hold and does, where all of its arguments are known."""
+        args = [value_in(bindings, arg, self.session.moment) for arg in atom.args]
+        known = tuple([arg for arg in args if arg is not None])
+        if len(known) < len(args):
+            return ()
+        goal = Goal(atom.predicate, known)
+        return (tree_of(self.program, proof_of(self.session, [goal]), goal, self.session.now),)
+
+    def _shown(self, condition: RuleCondition, bindings: RuleBindings) -> str:
+        return shown_literal(self.program, condition.literal, bindings, self.session.now)
+
+
+def _shown_atom(predicate: str, args: _Args, types: Sequence[str]) -> str:
+    """Return the atom with any value of the type for what is unknown."""
+    return shown_atom(predicate, tuple([arg or Value(type_name, ANY) for arg, type_name in zip(args, types)]))
