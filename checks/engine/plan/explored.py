@@ -54,7 +54,7 @@ def explore(resolver: Resolver, start: Partial, frame: Frame) -> Explored:
 
 def _arms(resolver: Resolver, state: State, goals: int, frame: Frame) -> Iterator[End]:
     def placed(term: Term) -> Term:
-        return Col(goals, f"c{term.index}") if isinstance(term, Key) else term
+        return Col(goals, f"c{term.index}", term.type) if isinstance(term, Key) else term
 
     rest = tuple(mapped(literal, placed) for literal in state.rest)
     partial = Partial(rest, tuple(map(placed, state.outs)))
