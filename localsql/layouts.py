@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from checks.engine.plan.plan import Answers, Branch, Goals, Net, Relation, Tagged
-from checks.engine.rules.clauses import Col
+from checks.engine.plan.plan import Answers, Branch, Goals, Net, Tagged
+from checks.engine.rules.clauses import type_of
 from localsql.bindings import Bindings
-from localsql.columntypes import ColumnTypes
 from localsql.dialects import NATIVE
 from localsql.families import Family
+from localsql.residual import FoldedRelation
 from policy.values import INTEGER
 
 Place = tuple[str, Family]  # a column, and its family
@@ -24,12 +24,10 @@ Place = tuple[str, Family]  # a column, and its family
 @dataclass(frozen=True)
 class Layouts:
     bindings: Bindings
-    types: ColumnTypes
-    origins: dict[int, Net]  # the nets that folded ones were made of, which know more of types
 
-    def family(self, type_name: str | None) -> Family:
-        """Of ids of the type."""
-        if type_name is None:
+    def family(self, type_name: str) -> Family:
+        """Of ids of the type; where none is known, they are compared as text."""
+        if not type_name:
             return Family.TEXT
         found = self.bindings.carried_family(type_name)
         if type_name == INTEGER and found == Family.UNKNOWN:
@@ -38,21 +36,17 @@ class Layouts:
 
     def keys(self, net: Net, index: int) -> tuple[Place, ...]:
         """Where the goals of a state have its keys."""
-        origin = self.origins.get(id(net), net)
-        state = origin.states[index]
-        types = (self.types.key(origin, state, key) for key in range(state.key_count))
-        return _placed("c", (self.family(name) for name in types))
+        return _placed("c", (self.family(key.type) for key in net.states[index].keys))
 
     def answers(self, net: Net, tag: int) -> tuple[Place, ...]:
         """Where the answers with a tag have the keys of their goal, and their own columns."""
-        origin = self.origins.get(id(net), net)
-        index, _ = origin.tags[tag]
-        has_keys = any(arm.keys for arm in origin.answers if arm.tag == tag)
-        types = (self.types.answer(origin, tag, out) for out in range(origin.states[index].width))
-        return (*(self.keys(net, index) if has_keys else ()), *_placed("o", (self.family(name) for name in types)))
+        index, _ = net.tags[tag]
+        has_keys = any(arm.keys for arm in net.answers)
+        outs = _placed("o", (self.family(type_of(out)) for out in net.states[index].outs))
+        return (*(self.keys(net, index) if has_keys else ()), *outs)
 
-    def relation(self, source: Relation) -> list[Family]:
-        return [self.family(self.types.of(Col(source.number, f"o{index}"))) for index in range(source.net.width)]
+    def relation(self, source: FoldedRelation) -> list[Family]:
+        return [self.family(name) for name in source.types]
 
     def read(self, source: Goals | Answers, branch: Branch, net: Net) -> dict[str, Place]:
         """The columns of the goals or answers that a branch reads, by their names in the plan."""

@@ -18,7 +18,6 @@ from checks.engine.plan.plan import (
     Fact,
     Goals,
     Net,
-    Relation,
     Source,
 )
 from checks.engine.rules.clauses import Col, Const, Term, Var
@@ -30,7 +29,7 @@ from localsql.families import Family
 from localsql.layouts import Layouts, Place
 from localsql.recursion import answers, goals, recurses
 from localsql.relations import CallerTables, Domain
-from localsql.residual import Known, Mentioned
+from localsql.residual import FoldedRelation, Known, Mentioned
 from localsql.scope import Columns, Scope
 from localsql.semijoins import set_apart
 
@@ -242,7 +241,7 @@ class Renderer:
                 return lambda name: Typed(f"{alias}.{name}", family)
             case Mentioned(type=name):
                 layout = {"v": ("v", self.layouts.family(name))}
-            case Relation():
+            case FoldedRelation():
                 families = self.layouts.relation(source)
                 layout = {f"{letter}{i}": (f"o{i}", family) for letter in "co" for i, family in enumerate(families)}
 
@@ -266,7 +265,7 @@ class Renderer:
                 return self._domain(name)
             case Mentioned():
                 return mentioned_table(self, source)
-            case Relation():
+            case FoldedRelation():
                 return self._relation(source, scope)
         raise AssertionError(f"{source} is read by another renderer")
 
@@ -293,7 +292,7 @@ class Renderer:
         query = self.tables.bindings.domains[name]
         return self.table_named(("domain", name), "d", lambda: f"(v) AS (\n{query}\n)")
 
-    def _relation(self, source: Relation, scope: Scope) -> str | None:
+    def _relation(self, source: FoldedRelation, scope: Scope) -> str | None:
         families = self.layouts.relation(source)
         net = source.net
         if any(isinstance(operand, Col) for operand in net.fixed):

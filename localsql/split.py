@@ -92,8 +92,10 @@ class Splitter:
     def candidates(self, source: Candidates) -> Part:
         """The stored ids among those of the source."""
         if source not in self.mentions:
-            net = Net("candidates", 1, ())
-            self.mentions[source] = self._part(net, Branch((source,)), {Col(source.number, "v")}, Branch((source,)))
+            net, branch = Net("candidates", 1, ()), Branch((source,))
+            type_name = next((place.signature.types[place.index] for place in source.places), "")
+            column = Col(source.number, "v", type_name)
+            self.mentions[source] = self._part(net, branch, {column}, branch)
         return self.mentions[source]
 
     # ---- what stored facts decide alone ----------------------------------------------------------------------
