@@ -31,7 +31,7 @@ from localsql.parts import Sitting
 from localsql.planning import LocalPlan, Way, Ways, planned
 from localsql.pruning import pruned
 from localsql.relations import CallerTables
-from localsql.render import Renderer
+from localsql.render import LocalRenderer
 from localsql.residual import Residual
 from localsql.split import Splitter
 from localsql.statements import EVERY, Folded, FoldedWay, FoldedWays, condition, rows, verdict
@@ -43,7 +43,7 @@ from policy.rules.program import Atom, Program
 
 _TRIES = 10
 
-Form = Callable[[Renderer, Folded], str]
+Form = Callable[[LocalRenderer, Folded], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,15 +216,13 @@ def _sql(shaped: Shaped, form: Form) -> str:
     prepared = shaped.prepared
     tables = shaped.tables  # those that it was prepared with may be of another database
     sitting = Sitting(run.execute, shaped.slots)
-    residual = Residual(
-        prepared.splitter, shaped.slots, sitting.rows, lambda net: _rule_of(prepared.program, net)
-    )
+    residual = Residual(prepared.splitter, shaped.slots, sitting.rows, lambda net: _rule_of(prepared.program, net))
     folded = Folded(prepared.plan, shaped.names, _folded(prepared.plan.ways, residual))
     if any(net.weight > MOST_WEIGHT for net in folded.ways.nets()):
         raise CannotSay(
             "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
         )
-    return form(Renderer(tables.bindings.dialect, tables, Layouts(tables.bindings)), folded)
+    return form(LocalRenderer(tables.bindings.dialect, tables, Layouts(tables.bindings)), folded)
 
 
 def _folded(ways: Ways, residual: Residual) -> FoldedWays:

@@ -13,7 +13,6 @@ from itertools import count
 from typing import TypeVar, overload
 
 from checks.asking import deadline
-from checks.engine.plan.others import OtherSource
 from checks.engine.plan.plan import (
     Among,
     AnswerArm,
@@ -35,42 +34,12 @@ from checks.engine.rules.clauses import FRESH, Col, Const, Operand, Other, Slot,
 from localsql.errors import CannotSay, TooManyConstants
 from localsql.parts import MOST_VALUES, Part
 from localsql.pruning import pruned
-from localsql.relations import is_local
+from localsql.relations import FoldedRelation, Known, Mentioned, is_local
 from localsql.split import Splitter
 
 Rows = list[tuple[str, ...]]
 Environment = dict[Col, Operand]
 Asked = TypeVar("Asked", Operand, Term)
-
-
-@dataclass(frozen=True, slots=True)
-class Known(OtherSource):
-    """A relation of constants; columns k0 …, of these types."""
-
-    rows: tuple[tuple[str, ...], ...]
-    types: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"s{self.number} <- {len(self.rows)} known rows"
-
-
-@dataclass(frozen=True, slots=True)
-class Mentioned(OtherSource):
-    """The ids at some places of the caller's tables, the known ones, and NULL for all others; column `v`."""
-
-    ids: tuple[str, ...]
-    places: tuple[tuple[str, int], ...]  # of a binding, an argument
-    type: str
-
-    def __str__(self) -> str:
-        return f"s{self.number} <- ids"
-
-
-@dataclass(frozen=True, slots=True)
-class FoldedRelation(Relation):
-    """The answers of a folded net, whose columns have the types that they had before some became constants."""
-
-    types: tuple[str, ...]
 
 
 @dataclass

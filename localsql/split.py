@@ -31,7 +31,7 @@ from checks.engine.plan.plan import (
 )
 from checks.engine.rules.clauses import Col, Operand, Term
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.render import Renderer
+from checks.engine.sql.stored import StoredRenderer
 from localsql.parts import Part, PartMaker
 from localsql.relations import CallerTables, Domain, is_local
 from policy.rules.program import Signature
@@ -184,8 +184,8 @@ class Splitter:
         place = min((whole.sources.index(source) for source in branch.sources), default=0)
         return self.maker.part(net, branch, columns, place)
 
-    def _renderer(self) -> Renderer:
-        return Renderer(self.dialect, self.number_of, self.tables.central_places, self.tables.inline)
+    def _renderer(self) -> StoredRenderer:
+        return StoredRenderer(self.dialect, self.number_of, self.tables.central_places, self.tables.inline)
 
 
 def _order(column: Col) -> tuple[int, str]:
