@@ -25,14 +25,13 @@ from facts.batches import by_signature
 from facts.numbering import Numbering, signature_mark
 from localsql.bindings import Bindings, bindings_from_text
 from localsql.column_names import check_column, output_name
-from localsql.columntypes import ColumnTypes
 from localsql.errors import CannotSay
 from localsql.layouts import Layouts
 from localsql.parts import Sitting
 from localsql.planning import LocalPlan, Way, Ways, planned
 from localsql.pruning import pruned
 from localsql.relations import CallerTables
-from localsql.render import Renderer
+from localsql.render import LocalRenderer
 from localsql.residual import Residual
 from localsql.split import Splitter
 from localsql.statements import EVERY, Folded, FoldedWay, FoldedWays, condition, rows, verdict
@@ -44,7 +43,7 @@ from policy.rules.program import Atom, Program
 
 _TRIES = 10
 
-Form = Callable[[Renderer, Folded], str]
+Form = Callable[[LocalRenderer, Folded], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +146,12 @@ def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
         log_once(setting.version, bindings)
     slots: dict[str, object] = {"now": str(int(time.time()))}
     root = root_of(question, Values(program.names, slots))
-    slot_types = {given.slot: _type_of(root, given.variable) for given in root.givens}
     types = tuple(question.variables[name].type for name in question.outs)
     knows = all(map(program.knows, question.types))
     tables = CallerTables(bindings, frozenset(by_signature(question.context)))
     known, mark = setting.own(mentioned), signature_mark(setting.environment_id)
     try:
-        prepared = _prepared(setting, mark, known, tables, root, types, tuple(slot_types.items()), knows)
+        prepared = _prepared(setting, mark, known, tables, root, types, knows)
     except AuthzError as refusal:
         raise question.in_words_of_caller(refusal) from None
     if question.context:
@@ -164,10 +162,6 @@ def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
 def _types_of(bindings: Bindings, question: Question) -> frozenset[str]:
     context = (signature.types for signature in by_signature(question.context))
     return frozenset(bindings.types).union(question.types, *context)
-
-
-def _type_of(root: Root, variable: object) -> str:
-    return next(name for call in root.calls for name, arg in zip(call.types, call.args) if arg == variable)
 
 
 def _check(program: Program, question: Question) -> None:
@@ -182,7 +176,6 @@ def _check(program: Program, question: Question) -> None:
 class Prepared:
     plan: LocalPlan
     splitter: Splitter
-    types: ColumnTypes
     program: Program
     numbering: Numbering
 
@@ -195,23 +188,19 @@ def _prepared(
     tables: CallerTables,
     root: Root,
     types: tuple[str, ...],
-    slot_types: tuple[tuple[str, str], ...],
     knows: bool,
 ) -> Prepared:
     rulebook, numbering = _rulebook(setting.version, types_known), Numbering(setting.environment_id)
     splitter = Splitter(tables, run.dialect(), numbering.of)
-    column_types = ColumnTypes(dict(slot_types))
     if not knows:
         nothing = LocalPlan(Ways(Net("nothing", 0, ()), ()), types)
-        return Prepared(nothing, splitter, column_types, rulebook.program, numbering)
+        return Prepared(nothing, splitter, rulebook.program, numbering)
     plan = planned(rulebook, tables, root, types)
     for ways in plan.ways.all():
-        column_types.add(ways.net)
         splitter.prepare(ways.net)
         for way in ways.each:
-            column_types.add_branch(ways.net, way.exit.branch)
             splitter.prepare_branch(ways.net, way.exit.branch, way.exit.outs)
-    return Prepared(plan, splitter, column_types, rulebook.program, numbering)
+    return Prepared(plan, splitter, rulebook.program, numbering)
 
 
 @lru_cache(maxsize=64)
@@ -226,18 +215,14 @@ def _rulebook(version: int | None, types: frozenset[str]) -> RuleSet:
 def _sql(shaped: Shaped, form: Form) -> str:
     prepared = shaped.prepared
     tables = shaped.tables  # those that it was prepared with may be of another database
-    types = replace(prepared.types, known={})  # which constants join while this question is answered
     sitting = Sitting(run.execute, shaped.slots)
-    residual = Residual(
-        prepared.splitter, types, shaped.slots, sitting.rows, lambda net: _rule_of(prepared.program, net)
-    )
+    residual = Residual(prepared.splitter, shaped.slots, sitting.rows, lambda net: _rule_of(prepared.program, net))
     folded = Folded(prepared.plan, shaped.names, _folded(prepared.plan.ways, residual))
     if any(net.weight > MOST_WEIGHT for net in folded.ways.nets()):
         raise CannotSay(
             "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
         )
-    layouts = Layouts(tables.bindings, types, residual.origins)
-    return form(Renderer(tables.bindings.dialect, tables, layouts), folded)
+    return form(LocalRenderer(tables.bindings.dialect, tables, Layouts(tables.bindings)), folded)
 
 
 def _folded(ways: Ways, residual: Residual) -> FoldedWays:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from checks.engine.sql.dialects import lateral_step
+from checks.engine.sql.text import Text, joined
 from localsql.families import Family, family_of, is_possible
 from localsql.literals import hexadecimal, literal, text_literal, unicode_escapes
 from policy.values import BOOLEAN
@@ -151,9 +153,9 @@ class Dialect:
     def rows(self, rows: Sequence[Sequence[str]]) -> str:
         return "VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
 
-    def recursive(self, name: str, row: str, columns: list[str], seeds: list[str], arms: list[str]) -> str:
-        """A table out of its first rows, and of steps from any of its rows, which they call `row`."""
-        return f"{name}({', '.join(columns)}) AS ({' UNION '.join([*seeds, *arms])})"
+    def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
+        """The recursive arms of a table as it may have them; they call the row that they go on from `row`."""
+        return arms
 
 
 def _one_of(side: str, constants: Sequence[str]) -> str | None:
@@ -202,13 +204,8 @@ class PostgreSQL(Dialect):
     def typed(self, sql: str, family: Family) -> str:
         return f"CAST({sql} AS {self.native_types[family]})" if family in NUMBERS else sql
 
-    def recursive(self, name: str, row: str, columns: list[str], seeds: list[str], arms: list[str]) -> str:
-        if not arms:
-            return super().recursive(name, row, columns, seeds, arms)
-        fields = ", ".join(f"__x.{column}" for column in columns)
-        every = " UNION ALL ".join(arms)
-        step = f"SELECT {fields} FROM {name} {row} CROSS JOIN LATERAL ({every}) __x({', '.join(columns)})"
-        return f"{name}({', '.join(columns)}) AS ({' UNION '.join([*seeds, step])})"
+    def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
+        return lateral_step(name, row, columns, arms, "__x")
 
 
 def _shortest(number: str) -> str:
@@ -312,9 +309,8 @@ class MariaDB(MySQL):
 
     is_told_when_cut = False
 
-    def recursive(self, name: str, row: str, columns: list[str], seeds: list[str], arms: list[str]) -> str:
-        steps = [f"SELECT * FROM ({' UNION ALL '.join(arms)}) __x"] if len(arms) > 1 else arms
-        return super().recursive(name, row, columns, seeds, steps)
+    def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
+        return [("SELECT * FROM (", *joined(" UNION ALL ", arms), ") __x")] if len(arms) > 1 else arms
 
 
 def _characters(side: Typed) -> str:

@@ -7,73 +7,99 @@ of one name hold the same family in every row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from checks.engine.plan.plan import Answers, Branch, Goals, Net, Relation, Tagged
-from checks.engine.rules.clauses import Col
+from checks.engine.plan.plan import Answers, Branch, Goals, Net, Tagged
+from checks.engine.rules.clauses import Term, type_of
+from checks.engine.sql.text import Column, Shown
 from localsql.bindings import Bindings
-from localsql.columntypes import ColumnTypes
-from localsql.dialects import NATIVE
+from localsql.dialects import NATIVE, Dialect
 from localsql.families import Family
+from localsql.relations import FoldedRelation
 from policy.values import INTEGER
 
 Place = tuple[str, Family]  # a column, and its family
+Places = dict[str, Place]  # by the plan's names of columns
+
+
+@dataclass(frozen=True)
+class Carried(Shown):
+    """A term as a column of the statement's own, under a name where it has one."""
+
+    family: Family
+    name: str = ""
+    in_recursion: bool = False  # whose columns must have the same type in every row
+
+
+@dataclass(frozen=True)
+class ByFamily:
+    """A table of goals or answers: for each tag, where its columns are."""
+
+    dialect: Dialect
+    places: Sequence[Places]
+
+    @cached_property
+    def columns(self) -> dict[str, Family]:
+        return dict(sorted({place for places in self.places for place in places.values()}, key=lambda each: each[0]))
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self.columns)
+
+    def cells(self, tag: int, terms: Mapping[str, Term]) -> list[Column]:
+        held = {column: terms[name] for name, (column, _) in self.places[tag].items() if name in terms}
+        return [self._cell(held.get(column), column, family) for column, family in self.columns.items()]
+
+    def _cell(self, term: Term | None, column: str, family: Family) -> Column:
+        if term is None:
+            return (f"{self.dialect.null(family)} AS {column}",)
+        return Carried(term, family, column, in_recursion=True)
 
 
 @dataclass(frozen=True)
 class Layouts:
     bindings: Bindings
-    types: ColumnTypes
-    origins: dict[int, Net]  # the nets that folded ones were made of, which know more of types
 
-    def family(self, type_name: str | None) -> Family:
-        """Of ids of the type."""
-        if type_name is None:
+    def of(self, net: Net, kind: type[Goals] | type[Answers]) -> ByFamily:
+        tags, places = (net.states, self._goals) if kind is Goals else (net.tags, self._answers)
+        return ByFamily(self.bindings.dialect, [places(net, tag) for tag in range(len(tags))])
+
+    def read(self, source: Goals | Answers, branch: Branch, net: Net) -> Places:
+        """The columns of the goals or answers that a branch reads."""
+        tests = (each for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
+        tag = next(tests).tags[0]
+        return self._goals(net, tag) if isinstance(source, Goals) else self._answers(net, tag)
+
+    def _goals(self, net: Net, index: int) -> Places:
+        """Where the goals of a state have its keys."""
+        return _placed("c", (self.family(key.type) for key in net.states[index].keys))
+
+    def _answers(self, net: Net, tag: int) -> Places:
+        """Where the answers with a tag have the keys of their goal, and their own columns."""
+        index, _ = net.tags[tag]
+        keys = self._goals(net, index) if any(arm.keys for arm in net.answers) else {}
+        return keys | _placed("o", (self.family(type_of(out)) for out in net.states[index].outs))
+
+    def relation(self, source: FoldedRelation) -> list[Family]:
+        return [self.family(name) for name in source.types]
+
+    def family(self, type_name: str) -> Family:
+        """Of ids of the type; where none is known, they are compared as text."""
+        if not type_name:
             return Family.TEXT
         found = self.bindings.carried_family(type_name)
         if type_name == INTEGER and found == Family.UNKNOWN:
             return Family.INTEGER
         return found if found in NATIVE else Family.TEXT
 
-    def keys(self, net: Net, index: int) -> tuple[Place, ...]:
-        """Where the goals of a state have its keys."""
-        origin = self.origins.get(id(net), net)
-        state = origin.states[index]
-        types = (self.types.key(origin, state, key) for key in range(state.key_count))
-        return _placed("c", (self.family(name) for name in types))
 
-    def answers(self, net: Net, tag: int) -> tuple[Place, ...]:
-        """Where the answers with a tag have the keys of their goal, and their own columns."""
-        origin = self.origins.get(id(net), net)
-        index, _ = origin.tags[tag]
-        has_keys = any(arm.keys for arm in origin.answers if arm.tag == tag)
-        types = (self.types.answer(origin, tag, out) for out in range(origin.states[index].width))
-        return (*(self.keys(net, index) if has_keys else ()), *_placed("o", (self.family(name) for name in types)))
-
-    def relation(self, source: Relation) -> list[Family]:
-        return [self.family(self.types.of(Col(source.number, f"o{index}"))) for index in range(source.net.width)]
-
-    def read(self, source: Goals | Answers, branch: Branch, net: Net) -> dict[str, Place]:
-        """The columns of the goals or answers that a branch reads, by their names in the plan."""
-        tests = (each for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
-        tag = next(tests).tags[0]
-        if isinstance(source, Goals):
-            return _numbered("c", self.keys(net, tag))
-        places = self.answers(net, tag)
-        width = net.states[net.tags[tag][0]].width
-        split = len(places) - width
-        return _numbered("c", places[:split]) | _numbered("o", places[split:])
-
-
-def _placed(prefix: str, families: Iterable[Family]) -> tuple[Place, ...]:
+def _placed(letter: str, families: Iterable[Family]) -> Places:
+    """Integer, text, text  ->  ci0, ct0, ct1"""
     counts: dict[Family, int] = {}
-    found = []
-    for family in families:
+    found = {}
+    for index, family in enumerate(families):
         number = counts[family] = counts.get(family, -1) + 1
-        found.append((f"{prefix}{family.value[0]}{number}", family))
-    return tuple(found)
-
-
-def _numbered(prefix: str, places: Iterable[Place]) -> dict[str, Place]:
-    return {f"{prefix}{index}": place for index, place in enumerate(places)}
+        found[f"{letter}{index}"] = (f"{letter}{family.value[0]}{number}", family)
+    return found

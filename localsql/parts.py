@@ -7,15 +7,15 @@ that read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 
-from checks.engine.plan.plan import Answers, Branch, Fact, Goals, Net, Tagged
+from checks.engine.plan.plan import Answers, Branch, Fact, Goals, Net, Source, Tagged
 from checks.engine.rules.clauses import Col, Slot
-from checks.engine.sql.render import Renderer
 from checks.engine.sql.rounds import Fetched, Rounds, Run, worked_out
 from checks.engine.sql.scope import Scope
+from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.text import Column, Formed, Statement, finished, union
 
 Rows = list[Fetched]
@@ -46,7 +46,7 @@ class Part:
 
 @dataclass
 class PartMaker:
-    renderer: Callable[[], Renderer]
+    renderer: Callable[[], StoredRenderer]
     tables: dict[tuple[int, type], Table] = field(default_factory=dict)
 
     def part(self, net: Net, branch: Branch, columns: tuple[Col, ...], place: int) -> Part:
@@ -56,8 +56,8 @@ class PartMaker:
             for source in branch.sources
             if isinstance(source, Goals | Answers)
         ]
-        scope = Scope(tables={source.number: table.slot for source, table, _ in read})
-        shown: list[Column] = [Formed(renderer.dialect.text_value, column) for column in columns]
+        scope: Scope[Source] = Scope(tables={source.number: table.slot for source, table, _ in read})
+        shown: list[Column] = [Formed(column, renderer.dialect.text_value) for column in columns]
         distinct = union([renderer.select(branch, shown or [("1",)], scope)], distinct=True)
         named = {table.slot: table for _, table, _ in read}
         tables = [
@@ -72,12 +72,12 @@ class PartMaker:
     def _table(self, net: Net, kind: type) -> Table:
         key = (id(net), kind)
         if key not in self.tables:
-            renderer, scope = self.renderer(), Scope().inside()
+            renderer = self.renderer()
             # Facts of the caller's may be among what its answers read, where its goals are all that is wanted.
-            tables = [renderer.goals(net, scope)] if kind is Goals else renderer.tables(net, scope)
-            keys = tuple(f"c{index}" for index in range(net.key_count if net.seeds else 0))
-            outs = tuple(f"o{index}" for index in range(net.answer_width))
-            columns = ("tag", *keys) if kind is Goals else ("tag", *keys, *outs)
+            wanted = replace(net, answers=()) if kind is Goals else net
+            start: Scope[Source] = Scope()
+            scope, tables = renderer.entered(wanted, start)
+            columns = ("tag", *renderer.layout(net, kind).names)
             rows = f"SELECT {', '.join(columns)} FROM {scope.goals if kind is Goals else scope.answers}"
             statement = finished((*renderer.head(tables), rows), renderer.dialect.placeholder)
             slot = f"known_rows{len(self.tables)}"

@@ -1,10 +1,11 @@
-"""Where the facts of a question can be read: in the caller's tables, and in what is stored or comes along."""
+"""What plans over the caller's tables read: those tables, what is known already, and what is stored or comes along."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from checks.engine.plan.others import OtherSource
+from checks.engine.plan.plan import Relation
 from localsql.bindings import Binding, Bindings
 from policy.rules.program import Signature
 
@@ -19,6 +20,36 @@ class Domain(OtherSource):
 
     def __str__(self) -> str:
         return f"s{self.number} <- all of {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Known(OtherSource):
+    """A relation of constants; columns k0 …, of these types."""
+
+    rows: tuple[tuple[str, ...], ...]
+    types: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- {len(self.rows)} known rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Mentioned(OtherSource):
+    """The ids at some places of the caller's tables, the known ones, and NULL for all others; column `v`."""
+
+    ids: tuple[str, ...]
+    places: tuple[tuple[str, int], ...]  # of a binding, an argument
+    type: str
+
+    def __str__(self) -> str:
+        return f"s{self.number} <- ids"
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedRelation(Relation):
+    """The answers of a folded net, whose columns have the types that they had before some became constants."""
+
+    types: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Folded plan -> SQL over the caller's tables, with values as literals.
 
-A rendering that comes to nothing (a value that no column can have, say) is None: the branch has no rows.
+A select comes to nothing where it wants a value that no column can have.
 """
 
 from __future__ import annotations
@@ -8,157 +8,121 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
 
 from checks.asking import deadline
-from checks.engine.plan.plan import (
-    Answers,
-    Branch,
-    Exit,
-    Fact,
-    Goals,
-    Net,
-    Relation,
-    Source,
-)
-from checks.engine.rules.clauses import Col, Const, Term, Var
-from localsql.conditions import rendered, tested
-from localsql.constants import known_families, known_table, mentioned_table
+from checks.engine.plan.plan import Answers, Branch, Condition, Exit, Fact, Goals, Net, Source
+from checks.engine.rules.clauses import Col, Const, Operand, Term, Var
+from checks.engine.sql.render import Columns as ColumnsOf
+from checks.engine.sql.render import Renderer, no_columns
+from checks.engine.sql.scope import Scope
+from checks.engine.sql.text import Column, Shown, Text, finished, joined
+from localsql.constants import Columns, families_of, fitting
 from localsql.dialects import NATIVE, NUMBERS, Dialect, Typed
 from localsql.errors import CannotSay
 from localsql.families import Family
-from localsql.layouts import Layouts, Place
-from localsql.recursion import answers, goals, recurses
-from localsql.relations import CallerTables, Domain
-from localsql.residual import Known, Mentioned
-from localsql.scope import Columns, Scope
-from localsql.semijoins import set_apart
+from localsql.layouts import ByFamily, Carried, Layouts, Places
+from localsql.pruning import recurses
+from localsql.relations import CallerTables, Domain, FoldedRelation, Known, Mentioned
+from localsql.semijoins import Member, set_apart, tested
 
-Table = Callable[["Renderer", Net, Scope, str], str | None]  # a recursive one; None where nothing starts it
+LocalScope = Scope[Columns]
+TOP: LocalScope = Scope(mark="__")
 
 
 @dataclass
-class Renderer:
-    dialect: Dialect
+class LocalRenderer(Renderer[Dialect, Columns]):
     tables: CallerTables
     layouts: Layouts
     texts: dict[str, str] = field(default_factory=dict)  # the tables that selects read by name, in order
     names: dict[object, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    recursive: set[str] = field(default_factory=set)
+    recursions: set[str] = field(default_factory=set)
 
     # ---- statements ------------------------------------------------------------------------------
 
-    def anew(self) -> Renderer:
+    def anew(self) -> LocalRenderer:
         """For another statement, or a part that is one of its own."""
-        return replace(self, texts={}, names={}, counts={}, recursive=set())
+        return replace(self, texts={}, names={}, counts={}, recursions=set())
 
-    def head(self, text: str, *tables: str) -> str:
+    def head(self, text: Text, *tables: Text) -> str:
         """The text after WITH all tables that it reads."""
-        whole = " ".join((*tables, text))
+        own, ended = [written(table) for table in tables], written(text)
+        whole = " ".join((*own, ended))
         kept: list[str] = []
         for name, table in reversed(self.texts.items()):
             if _mentions(whole, name):
                 kept.insert(0, name)
                 whole = f"{table} {whole}"
         shown = [self._shared(name, self.texts[name], whole) for name in kept]
-        recursive = "RECURSIVE " if self.recursive & set(kept) else ""
-        return f"WITH {recursive}{', '.join((*shown, *tables))} {text}" if shown or tables else text
+        recursive = "RECURSIVE " if self.recursions & set(kept) else ""
+        return f"WITH {recursive}{', '.join((*shown, *own))} {ended}" if shown or own else ended
 
     def _shared(self, name: str, table: str, whole: str) -> str:
         """A binding's query that is read more than once stays open to the conditions of each reading."""
         is_often = len(re.findall(rf"{name}\b", whole)) > 2
         return table.replace(" AS (\n", f" AS{self.dialect.unmaterialized} (\n", 1) if is_often else table
 
-    def arms(self, ends: Iterable[Exit], families: Sequence[Family], scope: Scope) -> list[str]:
-        """The exits' selects, each once; columns o0 …, or 1 where there are none."""
-        found = (self.arm(end.branch, end.outs, families, scope) for end in ends)
-        return list(dict.fromkeys(each for each in found if each is not None))
+    def outs(self, families: Sequence[Family]) -> ColumnsOf:
+        """The exits' answer columns o0 …"""
+        return lambda end: [Carried(out, family, f"o{k}") for k, (out, family) in enumerate(zip(end.outs, families))]
 
-    def arm(self, branch: Branch, outs: Sequence[Term], families: Sequence[Family], scope: Scope) -> str | None:
-        branch = set_apart(branch, outs)
-        inner = self.named(branch, scope)
-        columns = [self.carried(out, family, inner) for out, family in zip(outs, families)]
-        if any(column is None for column in columns):
-            return None
-        named = [f"{column} AS o{index}" for index, column in enumerate(columns)]
-        return self.select(branch, ", ".join(named) or "1", inner)
-
-    def list_arms(self, ends: Iterable[Exit], side: Typed, scope: Scope) -> list[str]:
+    def list_arms(self, ends: Iterable[Exit], side: Typed, scope: LocalScope) -> list[Text]:
         """The exits' selects of one column, which the caller's is compared with."""
         found = (self._list_arm(end, side, scope) for end in ends)
         return list(dict.fromkeys(each for each in found if each is not None))
 
-    def _list_arm(self, end: Exit, side: Typed, scope: Scope) -> str | None:
+    def _list_arm(self, end: Exit, side: Typed, scope: LocalScope) -> Text | None:
         branch = set_apart(end.branch, end.outs)
         inner = self.named(branch, scope)
         (out,) = end.outs
-        shown = self.carried(out, side.family if side.family in NATIVE else Family.TEXT, inner)
-        arm = None if shown is None else self.select(branch, shown, inner)
+        family = side.family if side.family in NATIVE else Family.TEXT
         is_other = side.family in NATIVE and isinstance(out, Col) and self.typed(out, inner).family != side.family
+        arm = self.selected(branch, [Carried(out, family, "o0" if is_other else "")], inner)
         if arm is not None and is_other:
             # A text that is no number became NULL, and one NULL in the list would make NOT of it NULL.
-            arm = (
-                f"SELECT * FROM ({arm.replace(f'SELECT {shown}', f'SELECT {shown} AS o0', 1)}) __x WHERE o0 IS NOT NULL"
-            )
+            arm = ("SELECT * FROM (", *arm, ") __x WHERE o0 IS NOT NULL")
         return arm
 
-    def constants(self, shown: list[str]) -> str:
+    def constants(self, shown: list[str]) -> Text:
         """Constants as an arm of a union."""
         if len(shown) == 1:
-            return f"SELECT {shown[0]}"
-        name = self.table_named(tuple(shown), "k", lambda: f"(k0) AS ({self.dialect.rows([[each] for each in shown])})")
-        return f"SELECT k0 FROM {name}"
+            return (f"SELECT {shown[0]}",)
+        name = self._table_named(tuple(shown), "k", f"(k0) AS ({self.dialect.rows([[each] for each in shown])})")
+        return (f"SELECT k0 FROM {name}",)
 
-    def query(self, net: Net, scope: Scope, families: Sequence[Family] = (), distinct: bool = False) -> str | None:
-        scope, tables = self._with(net, scope)
-        arms = self.arms(net.exits, families, scope)
-        if not arms:
-            return None
-        recursion = f"WITH RECURSIVE {', '.join(tables)} " if tables else ""
-        return recursion + union(arms, distinct)
+    # ---- nets ------------------------------------------------------------------------------------
 
-    def entered(self, net: Net) -> Scope:
-        """The scope of the net's exits."""
-        return self._with(net, Scope())[0]
+    def arms(self, ends: Iterable[Exit], scope: LocalScope, columns: ColumnsOf = no_columns) -> list[Text]:
+        return list(dict.fromkeys(super().arms(ends, scope, columns)))
 
-    def _with(self, net: Net, scope: Scope) -> tuple[Scope, list[str]]:
-        """The scope of the net's exits, and the tables that must be defined right there: those that look outside."""
+    def arm(self, end: Exit, columns: Sequence[Column], scope: LocalScope) -> Text | None:
+        return super().arm(replace(end, branch=set_apart(end.branch, end.outs)), columns, scope)
+
+    def entered(self, net: Net, scope: LocalScope) -> tuple[LocalScope, list[Text]]:
+        """Tables that look outside are defined right there, all others once, beside the statement's."""
         scope = scope.inside(net)
         if not net.seeds and not net.answers:
             return scope, []
         if any(isinstance(each, Col) for each in net.fixed):
             self._check_correlation(net)
-            return self._correlated(net, scope)
-        scope = replace(scope, columns={}, names={})
-        scope = replace(scope, goals=self._recursion(net, "g", goals, scope) if net.seeds else None)
-        return replace(scope, answers=self._recursion(net, "a", answers, scope) if net.answers else None), []
+            return self.with_tables(net, scope, scope.own("v"), scope.own("w"))
+        scope = replace(scope, seen={}, names={})
+        scope = replace(scope, goals=self._recursion(net, "g", self.goals, scope) if net.seeds else None)
+        return replace(scope, answers=self._recursion(net, "a", self.answers, scope) if net.answers else None), []
 
-    def _recursion(self, net: Net, letter: str, text: Table, scope: Scope) -> str | None:
-        """A recursive table beside all others, once for its net."""
-        key = (letter, id(net))
+    def _recursion(
+        self, net: Net, letter: str, text: Callable[[Net, LocalScope, str], Text | None], scope: LocalScope
+    ) -> str | None:
+        """The name of a recursive table, once for its net; None where nothing starts it."""
+        key = (letter, net)
         if key not in self.names:
             name = self._next(letter)
-            made = text(self, net, scope, name)
+            made = text(net, scope, name)
             if made is None:
                 return None
-            self.names[key], self.texts[name] = name, made
-            self.recursive.add(name)
+            self.names[key], self.texts[name] = name, written(made)
+            self.recursions.add(name)
         return self.names[key]
-
-    def _correlated(self, net: Net, scope: Scope) -> tuple[Scope, list[str]]:
-        tables = []
-        name = self._next("v")
-        made = goals(self, net, scope, name) if net.seeds else None
-        if made is not None:
-            scope = replace(scope, goals=name)
-            tables.append(made)
-        name = self._next("w")
-        made = answers(self, net, scope, name) if net.answers else None
-        if made is not None:
-            scope = replace(scope, answers=name)
-            tables.append(made)
-        return scope, tables
 
     def _next(self, letter: str) -> str:
         number = self.counts[letter] = self.counts.get(letter, -1) + 1
@@ -180,53 +144,68 @@ class Renderer:
                 " without an error; store the facts that it recurses over, or use PostgreSQL, MySQL or SQLite"
             )
 
+    def layout(self, net: Net, kind: type[Goals] | type[Answers]) -> ByFamily:
+        return self.layouts.of(net, kind)
+
+    def tag(self, tag: int) -> Text:
+        return (f"{tag} AS tag",)
+
     # ---- branches --------------------------------------------------------------------------------
 
-    def named(self, branch: Branch, scope: Scope) -> Scope:
-        for source in branch.sources:
-            name = scope.alias(source)
-            scope = scope.naming(source, name, self._columns(source, name, branch, scope))
-        return scope
+    def letter(self, source: Source) -> str:
+        return "__t"
 
-    def select(self, branch: Branch, shown: str, scope: Scope) -> str | None:
-        """A select over the branch, whose sources the scope names already."""
+    def selected(self, branch: Branch, columns: Sequence[Column], scope: LocalScope) -> Text | None:
         deadline.check()
-        tables, tests = [], []
-        for source in branch.sources:
-            table = self._table(source, branch, scope)
-            if table is None:
-                return None
-            if not scope.is_outer(source):
-                tables.append(f"{table} {scope.names[source.number]}")
-            tests += self._not_null(source, branch, scope)
-        for condition in branch.conditions:
-            verdict = rendered(self, condition, scope)
-            if verdict is False:
-                return None
-            tests += [] if verdict is True else [verdict]
-        text = f"SELECT {shown}"
-        if tables:
-            text += f" FROM {' CROSS JOIN '.join(tables)}"
-        return f"{text}{'' if tables else self.dialect.dual} WHERE {' AND '.join(tests)}" if tests else text
+        return super().selected(branch, columns, scope)
 
-    def _not_null(self, source: Source, branch: Branch, scope: Scope) -> list[str]:
+    def row_tests(self, source: Source, branch: Branch, scope: LocalScope) -> Iterable[Text]:
         """A row with NULL is no fact."""
         if isinstance(source, Domain):
-            return [f"{scope.columns[source.number]('v').sql} IS NOT NULL"]
+            return [(f"{scope.seen[source.number]('v').sql} IS NOT NULL",)]
         if not isinstance(source, Fact):
-            return []
+            return ()
         binding = self.tables.binding(source.place)
         if binding.is_not_null:
-            return []
+            return ()
         operands = {operand for each in branch.conditions for operand in tested(each)}
-        columns = [Col(source.number, f"a{index}") for index in binding.key.columns]
-        return [f"{self.typed(each, scope).sql} IS NOT NULL" for each in columns if each not in operands]
+        columns = (Col(source.number, f"a{index}") for index in binding.key.columns)
+        return [(f"{self.typed(each, scope).sql} IS NOT NULL",) for each in columns if each not in operands]
+
+    def column(self, column: Column, scope: LocalScope) -> Text | None:
+        if not isinstance(column, Shown):
+            return column
+        assert isinstance(column, Carried), "what is shown of the caller's tables is carried"
+        shown = self._carried(column.term, column.family, scope)
+        if shown is None:
+            return None
+        if column.in_recursion:
+            shown = self.dialect.typed(shown, column.family)
+        return (f"{shown} AS {column.name}",) if column.name else (shown,)
+
+    def _carried(self, term: Term, family: Family, scope: LocalScope) -> str | None:
+        """The term as a column of the statement's own; None where it cannot be."""
+        match term:
+            case Const(text):
+                return self.dialect.constant(text, family)
+            case Var():
+                return self.dialect.null(family)
+        return self._converted(self.typed(term, scope), family)
+
+    def _converted(self, typed: Typed, family: Family) -> str:
+        if family in NUMBERS and typed.family != family:
+            return self.dialect.number(typed, family)
+        if family in NATIVE and typed.family != family:
+            raise CannotSay(
+                f"`sql_types` disagree about a type: ids that are {typed.family.value} meet {family.value} ones"
+            )
+        return self.dialect.carried(typed, family)
 
     # ---- sources ---------------------------------------------------------------------------------
 
-    def _columns(self, source: Source, alias: str, branch: Branch, scope: Scope) -> Columns:
+    def seen(self, source: Source, alias: str, branch: Branch, scope: LocalScope) -> Columns:
         """What the source's columns are, by their names in the plan."""
-        layout: dict[str, Place] = {}
+        layout: Places = {}
         match source:
             case Fact(place=place):
                 binding = self.tables.binding(place)
@@ -234,15 +213,15 @@ class Renderer:
             case Goals() | Answers():
                 assert scope.net is not None, "goals and answers are of the net that reads them"
                 layout = self.layouts.read(source, branch, scope.net)
-            case Known():
-                families = known_families(self, source, branch, scope)
+            case Known(types=types):
+                families = families_of(fitting(source, branch, scope), list(map(self.layouts.family, types)))
                 layout = {f"k{index}": (f"k{index}", family) for index, family in enumerate(families)}
             case Domain(type=name):
                 family = self.tables.bindings.family(name)
                 return lambda name: Typed(f"{alias}.{name}", family)
             case Mentioned(type=name):
                 layout = {"v": ("v", self.layouts.family(name))}
-            case Relation():
+            case FoldedRelation():
                 families = self.layouts.relation(source)
                 layout = {f"{letter}{i}": (f"o{i}", family) for letter in "co" for i, family in enumerate(families)}
 
@@ -252,88 +231,128 @@ class Renderer:
 
         return column
 
-    def _table(self, source: Source, branch: Branch, scope: Scope) -> str | None:
+    def table(self, source: Source, branch: Branch, scope: LocalScope) -> Text | None:
         match source:
             case Fact(place=place):
-                return self.binding_table(place)
-            case Goals():
-                return scope.goals
-            case Answers():
-                return scope.answers
+                return (self._binding_table(place),)
             case Known():
-                return known_table(self, source, branch, scope)
+                return self._known(source, branch, scope)
             case Domain(type=name):
-                return self._domain(name)
+                query = self.tables.bindings.domains[name]
+                return (self._table_named(("domain", name), "d", f"(v) AS (\n{query}\n)"),)
             case Mentioned():
-                return mentioned_table(self, source)
-            case Relation():
+                return self._mentioned(source)
+            case FoldedRelation():
                 return self._relation(source, scope)
         raise AssertionError(f"{source} is read by another renderer")
 
-    @overload
-    def table_named(self, key: object, letter: str, text: Callable[[], str]) -> str: ...
-    @overload
-    def table_named(self, key: object, letter: str, text: Callable[[], str | None]) -> str | None: ...
-    def table_named(self, key: object, letter: str, text: Callable[[], str | None]) -> str | None:
-        """The table of that name, made now if it is new; None where it has no rows."""
+    def _table_named(self, key: object, letter: str, text: str) -> str:
+        """The name of the table, which is made now if it is new."""
         if key not in self.names:
-            made = text()
-            if made is None:
-                return None
             name = self.names[key] = self._next(letter)
-            self.texts[name] = f"{name}{made}"
+            self.texts[name] = f"{name}{text}"
         return self.names[key]
 
-    def binding_table(self, place: str) -> str:
+    def _binding_table(self, place: str) -> str:
         binding = self.tables.binding(place)
         columns = ", ".join(f"a{index}" for index in binding.key.columns) or "a"
-        return self.table_named(place, "f", lambda: f"({columns}) AS (\n{binding.query}\n)")
+        return self._table_named(place, "f", f"({columns}) AS (\n{binding.query}\n)")
 
-    def _domain(self, name: str) -> str:
-        query = self.tables.bindings.domains[name]
-        return self.table_named(("domain", name), "d", lambda: f"(v) AS (\n{query}\n)")
+    def _known(self, source: Known, branch: Branch, scope: LocalScope) -> Text | None:
+        families = [scope.seen[source.number](f"k{index}").family for index in range(len(source.types))]
+        rows = [
+            [self.dialect.constant(text, family) or self.dialect.null(family) for text, family in zip(row, families)]
+            for row in fitting(source, branch, scope)
+        ]
+        columns = ", ".join(f"k{index}" for index in range(len(families)))
+        key = (tuple(map(tuple, rows)), tuple(families))
+        return (self._table_named(key, "k", f"({columns}) AS ({self.dialect.rows(rows)})"),) if rows else None
 
-    def _relation(self, source: Relation, scope: Scope) -> str | None:
-        families = self.layouts.relation(source)
-        net = source.net
+    def _mentioned(self, source: Mentioned) -> Text:
+        """The ids at places of the caller's tables, the known ones, and NULL for all others."""
+        family = self.layouts.family(source.type)
+        arms: list[Text] = [(f"SELECT {self.dialect.null(family)} AS v",)]
+        constants = self.dialect.constants(source.ids, family)
+        arms += [self.constants(constants)] if constants else []
+        for place, index in source.places:
+            shown = self._converted(Typed(f"a{index}", self.tables.binding(place).family_at(index)), family)
+            arms.append((f"SELECT {shown} FROM {self._binding_table(place)} WHERE a{index} IS NOT NULL",))
+        return ("(", *joined(" UNION ", arms), ")")
+
+    def _relation(self, source: FoldedRelation, scope: LocalScope) -> Text | None:
+        net, outs = source.net, self.outs(self.layouts.relation(source))
         if any(isinstance(operand, Col) for operand in net.fixed):
             self._check_correlation(net)
-            query = self.query(net, scope, families)
-            return query and f"(SELECT * FROM ({query}) __x)"
+            query = self.query(net, scope, outs)
+            return query and ("(SELECT * FROM (", *query, ") __x)")
         columns = ", ".join(f"o{index}" for index in range(max(net.width, 1)))
-        query = self.query(net, Scope(), families, distinct=True)
-        return query and self.table_named((query, columns), "r", lambda: f"({columns}) AS ({query})")
+        query = self.query(net, TOP, outs, distinct=True)
+        return query and (self._table_named((query, columns), "r", f"({columns}) AS ({written(query)})"),)
 
-    # ---- operands --------------------------------------------------------------------------------
+    # ---- conditions ------------------------------------------------------------------------------
 
-    def typed(self, operand: Term, scope: Scope) -> Typed:
+    def typed(self, operand: Term, scope: LocalScope) -> Typed:
         assert isinstance(operand, Col), "constants are told apart before"
-        return scope.columns[operand.source](operand.name)
+        return scope.seen[operand.source](operand.name)
 
-    def carried(self, term: Term, family: Family, scope: Scope) -> str | None:
-        """The term as a column of the statement's own; None where it cannot be."""
-        match term:
-            case Const(text):
-                return self.dialect.constant(text, family)
-            case Var():
-                return self.dialect.null(family)
-        return self.converted(self.typed(term, scope), family)
+    def condition(self, condition: Condition, scope: LocalScope) -> Text | bool:
+        return self._member(condition, scope) if isinstance(condition, Member) else super().condition(condition, scope)
 
-    def converted(self, typed: Typed, family: Family) -> str:
-        if family in NUMBERS and typed.family != family:
-            return self.dialect.number(typed, family)
-        if family in NATIVE and typed.family != family:
-            raise CannotSay(
-                f"`sql_types` disagree about a type: ids that are {typed.family.value} meet {family.value} ones"
-            )
-        return self.dialect.carried(typed, family)
+    def _member(self, member: Member, scope: LocalScope) -> Text | bool:
+        inner = self.named(member.branch, scope)
+        left, right = self.dialect.sides(self.typed(member.operand, scope), self.typed(member.column, inner))
+        query = self.selected(member.branch, [(right,)], inner)
+        return query is not None and (f"{left} IN (", *query, ")")
+
+    def among(self, operand: Operand, ids: tuple[str, ...], scope: LocalScope) -> Text | bool:
+        found = self.dialect.among(self.typed(operand, scope), sorted(ids))
+        return found is not None and (found,)
+
+    def equal(self, left: Operand, right: Operand, scope: LocalScope) -> Text:
+        return (self.dialect.equal(self.typed(left, scope), self.typed(right, scope)),)
+
+    def unequal(self, left: Operand, right: Operand, scope: LocalScope) -> Text | bool:
+        if isinstance(left, Const):
+            left, right = right, left
+        typed = self.typed(left, scope)
+        if not isinstance(right, Const):
+            return (self.dialect.unequal(typed, self.typed(right, scope)),)
+        family = typed.family if typed.family in NATIVE else Family.TEXT
+        shown = self.dialect.constant(right.id, family)
+        return shown is None or (self.dialect.unequal(typed, Typed(shown, family, is_normal=True)),)
+
+    def number(self, operand: Operand, scope: LocalScope) -> Text:
+        return (operand.id if isinstance(operand, Const) else self.dialect.number(self.typed(operand, scope)),)
+
+    def holds(self, net: Net, negated: bool, scope: LocalScope) -> Text | bool:
+        if negated:
+            self.check_whole(net)
+        if net.seeds or net.answers or any(end.branch.sources for end in net.exits):
+            return super().holds(net, negated, scope)
+        return self._tests(net, negated, scope)
+
+    def _tests(self, net: Net, negated: bool, scope: LocalScope) -> Text | bool:
+        """A net that reads nothing is an expression."""
+        ways: list[Text] = []
+        for end in net.exits:
+            found = [self.condition(each, scope) for each in end.branch.conditions]
+            if all(each is True for each in found):
+                return not negated
+            if False not in found:
+                ways.append(joined(" AND ", (each for each in found if not isinstance(each, bool))))
+        if not ways:
+            return negated
+        return ("(", *joined(" OR ", dict.fromkeys(ways)), ") IS NOT TRUE" if negated else ")")
 
 
 def _mentions(text: str, name: str) -> bool:
     return re.search(rf"{name}\b", text) is not None
 
 
-def union(arms: list[str], distinct: bool) -> str:
-    if distinct and len(arms) == 1 and arms[0].startswith("SELECT "):
-        return f"SELECT DISTINCT {arms[0].removeprefix('SELECT ')}"
-    return (" UNION " if distinct else " UNION ALL ").join(arms)
+def written(text: Text) -> str:
+    """The text, which has no parameters: values are in it already, as literals."""
+    return finished(text, _no_placeholder).sql
+
+
+def _no_placeholder(number: int) -> str:
+    raise AssertionError("local SQL has no parameters")

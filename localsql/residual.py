@@ -13,7 +13,6 @@ from itertools import count
 from typing import TypeVar, overload
 
 from checks.asking import deadline
-from checks.engine.plan.others import OtherSource
 from checks.engine.plan.plan import (
     Among,
     AnswerArm,
@@ -31,12 +30,11 @@ from checks.engine.plan.plan import (
     Source,
 )
 from checks.engine.plan.variants import variant_of
-from checks.engine.rules.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var
-from localsql.columntypes import ColumnTypes
+from checks.engine.rules.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var, type_of
 from localsql.errors import CannotSay, TooManyConstants
 from localsql.parts import MOST_VALUES, Part
 from localsql.pruning import pruned
-from localsql.relations import is_local
+from localsql.relations import FoldedRelation, Known, Mentioned, is_local
 from localsql.split import Splitter
 
 Rows = list[tuple[str, ...]]
@@ -44,40 +42,15 @@ Environment = dict[Col, Operand]
 Asked = TypeVar("Asked", Operand, Term)
 
 
-@dataclass(frozen=True, slots=True)
-class Known(OtherSource):
-    """A relation of constants; columns k0 …, of these types."""
-
-    rows: tuple[tuple[str, ...], ...]
-    types: tuple[str | None, ...]
-
-    def __str__(self) -> str:
-        return f"s{self.number} <- {len(self.rows)} known rows"
-
-
-@dataclass(frozen=True, slots=True)
-class Mentioned(OtherSource):
-    """The ids at some places of the caller's tables, the known ones, and NULL for all others; column `v`."""
-
-    ids: tuple[str, ...]
-    places: tuple[tuple[str, int], ...]  # of a binding, an argument
-    type: str | None
-
-    def __str__(self) -> str:
-        return f"s{self.number} <- ids"
-
-
 @dataclass
 class Residual:
     splitter: Splitter
-    types: ColumnTypes
     slots: Mapping[str, object]
     run: Callable[[Part], Rows]
     rule_of: Callable[[Net], str]  # the rule that makes a net take two answers at once
     numbers: Iterator[int] = field(default_factory=lambda: count(-1, -1))
     ran: dict[int, Rows] = field(default_factory=dict)
     made: dict[Hashable, Net] = field(default_factory=dict)
-    origins: dict[int, Net] = field(default_factory=dict)  # by identity of what was made of them
     held: int = 0  # values so far
 
     # ---- nets --------------------------------------------------------------------------------------------------
@@ -105,9 +78,7 @@ class Residual:
         if not self.splitter.has_central_answers(net):
             answers = list(filter(None, (self._answer(net, arm, environment) for arm in net.answers)))
         left = replace(net, exits=tuple(kept), seeds=tuple(seeds), moves=tuple(moves), answers=tuple(answers))
-        made = pruned(replace(left, fixed=frozenset(environment.values())))
-        self.origins[id(made)] = net
-        return made
+        return pruned(replace(left, fixed=frozenset(environment.values())))
 
     def exit(self, net: Net, end: Exit, environment: Environment) -> Exit | None:
         made = self.row(net, end.branch, end.outs, environment)
@@ -192,9 +163,9 @@ class Residual:
             return None
         number = next(self.numbers)
         for place, index in enumerate(varied):
-            inner[part.columns[index]] = Col(number, f"k{place}")
+            inner[part.columns[index]] = Col(number, f"k{place}", part.columns[index].type)
         kept = sorted({tuple(row[index] for index in varied) for row in rows})
-        return Known(number, tuple(kept), tuple(self.types.of(part.columns[index]) for index in varied))
+        return Known(number, tuple(kept), tuple(part.columns[index].type for index in varied))
 
     def _constants(self, source: Source) -> Environment:
         """What the binding says of the columns that its query does not select."""
@@ -220,14 +191,13 @@ class Residual:
             case Relation(number, net, variant):
                 ends = tuple(end for end in net.exits if variant_of(end, net.fixed) == variant)
                 made = self.net(net, ends, inner)
-                return Relation(number, made, variant) if made.exits else None
+                return FoldedRelation(number, made, variant, _types_of(net)) if made.exits else None
             case Candidates(number):
                 return self._mentioned(source)
         return source
 
     def _mentioned(self, source: Candidates) -> Mentioned:
         tables = self.splitter.tables
-        column = Col(source.number, "v")
         part = self.splitter.candidates(source)
         ids = {row[0] for row in self._rows(part)} - {FRESH.id}
         places = [(where, place.index) for place in source.places for where in tables.local_places(place.signature)]
@@ -235,7 +205,7 @@ class Residual:
             constant = tables.binding(where).key.constants[index]
             ids |= {constant} if constant is not None else set()
         selected = tuple(each for each in places if tables.binding(each[0]).key.constants[each[1]] is None)
-        return Mentioned(source.number, tuple(sorted(ids)), selected, self.types.of(column))
+        return Mentioned(source.number, tuple(sorted(ids)), selected, part.columns[0].type)
 
     # ---- conditions -------------------------------------------------------------------------------------------------
 
@@ -283,6 +253,11 @@ class Residual:
             case Col():
                 return inner.get(term, term)
         return term
+
+
+def _types_of(net: Net) -> tuple[str, ...]:
+    """Of the net's answer columns, as its exits tell them."""
+    return tuple(next(filter(None, (type_of(end.outs[k]) for end in net.exits)), "") for k in range(net.width))
 
 
 # ---- conditions over constants ------------------------------------------------------------------------------------

@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from checks.engine.plan.others import OtherCondition
-from checks.engine.plan.plan import Branch, Condition, Fact, Relation, Same, Source
+from checks.engine.plan.plan import Among, Branch, Condition, Fact, Relation, Same, Source
 from checks.engine.rules.clauses import Col, Operand, Term
-from localsql.relations import Domain
-from localsql.residual import Known
+from localsql.relations import Domain, Known
 from localsql.split import numbers_in
 
 
@@ -79,3 +78,13 @@ def _is_local(branch: Branch, group: set[int]) -> bool:
     return any(isinstance(each, Fact) for each in sources) and all(
         isinstance(each, Fact | Known | Domain) for each in sources
     )
+
+
+def tested(condition: Condition) -> tuple[Term, ...]:
+    """The operands that NULL would fail."""
+    match condition:
+        case Same(left, right):
+            return (left, right)
+        case Among(operand, _) | Member(operand):
+            return (operand,)
+    return ()

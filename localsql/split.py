@@ -31,7 +31,7 @@ from checks.engine.plan.plan import (
 )
 from checks.engine.rules.clauses import Col, Operand, Term
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.render import Renderer
+from checks.engine.sql.stored import StoredRenderer
 from localsql.parts import Part, PartMaker
 from localsql.relations import CallerTables, Domain, is_local
 from policy.rules.program import Signature
@@ -92,8 +92,10 @@ class Splitter:
     def candidates(self, source: Candidates) -> Part:
         """The stored ids among those of the source."""
         if source not in self.mentions:
-            net = Net("candidates", 1, ())
-            self.mentions[source] = self._part(net, Branch((source,)), {Col(source.number, "v")}, Branch((source,)))
+            net, branch = Net("candidates", 1, ()), Branch((source,))
+            type_name = next((place.signature.types[place.index] for place in source.places), "")
+            column = Col(source.number, "v", type_name)
+            self.mentions[source] = self._part(net, branch, {column}, branch)
         return self.mentions[source]
 
     # ---- what stored facts decide alone ----------------------------------------------------------------------
@@ -182,8 +184,8 @@ class Splitter:
         place = min((whole.sources.index(source) for source in branch.sources), default=0)
         return self.maker.part(net, branch, columns, place)
 
-    def _renderer(self) -> Renderer:
-        return Renderer(self.dialect, self.number_of, self.tables.central_places, self.tables.inline)
+    def _renderer(self) -> StoredRenderer:
+        return StoredRenderer(self.dialect, self.number_of, self.tables.central_places, self.tables.inline)
 
 
 def _order(column: Col) -> tuple[int, str]:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 from checks.engine.plan.plan import Branch, Exit, Net
 from checks.engine.rules.clauses import Col, Const, Var
+from checks.engine.sql.text import Text, union
 from localsql.dialects import NATIVE, Typed
 from localsql.errors import CannotSay, UnboundedVariable
 from localsql.families import Family
 from localsql.planning import LocalPlan
-from localsql.relations import Domain
-from localsql.render import Renderer, union
-from localsql.residual import Known
+from localsql.relations import Domain, Known
+from localsql.render import TOP, LocalRenderer
 
 TRUE, FALSE = "TRUE", "FALSE"
 EVERY = "*"
@@ -78,31 +78,31 @@ class Folded:
 # ---- whether there is an answer --------------------------------------------------------------------------------
 
 
-def verdict(renderer: Renderer, folded: Folded, column: str) -> str:
+def verdict(renderer: LocalRenderer, folded: Folded, column: str) -> str:
     """A SELECT of one row with one truth value."""
     return _as_column(renderer, _verdict(renderer, folded), column)
 
 
-def _as_column(renderer: Renderer, truth: str, column: str) -> str:
+def _as_column(renderer: LocalRenderer, truth: str, column: str) -> str:
     return f"{truth} AS {column}" if truth.startswith("WITH ") else f"SELECT {truth} AS {column}"
 
 
-def _verdict(renderer: Renderer, folded: Folded) -> str:
+def _verdict(renderer: LocalRenderer, folded: Folded) -> str:
     ways = folded.ways
     if any(way.is_certain for way in ways.each):
         return TRUE
-    arms = renderer.arms(ways.exits, (), renderer.entered(ways.net))
+    scope, _ = renderer.entered(ways.net, TOP)
+    arms = renderer.arms(ways.exits, scope)
     if not arms:
         return FALSE
-    exists = f"SELECT EXISTS ({union(arms, distinct=False)})"
-    found = renderer.head(exists)
+    found = renderer.head(("SELECT EXISTS (", *union(arms, distinct=False), ")"))
     return found if found.startswith("WITH ") else found.removeprefix("SELECT ")
 
 
 # ---- rows of answers ----------------------------------------------------------------------------------------------
 
 
-def rows(renderer: Renderer, folded: Folded, columns: Sequence[str], every: str | None = None) -> str:
+def rows(renderer: LocalRenderer, folded: Folded, columns: Sequence[str], every: str | None = None) -> str:
     """A SELECT of the distinct answers; `columns` are the names of its columns.
 
     An answer that stands for every value is the text `every`, or else refused.
@@ -110,17 +110,18 @@ def rows(renderer: Renderer, folded: Folded, columns: Sequence[str], every: str 
     ends = [_shown(folded, way, every) for way in folded.ways.each]
     families = [renderer.layouts.family(name) for name in folded.plan.types]
     named = [renderer.dialect.quoted(column) for column in columns]
-    arms = renderer.arms(ends, families, renderer.entered(folded.ways.net))
+    scope, _ = renderer.entered(folded.ways.net, TOP)
+    arms = renderer.arms(ends, scope, renderer.outs(families))
     if not arms:
         nothing = (f"{renderer.dialect.null(family)} AS {name}" for family, name in zip(families, named))
         return f"SELECT {', '.join(nothing)}{renderer.dialect.dual} WHERE FALSE"
     fields = ", ".join(f"o{index}" for index in range(len(columns)))
-    answers = f"__answers({fields}) AS ({union(arms, distinct=True)})"
+    answers: Text = (f"__answers({fields}) AS (", *union(arms, distinct=True), ")")
     shown = (
         f"{renderer.dialect.shown(f'o{index}', family)} AS {name}"
         for index, (family, name) in enumerate(zip(families, named))
     )
-    return renderer.head(f"SELECT {', '.join(shown)} FROM __answers", answers)
+    return renderer.head((f"SELECT {', '.join(shown)} FROM __answers",), answers)
 
 
 def _shown(folded: Folded, way: FoldedWay, every: str | None) -> Exit:
@@ -146,7 +147,7 @@ def _all_but_some(folded: Folded, index: int) -> CannotSay:
 # ---- a condition on a column ---------------------------------------------------------------------------------------
 
 
-def condition(renderer: Renderer, folded: Folded, column: str) -> str:
+def condition(renderer: LocalRenderer, folded: Folded, column: str) -> str:
     """A truth value for each row that the caller's column is of."""
     side = Typed(column, renderer.tables.bindings.family(folded.plan.types[0]))
     return _Condition(renderer, folded, side).among(folded.ways)
@@ -154,7 +155,7 @@ def condition(renderer: Renderer, folded: Folded, column: str) -> str:
 
 @dataclass(frozen=True)
 class _Condition:
-    renderer: Renderer
+    renderer: LocalRenderer
     folded: Folded
     side: Typed  # the caller's column
 
@@ -191,19 +192,19 @@ class _Condition:
         return TRUE if found == FALSE else f"NOT ({found})"
 
 
-def _exists(renderer: Renderer, net: Net, ends: Iterable[Exit]) -> str:
+def _exists(renderer: LocalRenderer, net: Net, ends: Iterable[Exit]) -> str:
     own = renderer.anew()
-    scope = own.entered(net)
-    arms = own.arms([Exit(end.branch, ()) for end in ends], (), scope)
+    scope, _ = own.entered(net, TOP)
+    arms = own.arms([Exit(end.branch, ()) for end in ends], scope)
     return f"EXISTS ({own.head(union(arms, distinct=False))})" if arms else FALSE
 
 
-def _listed(renderer: Renderer, net: Net, ends: list[Exit], side: Typed) -> str | None:
+def _listed(renderer: LocalRenderer, net: Net, ends: list[Exit], side: Typed) -> str | None:
     """The column is among the answers of the exits; None where there are none."""
     own = renderer.anew()
     family = side.family if side.family in NATIVE else Family.TEXT
     constants = sorted({text for end in ends for text in constants_of(end) or ()})
-    scope = own.entered(net)
+    scope, _ = own.entered(net, TOP)
     others = [end for end in ends if constants_of(end) is None]
     arms = own.list_arms(others, side, scope)
     if not arms:
@@ -214,11 +215,11 @@ def _listed(renderer: Renderer, net: Net, ends: list[Exit], side: Typed) -> str 
     return f"{own.dialect.list_side(side)} IN ({_one_select(own, arms)})"
 
 
-def _one_select(renderer: Renderer, arms: list[str]) -> str:
+def _one_select(renderer: LocalRenderer, arms: list[Text]) -> str:
     rows = union(arms, distinct=False)
     if len(arms) < 2 or renderer.dialect.plans_unions:
         return renderer.head(rows)
-    return renderer.head("SELECT o0 FROM __answers", f"__answers(o0) AS ({rows})")
+    return renderer.head(("SELECT o0 FROM __answers",), ("__answers(o0) AS (", *rows, ")"))
 
 
 def constants_of(end: Exit) -> list[str] | None:

@@ -30,10 +30,10 @@ from checks.engine.rules.clauses import (
 )
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.render import Renderer
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.scope import Scope
-from checks.engine.sql.text import Statement, Text, finished, union
+from checks.engine.sql.stored import StoredRenderer
+from checks.engine.sql.text import Column, Statement, Text, finished, union
 from policy.rules.program import Signature
 
 Knows = Callable[[Signature], bool]  # whether there may be stored facts of a signature
@@ -208,27 +208,30 @@ def compiled(
         nothing = Compiled(shape, plans, None)
         if all(asked) and not any(plan.net.exits for plan in plans):
             return nothing
-        renderer = Renderer(dialect, number_of, shape.places(knows), shape.inline)
+        renderer = StoredRenderer(dialect, number_of, shape.places(knows), shape.inline)
         tables, rows = _question(renderer, shape, plans, nothing.columns)
         text = (*renderer.head(tables), *frame(rows, nothing.columns))
         rounds = tuple(renderer.rounds.values())
         return Compiled(shape, plans, finished(text, dialect.placeholder), rounds)
 
 
-def _question(renderer: Renderer, shape: Shape, plans: tuple[Plan, ...], columns: int) -> tuple[list[Text], Text]:
-    scopes = [Scope(prefix=f"q{index}" if index else "").inside() for index in range(len(plans))]
-    tables = [table for plan, scope in zip(plans, scopes) for table in renderer.tables(plan.net, scope)]
+def _question(renderer: StoredRenderer, shape: Shape, plans: tuple[Plan, ...], columns: int) -> tuple[list[Text], Text]:
+    prefixes = ("", *(f"q{index}" for index in range(1, len(plans))))
+    entered = [renderer.entered(plan.net, Scope(prefix=prefix)) for plan, prefix in zip(plans, prefixes)]
+    tables = [table for _, defined in entered for table in defined]
     is_guarded = any(plan.guarded for plan in plans)
+    unguarded: list[Column] = [("0",), ("1",)] if is_guarded else []
     arms: list[Text] = []
     exit_count = 0
-    for index, (plan, scope) in enumerate(zip(plans, scopes)):
+    for index, (plan, (scope, _)) in enumerate(zip(plans, entered)):
         first: list[Text] = [(f"'{index}' AS root",)] if len(plans) > 1 else []
         for end in stored_first(plan.plain):
-            arms.append(renderer.row(end, [*((("0",), ("1",)) if is_guarded else ()), *first], scope))
+            arms.append(renderer.arm(end, [*unguarded, *first, *renderer.outs(end)], scope))
         for each in plan.guarded:
             exit_count += 1
             verdict = renderer.verdict(each.exit, each.tests, scope)
-            arms.append(renderer.row(each.exit, [(str(exit_count),), verdict, *first], scope))
+            columns_of_exit = [(str(exit_count),), verdict, *first, *renderer.outs(each.exit)]
+            arms.append(renderer.arm(each.exit, columns_of_exit, scope))
     if not arms:
         arms = [("SELECT ", ", ".join(["NULL AS o0"] * columns), " WHERE 1 = 0")]
     in_pages = shape.is_paged and not is_guarded

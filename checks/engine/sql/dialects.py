@@ -12,6 +12,7 @@ class SQLite:
     recursive_arms_join = False  # one recursive arm for each rule
     expands_tables = True  # each mention of a table in WITH is prepared again, with all that it reads
     joins_apart = False  # reads in the order that is written, by as much of a key as is known
+    dual = ""
 
     def placeholder(self, number: int) -> str:
         return f"?{number}"
@@ -54,9 +55,8 @@ class SQLite:
         head = f"SELECT CAST(s.key AS INTEGER) AS sig, {columns} FROM json_each("
         return (head, *slot, ") s CROSS JOIN json_each(s.value) r")
 
-    def recursive(self, name: str, row: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
-        """A table out of its first rows, and of steps from any of its rows, which they call `row`."""
-        return (f"{name}({', '.join(columns)}) AS (", *joined(" UNION ", [*seeds, *arms]), ")")
+    def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
+        return arms
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +64,7 @@ class PostgreSQL:
     recursive_arms_join = True  # one self reference only: the arms go into a lateral union
     expands_tables = False
     joins_apart = True  # left to itself, it reads a whole signature where statistics say there is hardly a row
+    dual = ""
 
     def placeholder(self, number: int) -> str:
         return f"${number}"
@@ -107,14 +108,18 @@ class PostgreSQL:
         head = f"SELECT CAST(s.key AS integer) AS sig, {columns} FROM jsonb_each(CAST("
         return (head, *slot, " AS jsonb)) s CROSS JOIN jsonb_array_elements(s.value) r")
 
-    def recursive(self, name: str, row: str, columns: list[str], seeds: list[Text], arms: list[Text]) -> Text:
-        head = f"{name}({', '.join(columns)}) AS ("
-        if not arms:
-            return (head, *joined(" UNION ", seeds), ")")
-        fields = ", ".join(f"x.{column}" for column in columns)
-        union = joined(" UNION ALL ", arms)
-        step = (f"SELECT {fields} FROM {name} {row} CROSS JOIN LATERAL (", *union, f") x({', '.join(columns)})")
-        return (head, *joined(" UNION ", [*seeds, step]), ")")
+    def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
+        return lateral_step(name, row, columns, arms, "x")
+
+
+def lateral_step(name: str, row: str, columns: list[str], arms: list[Text], alias: str) -> list[Text]:
+    """The recursive arms as one, where a table may mention itself only once."""
+    if not arms:
+        return []
+    fields = ", ".join(f"{alias}.{column}" for column in columns)
+    union = joined(" UNION ALL ", arms)
+    head = f"SELECT {fields} FROM {name} {row} CROSS JOIN LATERAL ("
+    return [(head, *union, f") {alias}({', '.join(columns)})")]
 
 
 Dialect = SQLite | PostgreSQL

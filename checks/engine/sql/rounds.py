@@ -7,21 +7,21 @@ nothing, all is known. Rounds of one question must run in one snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import orjson
 
 from checks.engine.errors import TooMuchRecursion
-from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jump, Net, Variant
+from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jump, Net, Source, Variant
 from checks.engine.plan.variants import variant_of
-from checks.engine.rules.clauses import Const, Operand, Slot, Term, Var
+from checks.engine.rules.clauses import Slot, Term, Var
+from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.layout import Padded, padded
+from checks.engine.sql.render import answer_terms, goal_terms
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.text import Column, Formed, Statement, Text, finished, union
-
-if TYPE_CHECKING:
-    from checks.engine.sql.render import Renderer
 
 Fetched = tuple[Any, ...]  # a row as the database gives it
 Run = Callable[[Statement, dict[str, object]], list[Fetched]]
@@ -76,7 +76,16 @@ def _json(rows: Iterable[Fetched]) -> str:
 # ---- statements ------------------------------------------------------------------------------------------------
 
 
-def rounds_for(net: Net, number: int, renderer: Callable[[], Renderer]) -> Rounds:
+class Renders(Protocol):
+    """What makes the SELECTs of a round."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+    def select(self, branch: Branch, columns: Sequence[Column], scope: Scope[Source]) -> Text: ...
+    def head(self, tables: list[Text]) -> Text: ...
+
+
+def rounds_for(net: Net, number: int, renderer: Callable[[], Renders]) -> Rounds:
     """The statements for a net; each is rendered by a renderer of its own."""
     exits: dict[Variant, list[Exit]] = {}
     for end in net.exits:
@@ -85,18 +94,18 @@ def rounds_for(net: Net, number: int, renderer: Callable[[], Renderer]) -> Round
     return Rounds(f"known{number}", _seed(net, renderer()), _steps(net, renderer), answers)
 
 
-def _seed(net: Net, renderer: Renderer) -> Statement | None:
+def _seed(net: Net, renderer: Renders) -> Statement | None:
     rows = [_goal_row(net, renderer, jump, {}) for jump in net.seeds]
     return _statement(net, renderer, rows) if rows else None
 
 
-def _steps(net: Net, renderer: Callable[[], Renderer]) -> tuple[Statement, ...]:
+def _steps(net: Net, renderer: Callable[[], Renders]) -> tuple[Statement, ...]:
     ways: list[Jump | AnswerArm] = [*net.moves, *net.answers]
     chunks = [ways[start : start + MOST_WAYS] for start in range(0, len(ways), MOST_WAYS)]
     return tuple(_step(net, renderer(), chunk) for chunk in chunks)
 
 
-def _step(net: Net, renderer: Renderer, ways: list[Jump | AnswerArm]) -> Statement:
+def _step(net: Net, renderer: Renders, ways: list[Jump | AnswerArm]) -> Statement:
     rows = []
     for way in ways:
         if isinstance(way, Jump):
@@ -106,11 +115,11 @@ def _step(net: Net, renderer: Renderer, ways: list[Jump | AnswerArm]) -> Stateme
     return _statement(net, renderer, rows)
 
 
-def _answers(net: Net, renderer: Renderer, ends: list[Exit]) -> Statement:
+def _answers(net: Net, renderer: Renders, ends: list[Exit]) -> Statement:
     rows = []
     for end in ends:
         outs: list[Column] = [
-            ("''",) if isinstance(out, Var) else Formed(renderer.dialect.text_value, out) for out in end.outs
+            ("''",) if isinstance(out, Var) else Formed(out, renderer.dialect.text_value) for out in end.outs
         ]
         tables = {each.number: name for each, name in _read(end.branch, ALL_GOALS, ALL_ANSWERS)}
         rows.append(renderer.select(end.branch, outs or [("''",)], Scope(tables=tables)))
@@ -128,29 +137,35 @@ def _tried(branch: Branch) -> list[dict[int, str]]:
     return [{**every, source.number: name} for source, name in _read(branch, NEW_GOALS, NEW_ANSWERS)]
 
 
-def _goal_row(net: Net, renderer: Renderer, jump: Jump, tables: dict[int, str]) -> Text:
-    padding = (Const(""),) * (net.key_count - len(jump.keys) + net.answer_width)
-    return _row(renderer, jump.branch, ("0", str(net.states.index(jump.state))), (*jump.keys, *padding), tables)
+def _goal_row(net: Net, renderer: Renders, jump: Jump, tables: dict[int, str]) -> Text:
+    return _row(net, renderer, jump.branch, "0", net.states.index(jump.state), goal_terms(jump), tables)
 
 
-def _answer_row(net: Net, renderer: Renderer, arm: AnswerArm, tables: dict[int, str]) -> Text:
-    between = (Const(""),) * (net.key_count - len(arm.keys))
-    outs: tuple[Operand, ...] = tuple(Const("") if isinstance(out, Var) else out for out in arm.exit.outs)
-    after = (Const(""),) * (net.answer_width - len(outs))
-    terms = (*arm.keys, *between, *outs, *after)
-    return _row(renderer, arm.exit.branch, ("1", str(arm.tag)), terms, tables)
+def _answer_row(net: Net, renderer: Renders, arm: AnswerArm, tables: dict[int, str]) -> Text:
+    return _row(net, renderer, arm.exit.branch, "1", arm.tag, answer_terms(arm), tables)
 
 
 def _row(
-    renderer: Renderer, branch: Branch, head: tuple[str, str], terms: tuple[Term, ...], tables: dict[int, str]
+    net: Net,
+    renderer: Renders,
+    branch: Branch,
+    is_answer: str,
+    tag: int,
+    terms: Mapping[str, Term],
+    tables: dict[int, str],
 ) -> Text:
-    columns: list[Column] = [*((each,) for each in head), *(Formed(renderer.dialect.seed, term) for term in terms)]
-    return renderer.select(branch, columns, Scope(tables=tables))
+    cells = _layout(net, renderer.dialect).cells(tag, terms)
+    return renderer.select(branch, [(is_answer,), (str(tag),), *cells], Scope(tables=tables))
 
 
-def _statement(net: Net, renderer: Renderer, arms: list[Text]) -> Statement:
-    goals = ["tag", *(f"c{index}" for index in range(net.key_count))]
-    answers = [*goals, *(f"o{index}" for index in range(net.answer_width))]
+def _layout(net: Net, dialect: Dialect) -> Padded:
+    """Of goals and answers alike: they travel in one table."""
+    return padded(net.key_count, net.answer_width, dialect.seed)
+
+
+def _statement(net: Net, renderer: Renders, arms: list[Text]) -> Statement:
+    answers = ["tag", *_layout(net, renderer.dialect).names]
+    goals = answers[: net.key_count + 1]
     named = [(ALL_GOALS, goals), (NEW_GOALS, goals), (ALL_ANSWERS, answers), (NEW_ANSWERS, answers)]
     rows = union(arms, distinct=True)
     words = {word for part in rows if isinstance(part, str) for word in part.split()}

@@ -1,56 +1,49 @@
-"""The aliases in sight of a select, and what the goals and answers that it reads are called."""
+"""The sources in sight of a select, and what the goals and answers that it reads are called."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
-from checks.engine.plan.plan import Fact, Ids, Source
+from checks.engine.plan.plan import Net, Source
 
-
-def _letter(source: Source) -> str:
-    """Stored facts are told apart from all else in query plans."""
-    if isinstance(source, Fact):
-        return "f" if source.place == "stored" else "c"
-    return "i" if isinstance(source, Ids) else "t"
+Seen = TypeVar("Seen")  # what a renderer remembers of a source in sight
 
 
 @dataclass(frozen=True)
-class Scope:
-    """The aliases in sight, and what the goals and answers of the net at hand are called."""
+class Scope(Generic[Seen]):
+    """What a select can mention: its own sources, those of the selects around it, and the tables of its net."""
 
-    names: dict[int, str] = field(default_factory=dict)
-    facts: dict[int, Fact] = field(default_factory=dict)  # those of the sources that are facts
+    names: dict[int, str] = field(default_factory=dict)  # by number, the alias of each source
+    seen: dict[int, Seen] = field(default_factory=dict)
     depth: int = 0
-    prefix: str = ""
-    lateral: type | None = None
+    prefix: str = ""  # of the names of tables
+    net: Net | None = None  # whose goals and answers are in sight
+    goals: str | None = None  # the table's name; None where there are none
+    answers: str | None = None
+    lateral: type | None = None  # sources of this kind are the row that a recursive step goes on from
     tables: dict[int, str] = field(default_factory=dict)  # for goals and answers that are read from elsewhere
+    mark: str = ""  # before all names, where others of somebody else's may be in sight
 
-    @property
-    def goals(self) -> str:
-        return f"{self.prefix}g{self.depth}"
-
-    @property
-    def answers(self) -> str:
-        return f"{self.prefix}a{self.depth}"
+    def own(self, letter: str) -> str:
+        """The name of a table of this depth."""
+        return f"{self.mark}{self.prefix}{letter}{self.depth}"
 
     @property
     def row(self) -> str:
         """The row that a recursive step goes on from: of this depth, so that no step inside takes it for its own."""
-        return f"p{self.depth}"
+        return f"{self.mark}p{self.depth}"
 
-    def inside(self) -> Scope:
-        return replace(self, depth=self.depth + 1, lateral=None)
+    def inside(self, net: Net) -> Scope[Seen]:
+        """The scope of the net's branches, one level deeper; its tables are still to be named."""
+        return replace(self, depth=self.depth + 1, net=net, goals=None, answers=None, lateral=None)
 
-    def with_lateral(self, kind: type) -> Scope:
-        return replace(self, lateral=kind)
+    def opened(self) -> Scope[Seen]:
+        """The same, with room for more sources."""
+        return replace(self, names=dict(self.names), seen=dict(self.seen))
 
-    def naming(self, sources: tuple[Source, ...]) -> Scope:
-        names = dict(self.names)
-        for source in sources:
-            is_outer = self.lateral is not None and isinstance(source, self.lateral)
-            names[source.number] = self.row if is_outer else f"{_letter(source)}{len(names)}"
-        facts = {source.number: source for source in sources if isinstance(source, Fact)}
-        return replace(self, names=names, facts=self.facts | facts)
+    def is_outer(self, source: Source) -> bool:
+        return self.lateral is not None and isinstance(source, self.lateral)
 
     def read(self, sources: tuple[Source, ...]) -> tuple[Source, ...]:
         """The sources that this select reads itself; the recursive row comes from around it."""

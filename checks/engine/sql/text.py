@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from checks.engine.rules.clauses import Const, Other, Slot, Term
 from checks.engine.rules.limits import tick
@@ -28,14 +27,21 @@ Part = str | Const | Other | Slot | Choice
 Text = tuple[Part, ...]
 
 
-class Formed(NamedTuple):
-    """A column of a SELECT that is still to be written: a form, and the term to put in it."""
+@dataclass(frozen=True)
+class Shown:
+    """A column of a SELECT that is still to be written: what it shows."""
 
-    form: Callable[[Text], Text]
     term: Term
 
 
-Column = Text | Formed
+@dataclass(frozen=True)
+class Formed(Shown):
+    """Such a column, and the form to put the term in."""
+
+    form: Callable[[Text], Text]
+
+
+Column = Text | Shown
 
 
 def joined(separator: str, texts: Iterable[Text]) -> Text:
@@ -105,9 +111,7 @@ class Statement:
 
     @cached_property
     def _places(self) -> tuple[int | str, ...]:
-        return tuple(
-            [place if isinstance(each, Const) else _slot(each) for place, each in enumerate(self.parameters)]
-        )
+        return tuple([place if isinstance(each, Const) else _slot(each) for place, each in enumerate(self.parameters)])
 
 
 def _slot(part: Other | Slot) -> str:

@@ -1,0 +1,327 @@
+"""Plans over stored facts -> SQL: one table of facts by the numbers of their signatures, values as parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from checks.engine.plan.plan import (
+    Answers,
+    Branch,
+    Candidates,
+    Condition,
+    Exit,
+    Fact,
+    Goals,
+    Ids,
+    Net,
+    Relation,
+    Same,
+    Source,
+    Tagged,
+    Variant,
+    stored_first,
+)
+from checks.engine.plan.variants import variant_of
+from checks.engine.rules.clauses import Col, Const, Operand, Other, Slot, Term, Var
+from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.layout import Padded, padded
+from checks.engine.sql.render import Columns, Renderer, no_columns
+from checks.engine.sql.rounds import Rounds, rounds_for
+from checks.engine.sql.scope import Scope
+from checks.engine.sql.steps import Names, idle_in, names_of, steps_of
+from checks.engine.sql.text import Choice, Column, Formed, Shown, Text, joined
+from policy.rules.program import Signature
+
+INLINE = "inline_fact"
+FACTS = Slot("facts")
+Scoped = Scope[Source]
+
+
+@dataclass
+class StoredRenderer(Renderer[Dialect, Source]):
+    """Any text may be stored, so nothing that it renders comes to nothing."""
+
+    number_of: Callable[[Signature], int]
+    places: Callable[[Signature], tuple[str, ...]]
+    inline: frozenset[Signature] = frozenset()
+    stored_table: str = "fact"
+    rounds: dict[Net, Rounds] = field(default_factory=dict)  # nets that are worked out before the statement runs
+    shared: dict[tuple[Net, Variant], tuple[str, Text]] = field(default_factory=dict)  # nets that branches join with
+
+    def head(self, tables: list[Text]) -> Text:
+        """WITH all that the statement's selects read by name."""
+        inline: list[Text] = []
+        if self.inline:
+            rows = self.dialect.rows((FACTS,), max(len(each.types) for each in self.inline))
+            inline = [(f"{INLINE} AS MATERIALIZED (", *rows, ")")]
+        every = [*inline, *(text for _, text in self.shared.values()), *tables]
+        return ("WITH RECURSIVE ", *joined(", ", every), " ") if every else ()
+
+    # ---- nets ---------------------------------------------------------------------------------------------------
+
+    def query(
+        self,
+        net: Net,
+        scope: Scoped,
+        columns: Columns = no_columns,
+        exits: Sequence[Exit] | None = None,
+        distinct: bool = False,
+    ) -> Text:
+        return _always(super().query(net, scope, columns, exits, distinct))
+
+    def entered(self, net: Net, scope: Scoped) -> tuple[Scoped, list[Text]]:
+        scope = scope.inside(net)
+        return self.with_tables(net, scope, scope.own("g"), scope.own("a"))
+
+    def arms(self, ends: Iterable[Exit], scope: Scoped, columns: Columns = no_columns) -> list[Text]:
+        return super().arms(stored_first(tuple(ends)), scope, columns)
+
+    def arm(self, end: Exit, columns: Sequence[Column], scope: Scoped) -> Text:
+        return _always(super().arm(end, columns, scope))
+
+    def outs(self, end: Exit) -> list[Column]:
+        """The answer columns o0 …"""
+        return [self._out(out, f"o{index}") for index, out in enumerate(end.outs)]
+
+    def _out(self, term: Term, name: str) -> Column:
+        if isinstance(term, Var):
+            return (f"NULL AS {name}",)
+        return Formed(term, lambda text: (*self.dialect.text_value(text), f" AS {name}"))
+
+    def verdict(self, end: Exit, tests: tuple[Condition, ...], scope: Scoped) -> Text:
+        """A column: whether the tests hold, for a row of the exit."""
+        if not tests:
+            return ("1",)
+        named = self.named(end.branch, scope)
+        outcome = joined(" AND ", (self.condition(test, named) for test in tests))
+        return ("CASE WHEN ", *outcome, " THEN 1 ELSE 0 END")
+
+    def layout(self, net: Net, kind: type[Goals] | type[Answers]) -> Padded:
+        keys = net.key_count if net.seeds else 0
+        return padded(keys, net.answer_width if kind is Answers else 0, self.dialect.seed)
+
+    def rounds_of(self, net: Net) -> Rounds:
+        if net not in self.rounds:
+            made = rounds_for(net, len(self.rounds), lambda: replace(self, shared={}))
+            self.rounds[net] = made  # after those that it reads itself
+        return self.rounds[net]
+
+    # ---- branches -------------------------------------------------------------------------------------------------
+
+    def letter(self, source: Source) -> str:
+        """Stored facts are told apart from all else in query plans."""
+        if isinstance(source, Fact):
+            return "f" if source.place == "stored" else "c"
+        return "i" if isinstance(source, Ids) else "t"
+
+    def seen(self, source: Source, alias: str, branch: Branch, scope: Scoped) -> Source:
+        return source
+
+    def select(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> Text:
+        return _always(super().select(branch, columns, scope))
+
+    def column(self, column: Column, scope: Scoped) -> Text:
+        if not isinstance(column, Shown):
+            return column
+        assert isinstance(column, Formed), "what is shown of stored facts has a form"
+        return column.form(self.operand(column.term, scope))
+
+    def row_tests(self, source: Source, branch: Branch, scope: Scoped) -> Iterable[Text]:
+        return () if not isinstance(source, Fact) else (self._number_test(source, scope),)
+
+    def _number_test(self, source: Fact, scope: Scoped) -> Text:
+        return (f"{scope.names[source.number]}.sig = {self.number_of(source.signature)}",)
+
+    def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]] | None:
+        if not self.dialect.joins_apart:
+            return super().read(branch, columns, scope)
+        terms = (column.term for column in columns if isinstance(column, Shown))
+        wanted = {term for term in terms if isinstance(term, Col)}
+        return self._read_apart(branch, idle_in(branch, wanted), scope)
+
+    def _read_apart(self, branch: Branch, idle: list[Source], scope: Scoped) -> tuple[list[Text], list[Text]]:
+        """The same, each stored fact that is joined looked up in a SELECT of its own, by all that is known before it.
+
+        What the request brings has no index to be looked up by: of many, the database makes a table of its own choice.
+        Facts that only have to be there are tested first: what takes longer is then often not run at all.
+        """
+        tables: list[Text] = []
+        tests: list[Text] = []
+        for source, conditions in steps_of(branch, scope.read(branch.sources)):
+            names = {} if source in idle else names_of(source, conditions)
+            alias = scope.names.get(source.number, "") if source else ""
+            own = [self._test(each, scope, names, alias) for each in conditions]
+            if isinstance(source, Fact):
+                own.insert(0, self._number_test(source, scope))
+            tables += [self._names(each, alias) for each in names.values()]
+            looked_up: Text = (
+                (" FROM ", *self._named(source, branch, scope), " WHERE ", *joined(" AND ", own)) if source else ()
+            )
+            if source in idle:
+                tests.insert(0, ("EXISTS (SELECT 1", *looked_up, ")"))
+            elif isinstance(source, Fact) and source.place == "stored" and (tables or scope.lateral):
+                tables.append(("LATERAL (SELECT *", *looked_up, f" OFFSET 0) {alias}"))
+            else:
+                tests += own
+                tables += [self._named(source, branch, scope)] if source else []
+        return tables, tests
+
+    def _named(self, source: Source, branch: Branch, scope: Scoped) -> Text:
+        return (*_always(self.source(source, branch, scope)), f" {scope.names[source.number]}")
+
+    def _names(self, names: Names, alias: str) -> Text:
+        """The names that a column may have, as a table."""
+        column, ids = names
+        return (Choice(f"{alias}{column.name}", ids, is_table=True),)
+
+    def _test(self, condition: Condition, scope: Scoped, names: dict[Condition, Names], alias: str) -> Text:
+        if condition not in names:
+            return self.condition(condition, scope)
+        column, _ = names[condition]
+        return (*self.operand(column, scope), f" = {alias}{column.name}.v")
+
+    # ---- sources --------------------------------------------------------------------------------------------------
+
+    def table(self, source: Source, branch: Branch, scope: Scoped) -> Text:
+        match source:
+            case Fact(place=place):
+                return (self._facts(place),)
+            case Ids(slot=slot):
+                return self.dialect.values((Slot(slot),))
+            case Relation():
+                return self._relation(source, scope)
+            case Candidates():
+                return ("(", *self._candidates(source), ")")
+        raise AssertionError(f"{source} is read by another renderer")
+
+    def _facts(self, place: str) -> str:
+        assert place in ("stored", "inline"), f"facts in {place} are read by another statement"
+        return self.stored_table if place == "stored" else INLINE
+
+    def _candidates(self, source: Candidates) -> Text:
+        arms: list[Text] = [("SELECT ", *self.dialect.seed((Const(each),)), " AS v") for each in ("", *source.ids)]
+        for place in source.places:
+            for where in self.places(place.signature):
+                number = self.number_of(place.signature)
+                arms.append((f"SELECT a{place.index} FROM {self._facts(where)} WHERE sig = {number}",))
+        return joined(" UNION ", arms)
+
+    def _relation(self, source: Relation, scope: Scoped) -> Text:
+        net = source.net
+        exits = tuple(end for end in net.exits if variant_of(end, net.fixed) == source.variant)
+        columns = [net.column(index) for index in range(max(net.width, 1))]
+        if not net.is_rounds and any(isinstance(operand, Col) for operand in net.fixed):
+            if net.is_plain_path:
+                inner = scope.inside(net)
+                name = f"w{inner.depth}"
+                return ("(WITH RECURSIVE ", *self._path(net, name, inner), f" SELECT c0 FROM {name})")
+            return ("(SELECT * FROM (", *self.query(net, scope, self.outs, exits), ") x)")
+        key = (net, source.variant)
+        if net.is_rounds and key not in self.shared:
+            name = f"r{len(self.shared)}"
+            slot = self.rounds_of(net).slot(source.variant)
+            self.shared[key] = (name, (f"{name} AS MATERIALIZED (", *self.dialect.table((Slot(slot),), columns), ")"))
+        if key not in self.shared:
+            name = f"r{len(self.shared)}"
+            self.shared[key] = (name, ())
+            if net.is_plain_path:
+                self.shared[key] = (name, self._path(net, name, Scope()))
+            else:
+                text = self.query(net, Scope(prefix=name), self.outs, exits, distinct=True)
+                self.shared[key] = (name, (f"{name}({', '.join(columns)}) AS MATERIALIZED (", *text, ")"))
+        return (self.shared[key][0],)
+
+    def _path(self, net: Net, name: str, scope: Scoped) -> Text:
+        """All that a path leads to, as one recursion: its goals are its answers."""
+        scope = replace(scope, tables={source.number: name for jump in net.moves for source in jump.branch.sources[:1]})
+        step = replace(scope, lateral=Goals if self.dialect.recursive_arms_join else None)
+        starts = [(end.branch, end.outs[0]) for end in net.exits if not end.branch.sources]
+        starts += [(jump.branch, jump.keys[0]) for jump in net.seeds]
+        seeds = [self._path_row(branch, term, scope) for branch, term in starts]
+        moves = [self._path_row(_untagged(jump.branch), jump.keys[0], step) for jump in net.moves]
+        return _always(self.recursive(name, scope.row, ["c0"], seeds, moves))
+
+    def _path_row(self, branch: Branch, term: Term, scope: Scoped) -> Text:
+        return self.select(branch, [Formed(term, self.dialect.seed)], scope)
+
+    # ---- conditions -----------------------------------------------------------------------------------------------
+
+    def condition(self, condition: Condition, scope: Scoped) -> Text:
+        verdict = super().condition(condition, scope)
+        assert not isinstance(verdict, bool), "what is certain is no condition of a plan"
+        return verdict
+
+    def holds(self, net: Net, negated: bool, scope: Scoped) -> Text | bool:
+        if not net.is_set:
+            return super().holds(net, negated, scope)
+        looked_up = joined(" OR ", (self._looked_up(net, end, scope) for end in net.exits))
+        return ("(", *looked_up, ") IS NOT TRUE" if negated else ") IS TRUE")
+
+    def _looked_up(self, net: Net, end: Exit, scope: Scoped) -> Text:
+        """Whether columns are in a set: `IN`, which both databases answer from a table of the set that is built once.
+
+        Under `IS TRUE` it stays that way: PostgreSQL would make a join of it, of sizes that it cannot know.
+        """
+        source, *others = end.branch.sources
+        sides = [_sides(each, source.number) for each in end.branch.conditions]
+        pairs = [pair for pair in sides if pair]
+        if others or not isinstance(source, Relation) or len(pairs) < len(sides) or not pairs:
+            return ("EXISTS (", *self.select(end.branch, [("1",)], scope.inside(net)), ")")
+        left = joined(", ", (self.operand(operand, scope) for _, operand in pairs))
+        columns = ", ".join(column.name for column, _ in pairs)
+        wanted: Text = left if len(pairs) == 1 else ("(", *left, ")")
+        return (*wanted, f" IN (SELECT {columns} FROM ", *self._relation(source, scope), ")")
+
+    def among(self, operand: Operand, ids: tuple[str, ...], scope: Scoped) -> Text:
+        if isinstance(operand, Col):
+            return (Choice(self._at(operand, scope), frozenset(ids)),)
+        options = joined(", ", ((Const(each),) for each in ids))
+        return (*self.dialect.text_value(self.operand(operand, scope)), " IN (", *options, ")")
+
+    def equal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
+        return (*self._known(left, scope), " = ", *self._known(right, scope))
+
+    def _known(self, operand: Operand, scope: Scoped) -> Text:
+        """An operand beside another one: a parameter beside a parameter has no type of its own."""
+        text = self.operand(operand, scope)
+        return text if isinstance(operand, Col) else self.dialect.text_value(text)
+
+    def unequal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
+        return (*self.operand(left, scope), " <> ", *self.operand(right, scope))
+
+    def number(self, operand: Operand, scope: Scoped) -> Text:
+        """The operand as a number: of a fact, its signature tells that it is one; a value is looked at once."""
+        text = self.operand(operand, scope)
+        if not isinstance(operand, Col):
+            return ("(SELECT ", *self.dialect.integer(text), ")")
+        source = scope.seen.get(operand.source)
+        return self.dialect.integer(text, self._number_test(source, scope) if isinstance(source, Fact) else ())
+
+    def operand(self, operand: Term, scope: Scoped) -> Text:
+        match operand:
+            case Col():
+                return (self._at(operand, scope),)
+            case Const() | Slot() | Other():
+                return (operand,)
+        raise AssertionError(f"{operand} has no value when the statement runs")
+
+    def _at(self, column: Col, scope: Scoped) -> str:
+        return f"{scope.names[column.source]}.{column.name}"
+
+
+def _sides(condition: Condition, number: int) -> tuple[Col, Operand] | None:
+    """The column of a source and what it equals."""
+    match condition:
+        case Same(Col(source) as column, operand) if source == number:
+            return column, operand
+    return None
+
+
+def _untagged(branch: Branch) -> Branch:
+    return Branch(branch.sources, tuple(each for each in branch.conditions if not isinstance(each, Tagged)))
+
+
+def _always(text: Text | None) -> Text:
+    assert text is not None, "stored facts can have any value"
+    return text
