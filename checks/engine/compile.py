@@ -1,7 +1,7 @@
 """A question's shape -> a finished statement, and how to read its rows.
 
-The shape is everything about a question but its values: equal shapes share a statement. `compiled` is the whole
-way: resolution into a net, guards, rendering.
+The shape is everything about a question but its values: equal shapes share a statement. `compiled` does it all:
+it plans, adds the guards, and renders.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _tests(planner: Planner, guards: Iterable[Neg]) -> Iterable[Condition]:
 
 
 def compiled(
-    rulebook: RuleSet,
+    rules: RuleSet,
     shape: Shape,
     dialect: Dialect,
     number_of: Callable[[Signature], int],
@@ -200,9 +200,9 @@ def compiled(
         asked.append(knows(signature))
         return asked[-1]
 
-    with rulebook.planning((shape, dialect)):
+    with rules.planning((shape, dialect)):
         try:
-            plans = _fitting(rulebook, shape, noting, dialect)
+            plans = _fitting(rules, shape, noting, dialect)
         except RecursionError:
             raise NestedTooDeep from None
         nothing = Compiled(shape, plans, None)

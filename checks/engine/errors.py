@@ -1,4 +1,4 @@
-"""What a question can be refused for, and what sends the compiler another way."""
+"""What a question can be refused for, and what makes the compiler plan it in another form."""
 
 from policy.errors import AuthzError
 

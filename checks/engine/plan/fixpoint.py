@@ -1,7 +1,7 @@
 """Nets whose rules go on from an answer: the answers are worked out for the goals, and joined where they are wanted.
 
 `"read" if "read" on "parent"`, listed, goes on from each folder that can be read to its children. A tag of the
-answers is a state and a variant; which variants a state has follows from the ways to its answers, by a fixpoint.
+answers is a state and a variant; which variants a state has follows from the branches to its answers, by a fixpoint.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def answering_net(
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A way of a state that goes on from the answers of another one."""
+    """A branch of a state that goes on from the answers of another one."""
 
     owner: State
     keys: tuple[Operand, ...]
@@ -84,7 +84,7 @@ class _Work:
     todo: list[tuple[_Waiting, State, Variant]] = field(default_factory=list)
 
     def take(self, state: State) -> None:
-        """Note the state's ways: answers where they end, a wait where they go on."""
+        """Note the state's branches: answers where they end, a wait where they go on."""
         for end in self.explored.arms[state]:
             branch, keys = self._goal(state, end.branch)
             self._note(state, keys, replace(end, branch=branch))

@@ -37,7 +37,7 @@ class Found:
     is_complete: bool  # no rule compares the variable with another, whose values would count too
 
 
-def candidates_of(rulebook: RuleSet, literals: Iterable[Literal], variable: Var) -> Found:
+def candidates_of(rules: RuleSet, literals: Iterable[Literal], variable: Var) -> Found:
     places: dict[Place, None] = {}
     ids: set[str] = set()
     is_monotone = is_complete = True
@@ -55,7 +55,7 @@ def candidates_of(rulebook: RuleSet, literals: Iterable[Literal], variable: Var)
         if (pattern, index) in seen:
             continue
         seen.add((pattern, index))
-        for clause in rulebook.alternatives(pattern):
+        for clause in rules.alternatives(pattern):
             param = clause.params[index]
             if isinstance(param, Const):
                 ids.add(param.id)

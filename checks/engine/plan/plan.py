@@ -1,7 +1,7 @@
 """The plan: what is read, joined and tested, without a word of SQL.
 
-A `Branch` is one way to an answer: sources to join and conditions to meet. A `Net` is all the ways for one
-question or sub-question: its entry, and, where the rules recurse, states that a recursive step moves between.
+A `Branch` is sources to join and conditions to meet. A `Net` is all branches for one question or sub-question: its
+entry, and, where the rules recurse, states that a recursive step moves between.
 Plans print as text; equal plans are equal values.
 """
 
@@ -187,7 +187,7 @@ PLAIN = Variant()
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """A way that ends: its answer columns, `Var(k)` where column k stands for every value."""
+    """A branch that ends: its answer columns, `Var(k)` where column k stands for every value."""
 
     branch: Branch
     outs: tuple[Term, ...]
@@ -232,7 +232,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """A way that goes on in a state: the answers are that state's answers, column for column."""
+    """A branch that goes on in a state: the answers are that state's answers, column for column."""
 
     branch: Branch
     state: State
@@ -244,7 +244,7 @@ class Jump:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A way that goes on from each answer of a state, with what is still to be met."""
+    """A branch that goes on from each answer of a state, with what is still to be met."""
 
     branch: Branch
     state: State
@@ -290,7 +290,7 @@ def stored_first(exits: tuple[Exit, ...]) -> list[Exit]:
 
 
 def _is_start(end: Exit) -> bool:
-    """What the way is asked from is itself an answer."""
+    """What the path starts from is itself an answer."""
     return end.branch == Branch() and not end.guards and not isinstance(end.outs[0], Var)
 
 
@@ -303,7 +303,7 @@ def _is_goal(end: Exit) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AnswerArm:
-    """One way to answer rows of a tag; `keys` are the goal's columns."""
+    """A branch to answer rows of a tag; `keys` are the goal's columns."""
 
     tag: int
     keys: tuple[Operand, ...]
@@ -319,9 +319,9 @@ class AnswerArm:
 
 @dataclass(frozen=True)
 class Net:
-    """All ways to the answers of some literals.
+    """All branches to the answers of some literals.
 
-    `exits` are the ways to an answer. Where the rules recurse, some of them read the goals, which start with
+    `exits` are those that end. Where the rules recurse, some of them read the goals, which start with
     `seeds` and go on by `moves` (which read goals themselves), or the answers to those goals, which `answers`
     make; a tag of the answers is a state and a variant.
     """
@@ -337,7 +337,7 @@ class Net:
     fixed: frozenset[Operand] = frozenset()
     is_path: bool = False  # all that one path leads to (see `separate`): it goes on from a goal as from its start
     is_set: bool = False  # its exits look the fixed columns up in other nets' answers
-    is_rounds: bool = False  # some way takes two answers at once: no recursive statement, but one for each round
+    is_rounds: bool = False  # a rule takes two answers at once: no recursive statement, but one for each round
     reaches: tuple[Path, str] | None = None  # of a path's net: the path, and the type of all that it leads to
 
     def __hash__(self) -> int:

@@ -1,4 +1,4 @@
-"""The part of a way that leads to a call: what can be followed once for all ways that start like it."""
+"""The part of a branch that leads to a call: what can be followed once for all branches that start like it."""
 
 from __future__ import annotations
 

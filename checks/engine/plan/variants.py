@@ -1,4 +1,4 @@
-"""Which answer columns of a way stand for every value, and what holds them back."""
+"""Which answer columns of a branch stand for every value, and what holds them back."""
 
 from __future__ import annotations
 
