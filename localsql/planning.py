@@ -7,7 +7,7 @@ and what is given; those may stand for every value again, and have something hel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from checks.asking import deadline
@@ -41,22 +41,12 @@ class Ways:
     net: Net
     each: tuple[Way, ...]
 
-    def all(self) -> Iterator[Ways]:
-        """These, and those to what is held back."""
-        yield self
-        for way in self.each:
-            for withheld in way.withheld or ():
-                yield from withheld.all()
 
+def planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> Ways:
+    """All ways to answers, whose columns have these types.
 
-@dataclass(frozen=True)
-class LocalPlan:
-    ways: Ways
-    types: tuple[str, ...]  # of the answer columns
-
-
-def planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
-    """The plan; a component that turns out to need two of its own answers at once is set apart from then on."""
+    A component that turns out to need two of its own answers at once is set apart from then on.
+    """
     with rulebook.planning((tables, root, types)):
         while True:
             deadline.check()
@@ -69,13 +59,13 @@ def planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[s
                 raise NestedTooDeep from None
 
 
-def _planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
+def _planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> Ways:
     resolver = Resolver(rulebook, tables.places, make_net)
     outs = tuple(Var(k, type=name) for k, name in enumerate(types))
     fixed: frozenset[Operand] = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))
     net = make_net(resolver, Partial((*root.givens, *root.calls), outs), fixed)
     ends = (_enumerated(resolver, tables, end, types) for end in net.exits)
-    return LocalPlan(_ways(resolver, net, ends, fixed), types)
+    return _ways(resolver, net, ends, fixed)
 
 
 def _ways(resolver: Resolver, net: Net, ends: Iterable[Exit], fixed: frozenset[Operand]) -> Ways:
