@@ -27,13 +27,13 @@ from localsql.bindings import Bindings, bindings_from_text
 from localsql.column_names import check_column, output_name
 from localsql.errors import CannotSay
 from localsql.layouts import Layouts
-from localsql.parts import Sitting
-from localsql.planning import LocalPlan, Way, Ways, planned
+from localsql.parts import Execution
+from localsql.planning import Ways, planned
 from localsql.pruning import pruned
 from localsql.relations import CallerTables
 from localsql.render import LocalRenderer
 from localsql.residual import Residual
-from localsql.split import Splitter
+from localsql.split import Splitter, SplitWay, SplitWays
 from localsql.statements import EVERY, Folded, FoldedWay, FoldedWays, condition, rows, verdict
 from localsql.unused_bindings import log_once
 from policy.active import Caller, confirm, program_of_version
@@ -174,7 +174,8 @@ def _check(program: Program, question: Question) -> None:
 
 @dataclass(frozen=True)
 class Prepared:
-    plan: LocalPlan
+    ways: SplitWays
+    types: tuple[str, ...]  # of the answer columns
     splitter: Splitter
     program: Program
     numbering: Numbering
@@ -192,15 +193,8 @@ def _prepared(
 ) -> Prepared:
     rulebook, numbering = _rulebook(setting.version, types_known), Numbering(setting.environment_id)
     splitter = Splitter(tables, run.dialect(), numbering.of)
-    if not knows:
-        nothing = LocalPlan(Ways(Net("nothing", 0, ()), ()), types)
-        return Prepared(nothing, splitter, rulebook.program, numbering)
-    plan = planned(rulebook, tables, root, types)
-    for ways in plan.ways.all():
-        splitter.prepare(ways.net)
-        for way in ways.each:
-            splitter.prepare_branch(ways.net, way.exit.branch, way.exit.outs)
-    return Prepared(plan, splitter, rulebook.program, numbering)
+    ways = planned(rulebook, tables, root, types) if knows else Ways(Net("nothing", 0, ()), ())
+    return Prepared(splitter.ways(ways), types, splitter, rulebook.program, numbering)
 
 
 @lru_cache(maxsize=64)
@@ -215,9 +209,9 @@ def _rulebook(version: int | None, types: frozenset[str]) -> RuleSet:
 def _sql(shaped: Shaped, form: Form) -> str:
     prepared = shaped.prepared
     tables = shaped.tables  # those that it was prepared with may be of another database
-    sitting = Sitting(run.execute, shaped.slots)
-    residual = Residual(prepared.splitter, shaped.slots, sitting.rows, lambda net: _rule_of(prepared.program, net))
-    folded = Folded(prepared.plan, shaped.names, _folded(prepared.plan.ways, residual))
+    execution = Execution(run.execute, shaped.slots)
+    residual = Residual(prepared.splitter, shaped.slots, execution.rows, lambda net: _rule_of(prepared.program, net))
+    folded = Folded(prepared.types, shaped.names, _folded(prepared.ways, residual))
     if any(net.weight > MOST_WEIGHT for net in folded.ways.nets()):
         raise CannotSay(
             "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
@@ -225,15 +219,15 @@ def _sql(shaped: Shaped, form: Form) -> str:
     return form(LocalRenderer(tables.bindings.dialect, tables, Layouts(tables.bindings)), folded)
 
 
-def _folded(ways: Ways, residual: Residual) -> FoldedWays:
+def _folded(ways: SplitWays, residual: Residual) -> FoldedWays:
     """The ways with what stored facts decide worked out: those that are left."""
-    net = residual.net(ways.net, (), {})
-    kept = (_folded_way(ways.net, net, way, residual) for way in ways.each)
+    net = residual.folded(ways.net, (), {})
+    kept = (_folded_way(net, way, residual) for way in ways.each)
     return FoldedWays(net, tuple(way for way in kept if way is not None))
 
 
-def _folded_way(planned: Net, net: Net, way: Way, residual: Residual) -> FoldedWay | None:
-    end = residual.exit(planned, way.exit, {})
+def _folded_way(net: Net, way: SplitWay, residual: Residual) -> FoldedWay | None:
+    end = residual.exit(way.exit, way.split, {})
     if end is None or not pruned(replace(net, exits=(end,))).exits:
         return None
     if way.withheld is None:

@@ -32,7 +32,7 @@ class Table:
     rounds: tuple[Rounds, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """A statement, and the columns of the branch that its columns are; `tags` are those that it reads of tables."""
 
@@ -47,7 +47,7 @@ class Part:
 @dataclass
 class PartMaker:
     renderer: Callable[[], StoredRenderer]
-    tables: dict[tuple[int, type], Table] = field(default_factory=dict)
+    tables: dict[tuple[Net, type], Table] = field(default_factory=dict)
 
     def part(self, net: Net, branch: Branch, columns: tuple[Col, ...], place: int) -> Part:
         renderer = self.renderer()
@@ -70,7 +70,7 @@ class PartMaker:
         return Part(statement, tuple(renderer.rounds.values()), tagged, columns, place, _what(branch, net))
 
     def _table(self, net: Net, kind: type) -> Table:
-        key = (id(net), kind)
+        key = (net, kind)
         if key not in self.tables:
             renderer = self.renderer()
             # Facts of the caller's may be among what its answers read, where its goals are all that is wanted.
@@ -95,7 +95,7 @@ def _what(branch: Branch, net: Net) -> str:
 
 
 @dataclass
-class Sitting:
+class Execution:
     """The statements of one question, run with its values in one snapshot."""
 
     run: Run

@@ -7,7 +7,7 @@ and what is given; those may stand for every value again, and have something hel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from checks.asking import deadline
@@ -38,37 +38,24 @@ class Ways:
     net: Net
     each: tuple[Way, ...]
 
-    def all(self) -> Iterator[Ways]:
-        """These, and those to what is held back."""
-        yield self
-        for way in self.each:
-            for withheld in way.withheld or ():
-                yield from withheld.all()
 
-
-@dataclass(frozen=True)
-class LocalPlan:
-    ways: Ways
-    types: tuple[str, ...]  # of the answer columns
-
-
-def planned(rulebook: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
-    """The plan, which no table of what rules share makes smaller: the caller reads it."""
-    with rulebook.planning((tables, root, types)):
+def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> Ways:
+    """All ways to answers, whose columns have these types. Nothing is tabled for size: the caller reads the SQL."""
+    with rules.planning((tables, root, types)):
         deadline.check()
         try:
-            return _planned(rulebook, tables, root, types)
+            return _planned(rules, tables, root, types)
         except RecursionError:
             raise NestedTooDeep from None
 
 
-def _planned(rulebook: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
-    planner = Planner(rulebook, tables.places, is_bounded=False)
+def _planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> Ways:
+    planner = Planner(rules, tables.places, is_bounded=False)
     outs = tuple(Var(k, type=name) for k, name in enumerate(types))
     fixed: frozenset[Operand] = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))
     net = planner.net((*root.givens, *root.calls), outs, fixed)
     ends = (_enumerated(planner, tables, end, types) for end in net.exits)
-    return LocalPlan(_ways(planner, net, ends, fixed), types)
+    return _ways(planner, net, ends, fixed)
 
 
 def _ways(planner: Planner, net: Net, ends: Iterable[Exit], fixed: frozenset[Operand]) -> Ways:

@@ -28,14 +28,14 @@ from checks.engine.plan.plan import (
     Relation,
     Same,
     Source,
+    Variant,
 )
-from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var, type_of
 from localsql.errors import CannotSay, TooManyConstants
 from localsql.parts import MOST_VALUES, Part
 from localsql.pruning import pruned
 from localsql.relations import FoldedRelation, Known, Mentioned, is_local
-from localsql.split import Splitter
+from localsql.split import Each, Split, SplitNet, Splitter
 
 Rows = list[tuple[str, ...]]
 Environment = dict[Col, Operand]
@@ -49,47 +49,49 @@ class Residual:
     run: Callable[[Part], Rows]
     rule_of: Callable[[Net], str]  # the rule that makes a net take two answers at once
     numbers: Iterator[int] = field(default_factory=lambda: count(-1, -1))
-    ran: dict[int, Rows] = field(default_factory=dict)
+    ran: dict[Part, Rows] = field(default_factory=dict)
     made: dict[Hashable, Net] = field(default_factory=dict)
     held: int = 0  # values so far
 
     # ---- nets --------------------------------------------------------------------------------------------------
 
-    def net(self, net: Net, exits: tuple[Exit, ...], environment: Environment) -> Net:
-        outside = tuple((c, environment.get(c, c)) for c in sorted(net.fixed, key=str) if isinstance(c, Col))
-        key = (id(net), tuple(map(id, exits)), outside)
+    def net(self, net: Net, variant: Variant | None, environment: Environment) -> Net:
+        """The net with its exits of that variant, or all."""
+        split = self.splitter.of(net)
+        outside = tuple((column, environment.get(column, column)) for column in split.outside)
+        key = (net, variant, outside)
         if key not in self.made:
-            self.made[key] = self._net(net, exits, dict(outside))
+            exits = split.exits if variant is None else split.by_variant.get(variant, ())
+            self.made[key] = self.folded(split, exits, dict(outside))
         return self.made[key]
 
-    def _net(self, net: Net, exits: tuple[Exit, ...], environment: Environment) -> Net:
+    def folded(self, split: SplitNet, exits: Each[Exit], environment: Environment) -> Net:
+        net = split.net
         if net.is_rounds:
             raise CannotSay(
                 f"{self.rule_of(net)} takes two answers of its own recursion at once, which no statement can say of"
                 " facts in the database; store the facts that it recurses over, or rewrite the rule"
             )
-        kept = list(filter(None, (self.exit(net, end, environment) for end in exits)))
-        seeds: list[Jump] = []
-        moves: list[Jump] = []
-        if not self.splitter.has_central_goals(net):
-            seeds = list(filter(None, (self._jump(net, jump, environment) for jump in net.seeds)))
-            moves = list(filter(None, (self._jump(net, jump, environment) for jump in net.moves)))
-        answers: list[AnswerArm] = []
-        if not self.splitter.has_central_answers(net):
-            answers = list(filter(None, (self._answer(net, arm, environment) for arm in net.answers)))
-        left = replace(net, exits=tuple(kept), seeds=tuple(seeds), moves=tuple(moves), answers=tuple(answers))
-        return pruned(replace(left, fixed=frozenset(environment.values())))
+        left = replace(
+            net,
+            exits=tuple(filter(None, (self.exit(*each, environment) for each in exits))),
+            seeds=tuple(filter(None, (self._jump(*each, environment) for each in split.seeds))),
+            moves=tuple(filter(None, (self._jump(*each, environment) for each in split.moves))),
+            answers=tuple(filter(None, (self._answer(*each, environment) for each in split.answers))),
+            fixed=frozenset(environment.values()),
+        )
+        return pruned(left)
 
-    def exit(self, net: Net, end: Exit, environment: Environment) -> Exit | None:
-        made = self.row(net, end.branch, end.outs, environment)
+    def exit(self, end: Exit, split: Split, environment: Environment) -> Exit | None:
+        made = self._row(end.branch, split, end.outs, environment)
         return made and replace(end, branch=made[0], outs=made[1])
 
-    def _jump(self, net: Net, jump: Jump, environment: Environment) -> Jump | None:
-        made = self.row(net, jump.branch, jump.keys, environment)
+    def _jump(self, jump: Jump, split: Split, environment: Environment) -> Jump | None:
+        made = self._row(jump.branch, split, jump.keys, environment)
         return made and replace(jump, branch=made[0], keys=made[1])
 
-    def _answer(self, net: Net, arm: AnswerArm, environment: Environment) -> AnswerArm | None:
-        made = self.row(net, arm.exit.branch, (*arm.keys, *arm.exit.outs), environment)
+    def _answer(self, arm: AnswerArm, split: Split, environment: Environment) -> AnswerArm | None:
+        made = self._row(arm.exit.branch, split, (*arm.keys, *arm.exit.outs), environment)
         if made is None:
             return None
         branch, terms = made
@@ -99,12 +101,11 @@ class Residual:
 
     # ---- one branch ----------------------------------------------------------------------------------------------
 
-    def row(
-        self, net: Net, branch: Branch, terms: tuple[Asked, ...], environment: Environment
+    def _row(
+        self, branch: Branch, split: Split, terms: tuple[Asked, ...], environment: Environment
     ) -> tuple[Branch, tuple[Asked, ...]] | None:
         """The branch and what is asked of its rows; None where it has none."""
         deadline.check()
-        split = self.splitter.split(net, branch, terms)
         inner = dict(environment)
         for source in split.left.sources:
             inner.update(self._constants(source))
@@ -124,12 +125,12 @@ class Residual:
         return Branch(tuple(sources), tuple(conditions)), tuple(self._value(term, inner) for term in terms)
 
     def _rows(self, part: Part) -> Rows:
-        if id(part) not in self.ran:
-            rows = self.ran[id(part)] = self.run(part)
+        if part not in self.ran:
+            rows = self.ran[part] = self.run(part)
             self.held += len(rows) * len(part.columns)
             if len(rows) > MOST_VALUES or self.held > MOST_VALUES:
                 raise TooManyConstants(MOST_VALUES, part.what)
-        return self.ran[id(part)]
+        return self.ran[part]
 
     def _narrowed(self, part: Part, rows: Rows, left: Branch, inner: Environment, lists: list[Condition]) -> bool:
         """Where one column is all that is wanted of a part, and another must equal it: that one is among its values.
@@ -189,8 +190,7 @@ class Residual:
     def _source(self, source: Source, inner: Environment) -> Source | None:
         match source:
             case Relation(number, net, variant):
-                ends = tuple(end for end in net.exits if variant_of(end, net.fixed) == variant)
-                made = self.net(net, ends, inner)
+                made = self.net(net, variant, inner)
                 return FoldedRelation(number, made, variant, _types_of(net)) if made.exits else None
             case Candidates(number):
                 return self._mentioned(source)
@@ -237,7 +237,7 @@ class Residual:
         return condition
 
     def _held(self, net: Net, inner: Environment) -> Net | bool:
-        made = self.net(net, net.exits, inner)
+        made = self.net(net, None, inner)
         if any(not end.branch.sources and not end.branch.conditions for end in made.exits):
             return True
         return made if made.exits else False

@@ -9,30 +9,38 @@ parts of their own, so nothing is multiplied out. Splitting knows no values: it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
 
 from checks.asking import deadline
 from checks.engine.plan.plan import (
     Among,
+    AnswerArm,
     Answers,
     Branch,
     Candidates,
     Condition,
+    Exit,
     Fact,
     Goals,
     Holds,
+    Jump,
     Net,
     Order,
     Relation,
     Same,
     Source,
     Tagged,
+    Variant,
 )
+from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Col, Operand, Term
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.stored import StoredRenderer
 from localsql.parts import Part, PartMaker
+from localsql.planning import Way, Ways
 from localsql.relations import CallerTables, Domain, is_local
 from policy.rules.program import Signature
 
@@ -43,51 +51,97 @@ class Split:
     left: Branch
 
 
+Ended = TypeVar("Ended", Exit, Jump, AnswerArm)
+Each = tuple[tuple[Ended, Split], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SplitNet:
+    """A net, and the splits of those of its branches that are not decided by stored facts alone."""
+
+    net: Net
+    exits: Each[Exit] = ()
+    seeds: Each[Jump] = ()
+    moves: Each[Jump] = ()
+    answers: Each[AnswerArm] = ()
+
+    @cached_property
+    def outside(self) -> tuple[Col, ...]:
+        """The columns of selects around the net that it mentions."""
+        return tuple(sorted((each for each in self.net.fixed if isinstance(each, Col)), key=str))
+
+    @cached_property
+    def by_variant(self) -> Mapping[Variant, Each[Exit]]:
+        found: dict[Variant, Each[Exit]] = {}
+        for end, split in self.exits:
+            variant = variant_of(end, self.net.fixed)
+            found[variant] = (*found.get(variant, ()), (end, split))
+        return found
+
+
+@dataclass(frozen=True)
+class SplitWay:
+    exit: Exit
+    split: Split
+    withheld: tuple[SplitWays, ...] | None
+
+
+@dataclass(frozen=True)
+class SplitWays:
+    net: SplitNet
+    each: tuple[SplitWay, ...]
+
+
 @dataclass
 class Splitter:
     tables: CallerTables
     dialect: Dialect  # of the database that stores facts
     number_of: Callable[[Signature], int]
-    splits: dict[tuple[int, int, tuple[Term, ...]], Split] = field(default_factory=dict)  # by identity of net, branch
-    central: dict[int, bool] = field(default_factory=dict)
-    central_goals: dict[int, bool] = field(default_factory=dict)
-    central_answers: dict[int, bool] = field(default_factory=dict)
+    nets: dict[Net, SplitNet] = field(default_factory=dict)
+    central: dict[Net, bool] = field(default_factory=dict)
+    central_goals: dict[Net, bool] = field(default_factory=dict)
+    central_answers: dict[Net, bool] = field(default_factory=dict)
     mentions: dict[Candidates, Part] = field(default_factory=dict)
-    prepared: set[int] = field(default_factory=set)
-    kept: dict[int, Net | Branch] = field(default_factory=dict)  # so that nothing else gets their identity
     maker: PartMaker = field(init=False)
 
     def __post_init__(self) -> None:
         self.maker = PartMaker(self._renderer)
 
+    def ways(self, ways: Ways) -> SplitWays:
+        """The ways with all that they read, so that nothing is left to split when questions are answered."""
+        return SplitWays(self.of(ways.net), tuple(self._way(ways.net, way) for way in ways.each))
+
+    def _way(self, net: Net, way: Way) -> SplitWay:
+        withheld = None if way.withheld is None else tuple(map(self.ways, way.withheld))
+        return SplitWay(way.exit, self.split(net, way.exit.branch, way.exit.outs), withheld)
+
+    def of(self, net: Net) -> SplitNet:
+        if net not in self.nets:
+            self.nets[net] = SplitNet(net) if net.is_rounds else self._split_net(net)
+        return self.nets[net]
+
+    def _split_net(self, net: Net) -> SplitNet:
+        seeds: Each[Jump] = ()
+        moves: Each[Jump] = ()
+        answers: Each[AnswerArm] = ()
+        if not self.has_central_goals(net):
+            seeds = tuple((each, self.split(net, each.branch, each.keys)) for each in net.seeds)
+            moves = tuple((each, self.split(net, each.branch, each.keys)) for each in net.moves)
+        if not self.has_central_answers(net):
+            answers = tuple((arm, self.split(net, arm.exit.branch, (*arm.keys, *arm.exit.outs))) for arm in net.answers)
+        exits = tuple((end, self.split(net, end.branch, end.outs)) for end in net.exits)
+        return SplitNet(net, exits, seeds, moves, answers)
+
     def split(self, net: Net, branch: Branch, terms: tuple[Term, ...]) -> Split:
         """`terms` are what is asked of the branch's rows; `net` is the net that the branch is of."""
-        key = (id(net), id(branch), terms)
-        if key not in self.splits:
-            deadline.check()
-            self.kept[id(net)], self.kept[id(branch)] = net, branch
-            self.splits[key] = self._split(net, branch, terms)
-        return self.splits[key]
-
-    def prepare(self, net: Net) -> None:
-        """Split all that will be asked for, so that nothing is left to prepare when questions are answered."""
-        if net.is_rounds or id(net) in self.prepared:
-            return
-        self.prepared.add(id(net))
-        for end in net.exits:
-            self.prepare_branch(net, end.branch, end.outs)
-        for jump in (*net.seeds, *net.moves):
-            self.prepare_branch(net, jump.branch, jump.keys)
-        for arm in net.answers:
-            self.prepare_branch(net, arm.exit.branch, (*arm.keys, *arm.exit.outs))
-
-    def prepare_branch(self, net: Net, branch: Branch, terms: tuple[Term, ...]) -> None:
-        left = self.split(net, branch, terms).left
-        for each in (*left.sources, *left.conditions):
+        deadline.check()
+        split = self._split(net, branch, terms)
+        for each in (*split.left.sources, *split.left.conditions):
             if isinstance(each, Relation | Holds):
-                self.prepare(each.net)
+                self.of(each.net)
             elif isinstance(each, Candidates):
                 self.candidates(each)
+        return split
 
     def candidates(self, source: Candidates) -> Part:
         """The stored ids among those of the source."""
@@ -102,10 +156,9 @@ class Splitter:
 
     def is_central(self, net: Net) -> bool:
         """Whether the net reads stored facts only."""
-        if id(net) not in self.central:
-            self.kept[id(net)] = net
-            self.central[id(net)] = all(self._is_central_branch(branch) for branch in net.branches())
-        return self.central[id(net)]
+        if net not in self.central:
+            self.central[net] = all(self._is_central_branch(branch) for branch in net.branches())
+        return self.central[net]
 
     def _is_central_branch(self, branch: Branch) -> bool:
         nets = (each.net for each in branch.conditions if isinstance(each, Holds))
@@ -124,18 +177,16 @@ class Splitter:
         return True
 
     def has_central_goals(self, net: Net) -> bool:
-        if id(net) not in self.central_goals:
-            self.kept[id(net)] = net
+        if net not in self.central_goals:
             rows = [(row.branch, row.keys) for row in (*net.seeds, *net.moves)]
-            self.central_goals[id(net)] = self._are_central(net, rows)
-        return self.central_goals[id(net)]
+            self.central_goals[net] = self._are_central(net, rows)
+        return self.central_goals[net]
 
     def has_central_answers(self, net: Net) -> bool:
-        if id(net) not in self.central_answers:
-            self.kept[id(net)] = net
+        if net not in self.central_answers:
             rows = [(arm.exit.branch, (*arm.keys, *arm.exit.outs)) for arm in net.answers]
-            self.central_answers[id(net)] = self.has_central_goals(net) and self._are_central(net, rows)
-        return self.central_answers[id(net)]
+            self.central_answers[net] = self.has_central_goals(net) and self._are_central(net, rows)
+        return self.central_answers[net]
 
     def _are_central(self, net: Net, rows: Sequence[tuple[Branch, tuple[Term, ...]]]) -> bool:
         """Whether stored facts alone make the rows, whatever row of the caller's is at hand around the net."""

@@ -15,7 +15,6 @@ from checks.engine.sql.text import Text, union
 from localsql.dialects import NATIVE, Typed
 from localsql.errors import CannotSay, UnboundedVariable
 from localsql.families import Family
-from localsql.planning import LocalPlan
 from localsql.relations import Domain, Known
 from localsql.render import TOP, LocalRenderer
 
@@ -70,8 +69,8 @@ class FoldedWays:
 
 @dataclass(frozen=True)
 class Folded:
-    plan: LocalPlan
-    names: tuple[str, ...]  # of the answer columns, as the caller calls them
+    types: tuple[str, ...]  # of the answer columns
+    names: tuple[str, ...]  # likewise, as the caller calls them
     ways: FoldedWays
 
 
@@ -108,7 +107,7 @@ def rows(renderer: LocalRenderer, folded: Folded, columns: Sequence[str], every:
     An answer that stands for every value is the text `every`, or else refused.
     """
     ends = [_shown(folded, way, every) for way in folded.ways.each]
-    families = [renderer.layouts.family(name) for name in folded.plan.types]
+    families = [renderer.layouts.family(name) for name in folded.types]
     named = [renderer.dialect.quoted(column) for column in columns]
     scope, _ = renderer.entered(folded.ways.net, TOP)
     arms = renderer.arms(ends, scope, renderer.outs(families))
@@ -129,7 +128,7 @@ def _shown(folded: Folded, way: FoldedWay, every: str | None) -> Exit:
     if not opened:
         return way.exit
     if every is None:
-        raise UnboundedVariable(folded.names[opened[0]], folded.plan.types[opened[0]])
+        raise UnboundedVariable(folded.names[opened[0]], folded.types[opened[0]])
     if way.withheld != ():
         raise _all_but_some(folded, opened[0])
     outs = tuple(Const(every) if isinstance(out, Var) else out for out in way.exit.outs)
@@ -137,7 +136,7 @@ def _shown(folded: Folded, way: FoldedWay, every: str | None) -> Exit:
 
 
 def _all_but_some(folded: Folded, index: int) -> CannotSay:
-    name, type_name = folded.names[index], folded.plan.types[index]
+    name, type_name = folded.names[index], folded.types[index]
     return CannotSay(
         f"the answer for `{name}` is every {type_name} but some, which depends on facts in the database;"
         f" give the query of all ids of {type_name} under `domains` in the data bindings"
@@ -149,7 +148,7 @@ def _all_but_some(folded: Folded, index: int) -> CannotSay:
 
 def condition(renderer: LocalRenderer, folded: Folded, column: str) -> str:
     """A truth value for each row that the caller's column is of."""
-    side = Typed(column, renderer.tables.bindings.family(folded.plan.types[0]))
+    side = Typed(column, renderer.tables.bindings.family(folded.types[0]))
     return _Condition(renderer, folded, side).among(folded.ways)
 
 
