@@ -20,7 +20,7 @@ from policy.rules.program import Program
 from policy.values import PRIMITIVES, STRING, Value
 
 DECISION = "allow"
-MOST_KINDS = 2_000  # that are looked into; of more it is said that there are more
+MOST_KINDS = 2_000  # that are looked into; more are told of
 
 
 class Kind(NamedTuple):
@@ -46,7 +46,7 @@ class Kind(NamedTuple):
 
     @property
     def anchors(self) -> tuple[int, ...]:
-        """The open arguments by which questions may be distinguished: those with an identity, if there are any."""
+        """The open arguments by which questions may be told apart: those with an identity, if there are any."""
         return tuple(place for place in self.places if self.types[place] not in PRIMITIVES) or self.places
 
     def question(self, ids: Mapping[int, tuple[str, ...]]) -> Question:
@@ -83,8 +83,8 @@ def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> tup
         if wider:
             del kinds[kind[:3]]
             kinds |= {each[:3]: _with_origins(each, kind) for each in wider}
-    ordered = sorted(kinds.values(), key=lambda kind: (not kind.is_decision, str(kind)))
-    return ordered[:MOST_KINDS], len(ordered) <= MOST_KINDS
+    told = sorted(kinds.values(), key=lambda kind: (not kind.is_decision, str(kind)))
+    return told[:MOST_KINDS], len(told) <= MOST_KINDS
 
 
 def _with_origins(kind: Kind, other: Kind | None) -> Kind:

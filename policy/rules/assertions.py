@@ -110,7 +110,7 @@ def _check_cycles(fixtures: Mapping[str, ast.Fixture], problems: Problems) -> No
                 path[use.name.text] = iter(_uses(fixtures[use.name.text]))
 
 
-def _used_fixtures(test: ast.Test, fixtures: Mapping[str, ast.Fixture]) -> dict[str, None]:
+def _used_fixtures(test: ast.Test, fixtures: Mapping[str, ast.Fixture]) -> list[str]:
     """The fixtures of the setup, and those that they use."""
 
     def used(item: ast.Fixture | ast.Test) -> list[str]:

@@ -1,7 +1,7 @@
-"""Where the nodes of a graph lead: what is reachable, and which of them lead back to themselves.
+"""Which nodes of a graph lead where, and which lead back to themselves: its strongly connected components.
 
-Of `p -> q -> p, q -> r`, all three are reachable from p; p and q are in one strongly connected component, and r, which
-does not lead to itself, is in none.
+In `p -> q -> p, q -> r`, all three are reachable from p; p and q are in one component, and r, which does not lead to
+itself, is in none.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from typing import Generic, TypeVar
 Node = TypeVar("Node", bound=Hashable)
 
 
-def reachable(starts: Iterable[Node], following: Callable[[Node], Iterable[Node]]) -> dict[Node, None]:
-    """The starts and all that they lead to, nearest first."""
-    found = dict.fromkeys(starts)
-    waiting = list(found)
-    for node in waiting:
-        fresh = [target for target in dict.fromkeys(following(node)) if target not in found]
-        found |= dict.fromkeys(fresh)
-        waiting += fresh
-    return found
-
-
 def nothing() -> None:
     """Takes no note of a step."""
+
+
+def reachable(
+    starts: Iterable[Node], following: Callable[[Node], Iterable[Node]], step: Callable[[], None] = nothing
+) -> list[Node]:
+    """The starts and all that they lead to, each once, the nearest first; `step` is called for each."""
+    found = dict.fromkeys(starts)
+    queue = list(found)
+    for node in queue:  # which grows meanwhile
+        step()
+        more = [each for each in dict.fromkeys(following(node)) if each not in found]
+        found.update(dict.fromkeys(more))
+        queue += more
+    return queue
 
 
 @dataclass

@@ -289,7 +289,7 @@ def _on_cycles(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
     return [name for name in parents if components.number(name) is not None]
 
 
-def _ancestors(name: str, parents: Mapping[str, tuple[str, ...]]) -> dict[str, None]:
+def _ancestors(name: str, parents: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Every type above, nearest first."""
     return reachable(parents[name], parents.__getitem__)
 
