@@ -7,7 +7,6 @@ from rest_framework import serializers
 
 from checks.asking import query
 from checks.asking.prepared import Asked
-from checks.asking.query import MAX_CALLS, MAX_VARIABLES
 from checks.explain.cases import ANY
 from facts import wire
 from facts.batches import batch_from_json
@@ -26,7 +25,7 @@ SHAPES: dict[str, Schema] = {
     "Call": {
         "type": "array",
         "description": "A predicate and the names of its variables.",
-        "prefixItems": [ref("Name"), many(ref("Name"), maxItems=MAX_VARIABLES)],
+        "prefixItems": [ref("Name"), many(ref("Name"), maxItems=query.MAX_VARIABLES)],
         "minItems": 2,
         "maxItems": 2,
         "items": False,
@@ -105,7 +104,7 @@ ACTION = JsonType(action_from_json, _ID)
 ANY_ACTION = JsonType(any_action_from_json, _ID_OR_STAR)
 CONTEXT_FACTS = JsonType(context_from_json, FACTS.schema)
 CALL = JsonType(query.call_from_json, ref("Call"))
-CALLS = JsonType(query.calls_from_json, many(ref("Call"), maxItems=MAX_CALLS))
+CALLS = JsonType(query.calls_from_json, many(ref("Call"), maxItems=query.MAX_CALLS))
 CONSTRAINTS = JsonType(query.constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})
 EXPECTED = JsonType(expected_from_json, {"type": "boolean"})
 PAGE_SIZE = JsonType(any_json, {"type": "integer", "minimum": SMALLEST})

@@ -46,7 +46,7 @@ class QuestionKind(NamedTuple):
 
     @property
     def anchors(self) -> tuple[int, ...]:
-        """The open arguments by which questions may be distinguished: those with an identity, if there are any."""
+        """The open arguments by which questions may be told apart: those with an identity, if there are any."""
         return tuple(place for place in self.places if self.types[place] not in PRIMITIVES) or self.places
 
     def question(self, ids: Mapping[int, tuple[str, ...]]) -> Question:
