@@ -8,7 +8,7 @@ from django.conf import settings
 from rest_framework import serializers
 
 from checks.asking import query
-from checks.asking.prepared import Asked
+from checks.asking.question import Asked
 from checks.explain.bindings import ANY
 from facts import wire
 from facts.bundles import bundle_from_json

@@ -8,17 +8,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import NamedTuple
 
-from django.conf import settings
-
 from checks.asking import run
-from checks.asking.open_policy import open_program
-from checks.asking.prepared import Question, Setting, Values, brought_to, check_predicate, inline_rows, root_of
+from checks.asking.askers import Asker, confirmed, session_now
+from checks.asking.open_policy import Policy, policy_of
+from checks.asking.question import Question, Values, check_predicate, inline_rows, outline_of
+from checks.asking.remembered import Remembered
+from checks.asking.session import TRIES, LiveSession, rulebook_of
 from checks.engine.compile import MOST_WEIGHT, Root
 from checks.engine.plan.plan import Net
-from checks.engine.rules.rulebook import Rulebook
+from checks.engine.sql.dialects import Dialect
 from checks.errors import PolicyMoved
 from facts.bundles import by_signature
 from facts.signatures import Numbering, signature_mark
@@ -37,25 +37,10 @@ from localsql.residual import Residual
 from localsql.split import Splitter
 from localsql.statements import EVERY, Folded, FoldedWay, FoldedWays, condition, rows, verdict
 from localsql.unused import tell_once
-from policy.active import Caller, confirm, program_of_version
 from policy.errors import AuthzError
-from policy.models import Environment
 from policy.rules.program import Atom, Program
 
-_TRIES = 10
-
 Form = Callable[[Renderer, Folded], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Trusted:
-    """Who asks from inside, and needs no key."""
-
-    environment_id: int
-    policy_version_id: int | None = None
-
-
-Asker = Caller | Trusted
 
 
 class Said(NamedTuple):
@@ -104,29 +89,19 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
 def answered(asker: Asker, question: Question, text: str | None, form: Form) -> Said:
     with run.question_time():
         bindings = bindings_from_text(text)
-        for _ in range(_TRIES):
-            asker = _confirmed(asker)
-            setting = Setting(asker.environment_id, asker.policy_version_id)
-            useful = brought_to(setting, question.context, "query.context_facts")
-            shaped = _shaped(setting, bindings, question._replace(context=useful.facts))
+        for _ in range(TRIES):
+            session = session_now(asker)
+            useful = session.brought(question.context, "query.context_facts")
+            shaped = _shaped(session, bindings, question._replace(context=useful.facts))
             with run.snapshot():
-                if _is_active(shaped, asker):
+                if confirmed(asker) == session.version and _knows_signatures(shaped, session):
                     return Said(_sql(shaped, form), useful.unused)
     raise PolicyMoved
 
 
-def _is_active(shaped: Shaped, asker: Asker) -> bool:
-    """Whether the policy is still the one that was planned for, and no signature was given a number since."""
-    if _confirmed(asker).policy_version_id != asker.policy_version_id:
-        return False
-    return signature_mark(asker.environment_id) == shaped.prepared.numbering.mark
-
-
-def _confirmed(asker: Asker) -> Asker:
-    if isinstance(asker, Caller):
-        return confirm(asker)
-    environment = Environment.objects.only("policy_version_id").get(pk=asker.environment_id)
-    return Trusted(environment.pk, environment.policy_version_id)
+def _knows_signatures(shaped: Shaped, session: LiveSession) -> bool:
+    """Whether no signature was given a number since it was planned."""
+    return signature_mark(session.environment_id) == shaped.prepared.numbering.mark
 
 
 @dataclass(frozen=True)
@@ -139,21 +114,24 @@ class Shaped:
     names: tuple[str, ...]  # of the answer columns, as the caller calls them
 
 
-def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
-    mentioned = _types_of(bindings, question)
-    program = setting.program(mentioned)
-    if setting.version is not None:
-        _check(program, question)
-        tell_once(setting.version, bindings)
+def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Shaped:
+    mentioned = question.mentioned.union(bindings.types)
+    program = session.program_for(mentioned)
+    for predicate, _ in question.calls:
+        check_predicate(program, predicate)
+    if session.version is not None:
+        tell_once(session.version, bindings)
     slots: dict[str, object] = {"now": str(int(time.time()))}
-    root = root_of(question, Values(program.names, slots))
+    root = outline_of(question, Values(program.names, slots)).root
     slot_types = {given.slot: _type_of(root, given.variable) for given in root.givens}
     types = tuple(question.variables[name].type for name in question.outs)
     knows = all(map(program.knows, question.types))
     tables = CallerTables(bindings, frozenset(by_signature(question.context)))
-    known, mark = setting.own(mentioned), signature_mark(setting.environment_id)
+    policy, mark = policy_of(session.version, mentioned), signature_mark(session.environment_id)
+    mine = (session.environment_id, policy, mark, run.dialect())
+    key = Key(*mine, tables, root, types, tuple(slot_types.items()), knows)
     try:
-        prepared = _prepared(setting, mark, known, tables, root, types, tuple(slot_types.items()), knows)
+        prepared = _plans.get(key) or _plans.made_once(key, lambda: _prepared(key))
     except AuthzError as refusal:
         raise question.in_words_of_caller(refusal) from None
     if question.context:
@@ -161,21 +139,25 @@ def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
     return Shaped(prepared, tables, slots, tuple(map(question.called, question.outs)))
 
 
-def _types_of(bindings: Bindings, question: Question) -> frozenset[str]:
-    context = (signature.types for signature in by_signature(question.context))
-    return frozenset(bindings.types).union(question.types, *context)
-
-
 def _type_of(root: Root, variable: object) -> str:
     return next(name for call in root.calls for name, arg in zip(call.types, call.args) if arg == variable)
 
 
-def _check(program: Program, question: Question) -> None:
-    for predicate in {predicate for predicate, _ in question.calls}:
-        check_predicate(program, predicate)
-
-
 # ---- once for each shape --------------------------------------------------------------------------------------------
+
+
+class Key(NamedTuple):
+    """All that a plan depends on, and what it is remembered by."""
+
+    environment_id: int
+    policy: Policy
+    signatures: int | None  # the mark of the environment's, whose numbers are in statements
+    dialect: Dialect  # of the stored facts
+    tables: CallerTables
+    root: Root
+    types: tuple[str, ...]  # of the answer columns
+    slot_types: tuple[tuple[str, str], ...]
+    knows: bool  # whether the policy knows the types of all that is asked about
 
 
 @dataclass(frozen=True)
@@ -187,24 +169,17 @@ class Prepared:
     numbering: Numbering
 
 
-@lru_cache(maxsize=1024)
-def _prepared(
-    setting: Setting,
-    mark: int | None,  # of the environment's signatures, whose numbers are in statements
-    types_known: frozenset[str],
-    tables: CallerTables,
-    root: Root,
-    types: tuple[str, ...],
-    slot_types: tuple[tuple[str, str], ...],
-    knows: bool,
-) -> Prepared:
-    rulebook, numbering = _rulebook(setting.version, types_known), Numbering(setting.environment_id)
-    splitter = Splitter(tables, run.dialect(), numbering.of)
-    column_types = ColumnTypes(dict(slot_types))
-    if not knows:
-        nothing = LocalPlan(Ways(Net("nothing", 0, ()), ()), types)
+_plans: Remembered[Key, Prepared] = Remembered(1024)
+
+
+def _prepared(key: Key) -> Prepared:
+    rulebook, numbering = rulebook_of(key.policy, may_sprawl=True), Numbering(key.environment_id)
+    splitter = Splitter(key.tables, key.dialect, numbering.of)
+    column_types = ColumnTypes(dict(key.slot_types))
+    if not key.knows:
+        nothing = LocalPlan(Ways(Net("nothing", 0, ()), ()), key.types)
         return Prepared(nothing, splitter, column_types, rulebook.program, numbering)
-    plan = planned(rulebook, tables, root, types)
+    plan = planned(rulebook, key.tables, key.root, key.types)
     for ways in plan.ways.all():
         column_types.add(ways.net)
         splitter.prepare(ways.net)
@@ -212,12 +187,6 @@ def _prepared(
             column_types.add_branch(ways.net, way.exit.branch)
             splitter.prepare_branch(ways.net, way.exit.branch, way.exit.outs)
     return Prepared(plan, splitter, column_types, rulebook.program, numbering)
-
-
-@lru_cache(maxsize=64)
-def _rulebook(version: int | None, types: frozenset[str]) -> Rulebook:
-    program = program_of_version(version) or open_program(types)
-    return Rulebook(program, may_sprawl=True, patience=settings.PLANNING_TIMEOUT)
 
 
 # ---- once for each question ------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ ALLOWED = {
     # Of checks: the engine, and what decodes, shapes, runs and advises on questions; not what answers them.
     "localsql": {
         "localsql", "facts", "policy",
-        "checks.asking.advice", "checks.asking.deadline", "checks.asking.open_policy", "checks.asking.prepared",
-        "checks.asking.query", "checks.asking.run", "checks.engine", "checks.errors", "checks.serializers",
+        "checks.asking.advice", "checks.asking.askers", "checks.asking.deadline", "checks.asking.open_policy",
+        "checks.asking.query", "checks.asking.question", "checks.asking.remembered", "checks.asking.run",
+        "checks.asking.session", "checks.engine", "checks.errors", "checks.serializers",
     },
     "authz_project": set(APPS),
 }

@@ -2,8 +2,11 @@
 
 from functools import lru_cache
 
+from policy.active import program_of_version
 from policy.language.source import Source
 from policy.rules.program import Atom, Program, Rule, Types, Var
+
+Policy = int | Types  # a version; or, while there is none, the types that questions mention
 
 
 class OpenProgram(Program):
@@ -11,6 +14,15 @@ class OpenProgram(Program):
 
     def accepts(self, predicate: str, types: tuple[str, ...]) -> bool:
         return True
+
+
+def policy_of(version: int | None, types: Types) -> Policy:
+    return types if version is None else version
+
+
+def program_of(policy: Policy) -> Program:
+    """The program that questions are answered by. There is always one."""
+    return open_program(policy) if isinstance(policy, frozenset) else program_of_version(policy)
 
 
 @lru_cache(maxsize=256)

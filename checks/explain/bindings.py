@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checks.asking.prepared import Values
-from checks.asking.scene import Scene
+from checks.asking.question import Values
+from checks.asking.snapshot import Snapshot
 from checks.engine.compile import Root
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.rules.clauses import Call, Const, Operand, Term, substituted
@@ -20,7 +20,7 @@ _FEW = 8
 
 
 def witnesses(
-    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], most: int, is_certain: bool = False
+    scene: Snapshot, case: Case, env: Env, conditions: Sequence[Condition], most: int, is_certain: bool = False
 ) -> list[Env] | None:
     """At most so many ways to give the conditions' variables values, `env` included; None where that cannot be told.
 
@@ -47,7 +47,7 @@ def witnesses(
     return None if not told and None in found else told[:most]
 
 
-def met_by(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]) -> Env | None:
+def met_by(scene: Snapshot, case: Case, env: Env, conditions: Sequence[Condition]) -> Env | None:
     """Values for which the conditions hold, without those that cannot be told; None where they do not hold."""
 
     starts, others = _starts(scene, case, env, conditions)
@@ -61,7 +61,7 @@ def met_by(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]) 
     return None
 
 
-def _fails_at_once(scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]) -> bool:
+def _fails_at_once(scene: Snapshot, case: Case, env: Env, conditions: Sequence[Condition]) -> bool:
     """Whether the first of several things that have to follow does not follow, whatever the others do.
 
     Asked alone it is cheap, and often the same again for the next goal of a recursion.
@@ -71,7 +71,7 @@ def _fails_at_once(scene: Scene, case: Case, env: Env, conditions: Sequence[Cond
 
 
 def _starts(
-    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition]
+    scene: Snapshot, case: Case, env: Env, conditions: Sequence[Condition]
 ) -> tuple[list[Env], Sequence[Condition]]:
     """Where to start from, and the conditions that are left.
 
@@ -87,14 +87,14 @@ def _starts(
     return [env], conditions
 
 
-def _is_fact(scene: Scene, condition: Condition, env: Env) -> bool:
+def _is_fact(scene: Snapshot, condition: Condition, env: Env) -> bool:
     """Whether only facts can make the condition true."""
     is_atom = isinstance(condition.literal, Atom)
     return is_atom and not scene.book.cases(scene.book.kind_of_condition(condition, env))
 
 
 def _stood_in_for(
-    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], wanted: Sequence[Var]
+    scene: Snapshot, case: Case, env: Env, conditions: Sequence[Condition], wanted: Sequence[Var]
 ) -> list[Env] | None:
     stand_in = env | {variable: Value(case.types[variable], ANY) for variable in wanted}
     try:
@@ -108,7 +108,7 @@ def _open_variables(conditions: Sequence[Condition], env: Env) -> list[Var]:
 
 
 def _found(
-    scene: Scene, case: Case, env: Env, conditions: Sequence[Condition], wanted: list[Var], most: int
+    scene: Snapshot, case: Case, env: Env, conditions: Sequence[Condition], wanted: list[Var], most: int
 ) -> list[Env]:
     if not conditions:
         return [env]
@@ -136,7 +136,7 @@ def _is_ordered(condition: Condition, env: Env) -> bool:
     return False
 
 
-def _terms(scene: Scene, case: Case, env: Env, wanted: list[Var], slots: dict) -> dict[EngineVar, Term]:
+def _terms(scene: Snapshot, case: Case, env: Env, wanted: list[Var], slots: dict) -> dict[EngineVar, Term]:
     values = Values(scene.program.names, slots)
     terms: dict[EngineVar, Term] = {}
     for variable, engine_variable in case.numbers.items():

@@ -1,21 +1,17 @@
 """Why a question is answered as it is: the use case behind the endpoint, the command and the workbench.
 
 The question has a value for each of its variables. What holds is proved (`proof`), what does not is looked into
-(`obstacles`); all of it in one scene, with the decision that it explains.
+(`obstacles`); all of it in one snapshot, with the decision that it explains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from checks.asking import ask
 from checks.asking.advice import advice
-from checks.asking.ask import Asker
-from checks.asking.prepared import Asked, Question, check_predicate
-from checks.asking.scene import Scene, scene
-from checks.errors import PolicyMoved
+from checks.asking.askers import Asker
+from checks.asking.question import Asked, Question, check_predicate
+from checks.asking.snapshot import Snapshot, active_snapshot
 from checks.explain.obstacles import obstacles_to
 from checks.explain.proof import Goal, proof_of
 from checks.explain.proof_tree import tree_of
@@ -23,8 +19,6 @@ from checks.explain.tree import Node, shown_atom
 from facts.unused import ALL_USED, Unused
 from policy.rules.program import Program
 from policy.values import Value
-
-_TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,34 +48,18 @@ class Explanation:
 
 def explain(asker: Asker, question: Question) -> Explanation:
     """By the active policy."""
-    with asking(asker, question) as found:
+    with active_snapshot(asker, question.context, question.mentioned) as found:
         return Explanation(found.book.number, explained(found, question), found.unused)
 
 
-@contextmanager
-def asking(asker: Asker, question: Question) -> Iterator[Scene]:
-    """The scene of the policy that is active in it."""
-    types = frozenset(question.types | {arg.type for fact in question.context for arg in fact.args})
-    version = ask.confirmed(asker)
-    for _ in range(_TRIES):
-        own_types = types if version is None else frozenset()
-        with scene(asker.environment_id, version, question.context, own_types) as found:
-            current = ask.confirmed(asker)
-            if current == version:
-                yield found
-                return
-        version = current
-    raise PolicyMoved
-
-
-def explained(found: Scene, question: Question) -> tuple[Explained, ...]:
+def explained(found: Snapshot, question: Question) -> tuple[Explained, ...]:
     """Each call of a question without open variables."""
     values = {name: Value(asked.type, asked.one) for name, asked in question.variables.items()}
     goals = (Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls)
     return tuple([explained_goal(found, goal) for goal in goals])
 
 
-def explained_goal(found: Scene, goal: Goal) -> Explained:
+def explained_goal(found: Snapshot, goal: Goal) -> Explained:
     text = shown_atom(goal.predicate, goal.args)
     missing = "; ".join(advice(found.program, goal.predicate, [(arg.type, arg.id) for arg in goal.args]))
     if not all(found.program.knows(arg.type) for arg in goal.args):

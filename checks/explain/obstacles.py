@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from checks.asking.scene import Scene
+from checks.asking.snapshot import Snapshot
 from checks.engine.rules.clauses import Pattern
 from checks.explain.bindings import met_by
 from checks.explain.cases import Case, Condition, Env, value_in
@@ -32,7 +32,7 @@ class _Attempt:
     env: Env
 
 
-def obstacles_to(scene: Scene, goal: Goal) -> tuple[Node, ...]:
+def obstacles_to(scene: Snapshot, goal: Goal) -> tuple[Node, ...]:
     """Why the goal does not hold; nothing where no rule is about it."""
     kind = scene.book.kind(goal.predicate, goal.args)
     return _Walk(scene).obstacles(kind, goal.args, MAX_LEVELS)
@@ -40,7 +40,7 @@ def obstacles_to(scene: Scene, goal: Goal) -> tuple[Node, ...]:
 
 @dataclass
 class _Walk:
-    scene: Scene
+    scene: Snapshot
     tried: int = 0
     seen: set[tuple[Pattern, Args]] = field(default_factory=set)
 

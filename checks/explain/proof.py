@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from checks.asking.scene import Scene
+from checks.asking.snapshot import Snapshot
 from checks.engine.rules.clauses import Call
 from checks.explain.bindings import ANY, witnesses
 from checks.explain.cases import Case, Env, value_in
@@ -61,7 +61,7 @@ Step = Given | Applied | Unexplained
 Steps = dict[Goal, Step]
 
 
-def proof_of(scene: Scene, goals: list[Goal]) -> Steps:
+def proof_of(scene: Snapshot, goals: list[Goal]) -> Steps:
     """A step for each of the goals, which hold, and for all that these steps rest upon; no goal rests upon itself."""
     search = _Search(scene)
     waiting = list(reversed(goals))
@@ -107,7 +107,7 @@ class _Rules:
 
 @dataclass
 class _Search:
-    scene: Scene
+    scene: Snapshot
     steps: Steps = field(default_factory=dict)
     looked_into: int = 0
     rules: dict[Goal, _Rules] = field(default_factory=dict)

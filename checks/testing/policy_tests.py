@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from checks.asking.bench import Bench, fact_of_atom
-from checks.asking.prepared import Asked, Question
+from checks.asking.facts_alone import FactsAlone, fact_of_atom
+from checks.asking.question import Asked, Question
 from checks.engine.errors import CannotEnumerate
 from checks.errors import NoNamesDeclared, TestsTooSlow
 from policy.errors import AuthzError
@@ -23,10 +23,10 @@ Cell = tuple[str, str | None]  # type and id; no id is every value of the type
 
 def run(program: Program, fail_fast: bool = False) -> TestReport:
     """What came of every test; with `fail_fast`, of those up to the first failure."""
-    bench = Bench(program, signatures_of(program))
+    session = FactsAlone.of_signatures(program, signatures_of(program))
     outcomes: list[TestOutcome] = []
     for test in program.tests:
-        outcomes.append(_outcome(bench, test, fail_fast))
+        outcomes.append(_outcome(session, test, fail_fast))
         if fail_fast and outcomes[-1].failures:
             break
     return TestReport(tuple(outcomes))
@@ -37,12 +37,12 @@ def signatures_of(program: Program) -> frozenset:
     return frozenset(fact_of_atom(atom).signature for test in program.tests for atom in test.facts)
 
 
-def _outcome(bench: Bench, test: Test, fail_fast: bool) -> TestOutcome:
+def _outcome(session: FactsAlone, test: Test, fail_fast: bool) -> TestOutcome:
     found: list[AssertionOutcome] = []
-    sitting = _Sitting(bench, bench.facts(test.facts), _groups(test.assertions), {})
+    sitting = _Sitting(session.over(test.facts), _groups(test.assertions), {})
     for assertion in test.assertions:
         message = _message(sitting, assertion)
-        line, _ = bench.program.source.position(assertion.span.start)
+        line, _ = session.program.source.position(assertion.span.start)
         found.append(AssertionOutcome(assertion.text, line, not message, message))
         if fail_fast and message:
             break
@@ -79,7 +79,7 @@ def _listed(sitting: _Sitting, assertion: Assertion) -> str:
     """The assertion says exactly for which values of its variable it holds."""
     wanted: set[Cell] = {(value.type, value.id) for value in assertion.iff_values or ()}
     if assertion.iff_negated:
-        wanted = declared_names(sitting.bench.program, assertion) - wanted
+        wanted = declared_names(sitting.session.program, assertion) - wanted
     try:
         found = sitting.values(assertion)
         got = _enumerated(found)
@@ -139,18 +139,17 @@ Group = tuple[str, int, tuple[Value | None, ...], str]  # predicate, the place t
 class _Sitting:
     """One test's facts, and the answers had so far."""
 
-    bench: Bench
-    facts: str
+    session: FactsAlone
     groups: dict[Group, dict[str, None]]
     answers: dict[Group, set[str | None]]
 
     def holds(self, assertion: Assertion) -> bool:
         if assertion.variable_type is not None or not assertion.atom.args:
-            return any(self.bench.holds(each, self.facts) for each in self._questions(assertion))
+            return any(self.session.holds(each) for each in self._questions(assertion))
         group, text = _group(assertion)
         if group not in self.answers:
             question = _group_question(group, tuple(self.groups[group]))
-            self.answers[group] = {row[0] for row in self.bench.answers(question, self.facts)}
+            self.answers[group] = {row[0] for row in self.session.answers(question)}
         return text in self.answers[group]
 
     def values(self, assertion: Assertion) -> set[Cell]:
@@ -159,14 +158,14 @@ class _Sitting:
         for question in self._questions(assertion):
             asked = question._replace(outs=("variable",))
             kind = question.variables["variable"].type
-            found.update((kind, row[0]) for row in self.bench.answers(asked, self.facts))
+            found.update((kind, row[0]) for row in self.session.answers(asked))
         return found
 
     def _questions(self, assertion: Assertion) -> list[Question]:
         """One for each type that the variable can have."""
         if assertion.variable_type is None:
             return [_question(assertion, "")]
-        types = self.bench.program.subtypes.get(assertion.variable_type, frozenset())
+        types = self.session.program.subtypes.get(assertion.variable_type, frozenset())
         return [_question(assertion, name) for name in sorted(types)]
 
 

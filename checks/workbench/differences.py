@@ -15,8 +15,8 @@ from heapq import nsmallest
 from itertools import product
 
 from checks.asking import run
-from checks.asking.prepared import by_ids
-from checks.asking.scene import Scene
+from checks.asking.question import by_ids
+from checks.asking.snapshot import Snapshot
 from checks.engine.answers import Row
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.errors import QueryTooSlow
@@ -109,7 +109,7 @@ class _TooMany(AuthzError):
 
 @dataclass
 class Comparison:
-    sides: tuple[Scene, Scene]
+    sides: tuple[Snapshot, Snapshot]
     drawer: Drawer
     deadline: float
     most: int  # answers that differ that are kept, of each kind
@@ -186,7 +186,7 @@ class Comparison:
         except (CannotEnumerate, UnboundVariable) as reason:
             raise _Refused(reason, is_new) from None
 
-    def _rows(self, scene: Scene, kind: Kind, ids: Mapping[int, tuple[str, ...]], seconds: float) -> set[Row]:
+    def _rows(self, scene: Snapshot, kind: Kind, ids: Mapping[int, tuple[str, ...]], seconds: float) -> set[Row]:
         if not kind.is_known_to(scene.program):
             return set()
         with run.limited(max(seconds, _SHORTEST)):

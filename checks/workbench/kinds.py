@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, product
 from typing import NamedTuple
 
-from checks.asking.prepared import BUILT_IN, Asked, Question
+from checks.asking.question import BUILT_IN, Asked, Question
 from checks.engine.answers import Row
 from checks.explain.bindings import ANY
 from checks.explain.proof import Goal

@@ -12,8 +12,8 @@ from django.utils.safestring import SafeString
 
 from checks.asking.advice import advice_on_question
 from checks.asking.ask import allow
-from checks.asking.prepared import Asked, Question
-from checks.asking.scene import Scene, scene, trial
+from checks.asking.question import Asked, Question
+from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.engine.answers import Row
 from checks.explain.bindings import ANY
 from checks.explain.explain import Explained, explained
@@ -192,13 +192,13 @@ def _html(text: str) -> SafeString:
 
 
 @contextmanager
-def stage(version: PolicyVersion, text: str, context: Sequence[Fact]) -> Iterator[Scene]:
+def stage(version: PolicyVersion, text: str, context: Sequence[Fact]) -> Iterator[Snapshot]:
     """The scene of the version, or of the text in its place."""
     if text:
         with trial(version.environment_id, rules.compile_text(text), context) as found:
             yield found
     else:
-        with scene(version.environment_id, version.pk, context, frozenset()) as found:
+        with snapshot(version.environment_id, version.pk, context, frozenset()) as found:
             yield found
 
 

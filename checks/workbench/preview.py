@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from checks.asking import run
 from checks.asking.deadline import Deadline
-from checks.asking.scene import Scene, scene, trial
+from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.explain.explain import Explained, explained_goal, question_of
 from checks.explain.proof import Goal
 from checks.explain.tree import shown_atom
@@ -166,7 +166,7 @@ def goals_of_text(text: str) -> list[Goal]:
     return [Goal(fact.predicate, fact.args) for fact in facts]
 
 
-Sides = tuple[Scene, Scene]  # of the active policy, and of the new one
+Sides = tuple[Snapshot, Snapshot]  # of the active policy, and of the new one
 
 
 @contextmanager
@@ -176,13 +176,13 @@ def _sides(environment_id: int, program: Program, goals: Iterable[Goal]) -> Iter
     stored = {name for signature in signature_numbers(environment_id) for name in signature.types}
     types = frozenset() if active else frozenset(asked | stored | set(filter(program.knows, program.subtypes)))
     with (
-        scene(environment_id, active.pk if active else None, (), types) as before,
+        snapshot(environment_id, active.pk if active else None, (), types) as before,
         trial(environment_id, program, ()) as after,
     ):
         yield before, after
 
 
-def _changed(before: Scene, after: Scene) -> list[Changed]:
+def _changed(before: Snapshot, after: Snapshot) -> list[Changed]:
     programs = (before.program, after.program)
     return [*changed_rules(*programs), *changed_facts(*programs, before.numbers)]
 
@@ -226,7 +226,7 @@ def _answered(sides: Sides, goals: list[Goal], until: float) -> tuple[list[Flip]
     return flips, Asked(given=len(goals), refused=tuple(refused))
 
 
-def _holds(asked: Scene, goal: Goal) -> bool:
+def _holds(asked: Snapshot, goal: Goal) -> bool:
     """A predicate that a policy does not have holds for nothing."""
     if goal.predicate not in asked.program.predicates and goal.predicate != DECISION:
         return False

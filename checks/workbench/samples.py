@@ -15,8 +15,8 @@ from itertools import islice, product
 from random import Random
 
 from checks.asking import run
-from checks.asking.prepared import Asked, Question
-from checks.asking.scene import Scene
+from checks.asking.question import Asked, Question
+from checks.asking.snapshot import Snapshot
 from checks.errors import QueryTooSlow
 from checks.explain.bindings import ANY
 from checks.workbench.kinds import Kind
@@ -54,9 +54,9 @@ class Drawn:
 
 @dataclass
 class Drawer:
-    """Knows what differs between the programs of two scenes; what it finds it finds before the deadline, or not."""
+    """Knows what differs between the programs of two snapshots; what it finds it finds before the deadline, or not."""
 
-    sides: tuple[Scene, Scene]
+    sides: tuple[Snapshot, Snapshot]
     changed: list[Changed]
     seed: int
     deadline: float
@@ -205,7 +205,7 @@ class Drawer:
         return _ANY
 
     @cached_property
-    def _probes(self) -> tuple[Scene, Scene]:
+    def _probes(self) -> tuple[Snapshot, Snapshot]:
         """The programs with a predicate for each variable in the head of each rule that differs."""
         old, new = self.sides
         return old.of(_probing(old.program, self.changed, False)), new.of(_probing(new.program, self.changed, True))

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from checks.asking.framing import rulebook_of
+from checks.asking.session import rulebook_of
 from checks.engine.compile import Root, Shape, compiled
 from checks.engine.errors import PlannedTooLong
 from checks.engine.rules.clauses import Call, Slot, Var
