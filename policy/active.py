@@ -90,7 +90,9 @@ def program_of_version(version_id: None) -> None: ...
 def program_of_version(version_id: int | None) -> Program | None: ...
 def program_of_version(version_id: int | None) -> Program | None:
     """The compiled text of a policy version; None for none."""
-    return None if version_id is None else _compiled(version_id)
+    if version_id is None:
+        return None
+    return _remembered(version_id) or _compiled(version_id)
 
 
 # ---- compiled programs ---------------------------------------------------------------------------------------
@@ -124,9 +126,6 @@ def _remembered(version_id: int) -> Program | None:
 
 
 def _compiled(version_id: int) -> Program:
-    program = _remembered(version_id)
-    if program is not None:
-        return program
     with _compiling[version_id % len(_compiling)]:
         program = _remembered(version_id)
         if program is None:

@@ -119,11 +119,11 @@ def answered(
     raise PolicyMoved
 
 
-Statements = list[tuple[Prepared, dict[str, object], int]]
+WithValues = list[tuple[Prepared, dict[str, object], int]]
 
 
 def _run(
-    asker: Asker, session: LiveSession, statements: Statements, page: Page | None
+    asker: Asker, session: LiveSession, statements: WithValues, page: Page | None
 ) -> tuple[int | None, list[tuple[int, Row]]]:
     """The version that is active, and the answers, which count only if it is the one that was asked."""
     if not statements:

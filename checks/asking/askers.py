@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 
 from django.db import connection
 
@@ -27,7 +28,10 @@ Asker = Caller | Trusted
 def confirmed(asker: Asker) -> int | None:
     """The policy version that is active now; a refusal where the key is not good any more."""
     if isinstance(asker, Caller):
-        return confirm(asker).policy_version_id
+        found = confirm(asker)
+        if found.environment_id != asker.environment_id:  # it opens another one now, as statements would find
+            raise KeyRefused
+        return found.policy_version_id
     with connection.cursor() as cursor:
         cursor.execute("SELECT policy_version_id FROM environment WHERE id = %s", (asker.environment_id,))
         row = cursor.fetchone()
@@ -48,6 +52,7 @@ def session_now(asker: Asker) -> LiveSession:
 # ---- what was active when last seen: a hint, confirmed by every statement ----------------------------------------
 
 _sessions: dict[tuple[int, bool], LiveSession] = {}
+_moving = Lock()
 
 
 def likely_session(asker: Asker) -> LiveSession:
@@ -57,13 +62,14 @@ def likely_session(asker: Asker) -> LiveSession:
 
 def session_after(session: LiveSession, current: int | None) -> LiveSession:
     """The session to ask in next, where a statement told of another version or of new signatures."""
-    known = _sessions.get((session.environment_id, session.needs_key), session)
-    if current != NEW_SIGNATURE:
-        generation = max(known.generation, session.generation)
-        return _remember(LiveSession(session.environment_id, current, session.needs_key, generation))
-    if known.generation > session.generation and known.version == session.version:
-        return known  # others found out before: what they compile serves all
-    return _remember(LiveSession(session.environment_id, session.version, session.needs_key))
+    with _moving:
+        known = _sessions.get((session.environment_id, session.needs_key), session)
+        if current != NEW_SIGNATURE:
+            generation = max(known.generation, session.generation)
+            return _remember(LiveSession(session.environment_id, current, session.needs_key, generation))
+        if known.generation > session.generation and known.version == session.version:
+            return known  # others found out before: what they compile serves all
+        return _remember(LiveSession(session.environment_id, session.version, session.needs_key))
 
 
 def _remember(session: LiveSession) -> LiveSession:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from checks.asking.question import Question
-from checks.asking.remembered import Remembered
-from checks.asking.session import Key, Prepared
+from checks.asking.session import Key, new_statements
 from checks.asking.snapshot import Snapshot, cases_of_text
 from checks.engine.answers import Row
 from checks.errors import TestsTooSlow
@@ -17,7 +16,6 @@ from policy.rules.program import Atom, Program, Signature
 from policy.values import Value
 
 TIME_LIMIT = 20.0  # seconds for all that is asked in one session
-_MOST = 4096  # statements
 
 
 @dataclass(eq=False)
@@ -26,7 +24,7 @@ class FactsAlone(Snapshot):
 
     @classmethod
     def of_signatures(cls, program: Program, inline: frozenset[Signature]) -> FactsAlone:
-        cases, statements = cases_of_text(program), Remembered[Key, Prepared](_MOST)
+        cases, statements = cases_of_text(program), new_statements()
         return cls(None, None, cases, (), inline, ALL_USED, {}, 0, statements, patience=TIME_LIMIT)
 
     def over(self, atoms: Iterable[Atom]) -> FactsAlone:

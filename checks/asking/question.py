@@ -99,7 +99,7 @@ FEW = 32  # ids that are looked into one by one: for those, all that an actor ca
 OPERANDS: dict[str, Callable[[str], Operand]] = {NAME: Const, OTHER: Other, VALUE: Slot}
 
 
-@dataclass
+@dataclass(slots=True)
 class Values:
     """Takes values into slots, equal ones into the same."""
 

@@ -10,6 +10,7 @@ asks what holds now and whatever its statements confirm of that; a `Snapshot` as
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,7 +21,7 @@ from django.conf import settings
 
 from checks.asking import deadline, run
 from checks.asking.confirmation import IS_ANSWER, Confirmation
-from checks.asking.open_policy import Policy, policy_of, program_of
+from checks.asking.open_policy import Policy, open_program, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
 from checks.asking.remembered import Remembered
 from checks.engine.answers import Row, answers_of
@@ -33,11 +34,13 @@ from facts.accept import Brought, brought
 from facts.bundles import by_signature
 from facts.signatures import Numbering
 from facts.wire import Fact
+from policy.active import program_of_version
 from policy.rules.program import Program, Signature, Types
 
 TRIES = 10  # while the policy turns out to be another one
 _NOTHING: frozenset[Signature] = frozenset()
 _NO_TYPES: Types = frozenset()
+_NO_CONTEXT = Brought(())
 
 
 class Key(NamedTuple):
@@ -121,18 +124,23 @@ def _page_of(rows: list[Row], page: Page) -> list[Row]:
 
 # ---- sessions ------------------------------------------------------------------------------------------------------
 
-_statements: Remembered[Key, Prepared] = Remembered(4096)
-_generations = count(1)
+_MOST_STATEMENTS = 4096
+Statements = Remembered[Key, Prepared]
 
 
-class Session:
+def new_statements() -> Statements:
+    """For sessions of a text: nobody else asks by it."""
+    return Statements(_MOST_STATEMENTS)
+
+
+class Session(ABC):
     """A policy over some facts: compiles what is asked, or finds it compiled."""
 
-    statements = _statements
+    statements = new_statements()  # of all sessions that ask by a published policy, or by none
 
     @property
-    def program(self) -> Program:
-        raise NotImplementedError
+    @abstractmethod
+    def program(self) -> Program: ...
 
     def prepared(self, key: Key) -> Prepared:
         found = self.statements.get(key)
@@ -161,8 +169,11 @@ class Session:
     def _keeps(self) -> bool:
         return True
 
-    def _compiled(self, key: Key, places: tuple[int, ...]) -> Prepared:
-        raise NotImplementedError
+    @abstractmethod
+    def _compiled(self, key: Key, places: tuple[int, ...]) -> Prepared: ...
+
+
+_generations = count(1)
 
 
 @dataclass(eq=False)
@@ -179,7 +190,7 @@ class LiveSession(Session):
 
     @property
     def program(self) -> Program:
-        return self.program_for(_NO_TYPES)
+        return open_program(_NO_TYPES) if self.version is None else program_of_version(self.version)
 
     def program_for(self, types: Types) -> Program:
         """For questions that mention these types."""
@@ -187,7 +198,7 @@ class LiveSession(Session):
 
     def brought(self, context: Sequence[Fact], path: str = "context_facts") -> Brought:
         """The context facts that the policy has a use for: the others change neither answers nor statements."""
-        return brought(self.program, context, path) if context else Brought(context)
+        return brought(self.program, context, path) if context else _NO_CONTEXT
 
     def statements_for(
         self, questions: Sequence[Question], context: Sequence[Fact] = (), page: Page | None = None, at_once: int = 1
@@ -228,8 +239,10 @@ class LiveSession(Session):
             slots |= {"limit": page.limit, "after": page.after}
             is_paged, has_after = True, page.after is not None
         width = len(asked[0].outs)
-        mine = (self.environment_id, policy, self.needs_key, self.generation, run.dialect())
-        return Key(*mine, asked, width, inline, is_paged, has_after)
+        return Key(
+            self.environment_id, policy, self.needs_key, self.generation, run.dialect(),
+            asked, width, inline, is_paged, has_after,
+        )  # fmt: skip
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:
         """What a question is compiled to, for people to read."""

@@ -17,8 +17,7 @@ from checks.asking import run
 from checks.asking.askers import Asker, confirmed
 from checks.asking.open_policy import Policy, policy_of, program_of
 from checks.asking.question import Outline, Question, Values, by_ids, inline_rows, outline_of
-from checks.asking.remembered import Remembered
-from checks.asking.session import TRIES, Key, Prepared, Session, rulebook_of
+from checks.asking.session import TRIES, Key, Prepared, Session, Statements, new_statements, rulebook_of
 from checks.engine.answers import Row
 from checks.engine.compile import Root, compiled
 from checks.engine.rules.clauses import Slot
@@ -38,7 +37,6 @@ from policy.values import INTEGER, Value
 
 TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
 _MOST = 0.8
-_OF_A_TEXT = 4096  # statements
 _NO_NUMBER = -1  # of a signature that no fact has
 
 
@@ -76,7 +74,7 @@ def _opened(environment_id: int, policy: Policy | None, cases: Book, context: Se
     useful = brought(cases.program, context, "context_facts")
     with run.question_time(), run.snapshot():
         mark, numbers = numbers_as_of(environment_id)
-        statements = Remembered(_OF_A_TEXT) if policy is None else Session.statements
+        statements = new_statements() if policy is None else Session.statements
         facts, inline = useful.facts, frozenset(by_signature(useful.facts))
         yield Snapshot(environment_id, policy, cases, facts, inline, useful.unused, numbers, mark, statements)
 
@@ -114,7 +112,7 @@ class Snapshot(Session):
     unused: Unused
     numbers: Mapping[Signature, int]
     mark: int
-    statements: Remembered[Key, Prepared]
+    statements: Statements
     now: int = field(default_factory=lambda: int(time.time()))
     patience: float = field(default_factory=_patience)  # seconds, after which nothing more is looked into
     started: float = field(default_factory=time.monotonic)
@@ -131,7 +129,7 @@ class Snapshot(Session):
 
     def of(self, program: Program) -> Snapshot:
         """What another program makes of the same facts, as of the same moment."""
-        cases, statements = cases_of_text(program), Remembered[Key, Prepared](_OF_A_TEXT)
+        cases, statements = cases_of_text(program), new_statements()
         return replace(self, policy=None, cases=cases, statements=statements, answered={})
 
     @property
