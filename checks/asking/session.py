@@ -124,7 +124,7 @@ def _page_of(rows: list[Row], page: Page) -> list[Row]:
 
 # ---- sessions ------------------------------------------------------------------------------------------------------
 
-_MOST_STATEMENTS = 4096
+_MOST_STATEMENTS = 8192
 Statements = Remembered[Key, Prepared]
 
 

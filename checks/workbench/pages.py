@@ -193,7 +193,7 @@ def _html(text: str) -> SafeString:
 
 @contextmanager
 def stage(version: PolicyVersion, text: str, context: Sequence[Fact]) -> Iterator[Snapshot]:
-    """The scene of the version, or of the text in its place."""
+    """The snapshot of the version, or of the text in its place."""
     if text:
         with trial(version.environment_id, rules.compile_text(text), context) as found:
             yield found
