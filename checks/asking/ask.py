@@ -29,7 +29,7 @@ AT_ONCE = 50  # questions in one statement; more take several, in one snapshot
 def allow(
     actor: Asked, action: Asked, resource: Asked, outs: tuple[str, ...] = (), context: Sequence[Fact] = ()
 ) -> Question:
-    """May `actor` do `action` on `resource`? `outs` are those of the three that are asked for."""
+    """Ask whether `actor` may do `action` on `resource`; `outs` are those of the three that are asked for."""
     variables = {"actor": actor, "action": action, "resource": resource}
     return Question((("allow", ("actor", "action", "resource")),), variables, outs, context)
 
@@ -62,14 +62,14 @@ class Answered(NamedTuple):
 
 
 def answer(asker: Asker, question: Question, page: Page | None = None) -> Answered:
-    """The answer to one question, its rows in order where they are a page."""
+    """Answer one question, with its rows in order where they are a page."""
     return answered(asker, (question,), question.context, page)
 
 
 def allowed_among(
     asker: Asker, actor: Asked, action: Asked, resources: Sequence[Value], context: Sequence[Fact] = ()
 ) -> tuple[list[Value], Unused]:
-    """Those of the resources that the actor may act on, as they come; and what of the context counted for nothing."""
+    """Return the resources that the actor may act on, as they come; and what of the context counted for nothing."""
     ids: dict[str, dict[str, None]] = {}
     for resource in resources:
         ids.setdefault(resource.type, {})[resource.id] = None
@@ -81,7 +81,7 @@ def allowed_among(
 
 
 def plan(asker: Asker, question: Question, page: Page | None = None) -> tuple[Compiled, Unused]:
-    """What the question is compiled to, and what of its context counts for nothing. The facts are not asked."""
+    """Return what the question is compiled to, and what of its context counts for nothing. Nothing is asked."""
     session = session_now(asker)
     useful = session.brought(question.context)
     return session.plan(question._replace(context=useful.facts), page), useful.unused
@@ -94,9 +94,9 @@ def answered(
     page: Page | None = None,
     at_once: int = AT_ONCE,
 ) -> Answered:
-    """The answers to questions about the same facts, `at_once` at most in a statement.
+    """Answer questions about the same facts, `at_once` at most in a statement.
 
-    What to ask may depend on the policy: then it is made of the session.
+    Where it depends on the policy what to ask, `questions` is a function of the session.
     """
     with run.question_time():
         session = likely_session(asker)
@@ -125,7 +125,7 @@ WithValues = list[tuple[Prepared, dict[str, object], int]]
 def _run(
     asker: Asker, session: LiveSession, statements: WithValues, page: Page | None
 ) -> tuple[int | None, list[tuple[int, Row]]]:
-    """The version that is active, and the answers, which count only if it is the one that was asked."""
+    """Return the version that is active, and the answers, which count only if it is the session's."""
     if not statements:
         return confirmed(asker), []
     if len(statements) == 1:  # which sees one moment as it is

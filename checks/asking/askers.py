@@ -26,7 +26,7 @@ Asker = Caller | Trusted
 
 
 def confirmed(asker: Asker) -> int | None:
-    """The policy version that is active now; a refusal where the key is not good any more."""
+    """Return the policy version that is active now, or refuse a key that is not good any more."""
     if isinstance(asker, Caller):
         found = confirm(asker)
         if found.environment_id != asker.environment_id:  # it opens another one now, as statements would find
@@ -41,11 +41,12 @@ def confirmed(asker: Asker) -> int | None:
 
 
 def nobody(asker: Asker) -> AuthzError:
+    """Return the refusal of an asker whom the database does not know."""
     return KeyRefused() if isinstance(asker, Caller) else NotFound("the environment no longer exists")
 
 
 def session_now(asker: Asker) -> LiveSession:
-    """Of the policy that is active now."""
+    """Return a session by the policy that is active now."""
     return LiveSession(asker.environment_id, confirmed(asker), isinstance(asker, Caller))
 
 
@@ -56,12 +57,13 @@ _moving = Lock()
 
 
 def likely_session(asker: Asker) -> LiveSession:
+    """Return the session of the policy that was active when last seen."""
     found = _sessions.get((asker.environment_id, isinstance(asker, Caller)))
     return _remember(session_now(asker)) if found is None else found
 
 
 def session_after(session: LiveSession, current: int | None) -> LiveSession:
-    """The session to ask in next, where a statement told of another version or of new signatures."""
+    """Return the session to ask in next, where a statement told of another version or of new signatures."""
     with _moving:
         known = _sessions.get((session.environment_id, session.needs_key), session)
         if current != NEW_SIGNATURE:

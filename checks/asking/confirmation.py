@@ -27,18 +27,18 @@ class Confirmation(NamedTuple):
     dialect: Dialect
 
     def of_truth(self, truth: Text, columns: int = 1) -> Text:
-        """One row while the key is good: the active policy version, and whether something is true under mine."""
+        """Select one row while the key is good: the active policy version, and whether the truth holds under mine."""
         return ("SELECT ", *self._version, ", CASE WHEN ", *self._mine, " THEN (", *truth, ") END FROM ", *self._gate)
 
     def of_rows(self, rows: Text, columns: int) -> Text:
-        """The active policy version in a row of its own while the key is good, and the rows if it is mine."""
+        """Select the active policy version in a row of its own while the key is good, and the rows if it is mine."""
         first: Text = ("SELECT ", *self._version, f"{', NULL' * columns} FROM ", *self._gate)
         here: Text = ("EXISTS (SELECT 1 FROM ", *self._gate, " AND ", *self._mine, ")")
         return (*first, f" UNION ALL SELECT {IS_ANSWER}, x.* FROM (", *rows, ") x WHERE ", *here)
 
     @property
     def _version(self) -> Text:
-        """The active policy version, if the environment's signatures are what they were."""
+        """Select the active policy version, if the environment's signatures are what they were."""
         if not self.numbering.missing:
             return ("e.policy_version_id",)
         moved = ("e.signature_mark <> ", *self.dialect.number((Slot("mark"),)))

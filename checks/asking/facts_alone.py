@@ -20,7 +20,7 @@ TIME_LIMIT = 20.0  # seconds for all that is asked in one session
 
 @dataclass(eq=False)
 class FactsAlone(Snapshot):
-    """Its statements are for facts of the same signatures, whichever of them there are."""
+    """Asks over facts of given signatures: whichever facts there are, statements are the same."""
 
     @classmethod
     def of_signatures(cls, program: Program, inline: frozenset[Signature]) -> FactsAlone:
@@ -28,7 +28,7 @@ class FactsAlone(Snapshot):
         return cls(None, None, cases, (), inline, ALL_USED, {}, 0, statements, patience=TIME_LIMIT)
 
     def over(self, atoms: Iterable[Atom]) -> FactsAlone:
-        """The session over these facts, which are ground."""
+        """Return the session over these facts, which are ground."""
         return replace(self, context=[fact_of_atom(atom) for atom in atoms], answered={})
 
     def answers(self, question: Question) -> Sequence[Row]:
@@ -37,7 +37,7 @@ class FactsAlone(Snapshot):
         return super().answers(question)
 
     def _check(self, key: Key) -> None:
-        """Whatever the tests of a policy ask about, they may."""
+        """Refuse nothing: tests of a policy may ask about anything."""
 
 
 def fact_of_atom(atom: Atom) -> Fact:

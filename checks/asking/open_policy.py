@@ -17,17 +17,18 @@ class OpenProgram(Program):
 
 
 def policy_of(version: int | None, types: Types) -> Policy:
+    """Return the policy of questions that mention these types."""
     return types if version is None else version
 
 
 def program_of(policy: Policy) -> Program:
-    """The program that questions are answered by. There is always one."""
+    """Return the program that questions are answered by. There is always one."""
     return open_program(policy) if isinstance(policy, frozenset) else program_of_version(policy)
 
 
 @lru_cache(maxsize=256)
 def open_program(types: Types) -> OpenProgram:
-    """The program for questions that mention these types."""
+    """Return the program for questions that mention these types."""
     return OpenProgram(
         source=Source(""),
         types={},

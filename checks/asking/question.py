@@ -38,16 +38,16 @@ class Asked(NamedTuple):
 
     @property
     def one(self) -> str:
-        """The id, where one is asked about."""
+        """Return the id, where one is asked about."""
         assert self.ids, "asked about one id"
         return self.ids[0]
 
 
 class Question(NamedTuple):
-    """Calls that must hold together, by the names of their variables. Answers have the columns `outs`.
+    """Calls that must hold together, with variables by name. Answers have the columns `outs`.
 
-    What it is compiled to is found again by the names, so a name that a caller makes up stays out of them: `names` has
-    those for messages, by ours.
+    Questions share a statement where the names of their variables are the same. Names that callers make up would keep
+    them apart, so variables are called by their places then, and `names` has the caller's, for messages.
     """
 
     calls: tuple[tuple[str, tuple[str, ...]], ...]
@@ -62,14 +62,15 @@ class Question(NamedTuple):
 
     @property
     def mentioned(self) -> frozenset[str]:
-        """The types of its variables and of its context."""
+        """Return the types of its variables and of its context."""
         return frozenset(self.types).union(*(signature.types for signature in by_signature(self.context)))
 
     def called(self, name: str) -> str:
-        """What the caller calls a variable."""
+        """Return what the caller calls a variable."""
         return self.names.get(name, name)
 
     def in_words_of_caller(self, refusal: AuthzError) -> AuthzError:
+        """Return the refusal with the variable that it names called as the caller does."""
         return UnboundVariable(self.called(refusal.name)) if isinstance(refusal, UnboundVariable) else refusal
 
 
@@ -81,11 +82,12 @@ class Page(NamedTuple):
 
 
 def by_ids(row: Row) -> tuple:
-    """The order of answers: every value first, then by id."""
+    """Return what puts answers in order: every value first, then by id."""
     return tuple((text is not None, text or "") for text in row)
 
 
 def check_predicate(program: Program, predicate: str) -> None:
+    """Refuse a predicate that the policy does not have."""
     if predicate in BUILT_IN or predicate in program.predicates or isinstance(program, OpenProgram):
         return
     near = get_close_matches(predicate, sorted({*program.predicates, *BUILT_IN}), 1)
@@ -101,18 +103,19 @@ OPERANDS: dict[str, Callable[[str], Operand]] = {NAME: Const, OTHER: Other, VALU
 
 @dataclass(slots=True)
 class Values:
-    """Takes values into slots, equal ones into the same."""
+    """Puts values into slots, equal ones into the same, and says what stands for each."""
 
     names: frozenset[str]  # of the policy
     slots: dict[str, object]
     taken: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def one(self, type_name: str, text: str) -> Operand:
+        """Return what the engine is told in place of the value."""
         kind, place = self.placed(type_name, text)
         return OPERANDS[kind](place)
 
     def placed(self, type_name: str, text: str) -> tuple[str, str]:
-        """A name of the policy is part of the outline; any other value goes into a slot."""
+        """Return what kind of operand the value is, and its text or slot: names of the policy stay as they are."""
         is_text = type_name == STRING
         if is_text and text in self.names:
             return NAME, text
@@ -123,13 +126,14 @@ class Values:
         return OTHER if is_text else VALUE, slot
 
     def several(self, texts: tuple[str, ...]) -> str:
+        """Return the slot of a list of ids."""
         slot = f"ids{len(self.slots)}"
         self.slots[slot] = orjson.dumps(texts).decode()
         return slot
 
 
 def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) -> str:
-    """Facts as the JSON that statements read: their ids, by the numbers of their signatures."""
+    """Return facts as the JSON that statements read: their ids, by the numbers of their signatures."""
     return orjson.dumps({str(number_of(signature)): ids for signature, ids in by_signature(facts).items()}).decode()
 
 
@@ -137,7 +141,7 @@ def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) ->
 
 
 class Outline(NamedTuple):
-    """A question without its values. Every request makes and hashes one, which is why it is of plain tuples."""
+    """A question without its values. Each request makes and hashes one, which is why it is of plain tuples."""
 
     calls: tuple[tuple[str, tuple[str, ...]], ...]
     variables: tuple[tuple[str, str, str, str], ...]  # name, type, kind, and the name or slot that it is
@@ -149,7 +153,7 @@ class Outline(NamedTuple):
 
     @property
     def root(self) -> Root:
-        """What the engine is asked."""
+        """Return what the engine is asked."""
         terms: dict[str, Term] = {name: Var(index, name) for index, name in enumerate(self.outs)}
         types, givens = {}, []
         for name, types[name], kind, place in self.variables:
@@ -167,6 +171,7 @@ class Outline(NamedTuple):
 
 
 def outline_of(question: Question, values: Values) -> Outline:
+    """Return the question without its values, which go into slots."""
     calls, asked, outs, _, _ = question
     variables = []
     for name, (type_name, ids) in asked.items():

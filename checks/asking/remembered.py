@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class Remembered(Generic[K, V]):
-    """What was used least lately goes first. What many ask for at once is made by one of them."""
+    """Lets go first of what was used least lately. What many ask for at once is made by one of them."""
 
     def __init__(self, most: int):
         self._kept: LRUCache[K, V] = LRUCache(most)
@@ -30,7 +30,7 @@ class Remembered(Generic[K, V]):
                 return None
 
     def made_once(self, key: K, make: Callable[[], V]) -> V:
-        """What `get` gives or else is made now. Nobody waits for another longer than the question may take."""
+        """Return what `get` gives, or make it. Nobody waits for another longer than the question may take."""
         with deadline.holding(self._making[hash(key) % len(self._making)]):
             found = self.get(key)
             if found is None:

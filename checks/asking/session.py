@@ -3,8 +3,10 @@
     Question -> Key -> Shape -> Compiled -> Prepared -> Answered
 
 A question without its values makes a `Key`. Most requests ask what others asked before them, about other values: their
-key finds a `Prepared` statement. Otherwise the key makes the engine's `Shape`, which is `Compiled`. A `LiveSession`
-asks what holds now and whatever its statements confirm of that; a `Snapshot` asks a lot about one moment.
+key finds a `Prepared` statement. Otherwise it makes the engine's `Shape`, which is `Compiled` and then prepared.
+
+A `LiveSession` answers requests: its statements confirm what it takes for granted. A `Snapshot` asks many small
+questions about one moment, where there is nothing to confirm.
 """
 
 from __future__ import annotations
@@ -59,12 +61,12 @@ class Key(NamedTuple):
     most: int = 0  # so many rows, whichever are found first; 0: all
 
     def places(self, program: Program) -> tuple[int, ...]:
-        """Of the questions that may have an answer: the program knows the types of all that they ask about."""
+        """Return which of the questions may have answers: those about types that the program knows."""
         asked = enumerate(self.asked)
         return tuple([place for place, each in asked if isinstance(each, Root) or all(map(program.knows, each.types))])
 
     def shape(self, places: Iterable[int]) -> Shape:
-        """Of those of the questions that are in these places."""
+        """Return what the engine is asked, of the questions in these places."""
         asked = [self.asked[place] for place in places]
         roots = tuple([each if isinstance(each, Root) else each.root for each in asked])
         has_stored = self.environment_id is not None
@@ -84,11 +86,11 @@ class Prepared(NamedTuple):
 
     @classmethod
     def of(cls, made: Compiled, places: tuple[int, ...], numbers: Mapping[Signature, int], mark: int) -> Prepared:
-        """Without the plans, which nobody looks at again."""
+        """Keep what the engine compiled without its plans, which nobody looks at again."""
         return cls(made.statement, made.rounds, made.shape.width, made.is_guarded, places, numbers, mark)
 
     def answers(self, rows: list[tuple[Any, ...]]) -> Sequence[Row]:
-        """Of one question, by a statement that confirms nothing."""
+        """Return the answers to one question, out of the rows of a statement that confirms nothing."""
         if not self.width:
             return [()] if rows[0][0] else []
         return answers_of(rows) if self.is_guarded else rows
@@ -96,7 +98,7 @@ class Prepared(NamedTuple):
     def confirmed(
         self, rows: list[tuple[Any, ...]], start: int, page: Page | None
     ) -> tuple[int | None, list[tuple[int, Row]]]:
-        """The policy version that is active, and answers, each with its question's place. `start` is the first's."""
+        """Return the policy version that is active, and answers, each with its question's place, from `start` on."""
         places = self.places
         first = start + places[0]
         if not self.width:
@@ -115,7 +117,7 @@ UNANSWERED = Prepared(None)
 
 
 def _page_of(rows: list[Row], page: Page) -> list[Row]:
-    """In order, whatever became of it in the statement; and cut here where only here rows are known to be answers."""
+    """Return the page's rows in order. The statement cuts it already, but not where its rows need guards."""
     after = page.after
     wild = [row for row in rows if row[0] is None and after is None]
     others = sorted([row for row in rows if row[0] is not None and (after is None or row[0] > after)])
@@ -129,7 +131,7 @@ Statements = Remembered[Key, Prepared]
 
 
 def new_statements() -> Statements:
-    """For sessions of a text: nobody else asks by it."""
+    """Make room for a session's own, where nobody else asks by its policy."""
     return Statements(_MOST_STATEMENTS)
 
 
@@ -143,6 +145,7 @@ class Session(ABC):
     def program(self) -> Program: ...
 
     def prepared(self, key: Key) -> Prepared:
+        """Return the statement of the key's questions, compiled now if nobody asked them before."""
         found = self.statements.get(key)
         return self._prepared_now(key) if found is None else found
 
@@ -158,6 +161,7 @@ class Session(ABC):
         return self.statements.made_once(key, lambda: self._compiled(key, places))
 
     def _program(self, key: Key) -> Program:
+        """Return the program for what the key mentions."""
         return self.program
 
     def _check(self, key: Key) -> None:
@@ -167,10 +171,12 @@ class Session(ABC):
                 check_predicate(self._program(key), predicate)
 
     def _keeps(self) -> bool:
+        """Say whether what is compiled now may be remembered."""
         return True
 
     @abstractmethod
-    def _compiled(self, key: Key, places: tuple[int, ...]) -> Prepared: ...
+    def _compiled(self, key: Key, places: tuple[int, ...]) -> Prepared:
+        """Compile the questions in these places."""
 
 
 _generations = count(1)
@@ -178,9 +184,10 @@ _generations = count(1)
 
 @dataclass(eq=False)
 class LiveSession(Session):
-    """Of the policy version that is active as far as this process knows: every statement confirms it.
+    """Asks by the policy version that is active as far as this process knows; every statement confirms it.
 
-    The generation is another one when signatures were given numbers that its statements do not know.
+    Statements know the numbers of the signatures that there were. When one tells of others, the next session has
+    another generation, and finds none of the old statements.
     """
 
     environment_id: int
@@ -193,19 +200,19 @@ class LiveSession(Session):
         return open_program(_NO_TYPES) if self.version is None else program_of_version(self.version)
 
     def program_for(self, types: Types) -> Program:
-        """For questions that mention these types."""
+        """Return the program for questions that mention these types."""
         return program_of(policy_of(self.version, types))
 
     def brought(self, context: Sequence[Fact], path: str = "context_facts") -> Brought:
-        """The context facts that the policy has a use for: the others change neither answers nor statements."""
+        """Return the context facts that the policy has a use for: others change neither answers nor statements."""
         return brought(self.program, context, path) if context else _NO_CONTEXT
 
     def statements_for(
         self, questions: Sequence[Question], context: Sequence[Fact] = (), page: Page | None = None, at_once: int = 1
     ) -> list[tuple[Prepared, dict[str, object], int]]:
-        """Statements with the values of their questions, `at_once` at most in each, and the place of the first.
+        """Return statements with their values and the place of their first question, `at_once` at most in each.
 
-        There is none for questions that nothing can make true. The context is what `brought` gives.
+        Questions that nothing can make true have none. The context is what `brought` gives.
         """
         names, now, found = self.program.names, int(time.time()), []
         for start in range(0, len(questions), at_once):
@@ -227,7 +234,7 @@ class LiveSession(Session):
         page: Page | None,
         slots: dict[str, object],
     ) -> Key:
-        """Of the questions without their values, which go into the slots."""
+        """Return the key of the questions without their values, which go into the slots."""
         values = Values(names, slots)
         asked = tuple([outline_of(question, values) for question in questions])
         inline = frozenset(by_signature(context)) if context else _NOTHING
@@ -245,7 +252,7 @@ class LiveSession(Session):
         )  # fmt: skip
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:
-        """What a question is compiled to, for people to read."""
+        """Return what a question is compiled to, for people to read."""
         key = self.key(self.program.names, (question,), question.context, page, {})
         self._check(key)
         return self._made(key, (0,), Numbering(self.environment_id))
@@ -273,4 +280,5 @@ class LiveSession(Session):
 
 @lru_cache(maxsize=128)
 def rulebook_of(policy: Policy, may_sprawl: bool = False) -> Rulebook:
+    """Return the rules as the engine asks them, remembered for all questions by the policy."""
     return Rulebook(program_of(policy), may_sprawl=may_sprawl, patience=settings.PLANNING_TIMEOUT)

@@ -42,7 +42,7 @@ _NO_NUMBER = -1  # of a signature that no fact has
 
 @contextmanager
 def active_snapshot(asker: Asker, context: Sequence[Fact], mentioned: Types) -> Iterator[Snapshot]:
-    """Of the policy that is active in it."""
+    """Open a snapshot by the policy that is active in it."""
     version = confirmed(asker)
     for _ in range(TRIES):
         with snapshot(asker.environment_id, version, context, mentioned) as found:
@@ -56,7 +56,7 @@ def active_snapshot(asker: Asker, context: Sequence[Fact], mentioned: Types) -> 
 
 @contextmanager
 def snapshot(environment_id: int, version: int | None, context: Sequence[Fact], mentioned: Types) -> Iterator[Snapshot]:
-    """Of what a version (None: no policy) makes of an environment's facts and the context, as of now."""
+    """Open a snapshot by a version (None: the open policy), of an environment's facts and the context."""
     policy = policy_of(version, mentioned)
     with _opened(environment_id, policy, cases_of(policy), context) as found:
         yield found
@@ -64,7 +64,7 @@ def snapshot(environment_id: int, version: int | None, context: Sequence[Fact], 
 
 @contextmanager
 def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Iterator[Snapshot]:
-    """Of what a program that is not published makes of the same facts."""
+    """Open a snapshot of the same facts by a program that is not published."""
     with _opened(environment_id, None, cases_of_text(program), context) as found:
         yield found
 
@@ -92,16 +92,17 @@ def cases_of_text(program: Program) -> Book:
 
 
 def _patience() -> float:
-    """Most of a question's time, so that what was found in it is told in the rest."""
+    """Return most of a question's time, so that the rest is left for telling what was found."""
     limit = settings.STATEMENT_TIMEOUT
     return min(TIME_LIMIT, limit * _MOST) if limit > 0 else TIME_LIMIT
 
 
 @dataclass(eq=False)
 class Snapshot(Session):
-    """`numbers` are those that the environment's signatures have, as long as it bears the `mark`.
+    """Asks about one moment; the same question is asked once.
 
-    Of the context it has what the program has a use for; `unused` is the rest.
+    `numbers` are those of the environment's signatures, for as long as it has the `mark`. The context is what the
+    program has a use for, and `unused` the rest.
     """
 
     environment_id: int | None  # None: no stored facts count
@@ -128,7 +129,7 @@ class Snapshot(Session):
         return self.cases.program
 
     def of(self, program: Program) -> Snapshot:
-        """What another program makes of the same facts, as of the same moment."""
+        """Return the session of another program over the same facts, as of the same moment."""
         cases, statements = cases_of_text(program), new_statements()
         return replace(self, policy=None, cases=cases, statements=statements, answered={})
 
@@ -138,28 +139,28 @@ class Snapshot(Session):
 
     @property
     def moment(self) -> Value:
-        """The current time of its questions."""
+        """Return the current time of its questions."""
         return Value(INTEGER, str(self.now))
 
     # ---- facts -------------------------------------------------------------------------------------------
 
     def number_of(self, signature: Signature) -> int:
-        """Nothing is stored under a signature that has no number yet; those of the context have one here."""
+        """Return the signature's number; where it has none, one of this session, under which nothing is stored."""
         return self.numbers.get(signature) or self._stand_ins.get(signature, _NO_NUMBER)
 
     @cached_property
     def _stand_ins(self) -> dict[Signature, int]:
-        """Always the same for the same signatures: statements are remembered by these."""
+        """Return numbers for the context's signatures: always the same, as remembered statements have them."""
         missing = sorted(self.inline - self.numbers.keys(), key=str)
         return {signature: _NO_NUMBER - 1 - place for place, signature in enumerate(missing)}
 
     @cached_property
     def brought(self) -> frozenset[Fact]:
-        """The facts of the context, made once: one out of JSON is made again each time that it is looked at."""
+        """Return the facts of the context, made once: out of JSON they are made each time one looks at them."""
         return frozenset(self.context)
 
     def place_of(self, fact: Fact) -> str | None:
-        """Where a fact is found: in the context, stored, or nowhere."""
+        """Say where a fact is found: in the context, stored, or nowhere (None)."""
         if fact in self.brought:
             return "context"
         number = self.numbers.get(fact.signature)
@@ -174,7 +175,7 @@ class Snapshot(Session):
     # ---- asking ------------------------------------------------------------------------------------------
 
     def slots(self) -> dict[str, object]:
-        """What every statement may read, to which its own values are added."""
+        """Return what every statement may read, to which its own values are added."""
         return {"now": self.now} | ({"facts": self._facts} if self.inline else {})
 
     @cached_property
@@ -182,7 +183,7 @@ class Snapshot(Session):
         return inline_rows(self.context, self.number_of)
 
     def rows(self, root: Root, width: int, slots: dict[str, object], most: int = 0) -> list[Row]:
-        """What makes the root true; None or the empty id stands for any value. At most so many rows."""
+        """Return at most so many rows that make the root true; None or the empty id stands for any value."""
         prepared = self.prepared(self._key(root, width, most))
         found = self._run(prepared, slots)
         if prepared.statement is None:
@@ -197,11 +198,11 @@ class Snapshot(Session):
         return bool(self.answers(question))
 
     def answers(self, question: Question) -> Sequence[Row]:
-        """The rows of a question, in order. None stands for every value."""
+        """Return the rows of a question, in order. None stands for every value."""
         return sorted(self._answers(question), key=by_ids)
 
     def first_answers(self, question: Question, most: int) -> Sequence[Row]:
-        """So many at most, in no order, some more than once; not remembered, as they may be many."""
+        """Return so many at most, in no order, some more than once; not remembered, as they may be many."""
         return self._answers(question, most)
 
     def _answers(self, question: Question, most: int = 0) -> Sequence[Row]:
@@ -214,7 +215,7 @@ class Snapshot(Session):
         return prepared.answers(found)
 
     def _run(self, prepared: Prepared, slots: dict[str, object]) -> list[tuple]:
-        """In one snapshot, what was asked before is answered as before."""
+        """Return the statement's rows, those of before where it was asked before."""
         if prepared.statement is None:
             return []
         if prepared.rounds:
@@ -238,6 +239,6 @@ class Snapshot(Session):
 
 @lru_cache(maxsize=4096)
 def _lookup(number: int, arity: int, dialect: Dialect) -> Statement:
-    """Whether there is a fact of the signature with this number, by all of its ids."""
+    """Ask whether there is a fact of the signature with this number, by all of its ids."""
     known = joined(" AND ", ((f"a{index} = ", Slot(f"a{index}")) for index in range(arity)))
     return finished((f"SELECT 1 FROM fact WHERE sig = {int(number)} AND ", *known), dialect.placeholder)
