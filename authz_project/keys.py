@@ -15,7 +15,7 @@ from django.db import Error, connection
 from django.utils import timezone
 
 from authz_project.models import ApiKey
-from policy.active import Caller, caller_of_hash
+from policy.active import Caller, KeyCheck, caller_of_hash
 from policy.errors import KeyRefused
 from policy.models import Environment
 
@@ -34,6 +34,16 @@ def hash_of(token: str) -> str:
 
 
 DEV_KEY_HASH = hash_of(DEV_KEY)
+
+# What every statement that answers a caller confirms. The apps below find it by `settings.KEY_CHECK`.
+CHECK = KeyCheck(
+    before="api_key k CROSS JOIN environment e WHERE k.hash = ",
+    after=(
+        " AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > CURRENT_TIMESTAMP)"
+        " AND e.id = k.environment_id"
+    ),
+    hash="k.hash",
+)
 
 
 # ---- for administrators ---------------------------------------------------------------------------------

@@ -227,6 +227,9 @@ REST_FRAMEWORK = {
 # Uploading a policy runs its tests, and running is for the app above: it is named here, not imported.
 POLICY_TEST_RUNNER = "checks.testing.policy_tests.run"
 
+# Statements check the caller's key; what makes one good, the app above knows that keeps them.
+KEY_CHECK = "authz_project.keys.CHECK"
+
 # What a policy no longer accepts is counted where facts are stored: in the app above, likewise.
 FACT_AUDIT = "facts.accept.ignored_facts"
 

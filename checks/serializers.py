@@ -6,7 +6,7 @@ from django.conf import settings
 from rest_framework import serializers
 
 from checks.asking import query
-from checks.asking.prepared import Asked
+from checks.asking.question import Asked
 from checks.explain.cases import ANY
 from facts import wire
 from facts.batches import batch_from_json

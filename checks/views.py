@@ -6,8 +6,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from checks.asking import ask, fact_patterns, paging
-from checks.asking.prepared import Asked, Question, by_ids
 from checks.asking.query import Query
+from checks.asking.question import Asked, Question, by_ids
 from checks.engine.answers import Row
 from checks.explain import explain
 from checks.explain.output import explanation_to_json
@@ -114,7 +114,7 @@ class BulkActions(Asking):
         bodies = ACTIONS_QUERIES.decode(request.data, "")
         context = bodies[0]["context_facts"] if bodies else ()
         questions = [actions_question(body) for body in bodies]
-        found = ask.answered(unconfirmed_caller(request), lambda setting: questions, context, at_once=1)
+        found = ask.answered(unconfirmed_caller(request), questions, context, at_once=1)
         return answer(request, [{"results": names(rows)} for rows in found.of_each], found.unused)
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import NamedTuple
 
-from django.conf import settings
-
 from checks.asking import run
-from checks.asking.open_policy import open_program
-from checks.asking.prepared import Question, Setting, Values, brought_to, check_predicate, inline_rows, root_of
+from checks.asking.askers import Asker, confirmed, session_now
+from checks.asking.open_policy import Policy, policy_of
+from checks.asking.question import Question, Values, check_predicate, inline_rows, outline_of
+from checks.asking.remembered import Remembered
+from checks.asking.session import TRIES, LiveSession, rules_of
 from checks.engine.compile import MOST_WEIGHT, Root
 from checks.engine.plan.plan import Net
-from checks.engine.rules.ruleset import RuleSet
+from checks.engine.sql.dialects import Dialect
 from checks.errors import PolicyMoved
 from facts.accept import Unused
 from facts.batches import by_signature
@@ -36,25 +36,10 @@ from localsql.residual import Residual
 from localsql.split import Splitter, SplitWay, SplitWays
 from localsql.statements import EVERY, Folded, FoldedWay, FoldedWays, condition, rows, verdict
 from localsql.unused_bindings import log_once
-from policy.active import Caller, confirm, program_of_version
 from policy.errors import AuthzError
-from policy.models import Environment
 from policy.rules.program import Atom, Program
 
-_TRIES = 10
-
 Form = Callable[[LocalRenderer, Folded], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Trusted:
-    """Who asks from inside, and needs no key."""
-
-    environment_id: int
-    policy_version_id: int | None = None
-
-
-Asker = Caller | Trusted
 
 
 class Said(NamedTuple):
@@ -103,29 +88,19 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
 def answered(asker: Asker, question: Question, text: str | None, form: Form) -> Said:
     with run.question_time():
         bindings = bindings_from_text(text)
-        for _ in range(_TRIES):
-            asker = _confirmed(asker)
-            setting = Setting(asker.environment_id, asker.policy_version_id)
-            useful = brought_to(setting, question.context, "query.context_facts")
-            shaped = _shaped(setting, bindings, question._replace(context=useful.facts))
+        for _ in range(TRIES):
+            session = session_now(asker)
+            useful = session.brought(question.context, "query.context_facts")
+            shaped = _shaped(session, bindings, question._replace(context=useful.facts))
             with run.snapshot():
-                if _is_active(shaped, asker):
+                if confirmed(asker) == session.version and _knows_signatures(shaped, session):
                     return Said(_sql(shaped, form), useful.unused)
     raise PolicyMoved
 
 
-def _is_active(shaped: Shaped, asker: Asker) -> bool:
-    """Whether the policy is still the one that was planned for, and no signature was given a number since."""
-    if _confirmed(asker).policy_version_id != asker.policy_version_id:
-        return False
-    return signature_mark(asker.environment_id) == shaped.prepared.numbering.mark
-
-
-def _confirmed(asker: Asker) -> Asker:
-    if isinstance(asker, Caller):
-        return confirm(asker)
-    environment = Environment.objects.only("policy_version_id").get(pk=asker.environment_id)
-    return Trusted(environment.pk, environment.policy_version_id)
+def _knows_signatures(shaped: Shaped, session: LiveSession) -> bool:
+    """Whether no signature was given a number since it was planned."""
+    return signature_mark(session.environment_id) == shaped.prepared.numbering.mark
 
 
 @dataclass(frozen=True)
@@ -138,35 +113,27 @@ class Shaped:
     names: tuple[str, ...]  # of the answer columns, as the caller calls them
 
 
-def _shaped(setting: Setting, bindings: Bindings, question: Question) -> Shaped:
-    mentioned = _types_of(bindings, question)
-    program = setting.program(mentioned)
-    if setting.version is not None:
-        _check(program, question)
-        log_once(setting.version, bindings)
+def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Shaped:
+    mentioned = question.mentioned.union(bindings.types)
+    program = session.program_for(mentioned)
+    for predicate, _ in question.calls:
+        check_predicate(program, predicate)
+    if session.version is not None:
+        log_once(session.version, bindings)
     slots: dict[str, object] = {"now": str(int(time.time()))}
-    root = root_of(question, Values(program.names, slots))
+    root = outline_of(question, Values(program.names, slots)).root
     types = tuple(question.variables[name].type for name in question.outs)
     knows = all(map(program.knows, question.types))
     tables = CallerTables(bindings, frozenset(by_signature(question.context)))
-    known, mark = setting.own(mentioned), signature_mark(setting.environment_id)
+    policy, mark = policy_of(session.version, mentioned), signature_mark(session.environment_id)
+    key = Key(session.environment_id, policy, mark, run.dialect(), tables, root, types, knows)
     try:
-        prepared = _prepared(setting, mark, known, tables, root, types, knows)
+        prepared = _plans.get(key) or _plans.made_once(key, lambda: _prepared(key))
     except AuthzError as refusal:
         raise question.in_words_of_caller(refusal) from None
     if question.context:
         slots["facts"] = inline_rows(question.context, prepared.numbering.of)
     return Shaped(prepared, tables, slots, tuple(map(question.called, question.outs)))
-
-
-def _types_of(bindings: Bindings, question: Question) -> frozenset[str]:
-    context = (signature.types for signature in by_signature(question.context))
-    return frozenset(bindings.types).union(question.types, *context)
-
-
-def _check(program: Program, question: Question) -> None:
-    for predicate in {predicate for predicate, _ in question.calls}:
-        check_predicate(program, predicate)
 
 
 # ---- once for each shape --------------------------------------------------------------------------------------------
@@ -181,26 +148,27 @@ class Prepared:
     numbering: Numbering
 
 
-@lru_cache(maxsize=1024)
-def _prepared(
-    setting: Setting,
-    mark: int | None,  # of the environment's signatures, whose numbers are in statements
-    types_known: frozenset[str],
-    tables: CallerTables,
-    root: Root,
-    types: tuple[str, ...],
-    knows: bool,
-) -> Prepared:
-    rulebook, numbering = _rulebook(setting.version, types_known), Numbering(setting.environment_id)
-    splitter = Splitter(tables, run.dialect(), numbering.of)
-    ways = planned(rulebook, tables, root, types) if knows else Ways(Net("nothing", 0, ()), ())
-    return Prepared(splitter.ways(ways), types, splitter, rulebook.program, numbering)
+class Key(NamedTuple):
+    """All that a plan depends on, and what it is remembered by."""
+
+    environment_id: int
+    policy: Policy
+    signatures: int | None  # the mark of the environment's, whose numbers are in statements
+    dialect: Dialect  # of the stored facts
+    tables: CallerTables
+    root: Root
+    types: tuple[str, ...]  # of the answer columns
+    knows: bool  # whether the policy knows the types of all that is asked about
 
 
-@lru_cache(maxsize=64)
-def _rulebook(version: int | None, types: frozenset[str]) -> RuleSet:
-    program = program_of_version(version) or open_program(types)
-    return RuleSet(program, patience=settings.PLANNING_TIMEOUT)
+_plans: Remembered[Key, Prepared] = Remembered(1024)
+
+
+def _prepared(key: Key) -> Prepared:
+    rules, numbering = rules_of(key.policy), Numbering(key.environment_id)
+    splitter = Splitter(key.tables, key.dialect, numbering.of)
+    ways = planned(rules, key.tables, key.root, key.types) if key.knows else Ways(Net("nothing", 0, ()), ())
+    return Prepared(splitter.ways(ways), key.types, splitter, rules.program, numbering)
 
 
 # ---- once for each question ------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from checks.asking.prepared import Asked, Question
 from checks.asking.query import Query
+from checks.asking.question import Asked, Question
 from facts.context_header import answer
 from localsql import asking
 from localsql.asking import Said

@@ -2,16 +2,19 @@
 
 A process remembers compiled programs by policy version, which never changes, and never remembers which
 version is active: that is read from the database, with the key, in the statement of the question itself
-(`Gate`) or in one of its own (`confirm`).
+(`key_check`) or in one of its own (`confirm`).
 """
 
 import hmac
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
-from typing import overload
+from functools import cache
+from typing import NamedTuple, overload
 
+from cachetools import LRUCache
+from django.conf import settings
 from django.db import connection
+from django.utils.module_loading import import_string
 
 from policy import rules
 from policy.errors import KeyRefused
@@ -19,16 +22,18 @@ from policy.language.source import Source
 from policy.models import PolicyVersion
 from policy.rules.program import Program
 
+# ---- keys, which the app above keeps ---------------------------------------------------------------------------
 
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """A FROM clause with its WHERE: one row `k`, `e` while the key is good, none when it is not.
 
-    Use as `SELECT e.policy_version_id, … FROM <sql>`, with `params` in the place of `sql`.
+class KeyCheck(NamedTuple):
+    """How statements check a key: `FROM {before}<its hash>{after}` has one row while it is good, none when it is not.
+
+    There, `e` is the environment that the key opens, and `hash` the key's own.
     """
 
-    sql: str
-    params: tuple[object, ...]
+    before: str
+    after: str
+    hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +45,21 @@ class Caller:
     confirmed: bool = False
     policy_version_id: int | None = None  # once confirmed
 
-    @property
-    def gate(self) -> Gate:
-        return Gate(GATE, (self.key_hash,))
 
-
-GATE = (
-    "api_key k CROSS JOIN environment e WHERE k.hash = %s AND k.revoked_at IS NULL"
-    " AND (k.expires_at IS NULL OR k.expires_at > CURRENT_TIMESTAMP) AND e.id = k.environment_id"
-)
+@cache
+def key_check() -> KeyCheck:
+    """What stands with the keys, in the app above: it is named in the settings, not imported."""
+    found: KeyCheck = import_string(settings.KEY_CHECK)
+    return found
 
 
 def caller_of_hash(key_hash: str) -> Caller:
     """The confirmed caller that the key with this hash stands for; `KeyRefused` when there is none."""
+    check = key_check()
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT k.hash, e.id, e.policy_version_id FROM {GATE}", (key_hash,))
+        cursor.execute(
+            f"SELECT {check.hash}, e.id, e.policy_version_id FROM {check.before}%s{check.after}", (key_hash,)
+        )
         row = cursor.fetchone()
     if row is None or not hmac.compare_digest(row[0], key_hash):
         raise KeyRefused
@@ -64,6 +69,9 @@ def caller_of_hash(key_hash: str) -> Caller:
 def confirm(caller: Caller) -> Caller:
     """The caller as the database has it now."""
     return caller_of_hash(caller.key_hash)
+
+
+# ---- policies ----------------------------------------------------------------------------------------------------
 
 
 def active_program(environment_id: int) -> Program | None:
@@ -82,7 +90,9 @@ def program_of_version(version_id: None) -> None: ...
 def program_of_version(version_id: int | None) -> Program | None: ...
 def program_of_version(version_id: int | None) -> Program | None:
     """The compiled text of a policy version; None for none."""
-    return None if version_id is None else _compiled(version_id)
+    if version_id is None:
+        return None
+    return _remembered(version_id) or _compiled(version_id)
 
 
 # ---- compiled programs ---------------------------------------------------------------------------------------
@@ -90,8 +100,14 @@ def program_of_version(version_id: int | None) -> Program | None:
 _REMEMBERED = 16_000_000  # characters of text; a program takes some 30 times its text in memory
 _LEAST = 5_000  # characters, that even the program of a short text counts for
 
-_programs: OrderedDict[int, Program] = OrderedDict()  # by version, the least recently used first
-_changing = threading.Lock()  # the dictionary above
+
+def _weight(program: Program) -> int:
+    # A program larger than the room for all of them is kept alone.
+    return min(len(program.source.text) + _LEAST, _REMEMBERED)
+
+
+_programs: LRUCache[int, Program] = LRUCache(_REMEMBERED, _weight)  # by version
+_changing = threading.Lock()  # the cache above, whose order every use changes
 _compiling = tuple(threading.Lock() for _ in range(16))  # of the requests that meet a new version, one compiles it
 
 
@@ -99,27 +115,17 @@ def remember_program(version_id: int, program: Program) -> None:
     """Keep the program of a committed version, and let go of those that were not used for longest."""
     with _changing:
         _programs[version_id] = program
-        weight = sum(map(_weight, _programs.values()))
-        while weight > _REMEMBERED and len(_programs) > 1:
-            weight -= _weight(_programs.popitem(last=False)[1])
-
-
-def _weight(program: Program) -> int:
-    return len(program.source.text) + _LEAST
 
 
 def _remembered(version_id: int) -> Program | None:
     with _changing:
-        if version_id not in _programs:
+        try:
+            return _programs[version_id]
+        except KeyError:
             return None
-        _programs.move_to_end(version_id)
-        return _programs[version_id]
 
 
 def _compiled(version_id: int) -> Program:
-    program = _remembered(version_id)
-    if program is not None:
-        return program
     with _compiling[version_id % len(_compiling)]:
         program = _remembered(version_id)
         if program is None:

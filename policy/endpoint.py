@@ -34,7 +34,7 @@ def caller(request: Request) -> Caller:
 
 
 def unconfirmed_caller(request: Request) -> Caller:
-    """Whose request it seems to be: for statements that carry the caller's `gate`, and no others."""
+    """Whose request it seems to be: for statements that check the key (`key_check`), and no others."""
     assert isinstance(request.auth, Caller), "only who has a key comes so far"
     return request.auth
 

@@ -1,6 +1,7 @@
 """Which part may import which, and which parts run without Django."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import accumulate
@@ -19,13 +20,14 @@ ALLOWED = {
     # Of checks: the engine, and what decodes, shapes, runs and advises on questions; not what answers them.
     "localsql": {
         "localsql", "facts", "policy",
-        "checks.asking.advice", "checks.asking.deadline", "checks.asking.open_policy", "checks.asking.prepared",
-        "checks.asking.query", "checks.asking.run", "checks.engine", "checks.errors", "checks.serializers",
+        "checks.asking.advice", "checks.asking.askers", "checks.asking.deadline", "checks.asking.open_policy",
+        "checks.asking.query", "checks.asking.question", "checks.asking.remembered", "checks.asking.run",
+        "checks.asking.session", "checks.engine", "checks.errors", "checks.serializers",
     },
     "authz_project": set(APPS),
 }
 BARE = (
-    "checks/asking/deadline.py", "localsql/documents.py", "localsql/binding_queries.py",
+    "checks/asking/deadline.py", "checks/asking/remembered.py", "localsql/documents.py", "localsql/binding_queries.py",
     "policy/language/", "policy/rules/", "policy/values.py", "policy/errors.py", "policy/fact_text.py",
     "checks/engine/", "localsql/bindings.py", "localsql/residual.py", "localsql/relations.py", "localsql/render.py",
     "localsql/planning.py", "localsql/split.py", "localsql/statements.py",
@@ -110,3 +112,8 @@ def test_rooms_of_the_engine_use_each_other_in_one_direction(name):
     place = next((place for place, room in enumerate(ROOMS) if is_below(name, room)), -1)
     later = ROOMS[place + 1 :]
     assert [other for other in graph()[name] if any(is_below(other, room) for room in later)] == []
+
+
+def test_no_app_below_knows_the_table_of_keys():
+    knowing = [path for path in files() if re.search(r"\bapi_key\b", path.read_text())]
+    assert {path.relative_to(ROOT).parts[0] for path in knowing} == {"authz_project"}

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from checks.asking.open_policy import OpenProgram
-from checks.asking.prepared import Question
 from checks.asking.query import TypedId
+from checks.asking.question import Question
 from checks.explain.cases import ANY
 from policy.rules.problems import did_you_mean, listed
 from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, Types, Var

@@ -14,10 +14,12 @@ from itertools import product
 from math import prod
 
 from checks.asking.advice import types_of
-from checks.asking.ask import Answered, Asker, answered
-from checks.asking.framing import Setting
-from checks.asking.prepared import Asked, Question, check_predicate
+from checks.asking.ask import Answered, answered
+from checks.asking.askers import Asker
+from checks.asking.open_policy import OpenProgram
 from checks.asking.query import question_about
+from checks.asking.question import Asked, Question, check_predicate
+from checks.asking.session import LiveSession
 from checks.engine.answers import Row
 from checks.errors import TooManyTypes
 from facts.numbering import signature_numbers
@@ -31,19 +33,19 @@ _Cell = tuple[str | None, str | None]  # type and id; None is every one
 
 def find_facts(asker: Asker, pattern: Pattern, context: Sequence[Fact]) -> Answered:
     """Return every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
-    return answered(asker, lambda setting: questions_of(setting, pattern, context), context)
+    return answered(asker, lambda session: questions_of(session, pattern, context), context)
 
 
 # ---- the questions -------------------------------------------------------------------------------------------
 
 
-def questions_of(setting: Setting, pattern: Pattern, context: Sequence[Fact]) -> list[Question]:
+def questions_of(session: LiveSession, pattern: Pattern, context: Sequence[Fact]) -> list[Question]:
     """Return a question for each combination of types; the columns of its answers are the wildcards."""
-    if setting.version is None:
-        known = _stored_types(setting.environment_id, pattern, context)
+    program = session.program
+    check_predicate(program, pattern.predicate)
+    if isinstance(program, OpenProgram):
+        known = _stored_types(session.environment_id, pattern, context)
     else:
-        program = setting.program(frozenset())
-        check_predicate(program, pattern.predicate)
         known = _program_types(program, pattern)
     return [_question(pattern, types, context) for types in _combinations(pattern, known)]
 
@@ -96,7 +98,7 @@ def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]
 def facts_to_json(pattern: Pattern, found: Answered) -> list[dict[str, object]]:
     """Return the facts in order. What holds for every value of every type is one fact, whose argument has no type."""
     rows = {_cells(found.questions[index], row) for index, row in found.rows}
-    every = _every_type(found.setting)
+    every = _every_type(found.session.program)
     for place, arg in enumerate(pattern.args):
         if arg.type is None and every:
             rows = _without_type(rows, place, every)
@@ -124,8 +126,5 @@ def _without_type(rows: set[tuple[_Cell, ...]], place: int, every: Types) -> set
     return kept | {(*rest[:place], (None, None), *rest[place:]) for rest in whole}
 
 
-def _every_type(setting: Setting) -> Types:
-    if setting.version is None:
-        return frozenset()
-    program = setting.program(frozenset())
+def _every_type(program: Program) -> Types:
     return frozenset(name for name, types in program.subtypes.items() if name in types)

@@ -2,8 +2,11 @@
 
 from functools import lru_cache
 
+from policy.active import program_of_version
 from policy.language.source import Source
 from policy.rules.program import Atom, Program, Rule, Types, Var
+
+Policy = int | Types  # a version; or, while there is none, the types that questions mention
 
 
 class OpenProgram(Program):
@@ -13,9 +16,19 @@ class OpenProgram(Program):
         return True
 
 
+def policy_of(version: int | None, types: Types) -> Policy:
+    """Return the policy of questions that mention these types."""
+    return types if version is None else version
+
+
+def program_of(policy: Policy) -> Program:
+    """Return the program that questions are answered by. There is always one."""
+    return open_program(policy) if isinstance(policy, frozenset) else program_of_version(policy)
+
+
 @lru_cache(maxsize=256)
 def open_program(types: Types) -> OpenProgram:
-    """The program for questions that mention these types."""
+    """Return the program for questions that mention these types."""
     return OpenProgram(
         source=Source(""),
         types={},

@@ -13,7 +13,7 @@ from hashlib import sha256
 import orjson
 from django.core import signing
 
-from checks.asking.prepared import Page, Question
+from checks.asking.question import Page, Question
 from checks.serializers import SMALLEST, size_from_json
 from facts.wire import fact_to_json
 from policy.errors import MalformedRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from checks.asking.prepared import Asked, Question, by_ids
+from checks.asking.question import Asked, Question, by_ids
 from checks.engine.answers import Row
 from facts import wire
 from facts.wire import Fact

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checks.asking.prepared import Values
-from checks.asking.scene import Scene
+from checks.asking.question import Values
+from checks.asking.snapshot import Snapshot
 from checks.engine.compile import Root
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.engine.rules.clauses import Call, Const, Operand, Term, substituted
@@ -26,7 +26,7 @@ Conditions = Sequence[RuleCondition]
 
 
 def bindings_for(
-    session: Scene, case: Case, known: RuleBindings, most: int, is_certain: bool = False
+    session: Snapshot, case: Case, known: RuleBindings, most: int, is_certain: bool = False
 ) -> list[RuleBindings] | None:
     """Return bindings, the known ones included, for which the whole case holds: so many at most.
 
@@ -42,7 +42,7 @@ def bindings_for(
     return None if not held and None in found else held[:most]
 
 
-def first_bindings(session: Scene, case: Case, known: RuleBindings, conditions: Conditions) -> RuleBindings | None:
+def first_bindings(session: Snapshot, case: Case, known: RuleBindings, conditions: Conditions) -> RuleBindings | None:
     """Return bindings for which these conditions hold, without variables that cannot be listed; None if none do."""
     questions = _Questions(session, case)
     starts, others = questions.starts(known, conditions)
@@ -60,7 +60,7 @@ def first_bindings(session: Scene, case: Case, known: RuleBindings, conditions: 
 class _Questions:
     """Asks about conditions of one case."""
 
-    session: Scene
+    session: Snapshot
     case: Case
 
     def starts(self, known: RuleBindings, conditions: Conditions) -> tuple[list[RuleBindings], Conditions]:

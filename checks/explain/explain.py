@@ -6,17 +6,13 @@ failure is found (`failures`). All of it happens in one session, with the decisi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from checks.asking import ask
 from checks.asking.advice import advice
-from checks.asking.ask import Asker
-from checks.asking.prepared import Asked, Question, check_predicate
+from checks.asking.askers import Asker
 from checks.asking.query import question_about
-from checks.asking.scene import Scene, scene
-from checks.errors import PolicyMoved
+from checks.asking.question import Asked, Question, check_predicate
+from checks.asking.snapshot import Snapshot, active_snapshot
 from checks.explain.cases import Goal
 from checks.explain.failures import failures_of
 from checks.explain.search import proof_of
@@ -24,8 +20,6 @@ from checks.explain.tree import Reason, shown_atom, tree_of
 from facts.accept import ALL_USED, Unused
 from policy.rules.program import Program
 from policy.values import Value
-
-_TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,34 +53,18 @@ class Explanation:
 
 def explain(asker: Asker, question: Question) -> Explanation:
     """Explain the answer of the active policy."""
-    with active_session(asker, question) as session:
+    with active_snapshot(asker, question.context, question.mentioned) as session:
         return Explanation(session.cases.number, explain_calls(session, question), session.unused)
 
 
-@contextmanager
-def active_session(asker: Asker, question: Question) -> Iterator[Scene]:
-    """Open a session of the policy version that is active in its own snapshot."""
-    types = frozenset(question.types | {arg.type for fact in question.context for arg in fact.args})
-    version = ask.confirmed(asker)
-    for _ in range(_TRIES):
-        own_types = types if version is None else frozenset()
-        with scene(asker.environment_id, version, question.context, own_types) as session:
-            current = ask.confirmed(asker)
-            if current == version:
-                yield session
-                return
-        version = current
-    raise PolicyMoved
-
-
-def explain_calls(session: Scene, question: Question) -> tuple[ExplainedGoal, ...]:
+def explain_calls(session: Snapshot, question: Question) -> tuple[ExplainedGoal, ...]:
     """Explain each call of a question that has a value for each variable."""
     values = {name: Value(asked.type, asked.one) for name, asked in question.variables.items()}
     goals = (Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls)
     return tuple([explain_goal(session, goal) for goal in goals])
 
 
-def explain_goal(session: Scene, goal: Goal) -> ExplainedGoal:
+def explain_goal(session: Snapshot, goal: Goal) -> ExplainedGoal:
     text, program = shown_atom(goal.predicate, goal.args), session.program
     unknown = "; ".join(advice(program, goal.predicate, [(arg.type, arg.id) for arg in goal.args]))
     if not all(program.knows(arg.type) for arg in goal.args):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from checks.asking.scene import Scene
+from checks.asking.snapshot import Snapshot
 from checks.engine.rules.clauses import Pattern
 from checks.explain.bindings import first_bindings
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition, value_in
@@ -32,14 +32,14 @@ class _Attempt:
     bindings: RuleBindings
 
 
-def failures_of(session: Scene, goal: Goal) -> tuple[Reason, ...]:
+def failures_of(session: Snapshot, goal: Goal) -> tuple[Reason, ...]:
     """Return why each rule fails to grant the goal, which does not hold; nothing where no rule is about it."""
     return _Failures(session).of_rules(session.cases.pattern(goal), goal.args, MAX_LEVELS)
 
 
 @dataclass
 class _Failures:
-    session: Scene
+    session: Snapshot
     tried: int = 0
     seen: set[tuple[Pattern, _Args]] = field(default_factory=set)
 

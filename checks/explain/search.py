@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from checks.asking.scene import Scene
+from checks.asking.snapshot import Snapshot
 from checks.engine.rules.clauses import Call
 from checks.explain.bindings import bindings_for
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, value_in
@@ -49,7 +49,7 @@ ProofStep = ByFact | ByRule | Unexplained
 Proof = dict[Goal, ProofStep]
 
 
-def proof_of(session: Scene, goals: list[Goal]) -> Proof:
+def proof_of(session: Snapshot, goals: list[Goal]) -> Proof:
     """Return a step for each of the goals, which hold, and for all that these follow from; none follows from itself."""
     search = _Search(session)
     waiting = list(reversed(goals))
@@ -77,7 +77,7 @@ class _Rules:
 
 @dataclass
 class _Search:
-    session: Scene
+    session: Snapshot
     proof: Proof = field(default_factory=dict)
     looked_into: int = 0
     rules: dict[Goal, _Rules] = field(default_factory=dict)

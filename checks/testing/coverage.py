@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 
-from checks.asking.bench import Bench
-from checks.asking.prepared import Asked, Question
+from checks.asking.facts_alone import FactsAlone
+from checks.asking.question import Asked, Question
 from checks.testing.policy_tests import signatures_of
 from policy.language.source import Span
 from policy.rules.program import Atom, Program, Rule, Test, Var
@@ -30,12 +30,13 @@ def covered(program: Program) -> frozenset[Span]:
     rules = (rule for alternatives in program.written.values() for rule in alternatives)
     left = {f"rule {index}": rule for index, rule in enumerate(rules)}  # no name of a policy has a space
     probes = tuple(replace(rule, head=_probe(name, rule)) for name, rule in left.items())
-    session = Bench(replace(program, rules=program.rules + probes), signatures_of(program))
+    probing = replace(program, rules=program.rules + probes)
+    session = FactsAlone.of_signatures(probing, signatures_of(program))
     found: set[Span] = set()
     for test in program.tests:
-        facts, mentioned = session.facts(test.facts), _mentioned(program, test)
+        over, mentioned = session.over(test.facts), _mentioned(program, test)
         for name, rule in list(left.items()):
-            if any(session.holds(question, facts) for question in _questions(name, rule, mentioned)):
+            if any(over.holds(question) for question in _questions(name, rule, mentioned)):
                 found.add(left.pop(name).origin)
     return frozenset(found)
 

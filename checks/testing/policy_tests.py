@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from checks.asking.advice import NAMINGS
-from checks.asking.bench import Bench, fact_of_atom
-from checks.asking.prepared import Asked, Question
+from checks.asking.facts_alone import FactsAlone, fact_of_atom
 from checks.asking.query import TypedId, question_about
+from checks.asking.question import Asked, Question
 from checks.engine.errors import CannotEnumerate
 from checks.errors import NoNamesDeclared, TestsTooSlow
 from policy.errors import AuthzError
@@ -25,7 +25,7 @@ MOST_SHOWN = 12  # values of a list
 
 def run(program: Program, fail_fast: bool = False) -> TestReport:
     """Return what came of every test; with `fail_fast`, of those up to the first failure."""
-    session = Bench(program, signatures_of(program))
+    session = FactsAlone.of_signatures(program, signatures_of(program))
     outcomes: list[TestOutcome] = []
     for test in program.tests:
         outcomes.append(_outcome(session, test, fail_fast))
@@ -39,9 +39,9 @@ def signatures_of(program: Program) -> frozenset[Signature]:
     return frozenset(fact_of_atom(atom).signature for test in program.tests for atom in test.facts)
 
 
-def _outcome(session: Bench, test: Test, fail_fast: bool) -> TestOutcome:
+def _outcome(session: FactsAlone, test: Test, fail_fast: bool) -> TestOutcome:
     outcomes: list[AssertionOutcome] = []
-    test_run = _TestRun(session, session.facts(test.facts), _groups(test.assertions), {})
+    test_run = _TestRun(session.over(test.facts), _groups(test.assertions), {})
     for assertion in test.assertions:
         message = _message(test_run, assertion)
         line, _ = session.program.source.position(assertion.span.start)
@@ -146,19 +146,18 @@ class _AssertionGroup(NamedTuple):
 
 @dataclass
 class _TestRun:
-    """One test's facts and assertions; `known` has the answers that were given so far."""
+    """One test's session and assertions; `known` has the answers that were given so far."""
 
-    session: Bench
-    facts: str
+    session: FactsAlone  # over the test's facts
     groups: dict[_AssertionGroup, dict[str, None]]
     known: dict[_AssertionGroup, set[str | None]]
 
     def holds(self, assertion: Assertion) -> bool:
         if assertion.variable_type is not None or not assertion.atom.args:
-            return any(self.session.holds(each, self.facts) for each in self._questions(assertion))
+            return any(self.session.holds(each) for each in self._questions(assertion))
         group, text = _group(assertion)
         if group not in self.known:
-            rows = self.session.answers(group.question(tuple(self.groups[group])), self.facts)
+            rows = self.session.answers(group.question(tuple(self.groups[group])))
             self.known[group] = {row[0] for row in rows}
         return text in self.known[group]
 
@@ -166,7 +165,7 @@ class _TestRun:
         """Return what the variable can be."""
         found: set[TypedId] = set()
         for question in self._questions(assertion):
-            rows = self.session.answers(question._replace(outs=("variable",)), self.facts)
+            rows = self.session.answers(question._replace(outs=("variable",)))
             type_name = question.variables["variable"].type
             found.update((type_name, row[0]) for row in rows)
         return found

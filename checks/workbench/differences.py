@@ -15,8 +15,8 @@ from heapq import nsmallest
 from itertools import product
 
 from checks.asking import run
-from checks.asking.prepared import by_ids
-from checks.asking.scene import Scene
+from checks.asking.question import by_ids
+from checks.asking.snapshot import Snapshot
 from checks.engine.answers import Row
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.errors import QueryTooSlow
@@ -117,7 +117,7 @@ class _TooMany(AuthzError):
 
 @dataclass
 class PolicyComparison:
-    sides: tuple[Scene, Scene]
+    sides: tuple[Snapshot, Snapshot]
     sampler: Sampler
     deadline: float
     most: int  # answers that differ that are kept, of each kind
@@ -197,7 +197,7 @@ class PolicyComparison:
             raise _Refused(reason, is_new) from None
 
     def _rows(
-        self, session: Scene, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
+        self, session: Snapshot, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
     ) -> set[Row]:
         if not kind.is_known_to(session.program):
             return set()

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, product
 from typing import NamedTuple
 
-from checks.asking.prepared import BUILT_IN, Asked, Question
 from checks.asking.query import question_about
+from checks.asking.question import BUILT_IN, Asked, Question
 from checks.engine.answers import Row
 from checks.explain.cases import ANY, Goal
 from checks.explain.tree import shown_atom

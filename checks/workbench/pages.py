@@ -12,8 +12,8 @@ from django.utils.safestring import SafeString
 
 from checks.asking.advice import advice_on_question
 from checks.asking.ask import allow
-from checks.asking.prepared import Asked, Question
-from checks.asking.scene import Scene, scene, trial
+from checks.asking.question import Asked, Question
+from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, explain_calls
 from checks.explain.tree import Reason, shown_atom, shown_value
@@ -141,11 +141,11 @@ def answer_for_page(version: PolicyVersion, text: str, question: Question) -> Pa
     return PageAnswer(tuple((goal, page_lines(goal)) for goal in goals), unused=session.unused)
 
 
-def _session(version: PolicyVersion, text: str, context: Sequence[Fact]) -> AbstractContextManager[Scene]:
+def _session(version: PolicyVersion, text: str, context: Sequence[Fact]) -> AbstractContextManager[Snapshot]:
     """Return a session of the version, or of the text in its place."""
     if text:
         return trial(version.environment_id, rules.compile_text(text), context)
-    return scene(version.environment_id, version.pk, context, frozenset())
+    return snapshot(version.environment_id, version.pk, context, frozenset())
 
 
 def _shown(question: Question) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from checks.asking import run
 from checks.asking.deadline import Deadline
-from checks.asking.scene import Scene, scene, trial
+from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal, question_of_goal
 from checks.explain.tree import shown_atom
@@ -167,7 +167,7 @@ def goals_of_text(text: str) -> list[Goal]:
     return [Goal(fact.predicate, fact.args) for fact in facts]
 
 
-Sides = tuple[Scene, Scene]  # of the active policy, and of the new one
+Sides = tuple[Snapshot, Snapshot]  # of the active policy, and of the new one
 
 
 @contextmanager
@@ -177,13 +177,13 @@ def _sides(environment_id: int, program: Program, goals: Iterable[Goal]) -> Iter
     stored = {name for signature in signature_numbers(environment_id) for name in signature.types}
     types = frozenset() if active else frozenset(asked | stored | set(filter(program.knows, program.subtypes)))
     with (
-        scene(environment_id, active.pk if active else None, (), types) as before,
+        snapshot(environment_id, active.pk if active else None, (), types) as before,
         trial(environment_id, program, ()) as after,
     ):
         yield before, after
 
 
-def _changed(before: Scene, after: Scene) -> list[Changed]:
+def _changed(before: Snapshot, after: Snapshot) -> list[Changed]:
     programs = (before.program, after.program)
     return [*changed_rules(*programs), *changed_facts(*programs, before.numbers)]
 
@@ -221,7 +221,7 @@ def _compare_given(sides: Sides, goals: list[Goal], until: float) -> tuple[list[
     return flips, Survey(given=len(goals), refused=tuple(refused))
 
 
-def _holds(session: Scene, goal: Goal) -> bool:
+def _holds(session: Snapshot, goal: Goal) -> bool:
     """A predicate that a policy does not have holds for nothing."""
     if goal.predicate not in session.program.predicates and goal.predicate != DECISION:
         return False

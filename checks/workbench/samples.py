@@ -16,9 +16,9 @@ from itertools import islice, product
 from random import Random
 
 from checks.asking import run
-from checks.asking.prepared import Asked, Question
 from checks.asking.query import question_about
-from checks.asking.scene import Scene
+from checks.asking.question import Asked, Question
+from checks.asking.snapshot import Snapshot
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
 from checks.workbench.kinds import QuestionKind
@@ -60,7 +60,7 @@ class Sample:
 class Sampler:
     """Draws values by what differs between the programs of two sessions. After the deadline it looks for no more."""
 
-    sides: tuple[Scene, Scene]
+    sides: tuple[Snapshot, Snapshot]
     changed: list[Changed]
     seed: int
     deadline: float
@@ -206,7 +206,7 @@ class Sampler:
         return _ANY
 
     @cached_property
-    def _probes(self) -> tuple[Scene, Scene]:
+    def _probes(self) -> tuple[Snapshot, Snapshot]:
         """Sessions of the programs, each with a predicate for each variable in the head of each rule that differs."""
         old, new = self.sides
         return old.of(_probing(old.program, self.changed, False)), new.of(_probing(new.program, self.changed, True))

@@ -10,7 +10,7 @@ from checks.asking import run
 from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import finished
 from checks.serializers import AuthorizeQuery
-from policy.active import GATE
+from policy.active import key_check
 from policy.endpoint import Endpoint
 from policy.errors import KeyRefused
 from policy.serializers import decoded
@@ -35,8 +35,9 @@ class Confirmed(Empty):
         return super().post(request)
 
 
-BEFORE, AFTER = GATE.split("%s")
-IS_GOOD = finished((f"SELECT e.policy_version_id FROM {BEFORE}", Slot("key"), AFTER), run.dialect().placeholder)
+CHECK = key_check()
+GATE = (f"SELECT e.policy_version_id FROM {CHECK.before}", Slot("key"), CHECK.after)
+IS_GOOD = finished(GATE, run.dialect().placeholder)
 
 # Around /authorize, in place of the product's paths below /api: the empty view is found first, and none much later.
 authorize, *others = interface

@@ -132,9 +132,9 @@ def prepared_asker(user: str):
     """An environment with the policy, and the few facts that stay with the service."""
     from django.core.management import call_command
 
+    from checks.asking.askers import Trusted
     from facts.bulk import load
     from facts.wire import Fact
-    from localsql.asking import Trusted
     from policy.models import PolicyVersion, default_environment
     from policy.values import Value
 
@@ -185,7 +185,7 @@ def by_hand(question: Filter, user: str) -> str:
 
 
 def made(asker, action: str, user: str) -> str:
-    from checks.asking.prepared import Asked, Question
+    from checks.asking.question import Asked, Question
     from localsql import asking
     from localsql.views import ALLOW
 

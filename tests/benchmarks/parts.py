@@ -64,22 +64,23 @@ def measured(parts: list[Part]) -> list[tuple[str, float]]:
 def parts(server: Served) -> list[Part]:
     """From the outside in. Only here is it known what a request calls."""
     from authz_project.keys import caller_of_token
-    from checks.asking import ask, prepared, run
-    from checks.asking.framing import Setting
+    from checks.asking import ask, run
+    from checks.asking.askers import session_now
+    from checks.asking.question import Question
     from checks.serializers import AuthorizeQuery
     from policy.serializers import decoded
 
     body, who = orjson.dumps(EMPTY), caller_of_token(server.key)
     fields = decoded(AuthorizeQuery, EMPTY)
 
-    def question() -> prepared.Question:
+    def question() -> Question:
         return ask.allow(fields["actor"], fields["action"], fields["resource"])
 
     asked = question()
     ask.answer(who, asked)
-    setting = Setting(who.environment_id, ask.confirmed(who))
-    (ready,) = prepared.prepared(setting, [asked])
-    slots = ready.slots | {"key": who.key_hash}
+    session = session_now(who)
+    ((prepared, slots, _),) = session.statements_for([asked])
+    slots["key"] = who.key_hash
     return [
         ("a request of the empty view", lambda: answered(server.key, "/api/empty", body)),
         ("a request of /authorize", lambda: answered(server.key, "/api/authorize", body)),
@@ -87,8 +88,8 @@ def parts(server: Served) -> list[Part]:
         ("  JSON in and out", lambda: (orjson.loads(body), orjson.dumps({"allowed": True}))),
         ("  serializer", lambda: decoded(AuthorizeQuery, EMPTY)),
         ("  the question, asked", lambda: ask.answer(who, asked)),
-        ("    shape lookup: its statement and values", lambda: prepared.prepared(setting, [asked])),
-        ("    execution, by the driver", lambda: run.execute(ready.ready.statement, slots)),
+        ("    shape lookup: its statement and values", lambda: session.statements_for([asked])),
+        ("    execution, by the driver", lambda: run.execute(prepared.statement, slots)),
     ]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 
-from checks.asking.prepared import Page, Question, form_of, inline_rows
+from checks.asking.question import Page, Question, inline_rows
+from checks.asking.session import LiveSession
 from checks.engine.compile import Compiled, Root, Shape, compiled
 from checks.engine.rules.clauses import Call, Const, Other, Slot, Var
 from checks.engine.rules.ruleset import RuleSet
@@ -66,10 +67,10 @@ class Engine:
     ) -> tuple[Shape, dict[str, object]]:
         """The shape that the service makes of questions about the same facts, and the values that it takes out."""
         slots: dict[str, object] = {"now": NOW}
-        form = form_of(self.book.program.names, questions, context, page, slots)
+        key = LiveSession(1, 1).key(self.book.program.names, questions, context, page, slots)
         if context:
             slots["facts"] = inline_rows(context, self.number)
-        return form.shape(range(len(questions))), slots
+        return key.shape(range(len(questions))), slots
 
     # ---- asked --------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from checks.asking.prepared import FEW, Asked, Question
+from checks.asking.question import FEW, Asked, Question
 from facts.wire import Fact
 from policy.rules.program import Program, Signature
 from policy.values import BOOLEAN, INTEGER, STRING, Value

@@ -189,7 +189,7 @@ def test_a_search_that_is_too_long_says_so(api, monkeypatch):
 
 def test_time_is_a_limit_as_well(api, monkeypatch):
     chain(api, 5)
-    monkeypatch.setattr("checks.asking.scene.TIME_LIMIT", -1.0)
+    monkeypatch.setattr("checks.asking.snapshot.TIME_LIMIT", -1.0)
     said = explain(api, "User:u", "read", "Folder:0")
     assert (said["allowed"], said["proof"]["kind"]) == (True, "unexplained")
     denied = explain(api, "User:nobody", "read", "Folder:0")

@@ -10,6 +10,9 @@ from django.db import connection, transaction
 
 from authz_project.keys import revoke_key
 from authz_project.models import ApiKey
+from checks.asking import ask, session
+from checks.asking.askers import Trusted
+from checks.asking.question import Asked
 from facts import store as facts_store
 from facts.context_header import HEADER
 from facts.models import Signature
@@ -191,6 +194,45 @@ def test_a_key_that_opens_another_environment_now_is_not_answered_from_the_old_o
     ApiKey.objects.filter(environment=first.environment).update(environment=second.environment)
     answer = first.post("/authorize", ANN_READS)
     assert answer.status_code == 401 or not answer.json()["allowed"]
+
+
+def test_what_is_asked_from_inside_confirms_no_key_and_makes_none_good(api):
+    publish(api, READERS)
+    question = ask.allow(Asked("User", ("ann",)), Asked("String", ("read",)), Asked("Doc", ("d",)))
+    store(api, fact("has_role", "User:ann", "reader", "Doc:d"))
+    inside = Trusted(api.environment.pk)
+    assert ask.answer(inside, question).holds
+    revoke_key(ApiKey.objects.get(environment=api.environment))
+    assert api.post("/authorize", ANN_READS).status_code == 401
+    assert ask.answer(inside, question).holds
+
+
+def test_a_key_that_opens_another_environment_now_explains_nothing_of_the_old_one(new_api):
+    first, second = new_api("first"), new_api("second")
+    store(first, fact("has_permission", "User:ann", "read", "Doc:d"))
+    assert allowed(first)
+    ApiKey.objects.filter(environment=first.environment).update(environment=second.environment)
+    assert first.post("/explain", ANN_READS).status_code == 401
+    assert first.post("/explain", ANN_READS).json()["allowed"] is False
+
+
+def test_what_many_ask_after_a_first_fact_of_its_kind_is_compiled_once(api, monkeypatch):
+    publish(api, READERS)
+    assert not allowed(api)
+    store(api, fact("has_role", "User:ann", "reader", "Doc:d"))
+    made, compiled = [], session.compiled
+    monkeypatch.setattr(session, "compiled", lambda *args: made.append(args) or compiled(*args))
+
+    def ask() -> bool:
+        try:
+            return allowed(api)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(6) as threads:
+        asked = [threads.submit(ask) for _ in range(12)]
+        assert all(each.result() for each in asked)
+    assert len(made) == 1
 
 
 # ---- one moment ------------------------------------------------------------------------------------------------

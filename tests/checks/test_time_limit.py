@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from checks.asking import deadline, prepared
+from checks.asking import deadline
+from checks.asking.session import Session
 from tests.checks.conftest import about, fact, publish, store
 
 SLOW = """
@@ -107,8 +108,8 @@ LIST = {
 @pytest.mark.parametrize(
     ("place", "path", "body"),
     [
-        ("checks.asking.prepared.ready_of", "/authorize", LOOK),
-        ("checks.asking.prepared.ready_of", "/bulk_actions", [about("User:ann", "Doc:d"), about("User:ann", "Doc:e")]),
+        ("checks.asking.session.compiled", "/authorize", LOOK),
+        ("checks.asking.session.compiled", "/bulk_actions", [about("User:ann", "Doc:d"), about("User:ann", "Doc:e")]),
         ("checks.explain.explain.proof_of", "/explain", LOOK),
         ("checks.explain.explain.question_of_goal", "/explain", LOOK),
         ("localsql.documents._scalar", "/list_query", LIST),
@@ -134,7 +135,7 @@ def test_a_statement_has_no_more_than_its_question_has_left(slow, settings, late
     settings.STATEMENT_TIMEOUT = 100
     if connection.vendor == "postgresql":
         limit("100000")
-    late("checks.asking.prepared.ready_of", 99)
+    late("checks.asking.session.compiled", 99)
     started = time.monotonic()
     answer = slow.post("/authorize", about("User:ann", "Doc:d", action="read"))
     assert (answer.status_code, "longer than 100 seconds" in answer.json()["message"]) == (400, True)
@@ -147,7 +148,7 @@ def test_a_statement_has_no_more_than_its_question_has_left(slow, settings, late
 
 def test_nobody_waits_longer_for_another_to_compile_than_the_question_may_take(slow, monkeypatch):
     lock = threading.Lock()
-    monkeypatch.setattr(prepared, "_compiling", (lock,))
+    monkeypatch.setattr(Session.statements, "_making", (lock,))
     with lock:
         answer = slow.post("/authorize", LOOK)
     assert (answer.status_code, "STATEMENT_TIMEOUT" in answer.json()["message"]) == (400, True)
@@ -164,6 +165,6 @@ def test_a_question_that_somebody_cancels_may_be_asked_again(slow, settings):
 
 
 def test_what_is_explained_ends_before_the_questions_time_does(slow, monkeypatch):
-    monkeypatch.setattr("checks.asking.scene._MOST", 0.0)
+    monkeypatch.setattr("checks.asking.snapshot._MOST", 0.0)
     proof = slow.post("/explain", LOOK).json()["proof"]
     assert (proof["kind"], proof["note"]) == ("unexplained", "it takes longer than 0 seconds")

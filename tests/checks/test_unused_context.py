@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from checks.asking import prepared
+from checks.asking.session import Session
 from facts.context_header import HEADER, LONGEST
 from tests.checks.conftest import about, fact, publish, store
 
@@ -78,11 +78,11 @@ def test_a_fact_of_another_shape_is_advised_of_the_policys_own(api):
 
 def test_they_make_no_statement_of_their_own(repos):
     repos.post("/authorize", with_context("/authorize", USED))
-    before = prepared._ready.cache_info().currsize
+    before = len(Session.statements)
     for number in range(5):
         unused = fact(f"unused_{number}", "User:eve", f"Type{number}:x")
         repos.post("/authorize", with_context("/authorize", USED, unused))
-    assert prepared._ready.cache_info().currsize == before
+    assert len(Session.statements) == before
 
 
 def test_pages_go_on_with_them(repos):

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
+from cachetools import LRUCache
 from django.db import connection
 
 from facts import accept, store
@@ -311,7 +312,7 @@ def test_a_new_version_is_compiled_once_by_the_requests_that_meet_it(environment
 
 
 def test_programs_that_were_not_used_for_longest_are_let_go(environment, monkeypatch):
-    monkeypatch.setattr(active, "_REMEMBERED", 3 * active._LEAST)
+    monkeypatch.setattr(active, "_programs", LRUCache(3 * active._LEAST, active._weight))
     first, _, third = (publish(environment.id, f"# {n}\n", None) for n in range(3))
     assert active._remembered(first.version.pk) is None
     assert active._remembered(third.version.pk) is third.draft.program

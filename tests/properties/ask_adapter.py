@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis.errors import UnsatisfiedAssumption
 from rest_framework.test import APIClient
 
-from checks.asking.prepared import FEW
+from checks.asking.question import FEW
 from policy.values import Value
 from tests.properties.questions import (
     Actions,

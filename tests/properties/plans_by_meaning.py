@@ -16,7 +16,7 @@ from typing import Any
 
 from checks.asking import ask as asking
 from checks.asking.fact_patterns import questions_of
-from checks.asking.prepared import Asked, Question
+from checks.asking.question import Asked, Question
 from checks.engine.answers import Row, answers_of
 from checks.engine.compile import Compiled, Shape
 from checks.engine.errors import TooComplex, TooMuchRecursion
@@ -197,8 +197,8 @@ def put(ask: Ask, program: Program) -> list[Question]:
             outs = tuple(name for name, asked in variables.items() if asked.ids is None or len(asked.ids) != 1)
             return _known(program, [Question(calls, variables, outs)])
         case QueryFacts(predicate, pattern):
-            setting: Any = SimpleNamespace(version=1, program=lambda types: program)
-            return questions_of(setting, Pattern(predicate, tuple(Argument(*each) for each in pattern)), ())
+            session: Any = SimpleNamespace(program=program)
+            return questions_of(session, Pattern(predicate, tuple(Argument(*each) for each in pattern)), ())
     raise AssertionError(ask)
 
 

@@ -6,7 +6,8 @@ from django.core.management.base import CommandParser
 
 from checks.asking import ask
 from checks.asking.advice import advice_on_question
-from checks.asking.prepared import Asked, Page, Question, by_ids
+from checks.asking.askers import Trusted
+from checks.asking.question import Asked, Page, Question, by_ids
 from checks.engine.compile import Compiled
 from facts.notation import action_from_text, fact_from_text, value_from_text
 from policy.active import active_program
@@ -36,7 +37,7 @@ class Command(PolicyCommand):
 
     def act(self, environment: Environment, *, plan: bool, **options: Any) -> None:
         question = _question(**options)
-        asker = ask.Trusted(environment.pk)
+        asker = Trusted(environment.pk)
         if plan:
             compiled, unused = ask.plan(asker, question, Page(PAGE) if options["kind"] == "list" else None)
             lines, advice = [shown_plan(compiled)], []

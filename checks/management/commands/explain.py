@@ -4,7 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from checks.asking import ask
+from checks.asking.ask import allow
+from checks.asking.askers import Trusted
 from checks.explain.explain import explain
 from checks.explain.output import explanation_to_text
 from checks.management.commands.ask import asked_action, asked_value
@@ -28,8 +29,8 @@ class Command(PolicyCommand):
         self, environment: Environment, *, actor: str, action: str, resource: str, context: list[str], **options: Any
     ) -> None:
         facts = tuple(fact_from_text(text) for text in context)
-        question = ask.allow(asked_value(actor), asked_action(action), asked_value(resource), (), facts)
-        explanation = explain(ask.Trusted(environment.pk), question)
+        question = allow(asked_value(actor), asked_action(action), asked_value(resource), (), facts)
+        explanation = explain(Trusted(environment.pk), question)
         versions = PolicyVersion.objects.filter(environment=environment)
         version = None if explanation.version is None else versions.filter(number=explanation.version).first()
         is_coloured = self.stdout.isatty() and not options["no_color"]

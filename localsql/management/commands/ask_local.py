@@ -7,7 +7,8 @@ from django.core.management.base import CommandParser
 from sqlglot.errors import SqlglotError
 
 from checks.asking.advice import advice_on_question
-from checks.asking.prepared import Asked, Question
+from checks.asking.askers import Trusted
+from checks.asking.question import Asked, Question
 from facts.notation import action_from_text, fact_from_text, value_from_text
 from localsql import asking
 from localsql.bindings import bindings_from_text
@@ -40,7 +41,7 @@ class Command(PolicyCommand):
 
     def act(self, environment: Environment, *, kind: str, bindings: str | None, raw: bool, **options: Any) -> None:
         text = text_named(bindings) if bindings is not None else None
-        asker = asking.Trusted(environment.pk)
+        asker = Trusted(environment.pk)
         question = _question(kind, **options)
         if kind == "authorize":
             said = asking.authorize(asker, question, text)

@@ -1,0 +1,81 @@
+"""Who asks, and the session that is most likely theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+
+from django.db import connection
+
+from checks.asking.confirmation import NEW_SIGNATURE
+from checks.asking.session import LiveSession
+from policy.active import Caller, confirm
+from policy.errors import AuthzError, KeyRefused, NotFound
+
+_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """Who asks from inside, and needs no key: a command, or the admin."""
+
+    environment_id: int
+
+
+Asker = Caller | Trusted
+
+
+def confirmed(asker: Asker) -> int | None:
+    """Return the policy version that is active now, or refuse a key that is not good any more."""
+    if isinstance(asker, Caller):
+        found = confirm(asker)
+        if found.environment_id != asker.environment_id:  # it opens another one now, as statements would find
+            raise KeyRefused
+        return found.policy_version_id
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT policy_version_id FROM environment WHERE id = %s", (asker.environment_id,))
+        row = cursor.fetchone()
+    if row is None:
+        raise nobody(asker)
+    return row[0]
+
+
+def nobody(asker: Asker) -> AuthzError:
+    """Return the refusal of an asker whom the database does not know."""
+    return KeyRefused() if isinstance(asker, Caller) else NotFound("the environment no longer exists")
+
+
+def session_now(asker: Asker) -> LiveSession:
+    """Return a session by the policy that is active now."""
+    return LiveSession(asker.environment_id, confirmed(asker), isinstance(asker, Caller))
+
+
+# ---- what was active when last seen: a hint, confirmed by every statement ----------------------------------------
+
+_sessions: dict[tuple[int, bool], LiveSession] = {}
+_moving = Lock()
+
+
+def likely_session(asker: Asker) -> LiveSession:
+    """Return the session of the policy that was active when last seen."""
+    found = _sessions.get((asker.environment_id, isinstance(asker, Caller)))
+    return _remember(session_now(asker)) if found is None else found
+
+
+def session_after(session: LiveSession, current: int | None) -> LiveSession:
+    """Return the session to ask in next, where a statement told of another version or of new signatures."""
+    with _moving:
+        known = _sessions.get((session.environment_id, session.needs_key), session)
+        if current != NEW_SIGNATURE:
+            generation = max(known.generation, session.generation)
+            return _remember(LiveSession(session.environment_id, current, session.needs_key, generation))
+        if known.generation > session.generation and known.version == session.version:
+            return known  # others found out before: what they compile serves all
+        return _remember(LiveSession(session.environment_id, session.version, session.needs_key))
+
+
+def _remember(session: LiveSession) -> LiveSession:
+    if len(_sessions) > _MOST:
+        _sessions.clear()
+    _sessions[session.environment_id, session.needs_key] = session
+    return session

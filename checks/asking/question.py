@@ -1,0 +1,186 @@
+"""What is asked, and what is left of it without its values: questions that differ in nothing else share a statement.
+
+    may User:ann read Doc:d    ->    the outline  may User:v0 "read" Doc:v1    and the values  v0 = ann, v1 = d
+
+"read" is part of the outline where the policy mentions it: rules are chosen by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import NamedTuple
+
+import orjson
+
+from checks.asking.open_policy import OpenProgram
+from checks.engine.answers import Row
+from checks.engine.compile import Root
+from checks.engine.errors import UnboundVariable
+from checks.engine.rules.clauses import Call, Const, Given, Operand, Other, Slot, Term, Var
+from checks.errors import UnknownPredicate
+from facts.batches import by_signature
+from facts.wire import Fact
+from policy.errors import AuthzError
+from policy.rules.program import Program, Signature
+from policy.values import STRING
+
+BUILT_IN = ("allow", "has_permission", "has_role", "has_relation")
+
+
+class Asked(NamedTuple):
+    """What a variable may be: a type, and the ids that are asked about (None: every id)."""
+
+    type: str
+    ids: tuple[str, ...] | None = None
+
+    @property
+    def one(self) -> str:
+        """Return the id, where one is asked about."""
+        assert self.ids, "asked about one id"
+        return self.ids[0]
+
+
+class Question(NamedTuple):
+    """Calls that must hold together, with variables by name. Answers have the columns `outs`.
+
+    Questions share a statement where the names of their variables are the same. Names that callers make up would keep
+    them apart, so variables are called by their places then, and `names` has the caller's, for messages.
+    """
+
+    calls: tuple[tuple[str, tuple[str, ...]], ...]
+    variables: Mapping[str, Asked]
+    outs: tuple[str, ...] = ()
+    context: Sequence[Fact] = ()
+    names: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def types(self) -> set[str]:
+        return {asked.type for asked in self.variables.values()}
+
+    @property
+    def mentioned(self) -> frozenset[str]:
+        """Return the types of its variables and of its context."""
+        return frozenset(self.types).union(*(signature.types for signature in by_signature(self.context)))
+
+    def called(self, name: str) -> str:
+        """Return what the caller calls a variable."""
+        return self.names.get(name, name)
+
+    def in_words_of_caller(self, refusal: AuthzError) -> AuthzError:
+        """Return the refusal with the variable that it names called as the caller does."""
+        return UnboundVariable(self.called(refusal.name)) if isinstance(refusal, UnboundVariable) else refusal
+
+
+class Page(NamedTuple):
+    """The part of a one-column answer to read: after an id, at most so many."""
+
+    limit: int
+    after: str | None = None
+
+
+def by_ids(row: Row) -> tuple:
+    """Return what puts answers in order: every value first, then by id."""
+    return tuple((text is not None, text or "") for text in row)
+
+
+def check_predicate(program: Program, predicate: str) -> None:
+    """Refuse a predicate that the policy does not have."""
+    if predicate in BUILT_IN or predicate in program.predicates or isinstance(program, OpenProgram):
+        return
+    near = get_close_matches(predicate, sorted({*program.predicates, *BUILT_IN}), 1)
+    raise UnknownPredicate(predicate, near[0] if near else "")
+
+
+# ---- values -------------------------------------------------------------------------------------------------------
+
+EVERY, NAME, OTHER, VALUE, SEVERAL, MANY = "every", "name", "other", "value", "several", "many"
+FEW = 32  # ids that are looked into one by one: for those, all that an actor can reach would be too much to find
+OPERANDS: dict[str, Callable[[str], Operand]] = {NAME: Const, OTHER: Other, VALUE: Slot}
+
+
+@dataclass(slots=True)
+class Values:
+    """Puts values into slots, equal ones into the same, and says what stands for each."""
+
+    names: frozenset[str]  # of the policy
+    slots: dict[str, object]
+    taken: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def one(self, type_name: str, text: str) -> Operand:
+        """Return what the engine is told in place of the value."""
+        kind, place = self.placed(type_name, text)
+        return OPERANDS[kind](place)
+
+    def placed(self, type_name: str, text: str) -> tuple[str, str]:
+        """Return what kind of operand the value is, and its text or slot: names of the policy stay as they are."""
+        is_text = type_name == STRING
+        if is_text and text in self.names:
+            return NAME, text
+        slot = self.taken.get((type_name, text))
+        if slot is None:
+            slot = self.taken[type_name, text] = f"v{len(self.slots)}"
+            self.slots[slot] = text
+        return OTHER if is_text else VALUE, slot
+
+    def several(self, texts: tuple[str, ...]) -> str:
+        """Return the slot of a list of ids."""
+        slot = f"ids{len(self.slots)}"
+        self.slots[slot] = orjson.dumps(texts).decode()
+        return slot
+
+
+def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) -> str:
+    """Return facts as the JSON that statements read: their ids, by the numbers of their signatures."""
+    return orjson.dumps({str(number_of(signature)): ids for signature, ids in by_signature(facts).items()}).decode()
+
+
+# ---- without values -----------------------------------------------------------------------------------------------
+
+
+class Outline(NamedTuple):
+    """A question without its values. Each request makes and hashes one, which is why it is of plain tuples."""
+
+    calls: tuple[tuple[str, tuple[str, ...]], ...]
+    variables: tuple[tuple[str, str, str, str], ...]  # name, type, kind, and the name or slot that it is
+    outs: tuple[str, ...]
+
+    @property
+    def types(self) -> list[str]:
+        return [name for _, name, _, _ in self.variables]
+
+    @property
+    def root(self) -> Root:
+        """Return what the engine is asked."""
+        types = {name: type_name for name, type_name, _, _ in self.variables}
+        terms: dict[str, Term] = {name: Var(index, name, types[name]) for index, name in enumerate(self.outs)}
+        givens = []
+        for name, type_name, kind, place in self.variables:
+            if kind in OPERANDS:
+                terms[name] = OPERANDS[kind](place)
+                continue
+            term = terms.setdefault(name, Var(len(terms) + 50, name, type_name))
+            if kind in (SEVERAL, MANY):
+                givens.append(Given(term, place, kind == MANY, type_name))
+        calls = [
+            Call(predicate, tuple([types[name] for name in names]), tuple([terms[name] for name in names]))
+            for predicate, names in self.calls
+        ]
+        return Root(tuple(calls), tuple(givens))
+
+
+def outline_of(question: Question, values: Values) -> Outline:
+    """Return the question without its values, which go into slots."""
+    calls, asked, outs, _, _ = question
+    variables = []
+    for name, (type_name, ids) in asked.items():
+        if ids is None:
+            kind, place = EVERY, ""
+        elif len(ids) == 1 and name not in outs:
+            kind, place = values.placed(type_name, ids[0])
+        else:
+            kind, place = SEVERAL if len(ids) <= FEW else MANY, values.several(ids)
+        variables.append((name, type_name, kind, place))
+    return Outline(calls, tuple(variables), outs)

@@ -1,0 +1,43 @@
+"""What was made once for a key, as long as there is room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Generic, TypeVar
+
+from cachetools import LRUCache
+
+from checks.asking import deadline
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Remembered(Generic[K, V]):
+    """Lets go first of what was used least lately. What many ask for at once is made by one of them."""
+
+    def __init__(self, most: int):
+        self._kept: LRUCache[K, V] = LRUCache(most)
+        self._changing = Lock()  # every use changes the order in which things go
+        self._making = tuple(Lock() for _ in range(16))
+
+    def get(self, key: K) -> V | None:
+        with self._changing:
+            try:
+                return self._kept[key]
+            except KeyError:
+                return None
+
+    def made_once(self, key: K, make: Callable[[], V]) -> V:
+        """Return what `get` gives, or make it. Nobody waits for another longer than the question may take."""
+        with deadline.holding(self._making[hash(key) % len(self._making)]):
+            found = self.get(key)
+            if found is None:
+                found = make()
+                with self._changing:
+                    self._kept[key] = found
+            return found
+
+    def __len__(self) -> int:
+        return len(self._kept)

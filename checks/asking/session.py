@@ -1,0 +1,284 @@
+"""Questions -> prepared statements: each kind of question is compiled once, and found again by its `Key`.
+
+    Question -> Key -> Shape -> Compiled -> Prepared -> Answered
+
+A question without its values makes a `Key`. Most requests ask what others asked before them, about other values: their
+key finds a `Prepared` statement. Otherwise it makes the engine's `Shape`, which is `Compiled` and then prepared.
+
+A `LiveSession` answers requests: its statements confirm what it takes for granted. A `Snapshot` asks many small
+questions about one moment, where there is nothing to confirm.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count
+from typing import Any, NamedTuple
+
+from django.conf import settings
+
+from checks.asking import deadline, run
+from checks.asking.confirmation import IS_ANSWER, Confirmation
+from checks.asking.open_policy import Policy, open_program, policy_of, program_of
+from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
+from checks.asking.remembered import Remembered
+from checks.engine.answers import Row, answers_of
+from checks.engine.compile import Compiled, Root, Shape, compiled
+from checks.engine.rules.ruleset import RuleSet
+from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.rounds import Rounds
+from checks.engine.sql.text import Statement
+from facts.accept import Brought, brought
+from facts.batches import by_signature
+from facts.numbering import Numbering
+from facts.wire import Fact
+from policy.active import program_of_version
+from policy.rules.program import Program, Signature, Types
+
+TRIES = 10  # while the policy turns out to be another one
+_NOTHING: frozenset[Signature] = frozenset()
+_NO_TYPES: Types = frozenset()
+_NO_CONTEXT = Brought(())
+
+
+class Key(NamedTuple):
+    """All that a statement depends on but values: what it is remembered by."""
+
+    environment_id: int | None  # whose facts it reads; None: those alone that the request brings
+    policy: Policy | None  # whose rules it follows; None: those of a text, in a session of its own
+    needs_key: bool | None  # whether it confirms the caller's; None: it confirms nothing
+    signatures: int  # that it knows the numbers of: a snapshot's mark, or a live session's generation
+    dialect: Dialect
+    asked: tuple[Outline | Root, ...]
+    width: int  # answer columns, of all that are asked at once
+    inline: frozenset[Signature] = _NOTHING  # signatures that the request brings facts of
+    is_paged: bool = False
+    has_after: bool = False
+    most: int = 0  # so many rows, whichever are found first; 0: all
+
+    def places(self, program: Program) -> tuple[int, ...]:
+        """Return which of the questions may have answers: those about types that the program knows."""
+        asked = enumerate(self.asked)
+        return tuple([place for place, each in asked if isinstance(each, Root) or all(map(program.knows, each.types))])
+
+    def shape(self, places: Iterable[int]) -> Shape:
+        """Return what the engine is asked, of the questions in these places."""
+        asked = [self.asked[place] for place in places]
+        roots = tuple([each if isinstance(each, Root) else each.root for each in asked])
+        has_stored = self.environment_id is not None
+        return Shape(roots, self.width, self.inline, has_stored, self.is_paged, self.has_after, self.most)
+
+
+class Prepared(NamedTuple):
+    """A statement and how to read its rows. No statement: nothing can be true, whatever the facts."""
+
+    statement: Statement | None
+    rounds: tuple[Rounds, ...] = ()
+    width: int = 0
+    is_guarded: bool = False
+    places: tuple[int, ...] = ()  # of its questions, among those that it was asked for
+    numbers: Mapping[Signature, int] = {}  # of the facts that a request brings
+    mark: int = 0  # of the signatures that it was compiled for
+
+    @classmethod
+    def of(cls, made: Compiled, places: tuple[int, ...], numbers: Mapping[Signature, int], mark: int) -> Prepared:
+        """Keep what the engine compiled without its plans, which nobody looks at again."""
+        return cls(made.statement, made.rounds, made.shape.width, made.is_guarded, places, numbers, mark)
+
+    def answers(self, rows: list[tuple[Any, ...]]) -> Sequence[Row]:
+        """Return the answers to one question, out of the rows of a statement that confirms nothing."""
+        if not self.width:
+            return [()] if rows[0][0] else []
+        return answers_of(rows) if self.is_guarded else rows
+
+    def confirmed(
+        self, rows: list[tuple[Any, ...]], start: int, page: Page | None
+    ) -> tuple[int | None, list[tuple[int, Row]]]:
+        """Return the policy version that is active, and answers, each with its question's place, from `start` on."""
+        places = self.places
+        first = start + places[0]
+        if not self.width:
+            version, truth = rows[0]
+            return version, [(first, ())] if truth else []
+        version = next(row[0] for row in rows if row[0] != IS_ANSWER)
+        found = [row[1:] for row in rows if row[0] == IS_ANSWER]
+        if self.is_guarded:
+            found = answers_of(found)
+        if len(places) > 1:
+            return version, [(start + places[int(row[0])], row[1:]) for row in found]
+        return version, [(first, row) for row in (_page_of(found, page) if page else found)]
+
+
+UNANSWERED = Prepared(None)
+
+
+def _page_of(rows: list[Row], page: Page) -> list[Row]:
+    """Return the page's rows in order. The statement cuts it already, but not where its rows need guards."""
+    after = page.after
+    wild = [row for row in rows if row[0] is None and after is None]
+    others = sorted([row for row in rows if row[0] is not None and (after is None or row[0] > after)])
+    return [*wild, *others][: page.limit]
+
+
+# ---- sessions ------------------------------------------------------------------------------------------------------
+
+_MOST_STATEMENTS = 8192
+Statements = Remembered[Key, Prepared]
+
+
+def new_statements() -> Statements:
+    """Make room for a session's own, where nobody else asks by its policy."""
+    return Statements(_MOST_STATEMENTS)
+
+
+class Session(ABC):
+    """A policy over some facts: compiles what is asked, or finds it compiled."""
+
+    statements = new_statements()  # of all sessions that ask by a published policy, or by none
+
+    @property
+    @abstractmethod
+    def program(self) -> Program: ...
+
+    def prepared(self, key: Key) -> Prepared:
+        """Return the statement of the key's questions, compiled now if nobody asked them before."""
+        found = self.statements.get(key)
+        return self._prepared_now(key) if found is None else found
+
+    def _prepared_now(self, key: Key) -> Prepared:
+        deadline.check()
+        self._check(key)
+        places = key.places(self._program(key))
+        if not places:  # which is not remembered: of types that nobody declared there is no end
+            return UNANSWERED
+        if not self._keeps():
+            return self._compiled(key, places)
+        # After a change of the policy, many ask the same at once: one compiles it, the others wait and find it done.
+        return self.statements.made_once(key, lambda: self._compiled(key, places))
+
+    def _program(self, key: Key) -> Program:
+        """Return the program for what the key mentions."""
+        return self.program
+
+    def _check(self, key: Key) -> None:
+        """Refuse predicates that the policy does not have."""
+        for each in key.asked:
+            for predicate, _ in each.calls if isinstance(each, Outline) else ():
+                check_predicate(self._program(key), predicate)
+
+    def _keeps(self) -> bool:
+        """Say whether what is compiled now may be remembered."""
+        return True
+
+    @abstractmethod
+    def _compiled(self, key: Key, places: tuple[int, ...]) -> Prepared:
+        """Compile the questions in these places."""
+
+
+_generations = count(1)
+
+
+@dataclass(eq=False)
+class LiveSession(Session):
+    """Asks by the policy version that is active as far as this process knows; every statement confirms it.
+
+    Statements know the numbers of the signatures that there were. When one tells of others, the next session has
+    another generation, and finds none of the old statements.
+    """
+
+    environment_id: int
+    version: int | None
+    needs_key: bool = True
+    generation: int = field(default_factory=lambda: next(_generations))
+
+    @property
+    def program(self) -> Program:
+        return open_program(_NO_TYPES) if self.version is None else program_of_version(self.version)
+
+    def program_for(self, types: Types) -> Program:
+        """Return the program for questions that mention these types."""
+        return program_of(policy_of(self.version, types))
+
+    def brought(self, context: Sequence[Fact], path: str = "context_facts") -> Brought:
+        """Return the context facts that the policy has a use for: others change neither answers nor statements."""
+        return brought(self.program, context, path) if context else _NO_CONTEXT
+
+    def statements_for(
+        self, questions: Sequence[Question], context: Sequence[Fact] = (), page: Page | None = None, at_once: int = 1
+    ) -> list[tuple[Prepared, dict[str, object], int]]:
+        """Return statements with their values and the place of their first question, `at_once` at most in each.
+
+        Questions that nothing can make true have none. The context is what `brought` gives.
+        """
+        names, now, found = self.program.names, int(time.time()), []
+        for start in range(0, len(questions), at_once):
+            slots: dict[str, object] = {"now": now, "version": self.version}
+            key = self.key(names, questions[start : start + at_once], context, page, slots)
+            prepared = self.prepared(key)
+            if prepared.statement is not None:
+                slots["mark"] = prepared.mark
+                if context:
+                    slots["facts"] = inline_rows(context, prepared.numbers.__getitem__)
+                found.append((prepared, slots, start))
+        return found
+
+    def key(
+        self,
+        names: frozenset[str],
+        questions: Sequence[Question],
+        context: Sequence[Fact],
+        page: Page | None,
+        slots: dict[str, object],
+    ) -> Key:
+        """Return the key of the questions without their values, which go into the slots."""
+        values = Values(names, slots)
+        asked = tuple([outline_of(question, values) for question in questions])
+        inline = frozenset(by_signature(context)) if context else _NOTHING
+        policy: Policy | None = self.version
+        if policy is None:
+            policy = _NO_TYPES.union(*(each.types for each in asked), *(signature.types for signature in inline))
+        is_paged = has_after = False
+        if page is not None:
+            slots |= {"limit": page.limit, "after": page.after}
+            is_paged, has_after = True, page.after is not None
+        width = len(asked[0].outs)
+        return Key(
+            self.environment_id, policy, self.needs_key, self.generation, run.dialect(),
+            asked, width, inline, is_paged, has_after,
+        )  # fmt: skip
+
+    def plan(self, question: Question, page: Page | None = None) -> Compiled:
+        """Return what a question is compiled to, for people to read."""
+        key = self.key(self.program.names, (question,), question.context, page, {})
+        self._check(key)
+        return self._made(key, (0,), Numbering(self.environment_id))
+
+    def _program(self, key: Key) -> Program:
+        return self.program_for(key.policy if isinstance(key.policy, frozenset) else _NO_TYPES)
+
+    def _keeps(self) -> bool:
+        return not run.in_transaction()  # numbers that this very transaction gave may be taken back
+
+    def _compiled(self, key: Key, places: tuple[int, ...]) -> Prepared:
+        numbering = Numbering(self.environment_id)
+        made = self._made(key, places, numbering)
+        assert key.width or not made.is_guarded, "a question that nothing is asked of leaves no guard open"
+        numbers = {signature: numbering.of(signature) for signature in key.inline}
+        return Prepared.of(made, places, numbers, numbering.mark)
+
+    def _made(self, key: Key, places: tuple[int, ...], numbering: Numbering) -> Compiled:
+        assert key.policy is not None, "there is always a policy"
+        shape = key.shape(places)
+        confirmation = Confirmation(self.environment_id, self.needs_key, numbering, key.dialect)
+        confirmed = confirmation.of_rows if key.width else confirmation.of_truth
+        return compiled(rules_of(key.policy), shape, key.dialect, numbering.of, confirmed, numbering.knows)
+
+
+@lru_cache(maxsize=128)
+def rules_of(policy: Policy) -> RuleSet:
+    """Return the rules as the engine asks them, remembered for all questions by the policy."""
+    return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)

@@ -1,0 +1,239 @@
+"""A session over the facts of one moment: where many small questions about one answer are asked.
+
+Everything is read in one snapshot, so that what an explanation says holds together. Nothing is ever written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+from django.conf import settings
+
+from checks.asking import run
+from checks.asking.askers import Asker, confirmed
+from checks.asking.open_policy import Policy, policy_of, program_of
+from checks.asking.question import Outline, Question, Values, by_ids, inline_rows, outline_of
+from checks.asking.session import TRIES, Key, Prepared, Session, Statements, new_statements, rules_of
+from checks.engine.answers import Row
+from checks.engine.compile import Root, compiled
+from checks.engine.rules.clauses import Slot
+from checks.engine.rules.ruleset import RuleSet
+from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.text import Statement, finished, joined
+from checks.errors import PolicyMoved
+from checks.explain.cases import Cases
+from facts.accept import Unused, brought
+from facts.batches import by_signature
+from facts.numbering import numbers_as_of
+from facts.wire import Fact
+from policy.models import PolicyVersion
+from policy.rules.program import Program, Signature, Types
+from policy.values import INTEGER, Value
+
+TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
+_MOST = 0.8
+_NO_NUMBER = -1  # of a signature that no fact has
+
+
+@contextmanager
+def active_snapshot(asker: Asker, context: Sequence[Fact], mentioned: Types) -> Iterator[Snapshot]:
+    """Open a snapshot by the policy that is active in it."""
+    version = confirmed(asker)
+    for _ in range(TRIES):
+        with snapshot(asker.environment_id, version, context, mentioned) as found:
+            current = confirmed(asker)
+            if current == version:
+                yield found
+                return
+        version = current
+    raise PolicyMoved
+
+
+@contextmanager
+def snapshot(environment_id: int, version: int | None, context: Sequence[Fact], mentioned: Types) -> Iterator[Snapshot]:
+    """Open a snapshot by a version (None: the open policy), of an environment's facts and the context."""
+    policy = policy_of(version, mentioned)
+    with _opened(environment_id, policy, cases_of(policy), context) as found:
+        yield found
+
+
+@contextmanager
+def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Iterator[Snapshot]:
+    """Open a snapshot of the same facts by a program that is not published."""
+    with _opened(environment_id, None, cases_of_text(program), context) as found:
+        yield found
+
+
+@contextmanager
+def _opened(environment_id: int, policy: Policy | None, cases: Cases, context: Sequence[Fact]) -> Iterator[Snapshot]:
+    useful = brought(cases.program, context, "context_facts")
+    with run.question_time(), run.snapshot():
+        mark, numbers = numbers_as_of(environment_id)
+        statements = new_statements() if policy is None else Session.statements
+        facts, inline = useful.facts, frozenset(by_signature(useful.facts))
+        yield Snapshot(environment_id, policy, cases, facts, inline, useful.unused, numbers, mark, statements)
+
+
+@lru_cache(maxsize=64)
+def cases_of(policy: Policy) -> Cases:
+    if isinstance(policy, frozenset):
+        return Cases(program_of(policy), rules_of(policy))
+    number = PolicyVersion.objects.values_list("number", flat=True).get(pk=policy)
+    return Cases(program_of(policy), rules_of(policy), number)
+
+
+def cases_of_text(program: Program) -> Cases:
+    return Cases(program, RuleSet(program, patience=settings.PLANNING_TIMEOUT))
+
+
+def _patience() -> float:
+    """Return most of a question's time, so that the rest is left for telling what was found."""
+    limit = settings.STATEMENT_TIMEOUT
+    return min(TIME_LIMIT, limit * _MOST) if limit > 0 else TIME_LIMIT
+
+
+@dataclass(eq=False)
+class Snapshot(Session):
+    """Asks about one moment; the same question is asked once.
+
+    `numbers` are those of the environment's signatures, for as long as it has the `mark`. The context is what the
+    program has a use for, and `unused` the rest.
+    """
+
+    environment_id: int | None  # None: no stored facts count
+    policy: Policy | None  # None: that of a text
+    cases: Cases
+    context: Sequence[Fact]
+    inline: frozenset[Signature]  # of the context
+    unused: Unused
+    numbers: Mapping[Signature, int]
+    mark: int
+    statements: Statements
+    now: int = field(default_factory=lambda: int(time.time()))
+    patience: float = field(default_factory=_patience)  # seconds, after which nothing more is looked into
+    started: float = field(default_factory=time.monotonic)
+    answered: dict[tuple, list[tuple]] = field(default_factory=dict)
+    dialect: Dialect = field(default_factory=run.dialect)
+
+    @property
+    def program(self) -> Program:
+        return self.cases.program
+
+    def of(self, program: Program) -> Snapshot:
+        """Return the session of another program over the same facts, as of the same moment."""
+        cases, statements = cases_of_text(program), new_statements()
+        return replace(self, policy=None, cases=cases, statements=statements, answered={})
+
+    @property
+    def is_late(self) -> bool:
+        return time.monotonic() > self.started + self.patience
+
+    @property
+    def moment(self) -> Value:
+        """Return the current time of its questions."""
+        return Value(INTEGER, str(self.now))
+
+    # ---- facts -------------------------------------------------------------------------------------------
+
+    def number_of(self, signature: Signature) -> int:
+        """Return the signature's number; where it has none, one of this session, under which nothing is stored."""
+        return self.numbers.get(signature) or self._stand_ins.get(signature, _NO_NUMBER)
+
+    @cached_property
+    def _stand_ins(self) -> dict[Signature, int]:
+        """Return numbers for the context's signatures: always the same, as remembered statements have them."""
+        missing = sorted(self.inline - self.numbers.keys(), key=str)
+        return {signature: _NO_NUMBER - 1 - place for place, signature in enumerate(missing)}
+
+    @cached_property
+    def brought(self) -> frozenset[Fact]:
+        """Return the facts of the context, made once: out of JSON they are made each time one looks at them."""
+        return frozenset(self.context)
+
+    def place_of(self, fact: Fact) -> str | None:
+        """Say where a fact is found: in the context, stored, or nowhere (None)."""
+        if fact in self.brought:
+            return "context"
+        number = self.numbers.get(fact.signature)
+        if number is None or not self.program.accepts(fact.predicate, fact.signature.types):
+            return None
+        key = (number, *[arg.id for arg in fact.args])
+        if key not in self.answered:
+            slots: dict[str, object] = {f"a{index}": arg.id for index, arg in enumerate(fact.args)}
+            self.answered[key] = run.execute(_lookup(number, len(fact.args), self.dialect), slots)
+        return "stored" if self.answered[key] else None
+
+    # ---- asking ------------------------------------------------------------------------------------------
+
+    def slots(self) -> dict[str, object]:
+        """Return what every statement may read, to which its own values are added."""
+        return {"now": self.now} | ({"facts": self._facts} if self.inline else {})
+
+    @cached_property
+    def _facts(self) -> str:
+        return inline_rows(self.context, self.number_of)
+
+    def rows(self, root: Root, width: int, slots: dict[str, object], most: int = 0) -> list[Row]:
+        """Return at most so many rows that make the root true; None or the empty id stands for any value."""
+        prepared = self.prepared(self._key(root, width, most))
+        found = self._run(prepared, slots)
+        if prepared.statement is None:
+            return []
+        if not width:
+            return [()] if found[0][0] else []
+        if prepared.is_guarded:
+            return [row[2:] for row in found if row[1]][: most or None]
+        return found
+
+    def holds(self, question: Question) -> bool:
+        return bool(self.answers(question))
+
+    def answers(self, question: Question) -> Sequence[Row]:
+        """Return the rows of a question, in order. None stands for every value."""
+        return sorted(self._answers(question), key=by_ids)
+
+    def first_answers(self, question: Question, most: int) -> Sequence[Row]:
+        """Return so many at most, in no order, some more than once; not remembered, as they may be many."""
+        return self._answers(question, most)
+
+    def _answers(self, question: Question, most: int = 0) -> Sequence[Row]:
+        slots = self.slots()
+        outline = outline_of(question, Values(self.program.names, slots))
+        prepared = self.prepared(self._key(outline, len(question.outs), most))
+        if prepared.statement is None:
+            return []
+        found = run.answer(prepared.statement, prepared.rounds, slots) if most else self._run(prepared, slots)
+        return prepared.answers(found)
+
+    def _run(self, prepared: Prepared, slots: dict[str, object]) -> list[tuple]:
+        """Return the statement's rows, those of before where it was asked before."""
+        if prepared.statement is None:
+            return []
+        if prepared.rounds:
+            return run.answer(prepared.statement, prepared.rounds, slots)
+        key = (prepared.statement.sql, *prepared.statement.values(slots))
+        if key not in self.answered:
+            self.answered[key] = run.execute(prepared.statement, slots)
+        return self.answered[key]
+
+    # ---- statements ----------------------------------------------------------------------------------------
+
+    def _key(self, asked: Outline | Root, width: int, most: int) -> Key:
+        mine = (self.environment_id, self.policy, None, self.mark, self.dialect)
+        return Key(*mine, (asked,), width, self.inline, most=most)
+
+    def _compiled(self, key: Key, places: tuple[int, ...]) -> Prepared:
+        knows = self.numbers.__contains__
+        made = compiled(self.cases.rulebook, key.shape(places), key.dialect, self.number_of, knows=knows)
+        return Prepared.of(made, places, {}, self.mark)
+
+
+@lru_cache(maxsize=4096)
+def _lookup(number: int, arity: int, dialect: Dialect) -> Statement:
+    """Ask whether there is a fact of the signature with this number, by all of its ids."""
+    known = joined(" AND ", ((f"a{index} = ", Slot(f"a{index}")) for index in range(arity)))
+    return finished((f"SELECT 1 FROM fact WHERE sig = {int(number)} AND ", *known), dialect.placeholder)
