@@ -24,7 +24,7 @@ def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, o
 
 
 def _goal_to_json(goal: ExplainedGoal) -> dict[str, object]:
-    """To its callers, the interface calls failures obstacles."""
+    """In the interface, the failures of rules are obstacles."""
     return {
         "goal": goal.text,
         "allowed": goal.holds,

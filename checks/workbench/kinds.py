@@ -71,7 +71,7 @@ class QuestionKind(NamedTuple):
 def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> tuple[list[QuestionKind], bool]:
     """Return the kinds of questions about what may differ, decisions first; and whether these are all.
 
-    No kind is part of another: `allow(User:_, "read", Doc:_)` goes where `allow(User:_, _, Doc:_)` is there.
+    No kind is part of another: `allow(User:_, _, Doc:_)` takes the place of `allow(User:_, "read", Doc:_)`.
     """
     hidden = {("has_permission", arity) for arity in (2, 3) if all(_is_default(each, arity) for each in programs)}
     kinds: dict[tuple, QuestionKind] = {}

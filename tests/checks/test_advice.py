@@ -42,5 +42,5 @@ has_permission(user: User, action: String, org: Org) if has_custom(user, action,
          ["the policy has no relation `folders` on Doc (did you mean `folder`? there are `folder`)"]),
     ],
 )  # fmt: skip
-def test_words_without_a_meaning_are_told(predicate, terms, said):
+def test_words_without_a_meaning_are_reported(predicate, terms, said):
     assert list(advice(compile_text(POLICY), predicate, terms)) == said

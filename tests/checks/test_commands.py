@@ -53,7 +53,7 @@ def test_questions_from_the_command_line(repos, arguments, answer):
     ],
 )
 @pytest.mark.parametrize("command", ["ask", "ask_local"])
-def test_words_that_the_policy_does_not_have_are_told_beside_the_answer(repos, command, arguments, advice):
+def test_words_that_the_policy_does_not_have_are_reported_beside_the_answer(repos, command, arguments, advice):
     errors = io.StringIO()
     column = ("id",) if (command, arguments[0]) == ("ask_local", "list") else ()
     call_command(command, *arguments, *column, stdout=io.StringIO(), stderr=errors)
@@ -105,11 +105,11 @@ def test_the_plan_and_the_statement_are_shown_and_nothing_is_asked(repos):
         ("ask_local", "list", "User:ann", "read", "Repo", "id"),
     ],
 )
-def test_context_facts_without_use_are_told_beside_the_answer(repos, arguments):
-    answer, told = io.StringIO(), io.StringIO()
-    call_command(*arguments, "--context", "has_rol(User:ann)", stdout=answer, stderr=told)
+def test_context_facts_without_use_are_reported_beside_the_answer(repos, arguments):
+    answer, errors = io.StringIO(), io.StringIO()
+    call_command(*arguments, "--context", "has_rol(User:ann)", stdout=answer, stderr=errors)
     assert answer.getvalue() == said(*arguments)
-    assert told.getvalue() == "the context fact `has_rol(User)` is not used in policy (did you mean `has_role`?)\n"
+    assert errors.getvalue() == "the context fact `has_rol(User)` is not used in policy (did you mean `has_role`?)\n"
 
 
 # ---- test_policy ----------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_rules_that_no_test_exercises_are_listed(db, written):
     assert f'{name}:6: "member" if "admin";' in shown
 
 
-def test_a_file_that_is_no_policy_is_told_apart(db, written):
+def test_a_file_that_is_no_policy_is_reported_as_such(db, written):
     with pytest.raises(CommandError, match="1 problem"):
         said("test_policy", written("a.polar", "actor User {"))
     with pytest.raises(CommandError, match="cannot read"):

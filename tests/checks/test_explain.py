@@ -5,7 +5,9 @@ from copy import deepcopy
 import pytest
 
 from checks.explain import failures, search, tree
+from checks.explain.cases import ordered_body
 from facts.models import Signature
+from policy import rules
 from policy.values import Value
 from tests.checks.conftest import POLICY, about, fact, publish, store
 from tests.checks.proofs import faults_of_proof, truth
@@ -67,7 +69,7 @@ def test_a_proof_names_rules_with_their_lines_and_facts_with_their_source(repos)
     assert {leaf["source"] for leaf in leaves(said["proof"])} == {"stored"}
 
 
-def test_a_context_fact_is_told_from_a_stored_one(repos):
+def test_a_context_fact_is_distinguished_from_a_stored_one(repos):
     context = fact("has_relation", "Repo:new", "organization", "Org:o")
     said = explain(repos, "User:ann", "read", "Repo:new", context)
     sources = {leaf["text"]: leaf["source"] for leaf in leaves(said["proof"])}
@@ -83,7 +85,7 @@ def test_a_fact_that_the_policy_states_is_one_of_the_policy(api):
     assert said["proof"]["rule"]["line"] == 2
 
 
-def test_comparisons_and_negations_are_told_with_their_values(api):
+def test_comparisons_and_negations_are_shown_with_their_values(api):
     publish(
         api,
         "actor User {} resource Tool {} resource Flag {}\ndeclare flag(Tool, Flag);\n"
@@ -114,7 +116,7 @@ def test_the_side_of_an_or_that_holds_is_shown_as_it_is_written(api):
     assert part["rule"]["text"] == "is_public(d)"
 
 
-def test_what_holds_for_every_value_is_told_as_such(api):
+def test_what_holds_for_every_value_is_shown_as_such(api):
     publish(
         api,
         'actor User {} resource Org { roles = ["guest"]; }\nresource Repo { permissions = ["read"]; }\n'
@@ -224,7 +226,7 @@ def test_a_negation_that_fails_comes_with_why_the_negated_holds(api):
     assert present["because"][0]["text"] == "is_banned(User:u)"
 
 
-def test_a_comparison_that_fails_is_told_with_its_values(api):
+def test_a_comparison_that_fails_is_shown_with_its_values(api):
     publish(api, 'actor User {} resource Doc {}\nallow(u: User, "see", _: Doc) if level(u, n) and n >= 3;')
     store(api, {"predicate": "level", "args": [{"type": "User", "id": "u"}, {"type": "Integer", "id": "2"}]})
     (obstacle,) = explain(api, "User:u", "see", "Doc:d")["obstacles"]
@@ -239,7 +241,7 @@ def test_a_comparison_that_fails_is_told_with_its_values(api):
         ("write", "Repo:c", ""),
     ],
 )
-def test_what_no_rule_is_about_is_told(repos, action, resource, note):
+def test_what_no_rule_is_about_is_noted(repos, action, resource, note):
     said = explain(repos, "User:ann", action, resource)
     assert said["allowed"] is False
     assert said["note"] == note
@@ -301,13 +303,13 @@ def test_a_query_with_several_values_is_no_solution(repos, ids):
     assert answer.json()["message"] == "constraints.repo.ids: must be one id, or null for any"
 
 
-def test_a_key_is_wanted_and_only_its_own_environment_is_told_of(repos, new_api):
+def test_a_key_is_wanted_and_only_its_own_environment_is_explained(repos, new_api):
     body = about("User:ann", "Repo:a", action="read", context_facts=[])
     assert repos.request("POST", "/explain", body, Authorization="Bearer nothing").status_code == 401
     assert new_api("other").post("/explain", body).json()["allowed"] is False
 
 
-def test_context_facts_without_use_prove_nothing_and_are_told(repos):
+def test_context_facts_without_use_prove_nothing_and_are_reported(repos):
     useful, useless = fact("has_role", "User:ann", "writer", "Repo:a"), fact("has_rol", "User:ann", "writer", "Repo:a")
     denied = explain(repos, "User:ann", "write", "Repo:a", useless)
     sentence = "the context fact `has_rol(User, String, Repo)` is not used in policy (did you mean `has_role`?)"
@@ -380,3 +382,22 @@ def test_conditions_about_the_current_time_are_explained_with_it(api):
     assert "locked_since(Doc:d, 5)" in [text for obstacle in refused["obstacles"] for text in texts(obstacle)]
     assert "locked_since(Doc:d, 5)" in texts(allowed["proof"])
     assert any(text.startswith("99999999999 <= ") for obstacle in early["obstacles"] for text in texts(obstacle))
+
+
+# ---- the order in which conditions are asked ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "ordered"),
+    [
+        ("n > 3 and level(u, n)", ["level(u, n)", "n > 3"]),
+        ("is_in(u) and level(u, n) and n > 3", ["is_in(u)", "level(u, n)", "n > 3"]),
+        ("not is_banned(u) and is_in(u)", ["not is_banned(u)", "is_in(u)"]),
+        ("not owns(u, d) and level(u, n) and n in [1, 2]", ["not owns(u, d)", "level(u, n)", "n in [1, 2]"]),
+    ],
+)
+def test_conditions_keep_the_order_of_the_text_but_tests_come_after_what_they_test(body, ordered):
+    policy = "actor User {} resource Doc {} declare owns(User, Doc);"
+    program = rules.compile_text(f"{policy} may(u: User) if {body};")
+    (rule,) = [rule for rule in program.rules if rule.head.predicate == "may"]
+    assert list(map(str, ordered_body(rule))) == ordered

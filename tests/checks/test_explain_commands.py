@@ -49,7 +49,7 @@ def test_context_facts_count(repos):
     assert '✓ has_role(User:bob, "writer", Repo:b)  context fact' in said
 
 
-def test_context_facts_without_use_are_told(repos):
+def test_context_facts_without_use_are_reported(repos):
     said = run("explain", "authorize", "User:bob", "write", "Repo:b", "--context", "has_rol(User:bob)")
     assert said.startswith("denied")
     assert said.endswith("the context fact `has_rol(User)` is not used in policy (did you mean `has_role`?)\n")
@@ -62,7 +62,7 @@ def test_context_facts_without_use_are_told(repos):
         (("User:ann", "read", "Repo:b", "--environment", "nope"), "there is no environment `nope`"),
     ],
 )
-def test_mistakes_are_told(repos, args, message):
+def test_mistakes_are_reported(repos, args, message):
     with pytest.raises(CommandError, match=message):
         run("explain", "authorize", *args)
 
@@ -80,7 +80,7 @@ def new_policy(tmp_path):
     return write
 
 
-def test_decisions_that_would_differ_are_told_and_explained(repos, new_policy):
+def test_decisions_that_would_differ_are_listed_and_explained(repos, new_policy):
     changed = POLICY.replace('"read" if is_public(resource);', "").replace('"reader" if "writer";', "")
     said = run("preview_policy", new_policy(changed), "--explain")
     assert "tests: there are none" in said
@@ -179,7 +179,7 @@ def test_a_sample_says_so_and_is_the_same_for_the_same_seed(large, new_policy, m
     assert said[0] == said[1]
 
 
-def test_what_the_new_policy_would_refuse_is_told(api, new_policy):
+def test_what_the_new_policy_would_refuse_is_reported(api, new_policy):
     """Answers are 400s then, which is a change, and no decision."""
     text = """
     actor User {}
@@ -203,13 +203,13 @@ def test_what_the_new_policy_would_refuse_is_told(api, new_policy):
         run("preview_policy", changed, "--strict")
 
 
-def test_kinds_of_questions_that_are_left_out_are_told(repos, new_policy, monkeypatch):
+def test_kinds_of_questions_that_are_left_out_are_reported(repos, new_policy, monkeypatch):
     monkeypatch.setattr("checks.workbench.kinds.MOST_KINDS", 1)
     said = run("preview_policy", new_policy(POLICY.replace('"reader" if "writer";', "")))
     assert "in 1 kinds of questions, of more that the difference reaches and nobody asked" in said
 
 
-def test_what_takes_too_long_is_told_not_to_be_asked(large, new_policy):
+def test_what_takes_too_long_is_reported_as_not_asked(large, new_policy):
     changed = new_policy(LARGE.replace('"read" if "reader";', ""))
     said = run("preview_policy", changed, "--seconds", "0.0001")
     assert "not asked: there was no time left" in said

@@ -1,4 +1,4 @@
-"""The short way to PostgreSQL says what the driver's cursors say, in good times and in bad."""
+"""The direct calls of libpq do what the driver's cursors do, in good times and in bad."""
 
 from contextlib import contextmanager
 
@@ -57,7 +57,7 @@ def test_a_nul_is_refused_where_it_would_end_the_text(raw):
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-def test_what_goes_wrong_is_told_by_its_class(raw, times):
+def test_what_goes_wrong_is_raised_by_its_class(raw, times):
     for _ in range(times):
         with pytest.raises(psycopg.errors.DivisionByZero):
             libpq.rows(raw, "SELECT 1 / $1::integer", [0])

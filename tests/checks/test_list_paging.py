@@ -65,7 +65,7 @@ def test_large_pages_are_taken(repos, size):
     }
 
 
-def test_published_clients_may_leave_the_size_out_and_are_not_told_of_pages(repos):
+def test_published_clients_may_leave_the_size_out_and_learn_nothing_of_pages(repos):
     for body in (ASKED, {**ASKED, "page_size": None, "page_token": None}):
         assert repos.post("/list", body, **CLIENT).json() == {"results": ["a", "b", "p"]}
     assert repos.post("/list", {**ASKED, "page_size": 5}, **CLIENT).status_code == 400

@@ -254,7 +254,7 @@ def test_many_types_at_once_without_a_policy(api):
 # ---- expectations -------------------------------------------------------------------------------------------------
 
 
-def test_an_expectation_is_taken_and_told_the_offset(repos):
+def test_an_expectation_is_taken_and_answered_with_the_offset(repos):
     for _ in range(2):
         answer = repos.post("/expect", {"request_id": "never heard of", "expected": True})
         assert answer.status_code == 200

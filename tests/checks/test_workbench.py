@@ -128,7 +128,7 @@ def test_the_version_that_is_chosen_is_asked(admin, version, repos):
         ({"resource": "Nothing:x"}, "The policy has no type `Nothing` (there are `Org`, `Repo`, `User`)."),
     ],
 )
-def test_mistakes_are_told_on_the_page(admin, version, changed, message):
+def test_mistakes_are_shown_on_the_page(admin, version, changed, message):
     answer = admin.post(url("ask", version), question(**{"version": version.pk, **changed}))
     assert message.lower() in words(answer).lower()
     assert b"<b>bold" not in answer.content
@@ -232,7 +232,7 @@ def test_questions_can_be_given(admin, version):
     assert "Nothing is compared" in words(admin.post(url("preview", version), {**sent, "text": "actor"}))
 
 
-def test_words_that_the_policy_does_not_have_are_told(admin, version):
+def test_words_that_the_policy_does_not_have_are_reported(admin, version):
     asked = {"kind": "authorize", "actor": "User:ann", "action": "reed", "resource": "Repo:a"}
     said = words(admin.post(url("ask", version), asked))
     assert "The policy has no action `reed` on Repo (did you mean `read`?" in said.replace("&#x27;", "'")
