@@ -21,7 +21,7 @@ from checks.workbench.pages import (
     PageAnswer,
     QuestionForm,
     answer_for_page,
-    lines_of,
+    page_lines,
     suggestions,
     versions_to_choose,
 )
@@ -183,7 +183,7 @@ def _previewed(found: Preview) -> dict[str, object]:
     """Return what the page shows of a preview that its template cannot work out."""
     flips = found.flips[:_MOST_FLIPS]
     return {
-        "flips": [(flip, [(side, lines_of(side)) for side in flip.sides]) for flip in flips],
+        "flips": [(flip, [(side, page_lines(side)) for side in flip.sides]) for flip in flips],
         "differ": f"{found.differ:,}",
         "hidden": f"{found.differ - len(flips):,}" if found.differ > len(flips) else "",
         "failing": sum(bool(test.failures) for test in found.draft.report.tests),

@@ -92,7 +92,7 @@ class Facts(Asking):
 
     def post(self, request: Request) -> Response:
         body = decoded(FactQuery, request.data)
-        found = fact_patterns.find(unconfirmed_caller(request), body["fact"], body["context_facts"])
+        found = fact_patterns.find_facts(unconfirmed_caller(request), body["fact"], body["context_facts"])
         return answer(request, {"results": fact_patterns.facts_to_json(body["fact"], found)}, found.unused)
 
 

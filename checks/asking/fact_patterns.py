@@ -29,7 +29,7 @@ MAX_COMBINATIONS = 2000
 _Cell = tuple[str | None, str | None]  # type and id; None is every one
 
 
-def find(asker: Asker, pattern: Pattern, context: Sequence[Fact]) -> Answered:
+def find_facts(asker: Asker, pattern: Pattern, context: Sequence[Fact]) -> Answered:
     """Return every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
     return answered(asker, lambda setting: questions_of(setting, pattern, context), context)
 
@@ -82,7 +82,7 @@ def _program_types(program: Program, pattern: Pattern) -> Iterator[tuple[Types, 
 
 
 def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]) -> Iterator[tuple[Types, ...]]:
-    """Yield the types of facts, which decide alone without a policy; permissions make decisions."""
+    """Yield the types of facts: without a policy they alone count, and a permission is a decision."""
     names = {pattern.predicate, "has_permission"} if pattern.predicate == "allow" else {pattern.predicate}
     signatures = {*signature_numbers(environment_id), *(fact.signature for fact in context)}
     for signature in sorted(signatures, key=str):
@@ -94,7 +94,7 @@ def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]
 
 
 def facts_to_json(pattern: Pattern, found: Answered) -> list[dict[str, object]]:
-    """Return the facts in order. All values of every type are one fact, with a wildcard that has no type."""
+    """Return the facts in order. What holds for every value of every type is one fact, whose argument has no type."""
     rows = {_cells(found.questions[index], row) for index, row in found.rows}
     every = _every_type(found.setting)
     for place, arg in enumerate(pattern.args):

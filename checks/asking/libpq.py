@@ -115,7 +115,7 @@ def _is_forgotten(result: PGresult) -> bool:
 def _names_of(raw: psycopg.Connection) -> StatementNames:
     names = _names.get(raw)
     if names is None:
-        _executed(raw, b"PREPARE nothing AS SELECT")  # before all others: while it is there, so are they
+        _executed(raw, b"PREPARE nothing AS SELECT")  # made before all others: as long as it is there, they are
         names = _names[raw] = OrderedDict()
     return names
 

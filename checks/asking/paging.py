@@ -37,7 +37,7 @@ class Cut:
 
 
 def cut_from_json(size: object, token: object, environment_id: int, question: Question, is_published: bool) -> Cut:
-    """Return the part that is asked for. Published clients, which say so in a header, may leave the size out."""
+    """Return the part that is asked for. The published clients may leave the size out."""
     if token is not None:
         return _continued(token, environment_id, question)
     if size is None and is_published:

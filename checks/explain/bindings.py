@@ -66,8 +66,8 @@ class _Questions:
     def starts(self, known: RuleBindings, conditions: Conditions) -> tuple[list[RuleBindings], Conditions]:
         """Return bindings to start from, and the conditions that are still to be asked for each of them.
 
-        Where the conditions that only facts can meet give few bindings, each is followed by itself: what is derived is
-        then asked about given values alone. Where they give many, all conditions are asked at once.
+        Where the conditions that only facts can meet give few bindings, each is followed alone: what is derived is
+        then asked for given values only. Where they give many, all conditions are asked at once.
         """
         facts = [each for each in conditions if self._is_met_by_facts_alone(each, known)]
         others = [each for each in conditions if each not in facts]

@@ -54,7 +54,7 @@ class Goal:
 class RuleCondition:
     """A literal of a rule, and what the engine is asked for it.
 
-    That is several negations for one whose own variables may have several types.
+    A negation is asked as several where variables of its own may have several types.
     """
 
     literal: Literal
@@ -127,12 +127,12 @@ class Cases:
         self._components = Components(self._called, tick)
 
     def pattern(self, goal: Goal) -> Pattern:
-        """Return what goals have in common that the same cases are about: predicate, types, names of the policy."""
+        """Return the goal's predicate, types and names of the policy. Goals that have the same have the same cases."""
         args = goal.args
         return Pattern(goal.predicate, tuple([arg.type for arg in args]), tuple(map(self._name, args)))
 
     def pattern_of_condition(self, condition: RuleCondition, bindings: RuleBindings) -> Pattern:
-        """Return the same for an atom, of whose variables some may be unbound."""
+        """Return the pattern of an atom's goals, where some of its variables may be unbound."""
         if condition.pattern is not None:
             return condition.pattern
         bound = (variable for variable in condition.binds if variable in bindings)

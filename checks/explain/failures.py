@@ -20,7 +20,7 @@ from policy.values import Value
 
 MAX_LEVELS = 4  # of conditions that are missing because others are
 MAX_TRIED = 60  # rules
-_Args = tuple[Value | None, ...]  # None is unknown: no value of it does
+_Args = tuple[Value | None, ...]  # None is unknown: whatever it is, the goal does not hold
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class _Failures:
         return tuple(reasons)
 
     def _attempt(self, case: Case, bindings: RuleBindings) -> _Attempt | None:
-        """None where the case holds after all, as some of the rules within a negation may."""
+        """None where the case holds after all: what fails together with other conditions may hold alone."""
         found = bindings
         for met in range(len(case.conditions)):
             more = first_bindings(self.session, case, bindings, case.conditions[: met + 1])

@@ -134,7 +134,7 @@ class _Tree:
 def rule_text(program: Program, rule: Rule) -> RuleText:
     if rule.origin == NOWHERE:
         return RuleText(str(rule), None)
-    return RuleText(clipped(source_text(program, rule.origin)), program.source.position(rule.origin.start)[0])
+    return RuleText(abbreviated(source_text(program, rule.origin)), program.source.position(rule.origin.start)[0])
 
 
 def source_text(program: Program, span: Span) -> str:
@@ -145,10 +145,10 @@ def formula_of(program: Program, predicate: str, arity: int) -> str:
     """Return the formula that stands in the text for a predicate that the compiler made up."""
     rules = program.rules_by_predicate.get((predicate, arity), ())
     texts = dict.fromkeys(source_text(program, rule.origin) for rule in rules)
-    return clipped(" or ".join(texts))
+    return abbreviated(" or ".join(texts))
 
 
-def clipped(text: str, most: int = MAX_RULE_TEXT) -> str:
+def abbreviated(text: str, most: int = MAX_RULE_TEXT) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -30,7 +30,7 @@ MOST_ROWS = 300_000  # of one answer that are looked at
 _MOST_AT_ONCE, _OTHERS = 100, 100  # values that are drawn: in one statement, and for each other variable
 _FEW_FACTS = 20_000
 _WEIGHT = 4  # of a decision's share of the time
-_STEPS = 8  # that a share should be good for, before they become larger
+_STEPS = 8  # that a share of the time should suffice for, before a step is about more values
 _MOST_SKIPPED = 3
 _SHORTEST = 0.25  # seconds that a question has at least
 _LATE = "there was no time left"
@@ -210,7 +210,7 @@ class PolicyComparison:
 
 @dataclass
 class _ByValues:
-    """Compares a kind value by value of one variable, some at a time; `others` are those of its other variables."""
+    """Compares a kind value by value of one variable, some at a time; `others` are values drawn for its other ones."""
 
     comparison: PolicyComparison
     kind: QuestionKind
@@ -265,7 +265,7 @@ class _ByValues:
         return True
 
     def _retreat(self, problem: AuthzError) -> None:
-        """Ask about given values what cannot be listed, and then one by one; about fewer values what is too much."""
+        """Ask about given values, or one by one, what cannot be listed, and about fewer values what is too much."""
         self.reason = _SLOW if isinstance(problem, QueryTooSlow) else problem.message
         self.is_refused = isinstance(problem, _Refused) and problem.is_new
         cannot_be_listed = isinstance(problem, CannotEnumerate | UnboundVariable)

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from checks.asking.advice import types_of
 from checks.explain.cases import ordered_body
-from checks.explain.tree import clipped, formula_of, shown_literal, source_text
+from checks.explain.tree import abbreviated, formula_of, shown_literal, source_text
 from policy.language.source import NOWHERE
 from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Var
 from policy.values import STRING, Value
@@ -142,7 +142,7 @@ def _condition(program: Program, literal: Literal) -> Mark:
         text = f"not ({formula_of(program, literal.atom.predicate, len(literal.atom.args))})"
     else:
         text = shown_literal(program, literal, {}, 0) if _is_ground(literal) else _NUMBER.sub("", str(literal))
-    return Mark("condition", clipped(text, MAX_LABEL))
+    return Mark("condition", abbreviated(text, MAX_LABEL))
 
 
 def _is_ground(literal: Literal) -> bool:

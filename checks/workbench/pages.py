@@ -138,7 +138,7 @@ def answer_for_page(version: PolicyVersion, text: str, question: Question) -> Pa
             advice = () if rows else tuple(advice_on_question(session.program, question))
             return PageAnswer((), _shown(question), shown, len(rows) > MOST_ANSWERS, session.unused, advice)
         goals = explain_calls(session, question)
-    return PageAnswer(tuple((goal, lines_of(goal)) for goal in goals), unused=session.unused)
+    return PageAnswer(tuple((goal, page_lines(goal)) for goal in goals), unused=session.unused)
 
 
 def _session(version: PolicyVersion, text: str, context: Sequence[Fact]) -> AbstractContextManager[Scene]:
@@ -161,7 +161,7 @@ def _shown_value(asked: Asked) -> Value | None:
     return Value(asked.type, asked.ids[0])
 
 
-def lines_of(goal: ExplainedGoal) -> list[Line]:
+def page_lines(goal: ExplainedGoal) -> list[Line]:
     """Return the lines below the page's heading, which leaves out that the default rule was used."""
     roots = [each for reason in goal.reasons for each in (reason.because if _is_default(reason) else (reason,))]
     walked = [each for root in roots for each in root.lines()]

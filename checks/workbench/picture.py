@@ -89,7 +89,7 @@ def _ranks(sheet: Sheet) -> dict[Mark, int]:
 
 
 def _ranked(marks: list[Mark], grants: Iterable[Grant], first: int) -> dict[Mark, int]:
-    """Return columns for marks of one kind, each right of those that grant it; of a circle, the first comes first."""
+    """Return columns for marks of one kind, each right of those that grant it; a circle begins with its first mark."""
     above: dict[Mark, set[Mark]] = {mark: set() for mark in marks}
     for grant in grants:
         for source in grant.sources:

@@ -44,7 +44,7 @@ class Sample:
     type: str
     texts: tuple[str, ...]
     among: Ids
-    is_traced: bool = False  # to the rules that differ: of no other value can an answer differ
+    is_traced: bool = False  # to rules that differ: answers about other values cannot differ
 
     @property
     def is_all(self) -> bool:
@@ -230,7 +230,7 @@ def _variables(rule: Rule) -> list[Var]:
 
 
 def _unbound(rule: Rule, variable: Var) -> list[Var]:
-    """Return the head's other variables that no fact binds: elsewhere than in a head they would not be any value."""
+    """Return the head's other variables that no fact binds: they are any value only as long as they are in the head."""
     bound = {term for literal in rule.body if isinstance(literal, Atom) for term in literal.args}
     return [each for each in _variables(rule) if each not in bound and each != variable]
 
