@@ -18,7 +18,7 @@ from checks.engine.plan.nets import make_net
 from checks.engine.plan.partial import Frame, Partial
 from checks.engine.plan.plan import Branch, Condition, Exit, Net
 from checks.engine.plan.unfold import Resolver
-from checks.engine.rules.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted, substituted_terms
+from checks.engine.rules.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted, substituted_terms, type_of
 from checks.engine.rules.rulebook import Rulebook
 from localsql.relations import CallerTables, Domain
 
@@ -71,7 +71,7 @@ def planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[s
 
 def _planned(rulebook: Rulebook, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalPlan:
     resolver = Resolver(rulebook, tables.places, make_net)
-    outs = tuple(Var(k) for k in range(len(types)))
+    outs = tuple(Var(k, type=name) for k, name in enumerate(types))
     fixed: frozenset[Operand] = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))
     net = make_net(resolver, Partial((*root.givens, *root.calls), outs), fixed)
     ends = (_enumerated(resolver, tables, end, types) for end in net.exits)
@@ -92,7 +92,7 @@ def _enumerated(resolver: Resolver, tables: CallerTables, end: Exit, types: tupl
         if isinstance(out, Var) and out not in columns and type_name in tables.bindings.domains:
             source = Domain(next(resolver.numbers), type_name)
             sources.append(source)
-            columns[out] = Col(source.number, "v")
+            columns[out] = Col(source.number, "v", type_name)
     outs = substituted_terms(end.outs, columns)
     guards = tuple(substituted(guard, columns) for guard in end.guards)
     return replace(end, branch=Branch(tuple(sources), end.branch.conditions), outs=outs, guards=guards)
@@ -119,7 +119,9 @@ def _withheld(resolver: Resolver, guard: Neg, end: Exit) -> Ways | None:
     args = guard.call.args
     if len(end.outs) != 1 or any(isinstance(arg, Col) for arg in args):
         return None
-    outward = tuple(Var(-1 - arg.number) if isinstance(arg, Inner) else arg for arg in args)
+    outward = tuple(
+        Var(-1 - arg.number, type=name) if isinstance(arg, Inner) else arg for arg, name in zip(args, guard.call.types)
+    )
     fixed: frozenset[Operand] = frozenset(arg for arg in args if isinstance(arg, Slot))
-    net = make_net(resolver, Partial((replace(guard.call, args=outward),), (Var(0),)), fixed)
+    net = make_net(resolver, Partial((replace(guard.call, args=outward),), (Var(0, type=type_of(end.outs[0])),)), fixed)
     return _ways(resolver, net, net.exits, fixed)

@@ -154,15 +154,16 @@ class Outline(NamedTuple):
     @property
     def root(self) -> Root:
         """Return what the engine is asked."""
-        terms: dict[str, Term] = {name: Var(index, name) for index, name in enumerate(self.outs)}
-        types, givens = {}, []
-        for name, types[name], kind, place in self.variables:
+        types = {name: type_name for name, type_name, _, _ in self.variables}
+        terms: dict[str, Term] = {name: Var(index, name, types[name]) for index, name in enumerate(self.outs)}
+        givens = []
+        for name, type_name, kind, place in self.variables:
             if kind in OPERANDS:
                 terms[name] = OPERANDS[kind](place)
                 continue
-            term = terms.setdefault(name, Var(len(terms) + 50, name))
+            term = terms.setdefault(name, Var(len(terms) + 50, name, type_name))
             if kind in (SEVERAL, MANY):
-                givens.append(Given(term, place, kind == MANY))
+                givens.append(Given(term, place, kind == MANY, type_name))
         calls = [
             Call(predicate, tuple([types[name] for name in names]), tuple([terms[name] for name in names]))
             for predicate, names in self.calls

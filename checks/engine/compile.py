@@ -30,6 +30,7 @@ from checks.engine.rules.clauses import (
     pattern_of,
     substituted,
     terms_of,
+    variables_of,
 )
 from checks.engine.rules.rulebook import Rulebook
 from checks.engine.sql.dialects import Dialect
@@ -146,8 +147,9 @@ def _is_light(plans: tuple[Plan, ...]) -> bool:
 
 
 def _plan(resolver: Resolver, root: Root, width: int) -> Plan:
-    outs = tuple(Var(k) for k in range(width))
     literals = (*root.givens, *root.calls, *root.others)
+    named = {variable.number: variable for variable in variables_of(literals)}
+    outs = tuple(named.get(k, Var(k)) for k in range(width))
     fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, Slot))
     net = make_net(resolver, Partial(literals, outs), fixed)
     if any(same_columns(end) for end in net.exits):
@@ -170,7 +172,7 @@ def _guarded(resolver: Resolver, end: Exit, fixed: frozenset[Operand]) -> Guarde
                 raise CannotEnumerate("all but some")
             source = resolver.candidates(found)
             sources.append(source)
-            outs[index] = Col(source.number, "v")
+            outs[index] = Col(source.number, "v", out.type)
             guards = tuple(substituted(guard, {out: outs[index]}) for guard in guards)
     tests = tuple(_tests(resolver, guards, Frame(fixed)))
     branch = Branch(tuple(sources), end.branch.conditions)

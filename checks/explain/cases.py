@@ -68,7 +68,7 @@ class Case:
     @cached_property
     def numbers(self) -> dict[Var, EngineVar]:
         """What the rule's variables are called in what the engine is asked."""
-        return numbers_of(self.rule)
+        return numbers_of(self.rule, self.types)
 
     @cached_property
     def names(self) -> dict[Var, str]:

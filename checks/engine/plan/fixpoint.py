@@ -14,7 +14,7 @@ from checks.engine.plan.partial import Frame, Partial, bind
 from checks.engine.plan.plan import AnswerArm, Answers, Branch, End, Exit, Jump, Net, Same, State, Step, Tagged, Variant
 from checks.engine.plan.unfold import Resolver
 from checks.engine.plan.variants import guards_for, variant_of
-from checks.engine.rules.clauses import Col, Operand, Term, Var
+from checks.engine.rules.clauses import Col, Operand, Term, Var, type_of
 
 
 def answering_net(resolver: Resolver, name: str, width: int, explored: Explored, frame: Frame) -> Net:
@@ -80,7 +80,8 @@ class _Work:
     def _goal(self, state: State, branch: Branch) -> tuple[Branch, tuple[Operand, ...]]:
         if not self.has_keys:
             return branch, ()
-        keys = tuple(Col(self.explored.goals[state], f"c{index}") for index in range(state.key_count))
+        number = self.explored.goals[state]
+        keys = tuple(Col(number, f"c{key.index}", key.type) for key in state.keys)
         return self.explored.from_goal(state, branch), keys
 
     def _note(self, owner: State, keys: tuple[Operand, ...], end: End) -> None:
@@ -112,17 +113,18 @@ class _Work:
         """The branch with the answers of that tag to the goal that it asks for."""
         number = next(self.resolver.numbers)
         keys = end.keys if self.has_keys else ()
-        same = tuple(Same(Col(number, f"c{index}"), key) for index, key in enumerate(keys))
+        same = tuple(Same(Col(number, f"c{index}", type_of(key)), key) for index, key in enumerate(keys))
         conditions = (*end.branch.conditions, Tagged(number, (self.tags[called, variant],)), *same)
         return number, Branch((*end.branch.sources, Answers(number)), conditions)
 
     def through(self, jump: Jump, called: State, variant: Variant) -> Exit:
         """The called state's answers as they are."""
         number, branch = self._joined(jump, called, variant)
-        names = tuple(Var(k) for k in range(called.width))
+        types = list(map(type_of, called.outs))
+        names = tuple(Var(k, type=name) for k, name in enumerate(types))
         firsts = {second: first for first, second in variant.same}
         outs: tuple[Term, ...] = tuple(
-            names[firsts.get(k, k)] if k in variant.wild else Col(number, f"o{k}") for k in range(called.width)
+            names[firsts.get(k, k)] if k in variant.wild else Col(number, f"o{k}", name) for k, name in enumerate(types)
         )
         known = {name: out for name, out in zip(names, outs) if not isinstance(out, Var)}
         return Exit(branch, outs, tuple(guards_for(variant, names, known)))
@@ -131,7 +133,7 @@ class _Work:
         """What is still to be met, from the called state's answers on."""
         number, branch = self._joined(step, called, variant)
         known: dict[Var, Term] = {
-            var: Col(number, f"o{k}") for k, var in enumerate(step.results) if k not in variant.wild
+            var: Col(number, f"o{k}", var.type) for k, var in enumerate(step.results) if k not in variant.wild
         }
         known |= {step.results[second]: step.results[first] for first, second in variant.same}
         pending = (*step.rest, *guards_for(variant, step.results, known))

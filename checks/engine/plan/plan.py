@@ -212,9 +212,14 @@ class State:
     active: tuple[tuple[int, int], ...]
 
     @property
-    def key_count(self) -> int:
+    def keys(self) -> list[Key]:
         terms = [term for literal in (self.call, *self.rest) for term in terms_of(literal)]
-        return len({term for term in (*terms, *self.outs) if isinstance(term, Key)})
+        found = {term.index: term for term in (*terms, *self.outs) if isinstance(term, Key)}
+        return [found[index] for index in range(len(found))]
+
+    @property
+    def key_count(self) -> int:
+        return len(self.keys)
 
     @property
     def width(self) -> int:

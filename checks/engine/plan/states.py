@@ -23,9 +23,9 @@ def state_of(
 
     def general(term: Term) -> Term:
         if isinstance(term, Var):
-            return names.setdefault(term, Var(len(names), term.name))
+            return names.setdefault(term, term.numbered(len(names)))
         if isinstance(term, Col) and term not in fixed:
-            return keys.setdefault(term, Key(len(keys)))
+            return keys.setdefault(term, Key(len(keys), term.type))
         return term
 
     asked = tuple(map(general, outs))

@@ -34,7 +34,7 @@ def related(
         if not isinstance(term, Col) or term in frame.fixed:
             return term
         known = next((variable for variable, operand in joins.items() if operand == term), None)
-        variable = known or resolver.fresh()
+        variable = known or resolver.fresh(term)
         joins[variable] = term
         return variable
 
@@ -64,11 +64,11 @@ def _net_of(
     table: Pattern | None,
 ) -> Net:
     """The net of the literals' answers; the same one for the same literals, whatever their variables are called."""
-    names = {variable: Var(k) for k, variable in enumerate(results)}
+    names = {variable: variable.numbered(k) for k, variable in enumerate(results)}
     for variable in sorted(variables_of(literals) - set(results), key=lambda each: each.number):
-        names[variable] = Var(len(names))
+        names[variable] = variable.numbered(len(names))
     asked = tuple(substituted(each, names) for each in literals)
-    outs = tuple(Var(k) for k in range(len(results)))
+    outs = tuple(names[variable] for variable in results)
     key = (asked, outs, rounds)
     if key not in resolver.nets:
         net = resolver.make(Partial(asked, outs), rounds, table)
@@ -93,7 +93,7 @@ def _with_answers(
     rest: Partial, source: Relation, variant: Variant, results: tuple[Var, ...], joins: dict[Var, Operand]
 ) -> Partial:
     columns = {
-        variable: Col(source.number, source.net.column(index))
+        variable: Col(source.number, source.net.column(index), variable.type)
         for index, variable in enumerate(results)
         if index not in variant.wild
     }

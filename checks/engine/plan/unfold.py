@@ -123,7 +123,7 @@ class Resolver:
     def _given(self, rest: Partial, given: Given) -> Partial:
         """With the values that the question gives; a rule may have said before what the variable is."""
         source = Ids(next(self.numbers), given.slot, given.are_many)
-        column = Col(source.number, "v")
+        column = Col(source.number, "v", given.type)
         if isinstance(given.variable, Var):
             return read(rest, source, {given.variable: column})
         found = read(rest, source, {})
@@ -137,7 +137,7 @@ class Resolver:
             bound: dict[Var, Col] = {}
             conditions: list[Condition] = []
             for index, arg in enumerate(scan.args):
-                column = Col(source.number, f"a{index}")
+                column = Col(source.number, f"a{index}", scan.signature.types[index])
                 if not isinstance(arg, Var):
                     conditions.append(Same(column, arg))
                 elif bound.setdefault(arg, column) is not column:
@@ -278,7 +278,7 @@ class Resolver:
         self, clause: Clause, args: tuple[Term, ...]
     ) -> tuple[tuple[Literal, ...], dict[Var, Term], list[Condition]] | None:
         """The clause's body for these arguments, with what it binds of them; None where a constant differs."""
-        moved = {variable: self.fresh(variable.name) for variable in variables_of((_head(clause), *clause.body))}
+        moved = {variable: self.fresh(variable) for variable in variables_of((_head(clause), *clause.body))}
         bindings: dict[Var, Term] = {}
         conditions: list[Condition] = []
         for param, arg in zip(substituted_terms(clause.params, moved), args):
@@ -303,8 +303,9 @@ class Resolver:
         """What the next net is called: no other net of the plan is."""
         return f"n{next(self.names)}"
 
-    def fresh(self, name: str = "") -> Var:
-        return Var(1000 + next(self.numbers), name)
+    def fresh(self, like: Var | Col) -> Var:
+        """A variable of its own, of the same type."""
+        return Var(1000 + next(self.numbers), like.name if isinstance(like, Var) else "", like.type)
 
     def _checked(self, rest: Partial, literals: tuple[Call, ...], frame: Frame) -> Iterator[End]:
         held = holds(self, literals, frame, rest.sources if rest.outs else ())
@@ -339,7 +340,7 @@ class Resolver:
         columns: dict[Var, Var] = {}
         for index, out in enumerate(partial.outs):
             if isinstance(out, Var):
-                columns.setdefault(out, Var(index))  # two columns of one value both have the first one's number
+                columns.setdefault(out, out.numbered(index))  # two columns of one value have the first one's number
         guards = tuple(substituted(literal, columns) for literal in unmet)
         yield Exit(partial.branch, substituted_terms(partial.outs, columns), guards)
 
@@ -352,7 +353,7 @@ class Resolver:
         if not found.is_complete:
             raise CannotEnumerate("whether there is any other value that a rule compares")
         source = self.candidates(found)
-        yield from self.ways(read(partial, source, {variable: Col(source.number, "v")}), frame)
+        yield from self.ways(read(partial, source, {variable: Col(source.number, "v", variable.type)}), frame)
 
     def candidates(self, found: Found) -> Candidates:
         return Candidates(next(self.numbers), found.places, found.ids)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from checks.engine.errors import CannotEnumerate
 from checks.engine.plan.plan import Exit, Variant
-from checks.engine.rules.clauses import Col, Neg, Operand, Term, Var, substituted
+from checks.engine.rules.clauses import Col, Neg, Operand, Term, Var, substituted, type_of
 
 
 def variant_of(end: Exit, fixed: frozenset[Operand]) -> Variant:
     """The exit's variant, its guards over nothing but answer columns and what is fixed."""
-    columns = {out: Var(k) for k, out in enumerate(end.outs)}
+    columns = {out: Var(k, type=type_of(out)) for k, out in enumerate(end.outs)}
     guards = []
     for guard in end.guards:
         args = tuple(columns.get(arg, arg) for arg in guard.call.args)

@@ -48,5 +48,6 @@ def are_fixed(unit: tuple[Call, ...], fixed: frozenset[Operand]) -> bool:
 
 def outward(call: Call) -> Call:
     """The negated call on its own: what was quantified inside the negation is a variable like any other now."""
-    args = tuple(Var(-1 - arg.number) if isinstance(arg, Inner) else arg for arg in call.args)
+    typed = zip(call.args, call.types)
+    args = tuple(Var(-1 - arg.number, type=name) if isinstance(arg, Inner) else arg for arg, name in typed)
     return replace(call, args=args)

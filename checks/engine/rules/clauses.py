@@ -50,6 +50,11 @@ class Slot:
 class Var:
     number: int
     name: str = field(default="", compare=False)  # as the policy has it, for messages
+    type: str = field(default="", compare=False)
+
+    def numbered(self, number: int) -> Var:
+        """The variable under another number."""
+        return Var(number, self.name, self.type)
 
     def __str__(self) -> str:
         return f"{self.name or '_'}'{self.number}"
@@ -61,6 +66,7 @@ class Col:
 
     source: int
     name: str
+    type: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"s{self.source}.{self.name}"
@@ -71,6 +77,7 @@ class Key:
     """A column of the goals: what a state was entered with."""
 
     index: int
+    type: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"c{self.index}"
@@ -92,6 +99,11 @@ Term = Operand | Var
 NOW = Slot("now")
 # No stored id is empty, so the empty id stands for "a value that nothing mentions".
 FRESH = Const("")
+
+
+def type_of(term: Term) -> str:
+    """The type of what the term stands for; empty for a value, which has it where it is used."""
+    return term.type if isinstance(term, (Var, Col, Key)) else ""
 
 
 def is_bound(term: Term) -> bool:
@@ -131,6 +143,7 @@ class Given:
     variable: Term
     slot: str
     are_many: bool = False  # so many that what they lead to is followed for all of them at once
+    type: str = ""
 
     def __str__(self) -> str:
         return f"{self.variable} among {'many ' if self.are_many else ''}:{self.slot}"
@@ -195,8 +208,8 @@ def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
             return Neg(mapped(call, change))
         case Cmp(operator, left, right):
             return Cmp(operator, change(left), change(right))
-        case Given(variable, slot, are_many):
-            return Given(change(variable), slot, are_many)
+        case Given(variable, slot, are_many, name):
+            return Given(change(variable), slot, are_many, name)
         case Member(variable, ids):
             return Member(change(variable), ids)
 
@@ -259,6 +272,6 @@ def canonical(clause: Clause) -> Clause:
     for literal in (Call("", (), clause.params), *clause.body):
         for term in terms_of(literal):
             if isinstance(term, Var):
-                numbers.setdefault(term, Var(len(numbers), term.name))
+                numbers.setdefault(term, term.numbered(len(numbers)))
     body = tuple(substituted(literal, numbers) for literal in clause.body)
     return Clause(substituted_terms(clause.params, numbers), body)

@@ -348,7 +348,7 @@ def _called(clauses: Iterable[Clause]) -> list[Pattern]:
 
 
 def _params(pattern: Pattern) -> tuple[Term, ...]:
-    return tuple(const or Var(index) for index, const in enumerate(pattern.consts))
+    return tuple(const or Var(i, type=name) for i, (const, name) in enumerate(zip(pattern.consts, pattern.types)))
 
 
 def _calls(clause: Clause) -> list[Call]:

@@ -153,14 +153,14 @@ def _hop(
 
 def factored(pattern: Pattern, factors: Factors, reach_name: Callable[[int], str]) -> list[Clause]:
     """The pattern's clauses: for each combination of types, reach it and meet the core there."""
-    params = tuple(const or Var(index) for index, const in enumerate(pattern.consts))
+    params = tuple(const or Var(i, type=name) for i, (const, name) in enumerate(zip(pattern.consts, pattern.types)))
     clauses = []
     for target in factors.patterns:
         args = list(params)
         body: list[Literal] = []
         for index, _ in factors.hops:
-            args[index] = Var(len(params) + index)
             types = (pattern.types[index], target.types[index])
+            args[index] = Var(len(params) + index, type=types[1])
             body.append(Call(reach_name(index), types, (params[index], args[index])))
         body.append(Call(pattern.predicate + CORE, target.types, tuple(args)))
         clauses.append(Clause(params, tuple(body)))
@@ -170,20 +170,21 @@ def factored(pattern: Pattern, factors: Factors, reach_name: Callable[[int], str
 def reach_clauses(name: str, types: tuple[str, str], hops: Hops, backward: bool) -> list[Clause]:
     """`reach(x, x)`, and one hop more at the start or, backward, at the end."""
     start, end = types
-    clauses = [Clause((Var(0), Var(0)), ())] if start == end else []
+    own = Var(0, type=start)
+    clauses = [Clause((own, own), ())] if start == end else []
     if backward:
         for middle, ways in hops.items():
             for way, target in ways:
                 if target == end and leads(hops, start, middle):
                     # way: (x, y) if …; reach(s, y) if reach(s, x) and …
-                    source = Var(1 + max(variable.number for variable in variables_of((*way.body, _pair(way)))))
+                    source = _another(way, start)
                     call = Call(name, (start, middle), (source, way.params[0]))
                     clauses.append(Clause((source, way.params[1]), (*way.body, call)))
         return clauses
     for way, target in hops.get(start, ()):
         if not leads(hops, target, end):
             continue
-        last = Var(1 + max(variable.number for variable in variables_of((*way.body, _pair(way)))))
+        last = _another(way, end)
         call = Call(name, (target, end), (way.params[1], last))
         clauses.append(Clause((way.params[0], last), (*way.body, call)))
     return clauses
@@ -198,6 +199,11 @@ def leads(hops: Hops, start: str, end: str) -> bool:
                 seen.add(target)
                 queue.append(target)
     return end in seen
+
+
+def _another(clause: Clause, name: str) -> Var:
+    """A variable of that type which the clause does not have."""
+    return Var(1 + max(variable.number for variable in variables_of((*clause.body, _pair(clause)))), type=name)
 
 
 def _pair(clause: Clause) -> Call:

@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from checks.engine.rules.clauses import NOW, Call, Clause, Cmp, Const, Inner, Literal, Member, Neg, Term, Var
+from checks.engine.rules.clauses import (
+    NOW,
+    Call,
+    Clause,
+    Cmp,
+    Const,
+    Inner,
+    Literal,
+    Member,
+    Neg,
+    Term,
+    Var,
+    substituted,
+)
 from checks.engine.rules.limits import tick
 from policy.rules import program as p
 from policy.values import INTEGER, Value
@@ -43,13 +56,15 @@ def concrete_literals(
     program: p.Program, rule: p.Rule, literal: p.Literal, typing: Typing
 ) -> tuple[Literal, ...] | None:
     """One literal of the rule with types decided; None where it can never hold."""
-    made = _literals(program, rule, literal, typing, numbers_of(rule))
+    made = _literals(program, rule, literal, typing, numbers_of(rule, typing))
     return None if made is None else tuple(made)
 
 
-def numbers_of(rule: p.Rule) -> dict[p.Var, Var]:
+def numbers_of(rule: p.Rule, typing: Typing) -> dict[p.Var, Var]:
     """What the rule's variables are called in its clauses."""
-    return {variable: Var(index, variable.name) for index, variable in enumerate(rule.types)}
+    return {
+        variable: Var(index, variable.name, typing.get(variable, "")) for index, variable in enumerate(rule.types)
+    }
 
 
 def may_be(rule: p.Rule, term: p.Term, type_name: str) -> bool:
@@ -136,14 +151,27 @@ def _term_types(rule: p.Rule, term: p.Term, typing: Typing) -> p.Types:
 
 
 def _clause(program: p.Program, rule: p.Rule, typing: Typing) -> Clause | None:
-    numbers = numbers_of(rule)
+    numbers = numbers_of(rule, typing)
     body: list[Literal] = []
     for literal in rule.body:
         made = _literals(program, rule, literal, typing, numbers)
         if made is None:
             return None
         body += made
-    return Clause(tuple(_term(term, numbers) for term in rule.head.args), tuple(body))
+    typed = _typed_by_negations(body)
+    params = tuple(_term(term, numbers) for term in rule.head.args)
+    return Clause(params, tuple(substituted(literal, typed) for literal in body))
+
+
+def _typed_by_negations(body: list[Literal]) -> dict[Var, Term]:
+    """Variables that only negations mention, with the type that the first of these gives them."""
+    found: dict[Var, Term] = {}
+    for literal in body:
+        if isinstance(literal, Neg):
+            for arg, name in zip(literal.call.args, literal.call.types):
+                if isinstance(arg, Var) and not arg.type:
+                    found.setdefault(arg, Var(arg.number, arg.name, name))
+    return found
 
 
 def _literals(

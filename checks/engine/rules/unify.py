@@ -14,7 +14,7 @@ def applied(clause: Clause, args: tuple[Term, ...], params: tuple[Term, ...] | N
     taken = variables_of((Call("", (), args), Call("", (), params)))
     free = max((variable.number for variable in taken), default=-1) + 1
     own = variables_of((Call("", (), clause.params), *clause.body))
-    moved = {variable: Var(variable.number + free, variable.name) for variable in own}
+    moved = {variable: variable.numbered(variable.number + free) for variable in own}
     bindings: dict[Var, Term] = {}
     for param, arg in zip(substituted_terms(clause.params, moved), args):
         if not _unify(param, arg, bindings):
