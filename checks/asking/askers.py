@@ -69,7 +69,7 @@ def session_after(session: LiveSession, current: int | None) -> LiveSession:
         if current != NEW_SIGNATURE:
             generation = max(known.generation, session.generation)
             return _remember(LiveSession(session.environment_id, current, session.needs_key, generation))
-        if known.generation > session.generation and known.version == session.version:
+        if (known.version, known.generation) != (session.version, session.generation):
             return known  # others found out before: what they compile serves all
         return _remember(LiveSession(session.environment_id, session.version, session.needs_key))
 
