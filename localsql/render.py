@@ -106,9 +106,9 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         if any(isinstance(each, Col) for each in net.fixed):
             self._check_correlation(net)
             return self.with_tables(net, scope, scope.own("v"), scope.own("w"))
-        scope = replace(scope, seen={}, names={})
-        scope = replace(scope, goals=self._recursion(net, "g", self.goals, scope) if net.seeds else None)
-        return replace(scope, answers=self._recursion(net, "a", self.answers, scope) if net.answers else None), []
+        scope = scope._replace(seen={}, names={})
+        scope = scope._replace(goals=self._recursion(net, "g", self.goals, scope) if net.seeds else None)
+        return scope._replace(answers=self._recursion(net, "a", self.answers, scope) if net.answers else None), []
 
     def _recursion(
         self, net: Net, letter: str, text: Callable[[Net, LocalScope, str], Text | None], scope: LocalScope

@@ -94,7 +94,7 @@ class StoredRenderer(Renderer[Dialect, Source]):
         if not tests:
             return ("1",)
         named = self.named(end.branch, scope)
-        outcome = joined(" AND ", (self.condition(test, named) for test in tests))
+        outcome = joined(" AND ", (self._test(test, named) for test in tests))
         return ("CASE WHEN ", *outcome, " THEN 1 ELSE 0 END")
 
     def layout(self, net: Net, kind: type[Goals] | type[Answers]) -> Padded:
@@ -151,7 +151,7 @@ class StoredRenderer(Renderer[Dialect, Source]):
         for source, conditions in steps_of(branch, scope.read(branch.sources)):
             names = {} if source in idle else names_of(source, conditions)
             alias = scope.names.get(source.number, "") if source else ""
-            own = [self._test(each, scope, names, alias) for each in conditions]
+            own = [self._named_test(each, scope, names, alias) for each in conditions]
             if isinstance(source, Fact):
                 own.insert(0, self._number_test(source, scope))
             tables += [self._names(each, alias) for each in names.values()]
@@ -175,11 +175,16 @@ class StoredRenderer(Renderer[Dialect, Source]):
         column, ids = names
         return (Choice(f"{alias}{column.name}", ids, is_table=True),)
 
-    def _test(self, condition: Condition, scope: Scoped, names: dict[Condition, Names], alias: str) -> Text:
+    def _named_test(self, condition: Condition, scope: Scoped, names: dict[Condition, Names], alias: str) -> Text:
         if condition not in names:
-            return self.condition(condition, scope)
+            return self._test(condition, scope)
         column, _ = names[condition]
         return (*self.operand(column, scope), f" = {alias}{column.name}.v")
+
+    def _test(self, condition: Condition, scope: Scoped) -> Text:
+        verdict = self.condition(condition, scope)
+        assert not isinstance(verdict, bool), "what is certain is no condition of a plan"
+        return verdict
 
     # ---- sources --------------------------------------------------------------------------------------------------
 
@@ -234,8 +239,8 @@ class StoredRenderer(Renderer[Dialect, Source]):
 
     def _way(self, net: Net, name: str, scope: Scoped) -> Text:
         """All that a way leads to, as one recursion: its goals are its answers."""
-        scope = replace(scope, tables={source.number: name for jump in net.moves for source in jump.branch.sources[:1]})
-        step = replace(scope, lateral=Goals if self.dialect.recursive_arms_join else None)
+        scope = scope._replace(tables={source.number: name for jump in net.moves for source in jump.branch.sources[:1]})
+        step = scope._replace(lateral=Goals if self.dialect.recursive_arms_join else None)
         starts = [(end.branch, end.outs[0]) for end in net.exits if not end.branch.sources]
         starts += [(jump.branch, jump.keys[0]) for jump in net.seeds]
         seeds = [self._way_row(branch, term, scope) for branch, term in starts]
@@ -246,11 +251,6 @@ class StoredRenderer(Renderer[Dialect, Source]):
         return self.select(branch, [Formed(term, self.dialect.seed)], scope)
 
     # ---- conditions -----------------------------------------------------------------------------------------------
-
-    def condition(self, condition: Condition, scope: Scoped) -> Text:
-        verdict = super().condition(condition, scope)
-        assert not isinstance(verdict, bool), "what is certain is no condition of a plan"
-        return verdict
 
     def holds(self, net: Net, negated: bool, scope: Scoped) -> Text | bool:
         if not net.is_set:
