@@ -28,7 +28,7 @@ Run = Callable[[Statement, dict[str, object]], list[Fetched]]
 
 ALL_GOALS, NEW_GOALS, ALL_ANSWERS, NEW_ANSWERS = "all_goals", "new_goals", "all_answers", "new_answers"
 MOST_ROWS = 1_000_000
-MOST_WAYS = 100  # in one statement
+MOST_BRANCHES = 100  # in one statement
 
 
 @dataclass(frozen=True)
@@ -100,18 +100,18 @@ def _seed(net: Net, renderer: Renders) -> Statement | None:
 
 
 def _steps(net: Net, renderer: Callable[[], Renders]) -> tuple[Statement, ...]:
-    ways: list[Jump | AnswerArm] = [*net.moves, *net.answers]
-    chunks = [ways[start : start + MOST_WAYS] for start in range(0, len(ways), MOST_WAYS)]
+    every: list[Jump | AnswerArm] = [*net.moves, *net.answers]
+    chunks = [every[start : start + MOST_BRANCHES] for start in range(0, len(every), MOST_BRANCHES)]
     return tuple(_step(net, renderer(), chunk) for chunk in chunks)
 
 
-def _step(net: Net, renderer: Renders, ways: list[Jump | AnswerArm]) -> Statement:
+def _step(net: Net, renderer: Renders, arms: list[Jump | AnswerArm]) -> Statement:
     rows = []
-    for way in ways:
-        if isinstance(way, Jump):
-            rows += [_goal_row(net, renderer, way, tables) for tables in _tried(way.branch)]
+    for arm in arms:
+        if isinstance(arm, Jump):
+            rows += [_goal_row(net, renderer, arm, tables) for tables in _tried(arm.branch)]
         else:
-            rows += [_answer_row(net, renderer, way, tables) for tables in _tried(way.exit.branch)]
+            rows += [_answer_row(net, renderer, arm, tables) for tables in _tried(arm.exit.branch)]
     return _statement(net, renderer, rows)
 
 
