@@ -1,12 +1,10 @@
-"""Whether a net recurses; and recursion without what it cannot reach: moves from goals that nothing leads to, and what
-nobody answers."""
+"""Recursion without what it cannot reach: moves from goals that nothing leads to, and what nobody answers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.engine.plan.plan import AnswerArm, Answers, Branch, Goals, Holds, Net, Relation, Tagged
-from localsql.semijoins import Member
+from checks.engine.plan.plan import AnswerArm, Answers, Branch, Goals, Net, Tagged
 from localsql.split import numbers_in
 
 
@@ -48,20 +46,3 @@ def _is_fed(branch: Branch, kind: type[Goals] | type[Answers], tags: set[int]) -
 def _tags(branch: Branch, kind: type[Goals] | type[Answers]) -> set[int]:
     numbers = {source.number for source in branch.sources if isinstance(source, kind)}
     return {each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and numbers_in(each) & numbers}
-
-
-def recurses(net: Net) -> bool:
-    """Whether any of what the net reads is recursive."""
-    return bool(net.seeds or net.answers) or any(_has_recursion(branch) for branch in net.branches())
-
-
-def _has_recursion(branch: Branch) -> bool:
-    for each in (*branch.sources, *branch.conditions):
-        match each:
-            case Relation(net=net) | Holds(net):
-                if recurses(net):
-                    return True
-            case Member(branch=inner):
-                if _has_recursion(inner):
-                    return True
-    return False

@@ -21,7 +21,7 @@ from localsql.dialects import NATIVE, NUMBERS, Dialect, Typed
 from localsql.errors import CannotSay
 from localsql.families import Family
 from localsql.layouts import ByFamily, Carried, Layouts, Places
-from localsql.pruning import recurses
+from localsql.refusals import check_correlation, check_whole
 from localsql.relations import CallerTables, Domain, FoldedRelation, Known, Mentioned
 from localsql.semijoins import Member, set_apart, tested
 
@@ -104,11 +104,11 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         if not net.seeds and not net.answers:
             return scope, []
         if any(isinstance(each, Col) for each in net.fixed):
-            self._check_correlation(net)
+            check_correlation(self.dialect, net)
             return self.with_tables(net, scope, scope.own("v"), scope.own("w"))
-        scope = replace(scope, seen={}, names={})
-        scope = replace(scope, goals=self._recursion(net, "g", self.goals, scope) if net.seeds else None)
-        return replace(scope, answers=self._recursion(net, "a", self.answers, scope) if net.answers else None), []
+        scope = scope._replace(seen={}, names={})
+        scope = scope._replace(goals=self._recursion(net, "g", self.goals, scope) if net.seeds else None)
+        return scope._replace(answers=self._recursion(net, "a", self.answers, scope) if net.answers else None), []
 
     def _recursion(
         self, net: Net, letter: str, text: Callable[[Net, LocalScope, str], Text | None], scope: LocalScope
@@ -127,22 +127,6 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def _next(self, letter: str) -> str:
         number = self.counts[letter] = self.counts.get(letter, -1) + 1
         return f"__{letter}{number}"
-
-    def _check_correlation(self, net: Net) -> None:
-        if not self.dialect.can_correlate and any(isinstance(each, Col) for each in net.fixed):
-            predicate = re.split("[. ]", net.states[0].call.predicate if net.states else net.name)[0]
-            raise CannotSay(
-                f"a rule tests `{predicate}`, which is recursive, for each row: this dialect cannot say that;"
-                f" store the facts that `{predicate}` recurses over, or use PostgreSQL or SQLite"
-            )
-
-    def check_whole(self, net: Net) -> None:
-        """What is negated must be known in full: where recursion may be cut short unnoticed, it cannot be."""
-        if not self.dialect.is_told_when_cut and recurses(net):
-            raise CannotSay(
-                "a rule says `not` of what is recursive, and MariaDB stops following recursion after a number of steps"
-                " without an error; store the facts that it recurses over, or use PostgreSQL, MySQL or SQLite"
-            )
 
     def layout(self, net: Net, kind: type[Goals] | type[Answers]) -> ByFamily:
         return self.layouts.of(net, kind)
@@ -282,7 +266,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def _relation(self, source: FoldedRelation, scope: LocalScope) -> Text | None:
         net, outs = source.net, self.outs(self.layouts.relation(source))
         if any(isinstance(operand, Col) for operand in net.fixed):
-            self._check_correlation(net)
+            check_correlation(self.dialect, net)
             query = self.query(net, scope, outs)
             return query and ("(SELECT * FROM (", *query, ") __x)")
         columns = ", ".join(f"o{index}" for index in range(max(net.width, 1)))
@@ -326,7 +310,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def holds(self, net: Net, negated: bool, scope: LocalScope) -> Text | bool:
         if negated:
-            self.check_whole(net)
+            check_whole(self.dialect, net)
         if net.seeds or net.answers or any(end.branch.sources for end in net.exits):
             return super().holds(net, negated, scope)
         return self._tests(net, negated, scope)

@@ -15,6 +15,7 @@ from checks.engine.sql.text import Text, union
 from localsql.dialects import NATIVE, Typed
 from localsql.errors import CannotSay, UnboundedVariable
 from localsql.families import Family
+from localsql.refusals import check_whole
 from localsql.relations import Domain, Known
 from localsql.render import TOP, LocalRenderer
 
@@ -186,7 +187,7 @@ class _Condition:
 
     def _not_among(self, withheld: FoldedWays) -> str:
         for net in withheld.nets():
-            self.renderer.check_whole(net)
+            check_whole(self.renderer.dialect, net)
         found = self.among(withheld)
         return TRUE if found == FALSE else f"NOT ({found})"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from checks.engine.plan.plan import (
@@ -141,11 +141,11 @@ class Renderer(ABC, Generic[Dialect, Seen]):
         tables = []
         made = self.goals(net, scope, goals) if net.seeds else None
         if made is not None:
-            scope = replace(scope, goals=goals)
+            scope = scope._replace(goals=goals)
             tables.append(made)
         made = self.answers(net, scope, answers) if net.answers else None
         if made is not None:
-            scope = replace(scope, answers=answers)
+            scope = scope._replace(answers=answers)
             tables.append(made)
         return scope, tables
 
@@ -155,7 +155,7 @@ class Renderer(ABC, Generic[Dialect, Seen]):
         def row(jump: Jump, scope: Scope[Seen]) -> Text | None:
             return self._row(layout, net.states.index(jump.state), jump.branch, goal_terms(jump), scope)
 
-        step = replace(scope, goals=name, lateral=Goals if self.dialect.recursive_arms_join else None)
+        step = scope._replace(goals=name, lateral=Goals if self.dialect.recursive_arms_join else None)
         seeds, moves = [row(jump, scope) for jump in net.seeds], [row(jump, step) for jump in net.moves]
         return self.recursive(name, scope.row, ["tag", *layout.names], seeds, moves)
 
@@ -166,7 +166,7 @@ class Renderer(ABC, Generic[Dialect, Seen]):
             branch = _answers_first(arm.exit.branch) if arm.is_recursive else arm.exit.branch
             return self._row(layout, arm.tag, branch, answer_terms(arm), scope)
 
-        step = replace(scope, answers=name, lateral=Answers if self.dialect.recursive_arms_join else None)
+        step = scope._replace(answers=name, lateral=Answers if self.dialect.recursive_arms_join else None)
         seeds = [row(arm, scope) for arm in net.answers if not arm.is_recursive]
         arms = [row(arm, step) for arm in net.answers if arm.is_recursive]
         return self.recursive(name, scope.row, ["tag", *layout.names], seeds, arms)
@@ -198,11 +198,12 @@ class Renderer(ABC, Generic[Dialect, Seen]):
 
     def named(self, branch: Branch, scope: Scope[Seen]) -> Scope[Seen]:
         """The scope with the branch's sources in sight."""
-        scope = scope.opened()
+        names, seen = dict(scope.names), dict(scope.seen)
+        scope = scope._replace(names=names, seen=seen)
         for source in branch.sources:
-            alias = scope.row if scope.is_outer(source) else f"{self.letter(source)}{len(scope.names)}"
-            scope.seen[source.number] = self.seen(source, alias, branch, scope)
-            scope.names[source.number] = alias
+            alias = scope.row if scope.is_outer(source) else f"{self.letter(source)}{len(names)}"
+            seen[source.number] = self.seen(source, alias, branch, scope)
+            names[source.number] = alias
         return scope
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: Scope[Seen]) -> Text | None:

@@ -28,7 +28,7 @@ Run = Callable[[Statement, dict[str, object]], list[Fetched]]
 
 ALL_GOALS, NEW_GOALS, ALL_ANSWERS, NEW_ANSWERS = "all_goals", "new_goals", "all_answers", "new_answers"
 MOST_ROWS = 1_000_000
-MOST_ARMS = 100  # in one statement
+MOST_BRANCHES = 100  # in one statement
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ def _seed(net: Net, renderer: Renders) -> Statement | None:
 
 
 def _steps(net: Net, renderer: Callable[[], Renders]) -> tuple[Statement, ...]:
-    arms: list[Jump | AnswerArm] = [*net.moves, *net.answers]
-    chunks = [arms[start : start + MOST_ARMS] for start in range(0, len(arms), MOST_ARMS)]
+    every: list[Jump | AnswerArm] = [*net.moves, *net.answers]
+    chunks = [every[start : start + MOST_BRANCHES] for start in range(0, len(every), MOST_BRANCHES)]
     return tuple(_step(net, renderer(), chunk) for chunk in chunks)
 
 

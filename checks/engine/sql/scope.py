@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
 
 from checks.engine.plan.plan import Net, Source
 
 Seen = TypeVar("Seen")  # what a renderer remembers of a source in sight
 
 
-@dataclass(frozen=True)
-class Scope(Generic[Seen]):
+class Scope(NamedTuple, Generic[Seen]):
     """What a select can mention: its own sources, those of the selects around it, and the tables of its net."""
 
-    names: dict[int, str] = field(default_factory=dict)  # by number, the alias of each source
-    seen: dict[int, Seen] = field(default_factory=dict)
+    names: Mapping[int, str] = {}  # by number, the alias of each source
+    seen: Mapping[int, Seen] = {}
     depth: int = 0
     prefix: str = ""  # of the names of tables
     net: Net | None = None  # whose goals and answers are in sight
     goals: str | None = None  # the table's name; None where there are none
     answers: str | None = None
     lateral: type | None = None  # sources of this kind are the row that a recursive step goes on from
-    tables: dict[int, str] = field(default_factory=dict)  # for goals and answers that are read from elsewhere
+    tables: Mapping[int, str] = {}  # for goals and answers that are read from elsewhere
     mark: str = ""  # before all names, where others of somebody else's may be in sight
 
     def own(self, letter: str) -> str:
@@ -36,11 +35,7 @@ class Scope(Generic[Seen]):
 
     def inside(self, net: Net) -> Scope[Seen]:
         """The scope of the net's branches, one level deeper; its tables are still to be named."""
-        return replace(self, depth=self.depth + 1, net=net, goals=None, answers=None, lateral=None)
-
-    def opened(self) -> Scope[Seen]:
-        """The same, with room for more sources."""
-        return replace(self, names=dict(self.names), seen=dict(self.seen))
+        return self._replace(depth=self.depth + 1, net=net, goals=None, answers=None, lateral=None)
 
     def is_outer(self, source: Source) -> bool:
         return self.lateral is not None and isinstance(source, self.lateral)

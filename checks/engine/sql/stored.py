@@ -94,7 +94,7 @@ class StoredRenderer(Renderer[Dialect, Source]):
         if not tests:
             return ("1",)
         named = self.named(end.branch, scope)
-        outcome = joined(" AND ", (self.condition(test, named) for test in tests))
+        outcome = joined(" AND ", (self._test(test, named) for test in tests))
         return ("CASE WHEN ", *outcome, " THEN 1 ELSE 0 END")
 
     def layout(self, net: Net, kind: type[Goals] | type[Answers]) -> Padded:
@@ -128,7 +128,7 @@ class StoredRenderer(Renderer[Dialect, Source]):
         return column.form(self.operand(column.term, scope))
 
     def row_tests(self, source: Source, branch: Branch, scope: Scoped) -> Iterable[Text]:
-        return () if not isinstance(source, Fact) else (self._number_test(source, scope),)
+        return (self._number_test(source, scope),) if isinstance(source, Fact) else ()
 
     def _number_test(self, source: Fact, scope: Scoped) -> Text:
         return (f"{scope.names[source.number]}.sig = {self.number_of(source.signature)}",)
@@ -151,7 +151,7 @@ class StoredRenderer(Renderer[Dialect, Source]):
         for source, conditions in steps_of(branch, scope.read(branch.sources)):
             names = {} if source in idle else names_of(source, conditions)
             alias = scope.names.get(source.number, "") if source else ""
-            own = [self._test(each, scope, names, alias) for each in conditions]
+            own = [self._named_test(each, scope, names, alias) for each in conditions]
             if isinstance(source, Fact):
                 own.insert(0, self._number_test(source, scope))
             tables += [self._names(each, alias) for each in names.values()]
@@ -175,11 +175,16 @@ class StoredRenderer(Renderer[Dialect, Source]):
         column, ids = names
         return (Choice(f"{alias}{column.name}", ids, is_table=True),)
 
-    def _test(self, condition: Condition, scope: Scoped, names: dict[Condition, Names], alias: str) -> Text:
+    def _named_test(self, condition: Condition, scope: Scoped, names: dict[Condition, Names], alias: str) -> Text:
         if condition not in names:
-            return self.condition(condition, scope)
+            return self._test(condition, scope)
         column, _ = names[condition]
         return (*self.operand(column, scope), f" = {alias}{column.name}.v")
+
+    def _test(self, condition: Condition, scope: Scoped) -> Text:
+        verdict = self.condition(condition, scope)
+        assert not isinstance(verdict, bool), "what is certain is no condition of a plan"
+        return verdict
 
     # ---- sources --------------------------------------------------------------------------------------------------
 
@@ -209,48 +214,48 @@ class StoredRenderer(Renderer[Dialect, Source]):
 
     def _relation(self, source: Relation, scope: Scoped) -> Text:
         net = source.net
-        exits = tuple(end for end in net.exits if variant_of(end, net.fixed) == source.variant)
-        columns = [net.column(index) for index in range(max(net.width, 1))]
         if not net.is_rounds and any(isinstance(operand, Col) for operand in net.fixed):
-            if net.is_plain_path:
-                inner = scope.inside(net)
-                name = f"w{inner.depth}"
-                return ("(WITH RECURSIVE ", *self._path(net, name, inner), f" SELECT c0 FROM {name})")
-            return ("(SELECT * FROM (", *self.query(net, scope, self.outs, exits), ") x)")
+            return self._in_place(source, scope)
         key = (net, source.variant)
-        if net.is_rounds and key not in self.shared:
-            name = f"r{len(self.shared)}"
-            slot = self.rounds_of(net).slot(source.variant)
-            self.shared[key] = (name, (f"{name} AS MATERIALIZED (", *self.dialect.table((Slot(slot),), columns), ")"))
         if key not in self.shared:
+            slot = self.rounds_of(net).slot(source.variant) if net.is_rounds else None
             name = f"r{len(self.shared)}"
-            self.shared[key] = (name, ())
-            if net.is_plain_path:
-                self.shared[key] = (name, self._path(net, name, Scope()))
-            else:
-                text = self.query(net, Scope(prefix=name), self.outs, exits, distinct=True)
-                self.shared[key] = (name, (f"{name}({', '.join(columns)}) AS MATERIALIZED (", *text, ")"))
+            self.shared[key] = (name, ())  # before those that it reads itself
+            self.shared[key] = (name, self._defined(source, name) if slot is None else self._fetched(net, name, slot))
         return (self.shared[key][0],)
+
+    def _in_place(self, source: Relation, scope: Scoped) -> Text:
+        """What looks at a row around it is read right there."""
+        if not source.net.is_plain_path:
+            return ("(SELECT * FROM (", *self.query(source.net, scope, self.outs, _exits_of(source)), ") x)")
+        inner = scope.inside(source.net)
+        name = f"w{inner.depth}"
+        return ("(WITH RECURSIVE ", *self._path(source.net, name, inner), f" SELECT c0 FROM {name})")
+
+    def _defined(self, source: Relation, name: str) -> Text:
+        if source.net.is_plain_path:
+            return self._path(source.net, name, Scope())
+        rows = self.query(source.net, Scope(prefix=name), self.outs, _exits_of(source), distinct=True)
+        return (f"{name}({', '.join(_columns_of(source.net))}) AS MATERIALIZED (", *rows, ")")
+
+    def _fetched(self, net: Net, name: str, slot: str) -> Text:
+        """The answers that rounds came to."""
+        return (f"{name} AS MATERIALIZED (", *self.dialect.table((Slot(slot),), _columns_of(net)), ")")
 
     def _path(self, net: Net, name: str, scope: Scoped) -> Text:
         """All that a path leads to, as one recursion: its goals are its answers."""
-        scope = replace(scope, tables={source.number: name for jump in net.moves for source in jump.branch.sources[:1]})
-        step = replace(scope, lateral=Goals if self.dialect.recursive_arms_join else None)
+        scope = scope._replace(tables={each.number: name for jump in net.moves for each in jump.branch.sources[:1]})
+        step = scope._replace(lateral=Goals if self.dialect.recursive_arms_join else None)
         starts = [(end.branch, end.outs[0]) for end in net.exits if not end.branch.sources]
         starts += [(jump.branch, jump.keys[0]) for jump in net.seeds]
-        seeds = [self._path_row(branch, term, scope) for branch, term in starts]
-        moves = [self._path_row(_untagged(jump.branch), jump.keys[0], step) for jump in net.moves]
+        seeds = [self._step(branch, term, scope) for branch, term in starts]
+        moves = [self._step(_untagged(jump.branch), jump.keys[0], step) for jump in net.moves]
         return _always(self.recursive(name, scope.row, ["c0"], seeds, moves))
 
-    def _path_row(self, branch: Branch, term: Term, scope: Scoped) -> Text:
+    def _step(self, branch: Branch, term: Term, scope: Scoped) -> Text:
         return self.select(branch, [Formed(term, self.dialect.seed)], scope)
 
     # ---- conditions -----------------------------------------------------------------------------------------------
-
-    def condition(self, condition: Condition, scope: Scoped) -> Text:
-        verdict = super().condition(condition, scope)
-        assert not isinstance(verdict, bool), "what is certain is no condition of a plan"
-        return verdict
 
     def holds(self, net: Net, negated: bool, scope: Scoped) -> Text | bool:
         if not net.is_set:
@@ -308,6 +313,15 @@ class StoredRenderer(Renderer[Dialect, Source]):
 
     def _at(self, column: Col, scope: Scoped) -> str:
         return f"{scope.names[column.source]}.{column.name}"
+
+
+def _exits_of(source: Relation) -> list[Exit]:
+    """Of the variant that the relation is of."""
+    return [end for end in source.net.exits if variant_of(end, source.net.fixed) == source.variant]
+
+
+def _columns_of(net: Net) -> list[str]:
+    return [net.column(index) for index in range(max(net.width, 1))]
 
 
 def _sides(condition: Condition, number: int) -> tuple[Col, Operand] | None:
