@@ -6,7 +6,8 @@ Everything prints as Polar, so a golden file of rules reads like a policy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator as op
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -71,6 +72,10 @@ class Compare:
 
     def __str__(self) -> str:
         return f"{self.left} {self.operator} {self.right}"
+
+
+# What the comparisons by size say of two Integers.
+ORDER: Mapping[str, Callable[[int, int], bool]] = {"<": op.lt, "<=": op.le, ">": op.gt, ">=": op.ge}
 
 
 @dataclass(frozen=True, slots=True)

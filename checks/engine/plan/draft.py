@@ -23,6 +23,7 @@ from checks.engine.rules.clauses import (
     terms_of,
     variables_of,
 )
+from policy.rules.program import ORDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +85,10 @@ def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool
         if operator in ("=", "!="):
             return operator == "!="
         assert isinstance(left, Const) and isinstance(right, Const), "names are never Integers"
-        return ordered(operator, int(left.id), int(right.id))
+        return ORDER[operator](int(left.id), int(right.id))
     if operator == "=":
         return Same(left, right)
     return Order(operator, left, right)
-
-
-def ordered(operator: str, left: int, right: int) -> bool:
-    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator]
 
 
 def is_closed(unit: tuple[Literal, ...], rest: Draft) -> bool:
