@@ -15,8 +15,8 @@ from policy.rules.declarations import union
 from policy.rules.equalities import NOW
 from policy.rules.flat import UNLIMITED
 from policy.rules.formulas import is_named
-from policy.rules.program import ORDER, Atom, Compare, Member, Not, Now, Term, Var
-from policy.values import INTEGER, Value
+from policy.rules.program import TYPED, Atom, Compare, Member, Not, Now, Term, Var
+from policy.values import Value
 
 
 def add_literal(part: ast.Formula, conjunction: Conjunction) -> bool:
@@ -64,9 +64,9 @@ def _add_negated(inner: ast.Formula, span: Span, conjunction: Conjunction) -> bo
 
 
 def _compare(operator: str, left: Term, right: Term, span: Span, conjunction: Conjunction) -> None:
-    if operator in ORDER:
-        integers = conjunction.state.vocabulary.bits[INTEGER]
-        sound = [conjunction.bound(term, integers, span, operator) for term in (left, right)]
+    if operator in TYPED:
+        wanted = conjunction.state.vocabulary.bits[TYPED[operator].type]
+        sound = [conjunction.bound(term, wanted, span, operator) for term in (left, right)]
         if not all(sound):
             return
     if isinstance(left, Var) or isinstance(right, Var) or {left, right} > {NOW}:
@@ -84,7 +84,7 @@ def _decided(operator: str, left: Value | Now, right: Value | Now) -> bool:
         return (left == right) == (operator == "=")
     if isinstance(left, Now) or isinstance(right, Now):
         return left == right and "=" in operator
-    return ORDER[operator](int(left.id), int(right.id))
+    return TYPED[operator].holds(left.id, right.id)
 
 
 def _member(part: ast.Membership, conjunction: Conjunction) -> None:

@@ -6,10 +6,10 @@ Everything prints as Polar, so a golden file of rules reads like a policy.
 
 from __future__ import annotations
 
-import operator as op
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from policy.language.rejection import Problem
 from policy.language.source import NOWHERE, Source, Span
@@ -64,7 +64,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`!=` on any two values; `< <= > >=` on Integers, false on anything else; `=` where neither side is a variable."""
+    """`!=` on any two values; what is in `TYPED` on those of its type; `=` where neither side is a variable."""
 
     operator: str
     left: Term
@@ -74,8 +74,19 @@ class Compare:
         return f"{self.left} {self.operator} {self.right}"
 
 
-# What the comparisons by size say of two Integers.
-ORDER: Mapping[str, Callable[[int, int], bool]] = {"<": op.lt, "<=": op.le, ">": op.gt, ">=": op.ge}
+class TypedComparison(NamedTuple):
+    """A comparison that only values of one type have."""
+
+    type: str
+    holds: Callable[[str, str], bool]  # what it says of two ids
+
+
+TYPED: Mapping[str, TypedComparison] = {
+    "<": TypedComparison(INTEGER, lambda left, right: int(left) < int(right)),
+    "<=": TypedComparison(INTEGER, lambda left, right: int(left) <= int(right)),
+    ">": TypedComparison(INTEGER, lambda left, right: int(left) > int(right)),
+    ">=": TypedComparison(INTEGER, lambda left, right: int(left) >= int(right)),
+}
 
 
 @dataclass(frozen=True, slots=True)
