@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import ge, gt, le, lt
 
 from checks.engine.rules.clauses import (
     Call,
@@ -190,10 +191,8 @@ def _joined(envs: list[Env], args: tuple[Term | str, ...], rows: Iterable[Row]) 
 def _compared(operator: str, left: str, right: str) -> bool:
     if operator in ("=", "!="):
         return (left == right) == (operator == "=")
-    if not (_is_number(left) and _is_number(right)):
-        return False
-    a, b = int(left), int(right)
-    return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]
+    holds = {"<": lt, "<=": le, ">": gt, ">=": ge}[operator]
+    return _is_number(left) and _is_number(right) and holds(int(left), int(right))
 
 
 def _is_number(text: str) -> bool:

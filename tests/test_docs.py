@@ -10,6 +10,7 @@ from authz_project.openapi.document import document
 from tests.service import ROOT
 
 README = (ROOT / "README.md").read_text()
+INSIDE = (ROOT / "authz_project" / "docs" / "inside.md").read_text()
 OF_EVERY_COMMAND = {option for each in BaseCommand().create_parser("", "")._actions for option in each.option_strings}
 APPS = ("authz_project", "checks", "facts", "localsql", "policy")
 
@@ -89,6 +90,30 @@ def test_every_file_exists():
     named = re.findall(r"`((?:\.ci|authz_project|checks|facts|localsql|policy|tests)/[\w./]*)`", README)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_file_that_inside_names_exists():
+    """Also those of a room, as in `rules/` (live, rename)."""
+    paths = re.findall(rf"`((?:{'|'.join(APPS)}|tests)/[\w./]*)", INSIDE)
+    for room, text in re.findall(r"`([\w/]+/)` \(([^)]*)\)", INSIDE):
+        paths += [f"{room}{name}.py" for name in re.findall(r"(?:^|[,;] )(\w+)(?=[,;]|$)", text)]
+    assert len(paths) > 70
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_everything_that_inside_names_of_a_file_is_there():
+    """As in `file.py`: `name`, `other`, and in `file.py: name`."""
+    told = re.findall(r"`([\w/]+\.py)`: ((?:(?:, )?`[\w.]+`)+)", INSIDE)
+    told += re.findall(r"`([\w/]+\.py): ([\w.]+)`", INSIDE)
+    named = [(path, name) for path, names in told for name in re.findall(r"[\w.]+", names)]
+    assert len(named) > 50
+    assert [f"{path}: {name}" for path, name in named if not defines(path, name)] == []
+
+
+def defines(path: str, name: str) -> bool:
+    text = (ROOT / path).read_text()
+    made = (rf"^ *(?:def|class) {part}\b|^(?:\w+, )*{part}\b.*=" for part in name.split("."))
+    return all(re.search(pattern, text, re.MULTILINE) for pattern in made)
 
 
 def test_every_word_is_explained_once():
