@@ -17,8 +17,9 @@ from itertools import count
 from checks.engine.errors import Sprawling
 from checks.engine.plan.choose import Chooser
 from checks.engine.plan.draft import Draft, Enclosing, fixed_in
-from checks.engine.plan.explore import Explored, explore, goals_of, kept_states
+from checks.engine.plan.explore import Explored, explore, goals_of
 from checks.engine.plan.fixpoint import answering_net
+from checks.engine.plan.inline import kept_states
 from checks.engine.plan.open_values import Found, candidates_of
 from checks.engine.plan.plan import Candidates, Condition, Exit, Jump, Net, Twice
 from checks.engine.plan.subqueries import Asked, Numbers, Subqueries
