@@ -7,7 +7,7 @@ nothing, all is known. Rounds of one question must run in one snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ import orjson
 from checks.engine.errors import TooMuchRecursion
 from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jump, Net, Source, Variant
 from checks.engine.plan.variants import variant_of
-from checks.engine.rules.clauses import Slot, Term, Var
+from checks.engine.rules.clauses import Slot, Var
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.render import answer_terms, goal_terms
@@ -76,6 +76,9 @@ def _json(rows: Iterable[Fetched]) -> str:
 # ---- statements ------------------------------------------------------------------------------------------------
 
 
+Arm = Jump | AnswerArm  # what makes goals, or answers
+
+
 class Renders(Protocol):
     """What makes the SELECTs of a round."""
 
@@ -95,23 +98,18 @@ def rounds_for(net: Net, number: int, renderer: Callable[[], Renders]) -> Rounds
 
 
 def _seed(net: Net, renderer: Renders) -> Statement | None:
-    rows = [_goal_row(net, renderer, jump, {}) for jump in net.seeds]
+    rows = [_row(net, renderer, jump, {}) for jump in net.seeds]
     return _statement(net, renderer, rows) if rows else None
 
 
 def _steps(net: Net, renderer: Callable[[], Renders]) -> tuple[Statement, ...]:
-    every: list[Jump | AnswerArm] = [*net.moves, *net.answers]
-    chunks = [every[start : start + MOST_BRANCHES] for start in range(0, len(every), MOST_BRANCHES)]
+    arms: list[Arm] = [*net.moves, *net.answers]
+    chunks = [arms[start : start + MOST_BRANCHES] for start in range(0, len(arms), MOST_BRANCHES)]
     return tuple(_step(net, renderer(), chunk) for chunk in chunks)
 
 
-def _step(net: Net, renderer: Renders, arms: list[Jump | AnswerArm]) -> Statement:
-    rows = []
-    for arm in arms:
-        if isinstance(arm, Jump):
-            rows += [_goal_row(net, renderer, arm, tables) for tables in _tried(arm.branch)]
-        else:
-            rows += [_answer_row(net, renderer, arm, tables) for tables in _tried(arm.exit.branch)]
+def _step(net: Net, renderer: Renders, arms: list[Arm]) -> Statement:
+    rows = [_row(net, renderer, arm, tables) for arm in arms for tables in _tried(_branch_of(arm))]
     return _statement(net, renderer, rows)
 
 
@@ -137,25 +135,17 @@ def _tried(branch: Branch) -> list[dict[int, str]]:
     return [{**every, source.number: name} for source, name in _read(branch, NEW_GOALS, NEW_ANSWERS)]
 
 
-def _goal_row(net: Net, renderer: Renders, jump: Jump, tables: dict[int, str]) -> Text:
-    return _row(net, renderer, jump.branch, "0", net.states.index(jump.state), goal_terms(jump), tables)
+def _row(net: Net, renderer: Renders, arm: Arm, tables: dict[int, str]) -> Text:
+    if isinstance(arm, Jump):
+        is_answer, tag, terms = "0", net.states.index(arm.state), goal_terms(arm)
+    else:
+        is_answer, tag, terms = "1", arm.tag, answer_terms(arm)
+    columns = [(is_answer,), (str(tag),), *_layout(net, renderer.dialect).cells(tag, terms)]
+    return renderer.select(_branch_of(arm), columns, Scope(tables=tables))
 
 
-def _answer_row(net: Net, renderer: Renders, arm: AnswerArm, tables: dict[int, str]) -> Text:
-    return _row(net, renderer, arm.exit.branch, "1", arm.tag, answer_terms(arm), tables)
-
-
-def _row(
-    net: Net,
-    renderer: Renders,
-    branch: Branch,
-    is_answer: str,
-    tag: int,
-    terms: Mapping[str, Term],
-    tables: dict[int, str],
-) -> Text:
-    cells = _layout(net, renderer.dialect).cells(tag, terms)
-    return renderer.select(branch, [(is_answer,), (str(tag),), *cells], Scope(tables=tables))
+def _branch_of(arm: Arm) -> Branch:
+    return arm.branch if isinstance(arm, Jump) else arm.exit.branch
 
 
 def _layout(net: Net, dialect: Dialect) -> Padded:
