@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from checks.engine.plan.others import OtherCondition, OtherSource
-from checks.engine.rules.clauses import Call, Col, Key, Literal, Neg, Operand, Path, Term, Var, terms_of
+from checks.engine.rules.clauses import Call, Col, Key, Literal, Neg, Operand, Term, Var, terms_of
 from policy.rules.program import Signature
 
 # ---- sources: what a branch reads ---------------------------------------------------------------------------
@@ -338,7 +338,6 @@ class Net:
     is_path: bool = False  # all that one path leads to (see `separate`): it goes on from a goal as from its start
     is_set: bool = False  # its exits look the fixed columns up in other nets' answers
     is_rounds: bool = False  # a rule takes two answers at once: no recursive statement, but one for each round
-    reaches: tuple[Path, str] | None = None  # of a path's net: the path, and the type of all that it leads to
 
     def __hash__(self) -> int:
         return self._hash

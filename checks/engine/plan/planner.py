@@ -114,8 +114,9 @@ class Planner:
     def _explored(self, asked: Asked, enclosing: Enclosing) -> Explored:
         starts = iter((asked.start,))
         if asked.as_set:
-            literals = tuple(each for each in asked.start.pending if isinstance(each, Call))
-            starts = self._unfolder.subqueries.joined(Draft((), ()), literals)
+            (call,) = asked.start.pending
+            assert isinstance(call, Call), "what is looked up in a set is one call"
+            starts = self._unfolder.subqueries.joined(Draft((), ()), call)
         return explore(self._unfolder, starts, enclosing)
 
     def _inlined(self, asked: Asked, explored: Explored, enclosing: Enclosing) -> Explored:

@@ -9,13 +9,13 @@ Each is planned once, and read by all branches that ask the same, whatever their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from checks.engine.plan.choose import is_compared
 from checks.engine.plan.draft import Draft, comparison, read
-from checks.engine.plan.paths import is_led_to, is_one_path, outward, whole_path
+from checks.engine.plan.paths import is_led_to, is_one_path, outward
 from checks.engine.plan.plan import Among, Branch, Condition, Holds, Ids, Net, Relation, Same, Source, Variant
 from checks.engine.plan.prefixes import general, without
 from checks.engine.plan.variants import guards_for, variant_of
@@ -104,17 +104,17 @@ class Subqueries:
             case Member(operand, ids) if not isinstance(operand, Var):
                 return Among(operand, ids)
             case Neg(call):
-                held = self.holds((outward(call),), among)
+                held = self.holds(outward(call), among)
                 return not held if isinstance(held, bool) else replace(held, negated=True)
         raise AssertionError(f"{literal} is no test, or not ready")
 
-    def holds(self, literals: tuple[Call, ...], among: tuple[Source, ...] = ()) -> Holds | bool:
-        """Whether the literals hold, their free variables taken to be anything.
+    def holds(self, call: Call, among: tuple[Source, ...] = ()) -> Holds | bool:
+        """Whether the call holds, its free variables taken to be anything.
 
         Asking for many rows, what takes long to find out for each is found out once for all.
         """
-        as_set = _is_better_as_set(self.rules, literals, among)
-        net = self._planned((literals, as_set), Asked(Draft(literals, ()), as_set=as_set))
+        as_set = _is_better_as_set(self.rules, call, among)
+        net = self._planned((call, as_set), Asked(Draft((call,), ()), as_set=as_set))
         if any(not exit.branch.sources and not exit.branch.conditions for exit in net.exits):
             return True
         return Holds(net) if net.exits else False
@@ -124,12 +124,12 @@ class Subqueries:
     def joined(
         self,
         rest: Draft,
-        unit: tuple[Call, ...],
+        call: Call,
         fixed: frozenset[Operand] = frozenset(),
         rounds: int | None = None,
         table: Pattern | None = None,
     ) -> Iterator[Draft]:
-        """Join with the answers of the unit. What only this branch knows is asked there, and joined here."""
+        """Join with the answers of the call. What only this branch knows is asked there, and joined here."""
         needed = variables_of(rest.pending) | set(rest.outs)
         joins: dict[Var, Operand] = {}
 
@@ -141,10 +141,10 @@ class Subqueries:
             joins[variable] = term
             return variable
 
-        literals = tuple(mapped(call, opened) for call in unit)
-        free = (arg for call in literals for arg in call.args if isinstance(arg, Var))
+        asked = mapped(call, opened)
+        free = (arg for arg in asked.args if isinstance(arg, Var))
         results = tuple(dict.fromkeys(arg for arg in free if arg in needed or arg in joins))
-        net = self._answers_of(literals, results, rounds, table)
+        net = self._answers_of(asked, results, rounds, table)
         return self._with_each_variant(rest, net, results, joins)
 
     def led_from(self, rest: Draft, prefix: Branch, call: Call) -> Iterator[Draft]:
@@ -154,21 +154,17 @@ class Subqueries:
         assert isinstance(call.part, Path), "a prefix leads to a path"
         key = (general(prefix, start), call.predicate, call.part, call.types)
         net = self._planned(key, Asked(Draft((call,), (end,), prefix.sources, prefix.conditions)))
-        net = self.made[key] = replace(net, is_path=True, reaches=(call.part, call.types[1]))
+        net = self.made[key] = replace(net, is_path=True)
         return self._with_each_variant(without(rest, prefix), net, (end,), {})
 
-    def _answers_of(
-        self, literals: tuple[Call, ...], results: tuple[Var, ...], rounds: int | None, table: Pattern | None
-    ) -> Net:
-        """The net of the literals' answers; the same one for the same literals, whatever their variables are called."""
-        names = {variable: variable.numbered(k) for k, variable in enumerate(results)}
-        for variable in sorted(variables_of(literals) - set(results), key=lambda each: each.number):
-            names[variable] = variable.numbered(len(names))
-        asked = tuple(substituted(each, names) for each in literals)
-        outs = tuple(names[variable] for variable in results)
+    def _answers_of(self, call: Call, results: tuple[Var, ...], rounds: int | None, table: Pattern | None) -> Net:
+        """The net of the call's answers; the same one for the same call, whatever its variables are called."""
+        others = sorted(variables_of((call,)) - set(results), key=lambda variable: variable.number)
+        names = {variable: variable.numbered(k) for k, variable in enumerate((*results, *others))}
+        asked, outs = substituted(call, names), tuple(names[variable] for variable in results)
         key = (asked, outs, rounds)
-        net = self._planned(key, Asked(Draft(asked, outs), rounds, table))
-        net = self.made[key] = replace(net, is_path=is_one_path(asked), reaches=whole_path(asked))
+        net = self._planned(key, Asked(Draft((asked,), outs), rounds, table))
+        net = self.made[key] = replace(net, is_path=is_one_path(asked))
         return net
 
     def _planned(self, key: Hashable, asked: Asked) -> Net:
@@ -208,14 +204,14 @@ def _with_answers(rest: Draft, source: Relation, results: tuple[Var, ...], joins
 # ---- by set, or row by row ------------------------------------------------------------------------------------------
 
 
-def _is_better_as_set(rules: RuleSet, literals: Iterable[Call], among: tuple[Source, ...]) -> bool:
+def _is_better_as_set(rules: RuleSet, call: Call, among: tuple[Source, ...]) -> bool:
     """A call that takes more than one look, of many rows of facts perhaps, which something given leads to as well."""
     numbers = {source.number for source in among if not isinstance(source, Ids)}
-    columns = [arg for call in literals for arg in call.args if isinstance(arg, Col)]
+    columns = [arg for arg in call.args if isinstance(arg, Col)]
     if not columns or not all(column.source in numbers for column in columns):
         return False
-    takes_long = any(rules.calls.is_deep(pattern_of(call)) or _is_wide(rules, call) for call in literals)
-    return takes_long and all(is_led_to(call) and not is_compared(rules, call, Col) for call in literals)
+    takes_long = rules.calls.is_deep(pattern_of(call)) or _is_wide(rules, call)
+    return takes_long and is_led_to(call) and not is_compared(rules, call, Col)
 
 
 def _is_wide(rules: RuleSet, call: Call) -> bool:
