@@ -1,7 +1,4 @@
-"""Ordinary policies of ordinary large applications: each is one idea, written out as often as such applications do.
-
-A name, its text, and what is asked: the actor's type, an action, the resource's type.
-"""
+"""Ordinary policies of large applications: each is one idea, written out as often as such applications do."""
 
 from __future__ import annotations
 
@@ -10,11 +7,15 @@ from typing import NamedTuple
 
 
 class Large(NamedTuple):
+    """A policy, and what is asked of it: may the actor do the action on the resource, which ones, and what else."""
+
     name: str
     text: str
     actor: str
     action: str
     resource: str
+    most_text: int = 20_000  # characters of a statement
+    most_seconds: float = 0.1  # of planning
 
 
 def _chain(types: int, roles: tuple[str, ...] = ("viewer", "editor")) -> str:
@@ -99,12 +100,14 @@ def _tenants(types: int) -> str:
 
 def policies() -> Iterator[Large]:
     yield Large("a chain of 10 types", _chain(10), "User", "read", "T9")
-    yield Large("a chain of 20 types", _chain(20), "User", "read", "T19")
+    yield Large("a chain of 20 types", _chain(20), "User", "read", "T19", 25_000)
     yield Large("a chain of 20 types, asked in its middle", _chain(20), "User", "read", "T10")
-    yield Large("a chain of 20 types with 4 roles", _chain(20, ("a", "b", "c", "d")), "User", "read", "T19")
+    yield Large("a chain of 20 types with 4 roles", _chain(20, ("a", "b", "c", "d")), "User", "read", "T19", 25_000)
     groups = "actor Group {}\n" + GROUPS
-    yield Large("a chain of 12 types, and groups", _chain(12) + groups, "User", "read", "T11")
-    yield Large("a chain of 12 types, and nested groups", _chain(12) + groups + NESTED, "User", "read", "T11")
+    yield Large("a chain of 12 types, and groups", _chain(12) + groups, "User", "read", "T11", 25_000, 0.2)
+    # Each type of the chain is reached by a path of its own, so the text grows by the square of its length.
+    both = _chain(12) + groups + NESTED
+    yield Large("a chain of 12 types, and nested groups", both, "User", "read", "T11", 100_000, 0.4)
     yield Large("groups over folders", "actor User {}\n" + groups + FOLDERS, "User", "read", "Doc")
     nested = "actor User {}\n" + groups + NESTED + FOLDERS
     yield Large("groups of groups over folders", nested, "User", "read", "Doc")
@@ -116,8 +119,8 @@ def policies() -> Iterator[Large]:
     yield Large("classification levels on 10 types", _levels(5, 10), "User", "read", "T9")
     yield Large("classification levels on 30 types", _levels(12, 30), "User", "read", "T29")
     yield Large("untyped attributes on 10 types", _untyped(10), "User", "read", "T9")
-    yield Large("untyped attributes on 40 types", _untyped(40), "User", "read", "T39")
-    yield Large("untyped attributes on 40 types, to write", _untyped(40), "User", "write", "T39")
+    yield Large("untyped attributes on 40 types", _untyped(40), "User", "read", "T39", 35_000, 0.15)
+    yield Large("untyped attributes on 40 types, to write", _untyped(40), "User", "write", "T39", 35_000, 0.15)
     yield Large("tenants with 50 types", _tenants(50), "User", "read", "T49")
     yield Large("tenants with 200 types", _tenants(200), "User", "delete", "T150")
     yield Large("a diamond of 8 types", _diamond(8, "or"), "User", "read", "T7")
