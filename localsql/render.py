@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from checks.asking import deadline
 from checks.engine.plan.plan import Answers, Branch, Condition, Exit, Fact, Goals, Net, Source
 from checks.engine.rules.clauses import Col, Const, Operand, Term, Var
-from checks.engine.sql.render import Columns as ColumnsOf
-from checks.engine.sql.render import Renderer, no_columns
+from checks.engine.sql.render import ColumnsOf, Renderer, no_columns
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.text import Column, Shown, Text, finished, joined
 from localsql.constants import Columns, families_of, fitting
@@ -141,7 +140,8 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: LocalScope) -> Text | None:
         deadline.check()
-        return super().selected(branch, columns, scope)
+        found = super().selected(branch, columns, scope)
+        return found and (written(found),)  # in one part: large statements put selects into selects again and again
 
     def row_tests(self, source: Source, branch: Branch, scope: LocalScope) -> Iterable[Text]:
         """A row with NULL is no fact."""
@@ -317,16 +317,16 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def _tests(self, net: Net, negated: bool, scope: LocalScope) -> Text | bool:
         """A net that reads nothing is an expression."""
-        ways: list[Text] = []
+        options: list[Text] = []
         for end in net.exits:
             found = [self.condition(each, scope) for each in end.branch.conditions]
             if all(each is True for each in found):
                 return not negated
             if False not in found:
-                ways.append(joined(" AND ", (each for each in found if not isinstance(each, bool))))
-        if not ways:
+                options.append(joined(" AND ", (each for each in found if not isinstance(each, bool))))
+        if not options:
             return negated
-        return ("(", *joined(" OR ", dict.fromkeys(ways)), ") IS NOT TRUE" if negated else ")")
+        return ("(", *joined(" OR ", dict.fromkeys(options)), ") IS NOT TRUE" if negated else ")")
 
 
 def _mentions(text: str, name: str) -> bool:

@@ -36,7 +36,7 @@ from checks.engine.rules.limits import tick
 from checks.engine.sql.scope import Scope, Seen
 from checks.engine.sql.text import Column, Text, joined, merged, union
 
-Columns = Callable[[Exit], Sequence[Column]]
+ColumnsOf = Callable[[Exit], Sequence[Column]]
 
 
 def no_columns(end: Exit) -> Sequence[Column]:
@@ -70,12 +70,14 @@ class Layout(Protocol):
         """Those of a row with the tag, whose terms are by the plan's names of columns."""
 
 
-Dialect = TypeVar("Dialect", bound=Words)
+AnyDialect = TypeVar("AnyDialect", bound=Words)
 
 
 @dataclass
-class Renderer(ABC, Generic[Dialect, Seen]):
-    dialect: Dialect
+class Renderer(ABC, Generic[AnyDialect, Seen]):
+    """Walks the plan and writes its SELECTs; what it reads and how it compares, the database's own renderer says."""
+
+    dialect: AnyDialect
 
     # ---- what differs: where sources are read, and how values are compared ------------------------------------------
 
@@ -100,15 +102,24 @@ class Renderer(ABC, Generic[Dialect, Seen]):
         """How the net's goals or answers are kept."""
 
     @abstractmethod
-    def column(self, column: Column, scope: Scope[Seen]) -> Text | None: ...
+    def column(self, column: Column, scope: Scope[Seen]) -> Text | None:
+        """The column as a SELECT writes it; None where the table can have no such value."""
+
     @abstractmethod
-    def among(self, operand: Operand, ids: tuple[str, ...], scope: Scope[Seen]) -> Text | bool: ...
+    def among(self, operand: Operand, ids: tuple[str, ...], scope: Scope[Seen]) -> Text | bool:
+        """Whether the operand is one of the ids."""
+
     @abstractmethod
-    def equal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool: ...
+    def equal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool:
+        """Whether both are the same id."""
+
     @abstractmethod
-    def unequal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool: ...
+    def unequal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool:
+        """Whether they are different ids."""
+
     @abstractmethod
-    def number(self, operand: Operand, scope: Scope[Seen]) -> Text: ...
+    def number(self, operand: Operand, scope: Scope[Seen]) -> Text:
+        """The operand as a number, to be compared by size."""
 
     @abstractmethod
     def entered(self, net: Net, scope: Scope[Seen]) -> tuple[Scope[Seen], list[Text]]:
@@ -120,7 +131,7 @@ class Renderer(ABC, Generic[Dialect, Seen]):
         self,
         net: Net,
         scope: Scope[Seen],
-        columns: Columns = no_columns,
+        columns: ColumnsOf = no_columns,
         exits: Sequence[Exit] | None = None,
         distinct: bool = False,
     ) -> Text | None:
@@ -130,7 +141,7 @@ class Renderer(ABC, Generic[Dialect, Seen]):
         recursion: Text = ("WITH RECURSIVE ", *joined(", ", tables), " ") if tables else ()
         return (*recursion, *union(arms, distinct)) if arms else None
 
-    def arms(self, ends: Iterable[Exit], scope: Scope[Seen], columns: Columns = no_columns) -> list[Text]:
+    def arms(self, ends: Iterable[Exit], scope: Scope[Seen], columns: ColumnsOf = no_columns) -> list[Text]:
         return _some(self.arm(end, columns(end), scope) for end in ends)
 
     def arm(self, end: Exit, columns: Sequence[Column], scope: Scope[Seen]) -> Text | None:

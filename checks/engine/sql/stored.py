@@ -26,7 +26,7 @@ from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Col, Const, Operand, Other, Slot, Term, Var
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
-from checks.engine.sql.render import Columns, Renderer, no_columns
+from checks.engine.sql.render import ColumnsOf, Renderer, no_columns
 from checks.engine.sql.rounds import Rounds, rounds_for
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.steps import Names, idle_in, names_of, steps_of
@@ -64,7 +64,7 @@ class StoredRenderer(Renderer[Dialect, Source]):
         self,
         net: Net,
         scope: Scoped,
-        columns: Columns = no_columns,
+        columns: ColumnsOf = no_columns,
         exits: Sequence[Exit] | None = None,
         distinct: bool = False,
     ) -> Text:
@@ -74,7 +74,7 @@ class StoredRenderer(Renderer[Dialect, Source]):
         scope = scope.inside(net)
         return self.with_tables(net, scope, scope.own("g"), scope.own("a"))
 
-    def arms(self, ends: Iterable[Exit], scope: Scoped, columns: Columns = no_columns) -> list[Text]:
+    def arms(self, ends: Iterable[Exit], scope: Scoped, columns: ColumnsOf = no_columns) -> list[Text]:
         return super().arms(stored_first(tuple(ends)), scope, columns)
 
     def arm(self, end: Exit, columns: Sequence[Column], scope: Scoped) -> Text:
