@@ -3,7 +3,7 @@
     allow(:actor, "read", :doc) if …                       in place: its clauses are written where it stands
     … and blocked(:actor, s1.a2)                           tested: it only has to hold, so it is a condition
     … and path(:actor, t) and has_role(t, "reader", :doc)  joined: worked out once, read wherever it is needed
-    has_role(u, "reader", f) in its own recursion          a state: the net goes on there
+    has_role(u, "reader", f) in its own recursion          a state: the plan goes on there
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Meeting(Enum):
     TESTED = auto()  # a condition: whether it holds
     JOINED = auto()  # with its answers, worked out apart for all that need them
     LED_TO = auto()  # with all that a path leads to from the facts before it: once for all branches that start so
-    ENTERED = auto()  # a state of the net
-    STEPPED = auto()  # a state of the net, and then from each of its answers on
+    ENTERED = auto()  # a state of the plan
+    STEPPED = auto()  # a state of the plan, and then from each of its answers on
     TWICE = auto()  # two answers of one recursion at once: only rounds say that
 
 
@@ -40,7 +40,7 @@ class Choice:
     meeting: Meeting
     component: int = FAR
     left: int = 0  # literals that may still be pending where the state is entered again
-    fixed: bool = False  # whether what is joined is given only what the whole net is given
+    fixed: bool = False  # whether what is joined is given only what the whole plan is given
     rounds: int | None = None
     table: Pattern | None = None
     prefix: Branch | None = None

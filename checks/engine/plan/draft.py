@@ -45,8 +45,8 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Enclosing:
-    """What a draft is inside of: `fixed` are the operands that its whole net is given, `active` the recursions that it
-    is in (see `State`), and `kept` the calls that are states of the net (None: all that recurse)."""
+    """What a draft is inside of: `fixed` are the operands that its whole plan is given, `active` the recursions that it
+    is in (see `State`), and `kept` the calls that are states of the plan (None: all that recurse)."""
 
     fixed: frozenset[Operand] = frozenset()
     active: Active = ()

@@ -93,6 +93,6 @@ def goals_of(explored: Explored) -> tuple[list[Exit], list[Jump]]:
             if isinstance(end, Exit):
                 exits.append(replace(end, branch=branch))
             else:
-                assert isinstance(end, Jump), "where a branch goes on from answers, the net answers goals"
+                assert isinstance(end, Jump), "where a branch goes on from answers, the plan answers goals"
                 moves.append(replace(end, branch=branch))
     return exits, moves

@@ -1,4 +1,4 @@
-"""Which states of a net stay states, and which are written in place where they are entered.
+"""Which states of a plan stay states, and which are written in place where they are entered.
 
     entry -> state 0 -> state 1 -> state 1        ->        entry, by what state 0 does -> state 1 -> state 1
 

@@ -29,7 +29,7 @@ def is_led_to(call: Call) -> bool:
 
 
 def is_given(call: Call, fixed: frozenset[Operand]) -> bool:
-    """Whatever the call knows is given for the whole net."""
+    """Whatever the call knows is given for the whole plan."""
     return not any(isinstance(arg, Col) and arg not in fixed for arg in call.args)
 
 

@@ -1,8 +1,8 @@
 """What a branch asks apart: whether literals hold, and answers that it joins with.
 
-    … and not blocked(:actor, s1.a0)      ->   a condition: no answer of the net of blocked(:actor, s1.a0)
+    … and not blocked(:actor, s1.a0)      ->   a condition: no answer of the plan of blocked(:actor, s1.a0)
     … and path(:actor, t) and has_role(t, "reader", :doc)
-                                          ->   a source: the net of path(:actor, t), read as t
+                                          ->   a source: the plan of path(:actor, t), read as t
 
 Each is planned once, and read by all branches that ask the same, whatever their variables are called.
 """
@@ -16,7 +16,7 @@ from itertools import count
 from checks.engine.plan.choose import is_compared
 from checks.engine.plan.draft import Draft, comparison, read
 from checks.engine.plan.paths import is_led_to, is_one_path, outward
-from checks.engine.plan.plan import Among, Branch, Condition, Holds, Ids, Net, Relation, Same, Source, Variant
+from checks.engine.plan.plan import Among, Branch, Condition, Holds, Ids, Plan, Relation, Same, Source, Variant
 from checks.engine.plan.prefixes import general, without
 from checks.engine.plan.variants import guards_for, variant_of
 from checks.engine.rules.clauses import (
@@ -46,7 +46,7 @@ from checks.engine.rules.ruleset import RuleSet
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a net is to answer; `rounds` is the recursion that it works out in rounds, `table` the pattern it tables."""
+    """What a plan is to answer; `rounds` is the recursion that it works out so, `table` the pattern that it tables."""
 
     start: Draft
     rounds: int | None = None
@@ -72,8 +72,8 @@ class Numbers:
 class Subqueries:
     rules: RuleSet
     numbers: Numbers
-    plan: Callable[[Asked], Net]
-    made: dict[Hashable, Net] = field(default_factory=dict)
+    planned: Callable[[Asked], Plan]
+    made: dict[Hashable, Plan] = field(default_factory=dict)
 
     # ---- whether something holds ---------------------------------------------------------------------------------
 
@@ -114,10 +114,10 @@ class Subqueries:
         Asking for many rows, what takes long to find out for each is found out once for all.
         """
         as_set = _is_better_as_set(self.rules, call, among)
-        net = self._planned((call, as_set), Asked(Draft((call,), ()), as_set=as_set))
-        if any(not exit.branch.sources and not exit.branch.conditions for exit in net.exits):
+        plan = self._planned((call, as_set), Asked(Draft((call,), ()), as_set=as_set))
+        if any(not exit.branch.sources and not exit.branch.conditions for exit in plan.exits):
             return True
-        return Holds(net) if net.exits else False
+        return Holds(plan) if plan.exits else False
 
     # ---- joins -----------------------------------------------------------------------------------------------------
 
@@ -144,8 +144,8 @@ class Subqueries:
         asked = mapped(call, opened)
         free = (arg for arg in asked.args if isinstance(arg, Var))
         results = tuple(dict.fromkeys(arg for arg in free if arg in needed or arg in joins))
-        net = self._answers_of(asked, results, rounds, table)
-        return self._with_each_variant(rest, net, results, joins)
+        plan = self._answers_of(asked, results, rounds, table)
+        return self._with_each_variant(rest, plan, results, joins)
 
     def led_from(self, rest: Draft, prefix: Branch, call: Call) -> Iterator[Draft]:
         """Join with all that a path leads to from what the prefix reads: one recursion for all that start so."""
@@ -153,37 +153,37 @@ class Subqueries:
         assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
         assert isinstance(call.part, Path), "a prefix leads to a path"
         key = (general(prefix, start), call.predicate, call.part, call.types)
-        net = self._planned(key, Asked(Draft((call,), (end,), prefix.sources, prefix.conditions)))
-        net = self.made[key] = replace(net, is_path=True)
-        return self._with_each_variant(without(rest, prefix), net, (end,), {})
+        plan = self._planned(key, Asked(Draft((call,), (end,), prefix.sources, prefix.conditions)))
+        plan = self.made[key] = replace(plan, is_path=True)
+        return self._with_each_variant(without(rest, prefix), plan, (end,), {})
 
-    def _answers_of(self, call: Call, results: tuple[Var, ...], rounds: int | None, table: Pattern | None) -> Net:
-        """The net of the call's answers; the same one for the same call, whatever its variables are called."""
+    def _answers_of(self, call: Call, results: tuple[Var, ...], rounds: int | None, table: Pattern | None) -> Plan:
+        """The plan of the call's answers; the same one for the same call, whatever its variables are called."""
         others = sorted(variables_of((call,)) - set(results), key=lambda variable: variable.number)
         names = {variable: variable.numbered(k) for k, variable in enumerate((*results, *others))}
         asked, outs = substituted(call, names), tuple(names[variable] for variable in results)
         key = (asked, outs, rounds)
-        net = self._planned(key, Asked(Draft((asked,), outs), rounds, table))
-        net = self.made[key] = replace(net, is_path=is_one_path(asked))
-        return net
+        plan = self._planned(key, Asked(Draft((asked,), outs), rounds, table))
+        plan = self.made[key] = replace(plan, is_path=is_one_path(asked))
+        return plan
 
-    def _planned(self, key: Hashable, asked: Asked) -> Net:
+    def _planned(self, key: Hashable, asked: Asked) -> Plan:
         if key not in self.made:
-            self.made[key] = self.plan(asked)
+            self.made[key] = self.planned(asked)
         return self.made[key]
 
     def _with_each_variant(
-        self, rest: Draft, net: Net, results: tuple[Var, ...], joins: dict[Var, Operand]
+        self, rest: Draft, plan: Plan, results: tuple[Var, ...], joins: dict[Var, Operand]
     ) -> Iterator[Draft]:
-        for variant in dict.fromkeys(variant_of(end, net.fixed) for end in net.exits):
-            yield _with_answers(rest, Relation(self.numbers.source(), net, variant), results, joins)
+        for variant in dict.fromkeys(variant_of(end, plan.fixed) for end in plan.exits):
+            yield _with_answers(rest, Relation(self.numbers.source(), plan, variant), results, joins)
 
 
 def _with_answers(rest: Draft, source: Relation, results: tuple[Var, ...], joins: dict[Var, Operand]) -> Draft:
     """The draft with the answers of one variant, whose open columns say nothing of their variables."""
     variant: Variant = source.variant
     columns = {
-        variable: Col(source.number, source.net.column(index), variable.type)
+        variable: Col(source.number, source.plan.column(index), variable.type)
         for index, variable in enumerate(results)
         if index not in variant.wild
     }

@@ -1,7 +1,7 @@
 """Literals -> the ends of the branches that meet them: resolution, done once, when a question is planned.
 
 Facts become sources, tests become conditions, calls are met as `choose` says, always the most determined literal
-first. A branch ends in an exit, in a jump to a state of the net, or in a step from a state's answers.
+first. A branch ends in an exit, in a jump to a state of the plan, or in a step from a state's answers.
 
     has_permission(:actor, "read", :doc)
         ->  exit   <- stored has_permission(:actor, "read", :doc)
@@ -198,7 +198,7 @@ class Unfolder:
             yield from self.ends(rest, enclosing)
 
     def _entered(self, call: Call, choice: Choice, rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
-        """Go on in a state; where the net does not keep that state, go on here as if in it."""
+        """Go on in a state; where the plan does not keep that state, go on here as if in it."""
         active = (*before(enclosing.active, choice.component), (choice.component, choice.left))
         state, keys = state_of(call, rest.pending, rest.outs, active, enclosing.fixed)
         if enclosing.kept is None or state in enclosing.kept:
