@@ -13,6 +13,7 @@ from itertools import count
 from typing import TypeVar, overload
 
 from checks.asking import deadline
+from checks.engine.plan.draft import comparison
 from checks.engine.plan.plan import (
     Among,
     AnswerArm,
@@ -228,7 +229,7 @@ class Residual:
                 value = self._value(operand, inner)
                 return value.id in ids if isinstance(value, Const) else Among(value, ids)
             case Order(operator, left, right):
-                return ordered(operator, self._value(left, inner), self._value(right, inner))
+                return _compared(operator, self._value(left, inner), self._value(right, inner))
             case Holds(plan, negated):
                 verdict = self._held(plan, inner)
                 if isinstance(verdict, bool):
@@ -271,13 +272,10 @@ def same(left: Operand, right: Operand) -> Condition | bool:
     return Same(left, right)
 
 
-def ordered(operator: str, left: Operand, right: Operand) -> Condition | bool:
+def _compared(operator: str, left: Operand, right: Operand) -> Condition | bool:
     if not (isinstance(left, Const) and isinstance(right, Const)):
         return Order(operator, left, right)
-    if operator == "!=":
-        return left != right
-    first, second = int(left.id), int(right.id)
-    return {"<": first < second, "<=": first <= second, ">": first > second, ">=": first >= second}[operator]
+    return comparison(operator, left, right)
 
 
 def _equal_to(condition: Condition, column: Col) -> Operand | None:

@@ -16,6 +16,7 @@ from django.core.management import get_commands, load_command_class
 
 from authz_project.server.process import FINISH_WITHIN
 from localsql.bindings import bindings_from_text
+from localsql.dialects import DIALECTS
 from tests.service import ROOT, Service, start_service
 
 README = (ROOT / "README.md").read_text()
@@ -217,9 +218,9 @@ def test_the_bindings_are_as_good_for_every_dialect():
     (text,) = re.findall(r"^cat > bindings.yaml <<'END'\n(.*?)^END$", README, re.DOTALL | re.MULTILINE)
     _, others = re.match(r"dialect: (\w+) +# or (.*)", text).groups()
     names = re.findall(r"(\w+)(?: \([^)]*\))?(?:, |$)", others)
-    assert names == ["postgres", "mysql", "mariadb"]
+    assert {DIALECTS[name] for name in ("sqlite", *names)} == set(DIALECTS.values())
     told = [bindings_from_text(text.replace("dialect: sqlite", f"dialect: {name}")) for name in names]
-    assert [len(each.facts) for each in told] == [2, 2, 2]
+    assert {len(each.facts) for each in told} == {2}
     assert bindings_from_text(text.replace("dialect: sqlite", "")).dialect is told[0].dialect
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from authz_project.keys import revoke_key
 from authz_project.models import ApiKey
+from authz_project.openapi.operations import OPERATIONS
 
 VALUE = {"type": "Repo", "id": "r"}
 FACT = {"predicate": "has_role", "args": [{"type": "User", "id": "u"}, {"type": "String", "id": "reader"}, VALUE]}
@@ -38,6 +39,7 @@ REQUESTS = (
     ("POST", "/authorize_resources", {**ACTOR, "action": "read", "resources": [VALUE]}),
     ("POST", "/authorize_resources", {**ACTOR, "action": "read", "resources": []}),
     ("POST", "/evaluate_query", QUERY),
+    ("POST", "/explain", {**ACTOR, "action": "read", **RESOURCE}),
     ("POST", "/query", {"fact": {"predicate": "has_role", "args": [None, None, None]}}),
     ("POST", "/expect", {"request_id": "x", "expected": True}),
     ("POST", "/authorize_query", {"query": {**ACTOR, "action": "read", **RESOURCE}, "data_bindings": ""}),
@@ -57,6 +59,11 @@ REQUESTS = (
         },
     ),
 )
+
+
+def test_every_endpoint_that_wants_a_key_is_among_them():
+    asked = {(method, f"/api{path}") for method, path, _ in REQUESTS}
+    assert {(each.method, each.path) for each in OPERATIONS if each.needs_key} == asked
 
 
 @pytest.mark.parametrize(("method", "path", "body"), REQUESTS, ids=lambda part: part if isinstance(part, str) else "")

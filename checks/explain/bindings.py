@@ -17,7 +17,7 @@ from checks.engine.rules.clauses import Call, Const, Operand, Term, substituted
 from checks.engine.rules.clauses import Var as EngineVar
 from checks.explain.cases import ANY, Case, RuleBindings, RuleCondition
 from policy.rules.program import Atom, Compare, Var
-from policy.values import INTEGER, Value
+from policy.values import Value
 
 _FREE = 500  # numbers of variables that are not asked for begin here
 _FEW = 8  # bindings that facts give and that are followed one by one
@@ -158,11 +158,11 @@ def _unbound(conditions: Conditions, known: RuleBindings) -> tuple[Var, ...]:
 
 
 def _is_undecidable(conditions: Conditions, known: RuleBindings) -> bool:
-    """Say whether a condition compares an Integer that may be any one by its size."""
-    any_integer = Value(INTEGER, ANY)
+    """Say whether a condition compares a value that may be any one otherwise than by `=` and `!=`."""
+    of_any = {variable for variable, value in known.items() if value.id == ANY}
     for condition in conditions:
         match condition.literal:
             case Compare(operator, left, right) if operator not in ("=", "!="):
-                if any(isinstance(term, Var) and known.get(term) == any_integer for term in (left, right)):
+                if left in of_any or right in of_any:
                     return True
     return False

@@ -37,6 +37,8 @@ LEGACY = {
 }
 _KINDS = RESERVED | CONTEXTUAL | dict.fromkeys(LEGACY, "LEGACY") | {"new": "NEW"}
 
+COMPARISONS = ("!=", "<=", ">=", "<", ">")  # besides `=`; where one starts like another, the longer one first
+
 tokens = [
     "NAME", "STRING", "INTEGER", "NOW", "AT_NAME", "EQ", "COMPARE", "INLINE_QUERY", "LPAREN", "RPAREN", "LBRACKET",
     "RBRACKET", "LBRACE", "RBRACE", "COMMA", "SEMI", "COLON", *RESERVED.values(), *CONTEXTUAL.values(),
@@ -56,7 +58,7 @@ t_ignore_COMMENT = r"\#[^\n]*"
 t_STRING = _CLOSED
 t_INTEGER = r"[+-]?[0-9]+"
 t_EQ = r"="
-t_COMPARE = r"!=|[<>]=?"
+t_COMPARE = "|".join(map(re.escape, COMPARISONS))
 t_INLINE_QUERY = r"\?="
 t_LPAREN = r"\("
 t_RPAREN = r"\)"

@@ -12,7 +12,7 @@ from policy.rules.equalities import NOW
 from policy.rules.flat import FlatRule
 from policy.rules.formulas import ANONYMOUS, Memo
 from policy.rules.problems import Problems
-from policy.rules.program import Literal, Now, Term, Var
+from policy.rules.program import TYPED, Literal, Now, Term, Var
 from policy.values import INTEGER, Value
 
 
@@ -86,7 +86,8 @@ class Conjunction:
         describe, problems = self.state.vocabulary.describe, self.state.problems
         if operator:
             hint = "use `=` or `!=`, which compare values of any type"
-            problems.error(span, f"`{operator}` compares Integers, and {shown(str(term))} is {describe(known)}", hint)
+            compares = f"`{operator}` compares {TYPED[operator].type}s"
+            problems.error(span, f"{compares}, and {shown(str(term))} is {describe(known)}", hint)
         else:
             hint = "no value has both types; use another variable"
             problems.error(span, f"{shown(str(term))} cannot be {describe(mask)}: it is {describe(known)}", hint)

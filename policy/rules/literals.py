@@ -7,8 +7,6 @@ not x = y        x != y                             not x in ["a", "b"]  x != "a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from policy.language import ast
 from policy.language.notes import shown
 from policy.language.source import Span
@@ -17,15 +15,8 @@ from policy.rules.declarations import union
 from policy.rules.equalities import NOW
 from policy.rules.flat import UNLIMITED
 from policy.rules.formulas import is_named
-from policy.rules.program import Atom, Compare, Member, Not, Now, Term, Var
-from policy.values import INTEGER, Value
-
-_ORDER: dict[str, Callable[[int, int], bool]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
+from policy.rules.program import TYPED, Atom, Compare, Member, Not, Now, Term, Var
+from policy.values import Value
 
 
 def add_literal(part: ast.Formula, conjunction: Conjunction) -> bool:
@@ -73,9 +64,9 @@ def _add_negated(inner: ast.Formula, span: Span, conjunction: Conjunction) -> bo
 
 
 def _compare(operator: str, left: Term, right: Term, span: Span, conjunction: Conjunction) -> None:
-    if operator in _ORDER:
-        integers = conjunction.state.vocabulary.bits[INTEGER]
-        sound = [conjunction.bound(term, integers, span, operator) for term in (left, right)]
+    if operator in TYPED:
+        wanted = conjunction.state.vocabulary.bits[TYPED[operator].type]
+        sound = [conjunction.bound(term, wanted, span, operator) for term in (left, right)]
         if not all(sound):
             return
     if isinstance(left, Var) or isinstance(right, Var) or {left, right} > {NOW}:
@@ -93,7 +84,7 @@ def _decided(operator: str, left: Value | Now, right: Value | Now) -> bool:
         return (left == right) == (operator == "=")
     if isinstance(left, Now) or isinstance(right, Now):
         return left == right and "=" in operator
-    return _ORDER[operator](int(left.id), int(right.id))
+    return TYPED[operator].holds(left.id, right.id)
 
 
 def _member(part: ast.Membership, conjunction: Conjunction) -> None:

@@ -6,9 +6,10 @@ Everything prints as Polar, so a golden file of rules reads like a policy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from policy.language.rejection import Problem
 from policy.language.source import NOWHERE, Source, Span
@@ -63,7 +64,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`!=` on any two values; `< <= > >=` on Integers, false on anything else; `=` where neither side is a variable."""
+    """`!=` on any two values; what is in `TYPED` on those of its type; `=` where neither side is a variable."""
 
     operator: str
     left: Term
@@ -71,6 +72,21 @@ class Compare:
 
     def __str__(self) -> str:
         return f"{self.left} {self.operator} {self.right}"
+
+
+class TypedComparison(NamedTuple):
+    """A comparison that only values of one type have."""
+
+    type: str
+    holds: Callable[[str, str], bool]  # what it says of two ids
+
+
+TYPED: Mapping[str, TypedComparison] = {
+    "<": TypedComparison(INTEGER, lambda left, right: int(left) < int(right)),
+    "<=": TypedComparison(INTEGER, lambda left, right: int(left) <= int(right)),
+    ">": TypedComparison(INTEGER, lambda left, right: int(left) > int(right)),
+    ">=": TypedComparison(INTEGER, lambda left, right: int(left) >= int(right)),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from authz_project.openapi.operations import OPERATIONS
 from checks.asking.session import Session
 from facts.context_header import HEADER, LONGEST
 from tests.checks.conftest import about, fact, publish, store
@@ -43,6 +44,12 @@ def with_context(path: str, *context: dict) -> dict:
     if path in LOCAL:
         return {**LOCAL[path], "query": {**LOCAL[path]["query"], "context_facts": list(context)}}
     return {**QUESTIONS[path], "context_facts": list(context)}
+
+
+def test_every_endpoint_that_takes_them_is_asked():
+    """Those that are told in another way, or for many questions at once, have tests of their own."""
+    taking = {each.path.removeprefix("/api") for each in OPERATIONS if each.has_context}
+    assert taking - {"/explain", "/bulk_actions"} == {*QUESTIONS, *LOCAL}
 
 
 @pytest.mark.parametrize("path", [*QUESTIONS, *LOCAL])

@@ -1,5 +1,6 @@
 """What data bindings may say, and how a mistake in them is told."""
 
+import re
 
 import pytest
 
@@ -113,13 +114,20 @@ def test_queries_that_do_not_belong_into_a_statement_are_refused(query, reason):
     assert reason in refused.value.message
 
 
+def test_an_unknown_dialect_is_told_of_all_that_there_are():
+    with pytest.raises(BindingRejected) as refused:
+        bindings_from_text("dialect: cobol\nfacts: {}")
+    named = re.findall(r"`(\w+)`", refused.value.message.partition("must be")[2])
+    assert {DIALECTS[name] for name in named} == set(DIALECTS.values())
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("- a", "must be a map"),
         ("facts: [", "is not YAML"),
         ("facts: {}\nsql_type: {}", "did you mean `sql_types`?"),
-        ("dialect: oracle\nfacts: {}", "`dialect`"),
+        ("dialect: cobol\nfacts: {}", "`dialect`"),
         ("sql_types: {}", "`facts`: is missing"),
         ("facts: {}\nfacts: {}", "stands twice"),
         ("facts:\n  p(Repo:_): {qeury: SELECT 1}", "did you mean `query`?"),

@@ -92,7 +92,7 @@ def test_without_a_policy_permissions_that_are_facts_are_allowed(api):
             assert "5" in sql if context else sql == "FALSE"
 
 
-@pytest.mark.parametrize("dialect", ["postgres", "mysql", "mariadb", "sqlite"])
+@pytest.mark.parametrize("dialect", {dialect: name for name, dialect in DIALECTS.items()}.values())
 def test_hostile_ids_are_constants_like_any_other(asked, dialect):
     bindings = BINDINGS.replace("dialect: postgres", f"dialect: {dialect}")
     # MySQL compares texts beyond ASCII by their bytes alone, since not every column could have them.

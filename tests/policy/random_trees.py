@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from policy.language import ast
-from policy.language.lexer import CONTEXTUAL, LEGACY, RESERVED
+from policy.language.lexer import COMPARISONS, CONTEXTUAL, LEGACY, RESERVED
 from policy.values import Value
 
 words = st.sampled_from(["x", "actor", "User", "_x", "a::b", "ok?", "Größe", "日本", "new", "role", *CONTEXTUAL])
@@ -34,7 +34,7 @@ def tuples(elements, **sizes):
 calls = st.builds(ast.Call, names, tuples(terms))
 conditions = st.one_of(
     calls,
-    st.builds(ast.Comparison, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), terms, terms),
+    st.builds(ast.Comparison, st.sampled_from(["=", *COMPARISONS]), terms, terms),
     st.builds(ast.Membership, terms, tuples(literals)),
     st.builds(ast.Matches, variables, names, st.booleans()),
     st.builds(ast.Truth, st.booleans()),

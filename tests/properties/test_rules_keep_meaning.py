@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from policy.language import parse
+from policy.language.lexer import COMPARISONS
 from policy.language.source import Source
 from policy.rules import compile_source
 from policy.rules.program import Program
@@ -19,6 +20,11 @@ NOW = 1_700_000_000
 def visible(model: Model, program: Program) -> set[tuple[str, Row]]:
     shown = [(predicate, rows) for (predicate, _), rows in model.items() if predicate not in program.helpers]
     return {(predicate, row) for predicate, rows in shown for row in rows}
+
+
+def test_random_policies_compare_in_every_way():
+    words = {word for seed in range(20) for word in random_case(Random(seed), ["values"]).policy.split()}
+    assert {"=", *COMPARISONS} - words == set()
 
 
 @pytest.mark.parametrize("seed", some(range(60), 4))

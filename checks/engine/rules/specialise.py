@@ -37,7 +37,7 @@ from checks.engine.rules.typings import Typing, atom_typings, head_typing, may_b
 from checks.engine.rules.unify import applied
 from policy.rules import program as p
 from policy.rules.flat import terms_of
-from policy.values import INTEGER, Value
+from policy.values import Value
 
 
 class Specialised:
@@ -179,8 +179,8 @@ def _comparison(
     if operator in ("=", "!="):
         if not types[0] & types[1]:
             return [] if operator == "!=" else None
-    elif types != [frozenset((INTEGER,))] * 2:
-        return None  # order is for Integers; on anything else it is false
+    elif types != [frozenset((p.TYPED[operator].type,))] * 2:
+        return None  # false of all that is not of its type
     return [Cmp(operator, _term(left, numbers), _term(right, numbers))]
 
 
