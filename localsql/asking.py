@@ -17,7 +17,7 @@ from checks.asking.question import Question, Values, check_predicate, inline_row
 from checks.asking.remembered import Remembered
 from checks.asking.session import TRIES, LiveSession, rules_of
 from checks.engine.compile import MOST_WEIGHT, Root
-from checks.engine.plan.plan import Net
+from checks.engine.plan.plan import Plan
 from checks.engine.sql.dialects import Dialect
 from checks.errors import PolicyMoved
 from facts.accept import Unused
@@ -167,7 +167,7 @@ _plans: Remembered[Key, Prepared] = Remembered(1024)
 def _prepared(key: Key) -> Prepared:
     rules, numbering = rules_of(key.policy), Numbering(key.environment_id)
     splitter = Splitter(key.tables, key.dialect, numbering.of)
-    ways = planned(rules, key.tables, key.root, key.types) if key.knows else Ways(Net("nothing", 0, ()), ())
+    ways = planned(rules, key.tables, key.root, key.types) if key.knows else Ways(Plan("nothing", 0, ()), ())
     return Prepared(splitter.ways(ways), key.types, splitter, rules.program, numbering)
 
 
@@ -178,9 +178,9 @@ def _sql(shaped: Shaped, form: Form) -> str:
     prepared = shaped.prepared
     tables = shaped.tables  # those that it was prepared with may be of another database
     execution = Execution(run.execute, shaped.slots)
-    residual = Residual(prepared.splitter, shaped.slots, execution.rows, lambda net: _rule_of(prepared.program, net))
+    residual = Residual(prepared.splitter, shaped.slots, execution.rows, lambda plan: _rule_of(prepared.program, plan))
     folded = Folded(prepared.types, shaped.names, _folded(prepared.ways, residual))
-    if any(net.weight > MOST_WEIGHT for net in folded.ways.nets()):
+    if any(plan.weight > MOST_WEIGHT for plan in folded.ways.plans()):
         raise CannotSay(
             "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
         )
@@ -189,14 +189,14 @@ def _sql(shaped: Shaped, form: Form) -> str:
 
 def _folded(ways: SplitWays, residual: Residual) -> FoldedWays:
     """The ways with what stored facts decide worked out: those that are left."""
-    net = residual.folded(ways.net, (), {})
-    kept = (_folded_way(net, way, residual) for way in ways.each)
-    return FoldedWays(net, tuple(way for way in kept if way is not None))
+    plan = residual.folded(ways.plan, (), {})
+    kept = (_folded_way(plan, way, residual) for way in ways.each)
+    return FoldedWays(plan, tuple(way for way in kept if way is not None))
 
 
-def _folded_way(net: Net, way: SplitWay, residual: Residual) -> FoldedWay | None:
+def _folded_way(plan: Plan, way: SplitWay, residual: Residual) -> FoldedWay | None:
     end = residual.exit(way.exit, way.split, {})
-    if end is None or not pruned(replace(net, exits=(end,))).exits:
+    if end is None or not pruned(replace(plan, exits=(end,))).exits:
         return None
     if way.withheld is None:
         return FoldedWay(end, None)
@@ -206,12 +206,12 @@ def _folded_way(net: Net, way: SplitWay, residual: Residual) -> FoldedWay | None
     return FoldedWay(end, tuple(withheld))
 
 
-def _rule_of(program: Program, net: Net) -> str:
+def _rule_of(program: Program, plan: Plan) -> str:
     """The rule that takes two answers of its own recursion, as far as it can be told."""
-    names = {state.call.predicate.split(" ")[0] for state in net.states}
+    names = {state.call.predicate.split(" ")[0] for state in plan.states}
     for rule in program.rules:
         calls = [each for each in rule.body if isinstance(each, Atom) and each.predicate in names]
         if rule.head.predicate in names and len(calls) > 1:
             line, _ = program.source.position(rule.origin.start)
             return f"the rule `{rule}` (line {line})"
-    return f"the recursion of `{min(names, default=net.name)}`"
+    return f"the recursion of `{min(names, default=plan.name)}`"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from checks.engine.plan.plan import Answers, Branch, Goals, Net, Tagged
+from checks.engine.plan.plan import Answers, Branch, Goals, Plan, Tagged
 from checks.engine.rules.clauses import Term, type_of
 from checks.engine.sql.text import Column, Shown
 from localsql.bindings import Bindings
@@ -62,25 +62,25 @@ class ByFamily:
 class Layouts:
     bindings: Bindings
 
-    def of(self, net: Net, kind: type[Goals] | type[Answers]) -> ByFamily:
-        tags, places = (net.states, self._goals) if kind is Goals else (net.tags, self._answers)
-        return ByFamily(self.bindings.dialect, [places(net, tag) for tag in range(len(tags))])
+    def of(self, plan: Plan, kind: type[Goals] | type[Answers]) -> ByFamily:
+        tags, places = (plan.states, self._goals) if kind is Goals else (plan.tags, self._answers)
+        return ByFamily(self.bindings.dialect, [places(plan, tag) for tag in range(len(tags))])
 
-    def read(self, source: Goals | Answers, branch: Branch, net: Net) -> Places:
+    def read(self, source: Goals | Answers, branch: Branch, plan: Plan) -> Places:
         """The columns of the goals or answers that a branch reads."""
         tests = (each for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
         tag = next(tests).tags[0]
-        return self._goals(net, tag) if isinstance(source, Goals) else self._answers(net, tag)
+        return self._goals(plan, tag) if isinstance(source, Goals) else self._answers(plan, tag)
 
-    def _goals(self, net: Net, index: int) -> Places:
+    def _goals(self, plan: Plan, index: int) -> Places:
         """Where the goals of a state have its keys."""
-        return _placed("c", (self.family(key.type) for key in net.states[index].keys))
+        return _placed("c", (self.family(key.type) for key in plan.states[index].keys))
 
-    def _answers(self, net: Net, tag: int) -> Places:
+    def _answers(self, plan: Plan, tag: int) -> Places:
         """Where the answers with a tag have the keys of their goal, and their own columns."""
-        index, _ = net.tags[tag]
-        keys = self._goals(net, index) if any(arm.keys for arm in net.answers) else {}
-        return keys | _placed("o", (self.family(type_of(out)) for out in net.states[index].outs))
+        index, _ = plan.tags[tag]
+        keys = self._goals(plan, index) if any(arm.keys for arm in plan.answers) else {}
+        return keys | _placed("o", (self.family(type_of(out)) for out in plan.states[index].outs))
 
     def relation(self, source: FoldedRelation) -> list[Family]:
         return [self.family(name) for name in source.types]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from checks.engine.plan.plan import Answers, Branch, Fact, Goals, Net, Source, Tagged
+from checks.engine.plan.plan import Answers, Branch, Fact, Goals, Plan, Source, Tagged
 from checks.engine.rules.clauses import Col, Slot
 from checks.engine.sql.rounds import Fetched, Rounds, Run, worked_out
 from checks.engine.sql.scope import Scope
@@ -24,7 +24,7 @@ MOST_VALUES = 100_000  # out of stored facts, in one statement
 
 @dataclass(frozen=True)
 class Table:
-    """All goals of a net, or all answers; `slot` is where statements read them from."""
+    """All goals of a plan, or all answers; `slot` is where statements read them from."""
 
     slot: str
     columns: tuple[str, ...]
@@ -47,12 +47,12 @@ class Part:
 @dataclass
 class PartMaker:
     renderer: Callable[[], StoredRenderer]
-    tables: dict[tuple[Net, type], Table] = field(default_factory=dict)
+    tables: dict[tuple[Plan, type], Table] = field(default_factory=dict)
 
-    def part(self, net: Net, branch: Branch, columns: tuple[Col, ...], place: int) -> Part:
+    def part(self, plan: Plan, branch: Branch, columns: tuple[Col, ...], place: int) -> Part:
         renderer = self.renderer()
         read = [
-            (source, self._table(net, type(source)), _tag(source, branch))
+            (source, self._table(plan, type(source)), _tag(source, branch))
             for source in branch.sources
             if isinstance(source, Goals | Answers)
         ]
@@ -67,17 +67,17 @@ class PartMaker:
         text = (*renderer.head(tables), *distinct, f" LIMIT {MOST_VALUES + 1 if columns else 1}")
         statement = finished(text, renderer.dialect.placeholder)
         tagged = tuple((table, tag) for _, table, tag in read)
-        return Part(statement, tuple(renderer.rounds.values()), tagged, columns, place, _what(branch, net))
+        return Part(statement, tuple(renderer.rounds.values()), tagged, columns, place, _what(branch, plan))
 
-    def _table(self, net: Net, kind: type) -> Table:
-        key = (net, kind)
+    def _table(self, plan: Plan, kind: type) -> Table:
+        key = (plan, kind)
         if key not in self.tables:
             renderer = self.renderer()
             # Facts of the caller's may be among what its answers read, where its goals are all that is wanted.
-            wanted = replace(net, answers=()) if kind is Goals else net
+            wanted = replace(plan, answers=()) if kind is Goals else plan
             start: Scope[Source] = Scope()
             scope, tables = renderer.entered(wanted, start)
-            columns = ("tag", *renderer.layout(net, kind).names)
+            columns = ("tag", *renderer.layout(plan, kind).names)
             rows = f"SELECT {', '.join(columns)} FROM {scope.goals if kind is Goals else scope.answers}"
             statement = finished((*renderer.head(tables), rows), renderer.dialect.placeholder)
             slot = f"known_rows{len(self.tables)}"
@@ -89,9 +89,9 @@ def _tag(source: Goals | Answers, branch: Branch) -> int:
     return next(each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
 
 
-def _what(branch: Branch, net: Net) -> str:
+def _what(branch: Branch, plan: Plan) -> str:
     found = [str(source.signature) for source in branch.sources if isinstance(source, Fact)]
-    return found[0] if found else net.name
+    return found[0] if found else plan.name
 
 
 @dataclass

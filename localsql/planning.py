@@ -1,4 +1,4 @@
-"""A question -> its plan over the caller's tables and the stored facts: the engine's net, and how to read its exits.
+"""A question -> the engine's plan over the caller's tables and the stored facts, and how to read its exits.
 
 An answer that stands for every value is said by a condition alone (`FALSE OR gate`), or by all ids of the type, where
 the bindings give them. What negations hold back from it has ways of its own, where they mention nothing but that value
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from checks.asking import deadline
 from checks.engine.compile import Root
 from checks.engine.errors import NestedTooDeep
-from checks.engine.plan.plan import Branch, Condition, Exit, Net
+from checks.engine.plan.plan import Branch, Condition, Exit, Plan
 from checks.engine.plan.planner import Planner
 from checks.engine.rules.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted, substituted_terms, type_of
 from checks.engine.rules.ruleset import RuleSet
@@ -22,7 +22,7 @@ from localsql.relations import CallerTables, Domain
 
 @dataclass(frozen=True)
 class Way:
-    """An exit of a net: its answer columns, `Var(k)` where column k stands for every value.
+    """An exit of a plan: its answer columns, `Var(k)` where column k stands for every value.
 
     `withheld` are ways to what is not among those values; None where that cannot be listed.
     """
@@ -33,9 +33,9 @@ class Way:
 
 @dataclass(frozen=True)
 class Ways:
-    """All ways to some answers. They are of one net, whose recursion they share."""
+    """All ways to some answers. They are of one plan, whose recursion they share."""
 
-    net: Net
+    plan: Plan
     each: tuple[Way, ...]
 
 
@@ -53,14 +53,14 @@ def _planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str,
     planner = Planner(rules, tables.places, is_bounded=False)
     outs = tuple(Var(k, type=name) for k, name in enumerate(types))
     fixed: frozenset[Operand] = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))
-    net = planner.net((*root.givens, *root.calls), outs, fixed)
-    ends = (_enumerated(planner, tables, end, types) for end in net.exits)
-    return _ways(planner, net, ends, fixed)
+    plan = planner.plan((*root.givens, *root.calls), outs, fixed)
+    ends = (_enumerated(planner, tables, end, types) for end in plan.exits)
+    return _ways(planner, plan, ends, fixed)
 
 
-def _ways(planner: Planner, net: Net, ends: Iterable[Exit], fixed: frozenset[Operand]) -> Ways:
+def _ways(planner: Planner, plan: Plan, ends: Iterable[Exit], fixed: frozenset[Operand]) -> Ways:
     ways = (_way(planner, end) for end in ends)
-    return Ways(net, tuple(way for way in ways if way is not None))
+    return Ways(plan, tuple(way for way in ways if way is not None))
 
 
 def _enumerated(planner: Planner, tables: CallerTables, end: Exit, types: tuple[str, ...]) -> Exit:
@@ -103,5 +103,5 @@ def _withheld(planner: Planner, guard: Neg, end: Exit) -> Ways | None:
         Var(-1 - arg.number, type=name) if isinstance(arg, Inner) else arg for arg, name in zip(args, guard.call.types)
     )
     fixed: frozenset[Operand] = frozenset(arg for arg in args if isinstance(arg, Slot))
-    net = planner.net((replace(guard.call, args=outward),), (Var(0, type=type_of(end.outs[0])),), fixed)
-    return _ways(planner, net, net.exits, fixed)
+    plan = planner.plan((replace(guard.call, args=outward),), (Var(0, type=type_of(end.outs[0])),), fixed)
+    return _ways(planner, plan, plan.exits, fixed)

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.engine.plan.plan import AnswerArm, Answers, Branch, Goals, Net, Tagged
+from checks.engine.plan.plan import AnswerArm, Answers, Branch, Goals, Plan, Tagged
 from localsql.split import numbers_in
 
 
-def pruned(net: Net) -> Net:
-    goals = _reached(net)
-    moves = tuple(jump for jump in net.moves if _is_fed(jump.branch, Goals, goals))
-    arms = [arm for arm in net.answers if _is_fed(arm.exit.branch, Goals, goals)]
+def pruned(plan: Plan) -> Plan:
+    goals = _reached(plan)
+    moves = tuple(jump for jump in plan.moves if _is_fed(jump.branch, Goals, goals))
+    arms = [arm for arm in plan.answers if _is_fed(arm.exit.branch, Goals, goals)]
     made = _answered(arms)
     answers = tuple(arm for arm in arms if _is_fed(arm.exit.branch, Answers, made))
-    exits = tuple(end for end in net.exits if _is_fed(end.branch, Goals, goals) and _is_fed(end.branch, Answers, made))
-    return replace(net, exits=exits, moves=moves, answers=answers)
+    exits = tuple(end for end in plan.exits if _is_fed(end.branch, Goals, goals) and _is_fed(end.branch, Answers, made))
+    return replace(plan, exits=exits, moves=moves, answers=answers)
 
 
-def _reached(net: Net) -> set[int]:
+def _reached(plan: Plan) -> set[int]:
     found: set[int] = set()
-    queue = [net.states.index(jump.state) for jump in net.seeds]
+    queue = [plan.states.index(jump.state) for jump in plan.seeds]
     while queue:
         tag = queue.pop()
         if tag not in found:
             found.add(tag)
-            following = (jump for jump in net.moves if tag in _tags(jump.branch, Goals))
-            queue += [net.states.index(jump.state) for jump in following]
+            following = (jump for jump in plan.moves if tag in _tags(jump.branch, Goals))
+            queue += [plan.states.index(jump.state) for jump in following]
     return found
 
 

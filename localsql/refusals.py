@@ -4,42 +4,42 @@ from __future__ import annotations
 
 import re
 
-from checks.engine.plan.plan import Branch, Holds, Net, Relation
+from checks.engine.plan.plan import Branch, Holds, Plan, Relation
 from checks.engine.rules.clauses import Col
 from localsql.dialects import Dialect
 from localsql.errors import CannotSay
 from localsql.semijoins import Member
 
 
-def check_correlation(dialect: Dialect, net: Net) -> None:
-    """A net that looks at a row around it is a table that mentions the select around it."""
-    if not dialect.can_correlate and any(isinstance(each, Col) for each in net.fixed):
-        predicate = re.split("[. ]", net.states[0].call.predicate if net.states else net.name)[0]
+def check_correlation(dialect: Dialect, plan: Plan) -> None:
+    """A plan that looks at a row around it is a table that mentions the select around it."""
+    if not dialect.can_correlate and any(isinstance(each, Col) for each in plan.fixed):
+        predicate = re.split("[. ]", plan.states[0].call.predicate if plan.states else plan.name)[0]
         raise CannotSay(
             f"a rule tests `{predicate}`, which is recursive, for each row: this dialect cannot say that;"
             f" store the facts that `{predicate}` recurses over, or use PostgreSQL or SQLite"
         )
 
 
-def check_whole(dialect: Dialect, net: Net) -> None:
+def check_whole(dialect: Dialect, plan: Plan) -> None:
     """What is negated must be known in full: where recursion may be cut short unnoticed, it cannot be."""
-    if not dialect.is_told_when_cut and _recurses(net):
+    if not dialect.is_told_when_cut and _recurses(plan):
         raise CannotSay(
             "a rule says `not` of what is recursive, and MariaDB stops following recursion after a number of steps"
             " without an error; store the facts that it recurses over, or use PostgreSQL, MySQL or SQLite"
         )
 
 
-def _recurses(net: Net) -> bool:
-    """Whether any of what the net reads is recursive."""
-    return bool(net.seeds or net.answers) or any(_has_recursion(branch) for branch in net.branches())
+def _recurses(plan: Plan) -> bool:
+    """Whether any of what the plan reads is recursive."""
+    return bool(plan.seeds or plan.answers) or any(_has_recursion(branch) for branch in plan.branches())
 
 
 def _has_recursion(branch: Branch) -> bool:
     for each in (*branch.sources, *branch.conditions):
         match each:
-            case Relation(net=net) | Holds(net):
-                if _recurses(net):
+            case Relation(plan=plan) | Holds(plan):
+                if _recurses(plan):
                     return True
             case Member(branch=inner):
                 if _has_recursion(inner):

@@ -47,7 +47,7 @@ class Mentioned(OtherSource):
 
 @dataclass(frozen=True, slots=True)
 class FoldedRelation(Relation):
-    """The answers of a folded net, whose columns have the types that they had before some became constants."""
+    """The answers of a folded plan, whose columns have the types that they had before some became constants."""
 
     types: tuple[str, ...]
 

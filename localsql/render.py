@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.asking import deadline
-from checks.engine.plan.plan import Answers, Branch, Condition, Exit, Fact, Goals, Net, Source
+from checks.engine.plan.plan import Answers, Branch, Condition, Exit, Fact, Goals, Plan, Source
 from checks.engine.rules.clauses import Col, Const, Operand, Term, Var
-from checks.engine.sql.render import Columns as ColumnsOf
-from checks.engine.sql.render import Renderer, no_columns
+from checks.engine.sql.render import ColumnsOf, Renderer, no_columns
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.text import Column, Shown, Text, finished, joined
 from localsql.constants import Columns, families_of, fitting
@@ -90,7 +89,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         name = self._table_named(tuple(shown), "k", f"(k0) AS ({self.dialect.rows([[each] for each in shown])})")
         return (f"SELECT k0 FROM {name}",)
 
-    # ---- nets ------------------------------------------------------------------------------------
+    # ---- plans ------------------------------------------------------------------------------------
 
     def arms(self, ends: Iterable[Exit], scope: LocalScope, columns: ColumnsOf = no_columns) -> list[Text]:
         return list(dict.fromkeys(super().arms(ends, scope, columns)))
@@ -98,26 +97,26 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def arm(self, end: Exit, columns: Sequence[Column], scope: LocalScope) -> Text | None:
         return super().arm(replace(end, branch=set_apart(end.branch, end.outs)), columns, scope)
 
-    def entered(self, net: Net, scope: LocalScope) -> tuple[LocalScope, list[Text]]:
+    def entered(self, plan: Plan, scope: LocalScope) -> tuple[LocalScope, list[Text]]:
         """Tables that look outside are defined right there, all others once, beside the statement's."""
-        scope = scope.inside(net)
-        if not net.seeds and not net.answers:
+        scope = scope.inside(plan)
+        if not plan.seeds and not plan.answers:
             return scope, []
-        if any(isinstance(each, Col) for each in net.fixed):
-            check_correlation(self.dialect, net)
-            return self.with_tables(net, scope, scope.own("v"), scope.own("w"))
+        if any(isinstance(each, Col) for each in plan.fixed):
+            check_correlation(self.dialect, plan)
+            return self.with_tables(plan, scope, scope.own("v"), scope.own("w"))
         scope = scope._replace(seen={}, names={})
-        scope = scope._replace(goals=self._recursion(net, "g", self.goals, scope) if net.seeds else None)
-        return scope._replace(answers=self._recursion(net, "a", self.answers, scope) if net.answers else None), []
+        scope = scope._replace(goals=self._recursion(plan, "g", self.goals, scope) if plan.seeds else None)
+        return scope._replace(answers=self._recursion(plan, "a", self.answers, scope) if plan.answers else None), []
 
     def _recursion(
-        self, net: Net, letter: str, text: Callable[[Net, LocalScope, str], Text | None], scope: LocalScope
+        self, plan: Plan, letter: str, text: Callable[[Plan, LocalScope, str], Text | None], scope: LocalScope
     ) -> str | None:
-        """The name of a recursive table, once for its net; None where nothing starts it."""
-        key = (letter, net)
+        """The name of a recursive table, once for its plan; None where nothing starts it."""
+        key = (letter, plan)
         if key not in self.names:
             name = self._next(letter)
-            made = text(net, scope, name)
+            made = text(plan, scope, name)
             if made is None:
                 return None
             self.names[key], self.texts[name] = name, written(made)
@@ -128,8 +127,8 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         number = self.counts[letter] = self.counts.get(letter, -1) + 1
         return f"__{letter}{number}"
 
-    def layout(self, net: Net, kind: type[Goals] | type[Answers]) -> ByFamily:
-        return self.layouts.of(net, kind)
+    def layout(self, plan: Plan, kind: type[Goals] | type[Answers]) -> ByFamily:
+        return self.layouts.of(plan, kind)
 
     def tag(self, tag: int) -> Text:
         return (f"{tag} AS tag",)
@@ -141,7 +140,8 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: LocalScope) -> Text | None:
         deadline.check()
-        return super().selected(branch, columns, scope)
+        found = super().selected(branch, columns, scope)
+        return found and (written(found),)  # in one part: large statements put selects into selects again and again
 
     def row_tests(self, source: Source, branch: Branch, scope: LocalScope) -> Iterable[Text]:
         """A row with NULL is no fact."""
@@ -195,8 +195,8 @@ class LocalRenderer(Renderer[Dialect, Columns]):
                 binding = self.tables.binding(place)
                 return lambda name: Typed(f"{alias}.{name}", binding.family_at(int(name[1:])))
             case Goals() | Answers():
-                assert scope.net is not None, "goals and answers are of the net that reads them"
-                layout = self.layouts.read(source, branch, scope.net)
+                assert scope.plan is not None, "goals and answers are of the plan that reads them"
+                layout = self.layouts.read(source, branch, scope.plan)
             case Known(types=types):
                 families = families_of(fitting(source, branch, scope), list(map(self.layouts.family, types)))
                 layout = {f"k{index}": (f"k{index}", family) for index, family in enumerate(families)}
@@ -264,13 +264,13 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return ("(", *joined(" UNION ", arms), ")")
 
     def _relation(self, source: FoldedRelation, scope: LocalScope) -> Text | None:
-        net, outs = source.net, self.outs(self.layouts.relation(source))
-        if any(isinstance(operand, Col) for operand in net.fixed):
-            check_correlation(self.dialect, net)
-            query = self.query(net, scope, outs)
+        plan, outs = source.plan, self.outs(self.layouts.relation(source))
+        if any(isinstance(operand, Col) for operand in plan.fixed):
+            check_correlation(self.dialect, plan)
+            query = self.query(plan, scope, outs)
             return query and ("(SELECT * FROM (", *query, ") __x)")
-        columns = ", ".join(f"o{index}" for index in range(max(net.width, 1)))
-        query = self.query(net, TOP, outs, distinct=True)
+        columns = ", ".join(f"o{index}" for index in range(max(plan.width, 1)))
+        query = self.query(plan, TOP, outs, distinct=True)
         return query and (self._table_named((query, columns), "r", f"({columns}) AS ({written(query)})"),)
 
     # ---- conditions ------------------------------------------------------------------------------
@@ -308,25 +308,25 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def number(self, operand: Operand, scope: LocalScope) -> Text:
         return (operand.id if isinstance(operand, Const) else self.dialect.number(self.typed(operand, scope)),)
 
-    def holds(self, net: Net, negated: bool, scope: LocalScope) -> Text | bool:
+    def holds(self, plan: Plan, negated: bool, scope: LocalScope) -> Text | bool:
         if negated:
-            check_whole(self.dialect, net)
-        if net.seeds or net.answers or any(end.branch.sources for end in net.exits):
-            return super().holds(net, negated, scope)
-        return self._tests(net, negated, scope)
+            check_whole(self.dialect, plan)
+        if plan.seeds or plan.answers or any(end.branch.sources for end in plan.exits):
+            return super().holds(plan, negated, scope)
+        return self._tests(plan, negated, scope)
 
-    def _tests(self, net: Net, negated: bool, scope: LocalScope) -> Text | bool:
-        """A net that reads nothing is an expression."""
-        ways: list[Text] = []
-        for end in net.exits:
+    def _tests(self, plan: Plan, negated: bool, scope: LocalScope) -> Text | bool:
+        """A plan that reads nothing is an expression."""
+        options: list[Text] = []
+        for end in plan.exits:
             found = [self.condition(each, scope) for each in end.branch.conditions]
             if all(each is True for each in found):
                 return not negated
             if False not in found:
-                ways.append(joined(" AND ", (each for each in found if not isinstance(each, bool))))
-        if not ways:
+                options.append(joined(" AND ", (each for each in found if not isinstance(each, bool))))
+        if not options:
             return negated
-        return ("(", *joined(" OR ", dict.fromkeys(ways)), ") IS NOT TRUE" if negated else ")")
+        return ("(", *joined(" OR ", dict.fromkeys(options)), ") IS NOT TRUE" if negated else ")")
 
 
 def _mentions(text: str, name: str) -> bool:

@@ -24,8 +24,8 @@ from checks.engine.plan.plan import (
     Fact,
     Holds,
     Jump,
-    Net,
     Order,
+    Plan,
     Relation,
     Same,
     Source,
@@ -36,7 +36,7 @@ from localsql.errors import CannotSay, TooManyConstants
 from localsql.parts import MOST_VALUES, Part
 from localsql.pruning import pruned
 from localsql.relations import FoldedRelation, Known, Mentioned, is_local
-from localsql.split import Each, Split, SplitNet, Splitter
+from localsql.split import Each, Split, SplitPlan, Splitter
 
 Rows = list[tuple[str, ...]]
 Environment = dict[Col, Operand]
@@ -48,33 +48,33 @@ class Residual:
     splitter: Splitter
     slots: Mapping[str, object]
     run: Callable[[Part], Rows]
-    rule_of: Callable[[Net], str]  # the rule that makes a net take two answers at once
+    rule_of: Callable[[Plan], str]  # the rule that makes a plan take two answers at once
     numbers: Iterator[int] = field(default_factory=lambda: count(-1, -1))
     ran: dict[Part, Rows] = field(default_factory=dict)
-    made: dict[Hashable, Net] = field(default_factory=dict)
+    made: dict[Hashable, Plan] = field(default_factory=dict)
     held: int = 0  # values so far
 
-    # ---- nets --------------------------------------------------------------------------------------------------
+    # ---- plans --------------------------------------------------------------------------------------------------
 
-    def net(self, net: Net, variant: Variant | None, environment: Environment) -> Net:
-        """The net with its exits of that variant, or all."""
-        split = self.splitter.of(net)
+    def plan(self, plan: Plan, variant: Variant | None, environment: Environment) -> Plan:
+        """The plan with its exits of that variant, or all."""
+        split = self.splitter.of(plan)
         outside = tuple((column, environment.get(column, column)) for column in split.outside)
-        key = (net, variant, outside)
+        key = (plan, variant, outside)
         if key not in self.made:
             exits = split.exits if variant is None else split.by_variant.get(variant, ())
             self.made[key] = self.folded(split, exits, dict(outside))
         return self.made[key]
 
-    def folded(self, split: SplitNet, exits: Each[Exit], environment: Environment) -> Net:
-        net = split.net
-        if net.is_rounds:
+    def folded(self, split: SplitPlan, exits: Each[Exit], environment: Environment) -> Plan:
+        plan = split.plan
+        if plan.is_rounds:
             raise CannotSay(
-                f"{self.rule_of(net)} takes two answers of its own recursion at once, which no statement can say of"
+                f"{self.rule_of(plan)} takes two answers of its own recursion at once, which no statement can say of"
                 " facts in the database; store the facts that it recurses over, or rewrite the rule"
             )
         left = replace(
-            net,
+            plan,
             exits=tuple(filter(None, (self.exit(*each, environment) for each in exits))),
             seeds=tuple(filter(None, (self._jump(*each, environment) for each in split.seeds))),
             moves=tuple(filter(None, (self._jump(*each, environment) for each in split.moves))),
@@ -190,9 +190,9 @@ class Residual:
 
     def _source(self, source: Source, inner: Environment) -> Source | None:
         match source:
-            case Relation(number, net, variant):
-                made = self.net(net, variant, inner)
-                return FoldedRelation(number, made, variant, _types_of(net)) if made.exits else None
+            case Relation(number, plan, variant):
+                made = self.plan(plan, variant, inner)
+                return FoldedRelation(number, made, variant, _types_of(plan)) if made.exits else None
             case Candidates(number):
                 return self._mentioned(source)
         return source
@@ -230,15 +230,15 @@ class Residual:
                 return value.id in ids if isinstance(value, Const) else Among(value, ids)
             case Order(operator, left, right):
                 return _compared(operator, self._value(left, inner), self._value(right, inner))
-            case Holds(net, negated):
-                verdict = self._held(net, inner)
+            case Holds(plan, negated):
+                verdict = self._held(plan, inner)
                 if isinstance(verdict, bool):
                     return verdict != negated
                 return Holds(verdict, negated)
         return condition
 
-    def _held(self, net: Net, inner: Environment) -> Net | bool:
-        made = self.net(net, None, inner)
+    def _held(self, plan: Plan, inner: Environment) -> Plan | bool:
+        made = self.plan(plan, None, inner)
         if any(not end.branch.sources and not end.branch.conditions for end in made.exits):
             return True
         return made if made.exits else False
@@ -256,9 +256,9 @@ class Residual:
         return term
 
 
-def _types_of(net: Net) -> tuple[str, ...]:
-    """Of the net's answer columns, as its exits tell them."""
-    return tuple(next(filter(None, (type_of(end.outs[k]) for end in net.exits)), "") for k in range(net.width))
+def _types_of(plan: Plan) -> tuple[str, ...]:
+    """Of the plan's answer columns, as its exits tell them."""
+    return tuple(next(filter(None, (type_of(end.outs[k]) for end in plan.exits)), "") for k in range(plan.width))
 
 
 # ---- conditions over constants ------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def _mentioned(condition: Condition) -> set[int]:
 
 def _around(source: Source) -> set[int]:
     """The sources whose rows the source looks at."""
-    fixed = source.net.fixed if isinstance(source, Relation) else ()
+    fixed = source.plan.fixed if isinstance(source, Relation) else ()
     return {each.source for each in fixed if isinstance(each, Col)}
 
 

@@ -27,8 +27,8 @@ from checks.engine.plan.plan import (
     Goals,
     Holds,
     Jump,
-    Net,
     Order,
+    Plan,
     Relation,
     Same,
     Source,
@@ -56,10 +56,10 @@ Each = tuple[tuple[Ended, Split], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class SplitNet:
-    """A net, and the splits of those of its branches that are not decided by stored facts alone."""
+class SplitPlan:
+    """A plan, and the splits of those of its branches that are not decided by stored facts alone."""
 
-    net: Net
+    plan: Plan
     exits: Each[Exit] = ()
     seeds: Each[Jump] = ()
     moves: Each[Jump] = ()
@@ -67,14 +67,14 @@ class SplitNet:
 
     @cached_property
     def outside(self) -> tuple[Col, ...]:
-        """The columns of selects around the net that it mentions."""
-        return tuple(sorted((each for each in self.net.fixed if isinstance(each, Col)), key=str))
+        """The columns of selects around the plan that it mentions."""
+        return tuple(sorted((each for each in self.plan.fixed if isinstance(each, Col)), key=str))
 
     @cached_property
     def by_variant(self) -> Mapping[Variant, Each[Exit]]:
         found: dict[Variant, Each[Exit]] = {}
         for end, split in self.exits:
-            variant = variant_of(end, self.net.fixed)
+            variant = variant_of(end, self.plan.fixed)
             found[variant] = (*found.get(variant, ()), (end, split))
         return found
 
@@ -88,7 +88,7 @@ class SplitWay:
 
 @dataclass(frozen=True)
 class SplitWays:
-    net: SplitNet
+    plan: SplitPlan
     each: tuple[SplitWay, ...]
 
 
@@ -97,10 +97,10 @@ class Splitter:
     tables: CallerTables
     dialect: Dialect  # of the database that stores facts
     number_of: Callable[[Signature], int]
-    nets: dict[Net, SplitNet] = field(default_factory=dict)
-    central: dict[Net, bool] = field(default_factory=dict)
-    central_goals: dict[Net, bool] = field(default_factory=dict)
-    central_answers: dict[Net, bool] = field(default_factory=dict)
+    plans: dict[Plan, SplitPlan] = field(default_factory=dict)
+    central: dict[Plan, bool] = field(default_factory=dict)
+    central_goals: dict[Plan, bool] = field(default_factory=dict)
+    central_answers: dict[Plan, bool] = field(default_factory=dict)
     mentions: dict[Candidates, Part] = field(default_factory=dict)
     maker: PartMaker = field(init=False)
 
@@ -109,36 +109,37 @@ class Splitter:
 
     def ways(self, ways: Ways) -> SplitWays:
         """The ways with all that they read, so that nothing is left to split when questions are answered."""
-        return SplitWays(self.of(ways.net), tuple(self._way(ways.net, way) for way in ways.each))
+        return SplitWays(self.of(ways.plan), tuple(self._way(ways.plan, way) for way in ways.each))
 
-    def _way(self, net: Net, way: Way) -> SplitWay:
+    def _way(self, plan: Plan, way: Way) -> SplitWay:
         withheld = None if way.withheld is None else tuple(map(self.ways, way.withheld))
-        return SplitWay(way.exit, self.split(net, way.exit.branch, way.exit.outs), withheld)
+        return SplitWay(way.exit, self.split(plan, way.exit.branch, way.exit.outs), withheld)
 
-    def of(self, net: Net) -> SplitNet:
-        if net not in self.nets:
-            self.nets[net] = SplitNet(net) if net.is_rounds else self._split_net(net)
-        return self.nets[net]
+    def of(self, plan: Plan) -> SplitPlan:
+        if plan not in self.plans:
+            self.plans[plan] = SplitPlan(plan) if plan.is_rounds else self._split_plan(plan)
+        return self.plans[plan]
 
-    def _split_net(self, net: Net) -> SplitNet:
+    def _split_plan(self, plan: Plan) -> SplitPlan:
         seeds: Each[Jump] = ()
         moves: Each[Jump] = ()
         answers: Each[AnswerArm] = ()
-        if not self.has_central_goals(net):
-            seeds = tuple((each, self.split(net, each.branch, each.keys)) for each in net.seeds)
-            moves = tuple((each, self.split(net, each.branch, each.keys)) for each in net.moves)
-        if not self.has_central_answers(net):
-            answers = tuple((arm, self.split(net, arm.exit.branch, (*arm.keys, *arm.exit.outs))) for arm in net.answers)
-        exits = tuple((end, self.split(net, end.branch, end.outs)) for end in net.exits)
-        return SplitNet(net, exits, seeds, moves, answers)
+        if not self.has_central_goals(plan):
+            seeds = tuple((each, self.split(plan, each.branch, each.keys)) for each in plan.seeds)
+            moves = tuple((each, self.split(plan, each.branch, each.keys)) for each in plan.moves)
+        if not self.has_central_answers(plan):
+            made = ((arm, (*arm.keys, *arm.exit.outs)) for arm in plan.answers)
+            answers = tuple((arm, self.split(plan, arm.exit.branch, terms)) for arm, terms in made)
+        exits = tuple((end, self.split(plan, end.branch, end.outs)) for end in plan.exits)
+        return SplitPlan(plan, exits, seeds, moves, answers)
 
-    def split(self, net: Net, branch: Branch, terms: tuple[Term, ...]) -> Split:
-        """`terms` are what is asked of the branch's rows; `net` is the net that the branch is of."""
+    def split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
+        """`terms` are what is asked of the rows of the branch, which is one of the plan's."""
         deadline.check()
-        split = self._split(net, branch, terms)
+        split = self._split(plan, branch, terms)
         for each in (*split.left.sources, *split.left.conditions):
             if isinstance(each, Relation | Holds):
-                self.of(each.net)
+                self.of(each.plan)
             elif isinstance(each, Candidates):
                 self.candidates(each)
         return split
@@ -146,59 +147,59 @@ class Splitter:
     def candidates(self, source: Candidates) -> Part:
         """The stored ids among those of the source."""
         if source not in self.mentions:
-            net, branch = Net("candidates", 1, ()), Branch((source,))
+            plan, branch = Plan("candidates", 1, ()), Branch((source,))
             type_name = next((place.signature.types[place.index] for place in source.places), "")
             column = Col(source.number, "v", type_name)
-            self.mentions[source] = self._part(net, branch, {column}, branch)
+            self.mentions[source] = self._part(plan, branch, {column}, branch)
         return self.mentions[source]
 
     # ---- what stored facts decide alone ----------------------------------------------------------------------
 
-    def is_central(self, net: Net) -> bool:
-        """Whether the net reads stored facts only."""
-        if net not in self.central:
-            self.central[net] = all(self._is_central_branch(branch) for branch in net.branches())
-        return self.central[net]
+    def is_central(self, plan: Plan) -> bool:
+        """Whether the plan reads stored facts only."""
+        if plan not in self.central:
+            self.central[plan] = all(self._is_central_branch(branch) for branch in plan.branches())
+        return self.central[plan]
 
     def _is_central_branch(self, branch: Branch) -> bool:
-        nets = (each.net for each in branch.conditions if isinstance(each, Holds))
-        return all(map(self._reads_stored, branch.sources)) and all(map(self.is_central, nets))
+        plans = (each.plan for each in branch.conditions if isinstance(each, Holds))
+        return all(map(self._reads_stored, branch.sources)) and all(map(self.is_central, plans))
 
     def _reads_stored(self, source: Source) -> bool:
         match source:
             case Fact(place=place):
                 return not is_local(place)
-            case Relation(net=net):
-                return self.is_central(net)
+            case Relation(plan=plan):
+                return self.is_central(plan)
             case Candidates(places=places):
                 return not any(self.tables.local_places(place.signature) for place in places)
             case Domain():
                 return False
         return True
 
-    def has_central_goals(self, net: Net) -> bool:
-        if net not in self.central_goals:
-            rows = [(row.branch, row.keys) for row in (*net.seeds, *net.moves)]
-            self.central_goals[net] = self._are_central(net, rows)
-        return self.central_goals[net]
+    def has_central_goals(self, plan: Plan) -> bool:
+        if plan not in self.central_goals:
+            rows = [(row.branch, row.keys) for row in (*plan.seeds, *plan.moves)]
+            self.central_goals[plan] = self._are_central(plan, rows)
+        return self.central_goals[plan]
 
-    def has_central_answers(self, net: Net) -> bool:
-        if net not in self.central_answers:
-            rows = [(arm.exit.branch, (*arm.keys, *arm.exit.outs)) for arm in net.answers]
-            self.central_answers[net] = self.has_central_goals(net) and self._are_central(net, rows)
-        return self.central_answers[net]
+    def has_central_answers(self, plan: Plan) -> bool:
+        if plan not in self.central_answers:
+            rows = [(arm.exit.branch, (*arm.keys, *arm.exit.outs)) for arm in plan.answers]
+            self.central_answers[plan] = self.has_central_goals(plan) and self._are_central(plan, rows)
+        return self.central_answers[plan]
 
-    def _are_central(self, net: Net, rows: Sequence[tuple[Branch, tuple[Term, ...]]]) -> bool:
-        """Whether stored facts alone make the rows, whatever row of the caller's is at hand around the net."""
-        if net.is_rounds or not all(self._is_central_branch(branch) for branch, _ in rows):
+    def _are_central(self, plan: Plan, rows: Sequence[tuple[Branch, tuple[Term, ...]]]) -> bool:
+        """Whether stored facts alone make the rows, whatever row of the caller's is at hand around the plan."""
+        if plan.is_rounds or not all(self._is_central_branch(branch) for branch, _ in rows):
             return False
-        outside = {operand for operand in net.fixed if isinstance(operand, Col)}
+        outside = {operand for operand in plan.fixed if isinstance(operand, Col)}
         return not any(outside & {*_columns_of(branch), *terms} for branch, terms in rows)
 
     # ---- one branch --------------------------------------------------------------------------------------------
 
-    def _split(self, net: Net, branch: Branch, terms: tuple[Term, ...]) -> Split:
-        stored = [source for source in branch.sources if self._is_stored_source(net, source)]
+    def _split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
+        stored = [source for source in branch.sources if self._is_stored_source(plan, source)]
         numbers = {source.number for source in stored}
         decided = [each for each in branch.conditions if self._is_decided(each, numbers)]
         left = Branch(
@@ -207,18 +208,18 @@ class Splitter:
         )
         wanted = {*_columns_of(left), *(term for term in terms if isinstance(term, Col))}
         parts = [
-            self._part(net, Branch(tuple(sources), tuple(conditions)), wanted, branch)
+            self._part(plan, Branch(tuple(sources), tuple(conditions)), wanted, branch)
             for sources, conditions in _components(stored, decided)
         ]
         return Split(tuple(parts), left)
 
-    def _is_stored_source(self, net: Net, source: Source) -> bool:
+    def _is_stored_source(self, plan: Plan, source: Source) -> bool:
         match source:
             case Goals():
-                return self.has_central_goals(net)
+                return self.has_central_goals(plan)
             case Answers():
-                return self.has_central_answers(net)
-            case Relation(net=other):
+                return self.has_central_answers(plan)
+            case Relation(plan=other):
                 outside = any(isinstance(operand, Col) for operand in other.fixed)
                 return self.is_central(other) and not outside
         return self._reads_stored(source)
@@ -226,14 +227,14 @@ class Splitter:
     def _is_decided(self, condition: Condition, numbers: set[int]) -> bool:
         found = numbers_in(condition)
         if isinstance(condition, Holds):
-            return found <= numbers and self.is_central(condition.net)
+            return found <= numbers and self.is_central(condition.plan)
         return bool(found) and found <= numbers
 
-    def _part(self, net: Net, branch: Branch, wanted: Iterable[Col], whole: Branch) -> Part:
+    def _part(self, plan: Plan, branch: Branch, wanted: Iterable[Col], whole: Branch) -> Part:
         numbers = {source.number for source in branch.sources}
         columns = tuple(sorted((each for each in wanted if each.source in numbers), key=_order))
         place = min((whole.sources.index(source) for source in branch.sources), default=0)
-        return self.maker.part(net, branch, columns, place)
+        return self.maker.part(plan, branch, columns, place)
 
     def _renderer(self) -> StoredRenderer:
         return StoredRenderer(self.dialect, self.number_of, self.tables.central_places, self.tables.inline)
@@ -270,8 +271,8 @@ def columns_in(condition: Condition) -> set[Col]:
             operands: Iterable[Operand] = (left, right)
         case Among(operand, _):
             operands = (operand,)
-        case Holds(net):
-            operands = net.fixed
+        case Holds(plan):
+            operands = plan.fixed
         case Tagged():
             operands = ()
     return {operand for operand in operands if isinstance(operand, Col)}
@@ -281,5 +282,5 @@ def _columns_of(branch: Branch) -> set[Col]:
     found = set().union(*map(columns_in, branch.conditions))
     for source in branch.sources:
         if isinstance(source, Relation):
-            found |= {operand for operand in source.net.fixed if isinstance(operand, Col)}
+            found |= {operand for operand in source.plan.fixed if isinstance(operand, Col)}
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from checks.engine.plan.plan import Branch, Exit, Net
+from checks.engine.plan.plan import Branch, Exit, Plan
 from checks.engine.rules.clauses import Col, Const, Var
 from checks.engine.sql.text import Text, union
 from localsql.dialects import NATIVE, Typed
@@ -49,9 +49,9 @@ class FoldedWay:
 
 @dataclass(frozen=True)
 class FoldedWays:
-    """`net` has the recursion that the ways share; they are its exits."""
+    """`plan` has the recursion that the ways share; they are its exits."""
 
-    net: Net
+    plan: Plan
     each: tuple[FoldedWay, ...]
 
     @property
@@ -59,13 +59,13 @@ class FoldedWays:
         return [way.exit for way in self.each]
 
     @property
-    def whole(self) -> Net:
-        return replace(self.net, exits=tuple(self.exits))
+    def whole(self) -> Plan:
+        return replace(self.plan, exits=tuple(self.exits))
 
-    def nets(self) -> list[Net]:
+    def plans(self) -> list[Plan]:
         """What is to be rendered."""
         withheld = (inner for way in self.each for inner in way.withheld or ())
-        return [self.whole, *(net for inner in withheld for net in inner.nets())]
+        return [self.whole, *(plan for inner in withheld for plan in inner.plans())]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _verdict(renderer: LocalRenderer, folded: Folded) -> str:
     ways = folded.ways
     if any(way.is_certain for way in ways.each):
         return TRUE
-    scope, _ = renderer.entered(ways.net, TOP)
+    scope, _ = renderer.entered(ways.plan, TOP)
     arms = renderer.arms(ways.exits, scope)
     if not arms:
         return FALSE
@@ -110,7 +110,7 @@ def rows(renderer: LocalRenderer, folded: Folded, columns: Sequence[str], every:
     ends = [_shown(folded, way, every) for way in folded.ways.each]
     families = [renderer.layouts.family(name) for name in folded.types]
     named = [renderer.dialect.quoted(column) for column in columns]
-    scope, _ = renderer.entered(folded.ways.net, TOP)
+    scope, _ = renderer.entered(folded.ways.plan, TOP)
     arms = renderer.arms(ends, scope, renderer.outs(families))
     if not arms:
         nothing = (f"{renderer.dialect.null(family)} AS {name}" for family, name in zip(families, named))
@@ -164,7 +164,7 @@ class _Condition:
         if any(way.is_everything for way in ways.each):
             return TRUE
         gates = [self._gate(ways, way) for way in ways.each if way.open_columns]
-        listed = _listed(self.renderer, ways.net, [w.exit for w in ways.each if not w.open_columns], self.side)
+        listed = _listed(self.renderer, ways.plan, [w.exit for w in ways.each if not w.open_columns], self.side)
         if TRUE in gates:
             return TRUE
         pieces = [each for each in dict.fromkeys((*gates, listed or FALSE)) if each != FALSE]
@@ -176,7 +176,7 @@ class _Condition:
         """Every value, as far as a test of its own holds, but those that are withheld."""
         if way.withheld is None:
             raise _all_but_some(self.folded, 0)
-        tests = [] if way.is_certain else [_exists(self.renderer, ways.net, [way.exit])]
+        tests = [] if way.is_certain else [_exists(self.renderer, ways.plan, [way.exit])]
         tests += map(self._not_among, way.withheld)
         if FALSE in tests:
             return FALSE
@@ -186,25 +186,25 @@ class _Condition:
         return f"({' AND '.join(tests)})"
 
     def _not_among(self, withheld: FoldedWays) -> str:
-        for net in withheld.nets():
-            check_whole(self.renderer.dialect, net)
+        for plan in withheld.plans():
+            check_whole(self.renderer.dialect, plan)
         found = self.among(withheld)
         return TRUE if found == FALSE else f"NOT ({found})"
 
 
-def _exists(renderer: LocalRenderer, net: Net, ends: Iterable[Exit]) -> str:
+def _exists(renderer: LocalRenderer, plan: Plan, ends: Iterable[Exit]) -> str:
     own = renderer.anew()
-    scope, _ = own.entered(net, TOP)
+    scope, _ = own.entered(plan, TOP)
     arms = own.arms([Exit(end.branch, ()) for end in ends], scope)
     return f"EXISTS ({own.head(union(arms, distinct=False))})" if arms else FALSE
 
 
-def _listed(renderer: LocalRenderer, net: Net, ends: list[Exit], side: Typed) -> str | None:
+def _listed(renderer: LocalRenderer, plan: Plan, ends: list[Exit], side: Typed) -> str | None:
     """The column is among the answers of the exits; None where there are none."""
     own = renderer.anew()
     family = side.family if side.family in NATIVE else Family.TEXT
     constants = sorted({text for end in ends for text in constants_of(end) or ()})
-    scope, _ = own.entered(net, TOP)
+    scope, _ = own.entered(plan, TOP)
     others = [end for end in ends if constants_of(end) is None]
     arms = own.list_arms(others, side, scope)
     if not arms:

@@ -1,6 +1,6 @@
 """The oracle of plans: what a plan means, worked out by brute force over Python sets, without a word of SQL.
 
-A branch is every way to take one row from each of its sources so that its conditions hold. A net's answers are what
+A branch is every way to take one row from each of its sources so that its conditions hold. A plan's answers are what
 its exits make of their branches; its goals and answers are the least tables that its seeds, moves and arms lead to,
 found by going on until nothing is new. Nothing is remembered, ordered or indexed.
 
@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from checks.engine.compile import Plan
+from checks.engine.compile import PlannedRoot
 from checks.engine.plan.plan import (
     Among,
     Answers,
@@ -26,8 +26,8 @@ from checks.engine.plan.plan import (
     Goals,
     Holds,
     Ids,
-    Net,
     Order,
+    Plan,
     Relation,
     Same,
     Source,
@@ -56,21 +56,21 @@ class Known:
 
 @dataclass(frozen=True)
 class Tables:
-    """Rows of a net's goals (tag, keys) and answers (tag, keys, outs)."""
+    """Rows of a plan's goals (tag, keys) and answers (tag, keys, outs)."""
 
     goals: set[tuple[int, Row]] = field(default_factory=set)
     answers: set[tuple[int, Row, Row]] = field(default_factory=set)
 
 
-# ---- plans and nets ---------------------------------------------------------------------------------------------
+# ---- plans and their parts -----------------------------------------------------------------------------------------
 
 
-def rows_of(plans: tuple[Plan, ...], width: int, known: Known) -> set[tuple]:
+def rows_of(plans: tuple[PlannedRoot, ...], width: int, known: Known) -> set[tuple]:
     """The rows of the statement: exit and outcome where there are guards, the root where there are several, answers."""
     found: set[tuple] = set()
     is_guarded, exit_count = any(plan.guarded for plan in plans), 0
     for index, plan in enumerate(plans):
-        root, tables = (str(index),) if len(plans) > 1 else (), tables_of(plan.net, {}, known)
+        root, tables = (str(index),) if len(plans) > 1 else (), tables_of(plan.plan, {}, known)
         for end in plan.plain:
             for env in taken(end.branch, {}, tables, known):
                 found.add((*((0, 1) if is_guarded else ()), *root, *outs_of(end, env, known)))
@@ -82,23 +82,23 @@ def rows_of(plans: tuple[Plan, ...], width: int, known: Known) -> set[tuple]:
     return found if width else {(int(bool(found)),)}
 
 
-def answers_of_net(net: Net, exits: Iterable[Exit], env: Env, known: Known) -> set[Row]:
-    tables = tables_of(net, env, known)
+def answers_of_plan(plan: Plan, exits: Iterable[Exit], env: Env, known: Known) -> set[Row]:
+    tables = tables_of(plan, env, known)
     return {outs_of(end, row, known) for end in exits for row in taken(end.branch, env, tables, known)}
 
 
-def tables_of(net: Net, env: Env, known: Known) -> Tables:
+def tables_of(plan: Plan, env: Env, known: Known) -> Tables:
     """The least goals and answers that hold what seeds, moves and arms make of them."""
     tables = Tables()
     while True:
         goals = {
-            (net.states.index(jump.state), values(jump.keys, row, known))
-            for jump in (*net.seeds, *net.moves)
+            (plan.states.index(jump.state), values(jump.keys, row, known))
+            for jump in (*plan.seeds, *plan.moves)
             for row in taken(jump.branch, env, tables, known)
         }
         answers = {
             (arm.tag, values(arm.keys, row, known), outs_of(arm.exit, row, known))
-            for arm in net.answers
+            for arm in plan.answers
             for row in taken(arm.exit.branch, env, tables, known)
         }
         if goals <= tables.goals and answers <= tables.answers:
@@ -147,10 +147,10 @@ def rows_in(source: Source, env: Env, tables: Tables, known: Known) -> Iterator[
             yield from ({"tag": tag, **named("c", keys)} for tag, keys in tables.goals)
         case Answers():
             yield from ({"tag": tag, **named("c", keys), **named("o", outs)} for tag, keys, outs in tables.answers)
-        case Relation(_, net, variant):
-            exits = [end for end in net.exits if variant_of(end, net.fixed) == variant]
-            for row in answers_of_net(net, exits, env, known):
-                yield {net.column(index): text for index, text in enumerate(row)}
+        case Relation(_, plan, variant):
+            exits = [end for end in plan.exits if variant_of(end, plan.fixed) == variant]
+            for row in answers_of_plan(plan, exits, env, known):
+                yield {plan.column(index): text for index, text in enumerate(row)}
 
 
 def every(signature: Signature, known: Known) -> list[tuple[str, ...]]:
@@ -177,8 +177,8 @@ def is_met(condition: Condition, env: Env, known: Known) -> bool:
             return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]
         case Tagged(source, tags):
             return env[Col(source, "tag")] in tags
-        case Holds(net, negated):
-            return bool(answers_of_net(net, net.exits, env, known)) != negated
+        case Holds(plan, negated):
+            return bool(answers_of_plan(plan, plan.exits, env, known)) != negated
 
 
 def compared(condition: Condition) -> set[Col]:

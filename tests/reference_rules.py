@@ -117,15 +117,11 @@ class Meaning:
                     yield env
         elif envs:
             args = literal.call.args
-            known = [arg for arg in args if not isinstance(arg, Inner)]
-            denied = {
-                tuple(text for text, arg in zip(row, args) if not isinstance(arg, Inner))
-                for row in (self.denied or self).rows(pattern_of(literal.call))
-                if len({(arg, text) for text, arg in zip(row, args) if isinstance(arg, Inner)})
-                == len({arg for arg in args if isinstance(arg, Inner)})
-            }
+            known = [index for index, arg in enumerate(args) if not isinstance(arg, Inner)]
+            rows = (self.denied or self).rows(pattern_of(literal.call))
+            denied = {tuple(row[index] for index in known) for row in rows if _repeats_as(args, row)}
             for env in envs:
-                if tuple(self._value(arg, env) for arg in known) not in denied:
+                if tuple(self._value(args[index], env) for index in known) not in denied:
                     yield env
 
     def _known(self, args: tuple[Term, ...]) -> tuple[Term | str, ...]:
@@ -171,6 +167,12 @@ def _openness(literal: Literal, bound: set[Var]) -> tuple[bool, int]:
     variables = variables_of((literal,))
     is_list = isinstance(literal, Member) and not variables <= bound
     return is_list, len(variables - bound) - len(variables & bound)
+
+
+def _repeats_as(args: tuple[Term, ...], row: Row) -> bool:
+    """Whether the row has the same wherever the negation has the same variable of its own."""
+    inner = {(arg, text) for arg, text in zip(args, row) if isinstance(arg, Inner)}
+    return len(inner) == len({arg for arg, _ in inner})
 
 
 def _joined(envs: list[Env], args: tuple[Term | str, ...], rows: Iterable[Row]) -> Iterator[Env]:

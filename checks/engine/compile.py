@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling
-from checks.engine.plan.plan import Branch, Condition, Exit, Net, Same, stored_first
+from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
 from checks.engine.plan.planner import Planner
 from checks.engine.plan.variants import same_columns
 from checks.engine.rules.clauses import (
@@ -86,41 +86,43 @@ class Guarded:
 
 
 @dataclass(frozen=True)
-class Plan:
-    net: Net
+class PlannedRoot:
+    """A root's plan, and its exits: those that are read as they are, and those with guards."""
+
+    plan: Plan
     plain: tuple[Exit, ...]
     guarded: tuple[Guarded, ...]
 
     def __str__(self) -> str:
-        return str(self.net)
+        return str(self.plan)
 
 
 @dataclass(frozen=True)
 class Compiled:
     shape: Shape
-    plans: tuple[Plan, ...]
+    roots: tuple[PlannedRoot, ...]
     statement: Statement | None  # None: nothing can be true, whatever the facts
     rounds: tuple[Rounds, ...] = ()  # what is worked out first, in this order, each by statements of its own
 
     @property
     def is_guarded(self) -> bool:
-        return any(plan.guarded for plan in self.plans)
+        return any(root.guarded for root in self.roots)
 
     @property
     def columns(self) -> int:
         """How many columns a row has: outcome and exit of guards, the root's number, the answer."""
-        return 2 * self.is_guarded + (len(self.plans) > 1) + max(self.shape.width, 1)
+        return 2 * self.is_guarded + (len(self.roots) > 1) + max(self.shape.width, 1)
 
 
 def planned(
     rules: RuleSet, shape: Shape, knows: Knows, tables_in_rounds: bool = False, is_bounded: bool = True
-) -> tuple[Plan, ...]:
+) -> tuple[PlannedRoot, ...]:
     """A plan for each root; `Sprawling` where one that is bounded would be too large."""
     places = shape.places(knows)
     return tuple(_plan(Planner(rules, places, tables_in_rounds, is_bounded), root, shape.width) for root in shape.roots)
 
 
-def _fitting(rules: RuleSet, shape: Shape, knows: Knows, dialect: Dialect) -> tuple[Plan, ...]:
+def _fitting(rules: RuleSet, shape: Shape, knows: Knows, dialect: Dialect) -> tuple[PlannedRoot, ...]:
     """The plans in the first form that is not too large for a statement.
 
     Rules are written out where they are called; else what several rules call is tabled; else that in rounds.
@@ -137,20 +139,20 @@ def _fitting(rules: RuleSet, shape: Shape, knows: Knows, dialect: Dialect) -> tu
     return planned(tabling, shape, knows, tables_in_rounds=True, is_bounded=False)
 
 
-def _is_light(plans: tuple[Plan, ...]) -> bool:
-    return max(plan.net.weight for plan in plans) <= MOST_WEIGHT
+def _is_light(plans: tuple[PlannedRoot, ...]) -> bool:
+    return max(each.plan.weight for each in plans) <= MOST_WEIGHT
 
 
-def _plan(planner: Planner, root: Root, width: int) -> Plan:
+def _plan(planner: Planner, root: Root, width: int) -> PlannedRoot:
     literals = (*root.givens, *root.calls, *root.others)
     named = {variable.number: variable for variable in variables_of(literals)}
     outs = tuple(named.get(k, Var(k)) for k in range(width))
     fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, Slot))
-    net = planner.net(literals, outs, fixed)
-    if any(same_columns(end) for end in net.exits):
+    plan = planner.plan(literals, outs, fixed)
+    if any(same_columns(end) for end in plan.exits):
         raise CannotEnumerate("every value with itself")
-    plain = tuple(end for end in net.exits if not end.guards)
-    return Plan(net, plain, tuple(_guarded(planner, end) for end in net.exits if end.guards))
+    plain = tuple(end for end in plan.exits if not end.guards)
+    return PlannedRoot(plan, plain, tuple(_guarded(planner, end) for end in plan.exits if end.guards))
 
 
 def _calls(root: Root) -> list[Call]:
@@ -206,7 +208,7 @@ def compiled(
         except RecursionError:
             raise NestedTooDeep from None
         nothing = Compiled(shape, plans, None)
-        if all(asked) and not any(plan.net.exits for plan in plans):
+        if all(asked) and not any(each.plan.exits for each in plans):
             return nothing
         renderer = StoredRenderer(dialect, number_of, shape.places(knows), shape.inline)
         tables, rows = _question(renderer, shape, plans, nothing.columns)
@@ -215,19 +217,21 @@ def compiled(
         return Compiled(shape, plans, finished(text, dialect.placeholder), rounds)
 
 
-def _question(renderer: StoredRenderer, shape: Shape, plans: tuple[Plan, ...], columns: int) -> tuple[list[Text], Text]:
-    prefixes = ("", *(f"q{index}" for index in range(1, len(plans))))
-    entered = [renderer.entered(plan.net, Scope(prefix=prefix)) for plan, prefix in zip(plans, prefixes)]
+def _question(
+    renderer: StoredRenderer, shape: Shape, roots: tuple[PlannedRoot, ...], columns: int
+) -> tuple[list[Text], Text]:
+    prefixes = ("", *(f"q{index}" for index in range(1, len(roots))))
+    entered = [renderer.entered(each.plan, Scope(prefix=prefix)) for each, prefix in zip(roots, prefixes)]
     tables = [table for _, defined in entered for table in defined]
-    is_guarded = any(plan.guarded for plan in plans)
+    is_guarded = any(root.guarded for root in roots)
     unguarded: list[Column] = [("0",), ("1",)] if is_guarded else []
     arms: list[Text] = []
     exit_count = 0
-    for index, (plan, (scope, _)) in enumerate(zip(plans, entered)):
-        first: list[Text] = [(f"'{index}' AS root",)] if len(plans) > 1 else []
-        for end in stored_first(plan.plain):
+    for index, (root, (scope, _)) in enumerate(zip(roots, entered)):
+        first: list[Text] = [(f"'{index}' AS root",)] if len(roots) > 1 else []
+        for end in stored_first(root.plain):
             arms.append(renderer.arm(end, [*unguarded, *first, *renderer.outs(end)], scope))
-        for each in plan.guarded:
+        for each in root.guarded:
             exit_count += 1
             verdict = renderer.verdict(each.exit, each.tests, scope)
             columns_of_exit = [(str(exit_count),), verdict, *first, *renderer.outs(each.exit)]

@@ -89,7 +89,7 @@ def test_a_wrong_question_ends_with_its_reason(repos, arguments, reason):
 
 def test_the_plan_and_the_statement_are_shown_and_nothing_is_asked(repos):
     shown = said("ask", "authorize", "User:ann", "read", "Repo:a", "--plan")
-    assert "net" in shown and "has_role(User, String, Repo)" in shown and "SELECT" in shown
+    assert "plan" in shown and "has_role(User, String, Repo)" in shown and "SELECT" in shown
     assert "ann" not in shown
     assert "ORDER BY" in said("ask", "list", "User:ann", "read", "Repo", "--plan")
     assert "nothing can be true" in said("ask", "authorize", "Robot:x", "read", "Repo:a", "--plan")

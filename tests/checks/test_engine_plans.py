@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checks.engine.compile import Compiled
-from checks.engine.plan.plan import Branch, Fact, Net, Same
+from checks.engine.plan.plan import Branch, Fact, Plan, Same
 from checks.engine.rules.clauses import Col, Const, Other
 from checks.engine.sql.dialects import PostgreSQL, SQLite
 from policy.values import STRING
@@ -22,10 +22,10 @@ MOST_TEXT = 256_000
 # ---- what is read ---------------------------------------------------------------------------------------------
 
 
-def nets(net: Net) -> Iterator[Net]:
-    yield net
-    for each in net.nested():
-        yield from nets(each)
+def plans(plan: Plan) -> Iterator[Plan]:
+    yield plan
+    for each in plan.nested():
+        yield from plans(each)
 
 
 def read_through(branch: Branch) -> Iterator[Fact]:
@@ -48,7 +48,7 @@ def _leads_to(condition: object, source: Fact, unread: list[int]) -> bool:
 
 
 def unguided(question: Compiled) -> list[str]:
-    branches = (branch for plan in question.plans for net in nets(plan.net) for branch in net.branches())
+    branches = (branch for each in question.roots for plan in plans(each.plan) for branch in plan.branches())
     return [f"{source} in {branch}" for branch in branches for source in read_through(branch)]
 
 

@@ -82,7 +82,7 @@ class Planned:
     def __str__(self) -> str:
         facts = [f"  {predicate}({', '.join(map(str, row))})" for predicate, row in self.case.facts]
         context = [f"  with {predicate}({', '.join(map(str, row))})" for predicate, row in self.case.context]
-        plans = [str(plan) for plan in self.compiled.plans] if self.compiled else []
+        plans = [str(root) for root in self.compiled.roots] if self.compiled else []
         return "\n".join([self.case.policy, *facts, *context, str(self.ask), *plans, *self.faults])
 
 
@@ -159,7 +159,7 @@ def _asked(engine: Engine, known_plans: dict, ask: Ask, stored: TABLES, context:
     except AuthzError as refused:
         return None, set(), set(), Refused(str(refused))
     known = reference_plans.Known(stored, by_signature(context), slots)
-    meant = reference_plans.rows_of(compiled.plans, shape.width, known)
+    meant = reference_plans.rows_of(compiled.roots, shape.width, known)
     if compiled.statement is None:
         answered = [] if shape.width else [(0,)]
     assert not shape.width or len(answered) == len(set(answered)), "no row comes twice"
@@ -218,9 +218,9 @@ def rows_of_each(compiled: Compiled, rows: set[tuple]) -> list[list[Row]]:
     """The answers to each of the questions, out of the statement's rows."""
     if not compiled.shape.width:
         return [[()] for (truth,) in rows if truth]
-    found: list[list[Row]] = [[] for _ in compiled.plans]
+    found: list[list[Row]] = [[] for _ in compiled.roots]
     for row in answers_of(rows) if compiled.is_guarded else rows:
-        index, own = (int(row[0]), row[1:]) if len(compiled.plans) > 1 else (0, row)
+        index, own = (int(row[0]), row[1:]) if len(compiled.roots) > 1 else (0, row)
         found[index].append(own)
     return found
 
@@ -257,30 +257,30 @@ def _cells(questions: list[Question], rows: list[list[Row]], cell) -> dict[tuple
 
 
 def forms_in(each: Planned) -> set[str]:
-    """The kinds of sources, conditions and nets that the question's plans have."""
+    """The kinds of sources, conditions and plans that the question's plans have."""
     found: set[str] = set()
-    for plan in each.compiled.plans if each.compiled else ():
-        guarded = [part for own in plan.guarded for part in (*own.exit.branch.sources, *own.tests)]
+    for root in each.compiled.roots if each.compiled else ():
+        guarded = [part for own in root.guarded for part in (*own.exit.branch.sources, *own.tests)]
         found |= {"guarded"} if guarded else set()
-        for net in every_net(plan.net):
-            found |= set(_forms_of_net(net)) | set(map(_form_of, (*parts_of(net), *guarded)))
+        for plan in every_plan(root.plan):
+            found |= set(_forms_of_plan(plan)) | set(map(_form_of, (*parts_of(plan), *guarded)))
     return found
 
 
-def every_net(net: p.Net) -> Iterator[p.Net]:
-    yield net
-    for inner in dict.fromkeys(part.net for part in parts_of(net) if isinstance(part, (p.Holds, p.Relation))):
-        yield from every_net(inner)
+def every_plan(plan: p.Plan) -> Iterator[p.Plan]:
+    yield plan
+    for inner in dict.fromkeys(part.plan for part in parts_of(plan) if isinstance(part, (p.Holds, p.Relation))):
+        yield from every_plan(inner)
 
 
-def parts_of(net: p.Net) -> list[p.Source | p.Condition]:
-    return [part for branch in net.branches() for part in (*branch.sources, *branch.conditions)]
+def parts_of(plan: p.Plan) -> list[p.Source | p.Condition]:
+    return [part for branch in plan.branches() for part in (*branch.sources, *branch.conditions)]
 
 
-def _forms_of_net(net: p.Net) -> Iterator[str]:
-    kinds = {"goals": net.seeds, "answers": net.answers, "a set": net.is_set, "rounds": net.is_rounds}
-    kinds["a plain path"] = net.is_plain_path
-    yield from (f"net: {name}" for name, there in kinds.items() if there)
+def _forms_of_plan(plan: p.Plan) -> Iterator[str]:
+    kinds = {"goals": plan.seeds, "answers": plan.answers, "a set": plan.is_set, "rounds": plan.is_rounds}
+    kinds["a plain path"] = plan.is_plain_path
+    yield from (f"plan: {name}" for name, there in kinds.items() if there)
 
 
 def _form_of(part: p.Source | p.Condition) -> str:

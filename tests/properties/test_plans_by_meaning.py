@@ -18,7 +18,7 @@ OF_ALL_FEATURES = [101, *range(104, 113), 121, 127, 129, 150, 152, 155]  # which
 FORMS = {
     "Fact stored", "Fact inline", "Ids", "Candidates", "Goals", "Answers", "Relation", "Relation wild",
     "Relation wild guarded", "Relation wild same", "Same", "Among", "Order", "Tagged", "Holds", "Holds not", "guarded",
-    "net: goals", "net: answers", "net: a set", "net: rounds", "net: a plain path",
+    "plan: goals", "plan: answers", "plan: a set", "plan: rounds", "plan: a plain path",
 }  # fmt: skip
 
 

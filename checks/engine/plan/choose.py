@@ -3,7 +3,7 @@
     allow(:actor, "read", :doc) if …                       in place: its clauses are written where it stands
     … and blocked(:actor, s1.a2)                           tested: it only has to hold, so it is a condition
     … and path(:actor, t) and has_role(t, "reader", :doc)  joined: worked out once, read wherever it is needed
-    has_role(u, "reader", f) in its own recursion          a state: the net goes on there
+    has_role(u, "reader", f) in its own recursion          a state: the plan goes on there
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from checks.engine.plan.draft import Draft, Enclosing, has_idle_end, is_closed
-from checks.engine.plan.order import companions_of
-from checks.engine.plan.paths import are_fixed, is_free, is_led_to
+from checks.engine.plan.paths import is_free, is_given, is_led_to
 from checks.engine.plan.plan import Branch, Holds, Ids
 from checks.engine.plan.prefixes import prefix_of
 from checks.engine.plan.states import FAR, innermost
@@ -29,18 +28,19 @@ class Meeting(Enum):
     TESTED = auto()  # a condition: whether it holds
     JOINED = auto()  # with its answers, worked out apart for all that need them
     LED_TO = auto()  # with all that a path leads to from the facts before it: once for all branches that start so
-    ENTERED = auto()  # a state of the net
-    STEPPED = auto()  # a state of the net, and then from each of its answers on
+    ENTERED = auto()  # a state of the plan
+    STEPPED = auto()  # a state of the plan, and then from each of its answers on
     TWICE = auto()  # two answers of one recursion at once: only rounds say that
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
+    """How a call is met, with what that takes: most fields are for some meetings only."""
+
     meeting: Meeting
-    unit: tuple[Call, ...] = ()  # what is met together
     component: int = FAR
     left: int = 0  # literals that may still be pending where the state is entered again
-    fixed: bool = False  # whether what is joined is given only what the whole net is given
+    fixed: bool = False  # whether what is joined is given only what the whole plan is given
     rounds: int | None = None
     table: Pattern | None = None
     prefix: Branch | None = None
@@ -61,10 +61,10 @@ class Chooser:
         component = self.rules.component(pattern_of(call))
         if component == TABLED and TABLED not in self.apart:
             pattern = pattern_of(call)
-            return IN_PLACE if pattern == enclosing.table else Choice(Meeting.JOINED, (call,), table=pattern)
+            return IN_PLACE if pattern == enclosing.table else Choice(Meeting.JOINED, table=pattern)
         if call.is_path and is_free(call):
-            if isinstance(call.args[1], Var) and has_idle_end(call, rest):
-                return Choice(Meeting.AT_ONCE, (call,))
+            if has_idle_end(call, rest):
+                return Choice(Meeting.AT_ONCE)
             if component not in dict(enclosing.active):
                 return IN_PLACE  # no end is known: its first hop shows one
         if component is None:
@@ -74,40 +74,37 @@ class Chooser:
         return self._recursive(call, rest, enclosing, component)
 
     def _not_recursive(self, call: Call, rest: Draft, enclosing: Enclosing) -> Choice:
-        if is_closed((call,), rest) and not self._is_cheap_in_place(rest, call):
-            return Choice(Meeting.TESTED, (call,))
-        if self._multiplies(rest, call) and (are_fixed((call,), enclosing.fixed) or is_led_to(call)):
-            return Choice(Meeting.JOINED, (call,))
+        if is_closed(call, rest) and not self._is_cheap_in_place(rest, call):
+            return Choice(Meeting.TESTED)
+        if self._multiplies(rest, call) and (is_given(call, enclosing.fixed) or is_led_to(call)):
+            return Choice(Meeting.JOINED)
         if enclosing.may_jump and self._is_far(rest, call):
-            return Choice(Meeting.ENTERED, (call,))
+            return Choice(Meeting.ENTERED)
         return IN_PLACE
 
     def _own(self, call: Call, rest: Draft, enclosing: Enclosing, component: int) -> Choice:
         """The call of a recursion that the draft is inside of."""
         left = dict(enclosing.active)[component]
         if enclosing.may_jump and len(rest.pending) <= left:
-            return Choice(Meeting.ENTERED, (call,), component, left)
+            return Choice(Meeting.ENTERED, component, left)
         if component == enclosing.rounds or enclosing.may_jump:
-            companions = companions_of(call, rest.pending, rest.outs, enclosing.fixed)
-            return Choice(Meeting.STEPPED, (call, *companions), component, len(companions))
+            return Choice(Meeting.STEPPED, component)
         return Choice(Meeting.TWICE, component=component)
 
     def _recursive(self, call: Call, rest: Draft, enclosing: Enclosing, component: int) -> Choice:
         if component != enclosing.rounds and (component in self.apart or self.rules.takes_two(component)):
-            return Choice(Meeting.JOINED, (call,), rounds=component)
+            return Choice(Meeting.JOINED, rounds=component)
         prefix = prefix_of(call, rest) if call.is_path else None
         if prefix is not None:
-            return Choice(Meeting.LED_TO, (call,), prefix=prefix)
-        companions = companions_of(call, rest.pending, rest.outs, enclosing.fixed)
-        unit, others = (call, *companions), rest.without(companions)
-        if enclosing.may_jump and not others.pending:
-            return Choice(Meeting.ENTERED, (call,), component, len(companions))
-        if is_closed(unit, others):
-            return Choice(Meeting.TESTED, unit)
-        if are_fixed(unit, enclosing.fixed):
-            return Choice(Meeting.JOINED, unit, fixed=True)
+            return Choice(Meeting.LED_TO, prefix=prefix)
+        if enclosing.may_jump and not rest.pending:
+            return Choice(Meeting.ENTERED, component)
+        if is_closed(call, rest):
+            return Choice(Meeting.TESTED)
+        if is_given(call, enclosing.fixed):
+            return Choice(Meeting.JOINED, fixed=True)
         if enclosing.may_jump:
-            return Choice(Meeting.ENTERED, (call,), component, len(rest.pending))
+            return Choice(Meeting.ENTERED, component, len(rest.pending))
         return Choice(Meeting.TWICE, component=innermost(enclosing.active))  # from each of its answers
 
     # ---- what it would come to ---------------------------------------------------------------------------------

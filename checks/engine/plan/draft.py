@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from checks.engine.plan.plan import Among, Branch, Condition, Holds, Order, Same, Source, State
+from checks.engine.plan.plan import Branch, Condition, Order, Same, Source, State
 from checks.engine.plan.states import Active
 from checks.engine.rules.clauses import (
     Call,
@@ -39,10 +39,6 @@ class Draft:
     def branch(self) -> Branch:
         return Branch(self.sources, self.conditions)
 
-    def without(self, literals: Collection[Literal]) -> Draft:
-        """The draft where these are not to be met."""
-        return replace(self, pending=tuple(each for each in self.pending if each not in literals))
-
     def testing(self, conditions: Iterable[Condition]) -> Draft:
         """The draft with more conditions."""
         return replace(self, conditions=(*self.conditions, *conditions))
@@ -50,8 +46,8 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Enclosing:
-    """What a draft is inside of: `fixed` are the operands that its whole net is given, `active` the recursions that it
-    is in (see `State`), and `kept` the calls that are states of the net (None: all that recurse)."""
+    """What a draft is inside of: `fixed` are the operands that its whole plan is given, `active` the recursions that it
+    is in (see `State`), and `kept` the calls that are states of the plan (None: all that recurse)."""
 
     fixed: frozenset[Operand] = frozenset()
     active: Active = ()
@@ -92,22 +88,9 @@ def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool
     return Order(operator, left, right)
 
 
-def is_closed(unit: tuple[Literal, ...], rest: Draft) -> bool:
-    """Nothing else wants to know what the literals' variables are."""
-    return not variables_of(unit) & (variables_of(rest.pending) | set(rest.outs))
-
-
-def is_tested(column: Col, conditions: tuple[Condition, ...]) -> bool:
-    """Whether some condition is about the column already."""
-    for condition in conditions:
-        match condition:
-            case Same(left, right) | Order(_, left, right) if column in (left, right):
-                return True
-            case Among(operand, _) if operand == column:
-                return True
-            case Holds(net) if column in net.fixed:
-                return True
-    return False
+def is_closed(call: Call, rest: Draft) -> bool:
+    """Nothing else wants to know what the call's variables are."""
+    return not variables_of((call,)) & (variables_of(rest.pending) | set(rest.outs))
 
 
 def has_idle_end(call: Call, rest: Draft) -> bool:

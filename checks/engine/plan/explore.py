@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from checks.engine.plan.draft import Draft, Enclosing
 from checks.engine.plan.plan import Branch, End, Exit, Goals, Jump, State, Step, Tagged, Twice
-from checks.engine.plan.states import FAR
 from checks.engine.plan.unfold import Unfolder
 from checks.engine.rules.clauses import Col, Key, Term, mapped
-from policy.rules.components import reachable
 
 
 @dataclass
@@ -85,25 +83,6 @@ def _arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) ->
     return unfolder.unfolded(mapped(state.call, placed), draft, replace(enclosing, active=state.active))
 
 
-# ---- states that need not be ----------------------------------------------------------------------------------------
-
-
-def kept_states(explored: Explored) -> frozenset[State]:
-    """States on a cycle, or entered from several places: what is left is written in place where it is entered.
-
-    entry -> state 0 -> state 1, state 1 -> state 1    ->    entry, with what state 0 does -> state 1 -> state 1
-    """
-    following = {s: {e.state for e in ends if isinstance(e, Jump)} for s, ends in explored.arms.items()}
-    entered: dict[State, int] = {}
-    for end in explored.ends():
-        if isinstance(end, Jump):
-            entered[end.state] = entered.get(end.state, 0) + 1
-    shared = {state for state, times in entered.items() if times > 1 and len(explored.arms[state]) > 1}
-    far = {state for state in explored.arms if state.active[-1][0] == FAR}
-    on_cycles = {state for state in following if state in reachable(following[state], following.__getitem__)}
-    return frozenset(shared | far | on_cycles)
-
-
 def goals_of(explored: Explored) -> tuple[list[Exit], list[Jump]]:
     """The exits and moves of all states, each from its goals."""
     exits: list[Exit] = []
@@ -114,6 +93,6 @@ def goals_of(explored: Explored) -> tuple[list[Exit], list[Jump]]:
             if isinstance(end, Exit):
                 exits.append(replace(end, branch=branch))
             else:
-                assert isinstance(end, Jump), "where a branch goes on from answers, the net answers goals"
+                assert isinstance(end, Jump), "where a branch goes on from answers, the plan answers goals"
                 moves.append(replace(end, branch=branch))
     return exits, moves

@@ -18,7 +18,7 @@ from checks.engine.plan.plan import (
     End,
     Exit,
     Jump,
-    Net,
+    Plan,
     Same,
     State,
     Step,
@@ -31,9 +31,9 @@ from checks.engine.plan.variants import guards_for, variant_of
 from checks.engine.rules.clauses import Col, Operand, Term, Var, type_of
 
 
-def answering_net(
+def answering_plan(
     unfolder: Unfolder, name: str, width: int, explored: Explored, enclosing: Enclosing
-) -> Net | Twice:
+) -> Plan | Twice:
     has_keys = enclosing.rounds is not None or any(state.key_count for state in explored.arms)
     work = _Work(unfolder, explored, enclosing, has_keys)
     for state in tuple(explored.arms):
@@ -45,7 +45,7 @@ def answering_net(
     seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
     for jump in seeds:
         exits += [work.through(jump, state, variant) for state, variant in work.tags if state == jump.state]
-    return Net(
+    return Plan(
         name,
         width,
         tuple(exits),

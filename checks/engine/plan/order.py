@@ -20,7 +20,6 @@ from checks.engine.rules.clauses import (
     Scan,
     Slot,
     Term,
-    Var,
     is_bound,
     pattern_of,
     variables_of,
@@ -33,9 +32,8 @@ PROBE = 0.0  # a fact of which all is known
 RENAMING = 0.1  # a call with one clause at most: writing it in place decides nothing yet
 LISTED = 0.4  # a variable that is one of few constants
 GIVEN = 0.5  # values that the question brings
-COMPANION_FIRST = 0.9  # a recursive call that takes paths along: they are met where it ends
 PATH_ON = 0.93  # a path from a known start: before what is met at its end, which makes a sum of a product
-PATH_FIXED = 0.95  # a path from what the whole net is given: small, and worked out once
+PATH_FIXED = 0.95  # a path from what the whole plan is given: small, and worked out once
 SEARCH = 1.0  # a fact that something known leads to
 OPEN_ARGUMENT = 0.1  # and more for each argument of it that is still open
 ALONE = 2.5  # a call that shares no variable with anything else
@@ -108,8 +106,6 @@ def _recursive_cost(
         cost = _path_cost(call, enclosing, is_own, is_last)
         if cost is not None:
             return cost
-    if companions_of(call, others, outs, enclosing.fixed):
-        return COMPANION_FIRST
     is_closed = not variables_of((call,)) & (variables_of(others) | set(outs))
     if is_own and (is_closed or not outs):
         return JUMP if is_last and is_anchored(call.types, call.args) else OWN_LATER
@@ -127,25 +123,6 @@ def _path_cost(path: Call, enclosing: Enclosing, is_own: bool, is_last: bool) ->
     if not is_own and not is_bound(end) and is_fixed(start, enclosing.fixed):
         return PATH_FIXED
     return PATH_ON if is_last and is_bound(start) and not is_bound(end) else None
-
-
-def companions_of(
-    call: Call, pending: tuple[Literal, ...], outs: tuple[Term, ...], fixed: frozenset[Operand]
-) -> tuple[Call, ...]:
-    """Paths from what the question gives to what is otherwise any argument of a recursive call.
-
-    The recursion hands that argument on untouched, so it is met where the recursion ends, not carried along.
-    """
-    if call.is_path:
-        return ()
-    found = []
-    for literal in pending:
-        if isinstance(literal, Call) and literal.is_path and is_fixed(literal.args[0], fixed):
-            end = literal.args[1]
-            elsewhere = variables_of(each for each in pending if each is not literal) | set(outs)
-            if isinstance(end, Var) and end in call.args and end not in elsewhere:
-                found.append(literal)
-    return tuple(found)
 
 
 def is_fixed(term: Term, fixed: frozenset[Operand]) -> bool:

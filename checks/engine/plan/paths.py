@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.engine.rules.clauses import Call, Col, Const, Inner, Operand, Path, Slot, Var, is_bound
+from checks.engine.rules.clauses import Call, Col, Const, Inner, Operand, Slot, Var, is_bound
 from policy.values import STRING
 
 
-def whole_path(literals: tuple[Call, ...]) -> tuple[Path, str] | None:
-    """For all that one path leads to from a given start: the path and the type it leads to."""
-    match literals:
-        case (Call(types=(_, kind), args=(start, Var()), part=Path() as path),) if is_bound(start):
-            return path, kind
-    return None
-
-
-def is_one_path(literals: tuple[Call, ...]) -> bool:
+def is_one_path(call: Call) -> bool:
     """All that one path leads to, from either end."""
-    return len(literals) == 1 and literals[0].is_path and sum(map(is_bound, literals[0].args)) == 1
+    return call.is_path and sum(map(is_bound, call.args)) == 1
 
 
 def is_backward(call: Call) -> bool:
@@ -36,9 +28,9 @@ def is_led_to(call: Call) -> bool:
     return any(isinstance(arg, Slot) or (isinstance(arg, Const) and kind != STRING) for kind, arg in named)
 
 
-def are_fixed(unit: tuple[Call, ...], fixed: frozenset[Operand]) -> bool:
-    """Whatever the literals are given is given for the whole net."""
-    return not any(isinstance(arg, Col) and arg not in fixed for call in unit for arg in call.args)
+def is_given(call: Call, fixed: frozenset[Operand]) -> bool:
+    """Whatever the call knows is given for the whole plan."""
+    return not any(isinstance(arg, Col) and arg not in fixed for arg in call.args)
 
 
 def outward(call: Call) -> Call:

@@ -1,6 +1,6 @@
 """The plan: what is read, joined and tested, without a word of SQL.
 
-A `Branch` is sources to join and conditions to meet. A `Net` is all branches for one question or sub-question: its
+A `Branch` is sources to join and conditions to meet. A `Plan` is all branches for one question or sub-question: its
 entry, and, where the rules recurse, states that a recursive step moves between.
 Plans print as text; equal plans are equal values.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from checks.engine.plan.others import OtherCondition, OtherSource
-from checks.engine.rules.clauses import Call, Col, Key, Literal, Neg, Operand, Path, Term, Var, terms_of
+from checks.engine.rules.clauses import Call, Col, Key, Literal, Neg, Operand, Term, Var, terms_of
 from policy.rules.program import Signature
 
 # ---- sources: what a branch reads ---------------------------------------------------------------------------
@@ -44,7 +44,7 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Goals:
-    """The goals that the net reaches; columns `tag`, c0 …."""
+    """The goals that the plan reaches; columns `tag`, c0 …."""
 
     number: int
 
@@ -54,7 +54,7 @@ class Goals:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers that the net has for its goals; columns `tag`, c0 …, o0 …."""
+    """The answers that the plan has for its goals; columns `tag`, c0 …, o0 …."""
 
     number: int
 
@@ -64,14 +64,14 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The answers of another net, those of one variant; columns o0 …."""
+    """The answers of another plan, those of one variant; columns o0 …."""
 
     number: int
-    net: Net
+    plan: Plan
     variant: Variant
 
     def __str__(self) -> str:
-        return f"s{self.number} <- net {self.net.name}"
+        return f"s{self.number} <- plan {self.plan.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +146,19 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """The net has an answer (or, negated, none)."""
+    """The plan has an answer (or, negated, none)."""
 
-    net: Net
+    plan: Plan
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"{'no ' if self.negated else ''}answer of net {self.net.name}"
+        return f"{'no ' if self.negated else ''}answer of plan {self.plan.name}"
 
 
 Condition = Same | Among | Order | Tagged | Holds | OtherCondition
 
 
-# ---- branches and nets ------------------------------------------------------------------------------------------
+# ---- branches and plans ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,15 +270,15 @@ class Twice:
 
 def _weight(branch: Branch, goals: int, answers: int) -> int:
     """What a branch reads, where goals and answers read so much."""
-    found = sum(each.net.weight for each in branch.conditions if isinstance(each, Holds))
+    found = sum(each.plan.weight for each in branch.conditions if isinstance(each, Holds))
     for source in branch.sources:
         match source:
             case Goals():
                 found += goals
             case Answers():
                 found += answers
-            case Relation(net=net):
-                found += 1 if net.is_rounds else net.weight
+            case Relation(plan=plan):
+                found += 1 if plan.is_rounds else plan.weight
             case _:
                 found += 1
     return found
@@ -318,7 +318,7 @@ class AnswerArm:
 
 
 @dataclass(frozen=True)
-class Net:
+class Plan:
     """All branches to the answers of some literals.
 
     `exits` are those that end. Where the rules recurse, some of them read the goals, which start with
@@ -336,16 +336,15 @@ class Net:
     tags: tuple[tuple[int, Variant], ...] = ()
     fixed: frozenset[Operand] = frozenset()
     is_path: bool = False  # all that one path leads to (see `separate`): it goes on from a goal as from its start
-    is_set: bool = False  # its exits look the fixed columns up in other nets' answers
+    is_set: bool = False  # its exits look the fixed columns up in other plans' answers
     is_rounds: bool = False  # a rule takes two answers at once: no recursive statement, but one for each round
-    reaches: tuple[Path, str] | None = None  # of a path's net: the path, and the type of all that it leads to
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
-        """Once: nets read nets, and are looked up by what they say."""
+        """Once: plans read others, and are looked up by what they say."""
         return hash((self.width, self.exits, self.seeds, self.moves, self.answers, self.fixed))
 
     @cached_property
@@ -373,7 +372,7 @@ class Net:
         )
 
     def column(self, index: int) -> str:
-        """What an answer column is called where another net reads it."""
+        """What an answer column is called where another plan reads it."""
         return f"c{index}" if self.is_plain_path else f"o{index}"
 
     @property
@@ -385,23 +384,23 @@ class Net:
         return max((state.width for state in self.states), default=0)
 
     def lines(self, indent: str = "") -> Iterator[str]:
-        yield f"{indent}net {self.name}"
+        yield f"{indent}plan {self.name}"
         yield from (f"{indent}  {each}" for each in (*self.exits, *self.seeds))
         yield from (f"{indent}  state {index}: {state}" for index, state in enumerate(self.states))
         yield from (f"{indent}  {each}" for each in (*self.moves, *self.answers))
-        for net in self.nested():
-            yield from net.lines(indent + "  ")
+        for plan in self.nested():
+            yield from plan.lines(indent + "  ")
 
     def branches(self) -> list[Branch]:
         ends: list[Exit | Jump] = [*self.exits, *self.seeds, *self.moves]
         return [*(each.branch for each in ends), *(arm.exit.branch for arm in self.answers)]
 
-    def nested(self) -> list[Net]:
-        found: dict[str, Net] = {}
+    def nested(self) -> list[Plan]:
+        found: dict[str, Plan] = {}
         for branch in self.branches():
             for each in (*branch.sources, *branch.conditions):
                 if isinstance(each, (Holds, Relation)):
-                    found.setdefault(each.net.name, each.net)
+                    found.setdefault(each.plan.name, each.plan)
         return list(found.values())
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
-"""One question's plan: every net that it reads, planned once.
+"""One question's plan, and all that it reads, each planned once.
 
-A net has one of four forms, by what exploring its branches shows:
+A plan has one of four forms, by what exploring its branches shows:
 
     exits only      nothing recurses
     goals           a recursion reaches goals, each tested at its exits
@@ -17,10 +17,11 @@ from itertools import count
 from checks.engine.errors import Sprawling
 from checks.engine.plan.choose import Chooser
 from checks.engine.plan.draft import Draft, Enclosing, fixed_in
-from checks.engine.plan.explore import Explored, explore, goals_of, kept_states
-from checks.engine.plan.fixpoint import answering_net
+from checks.engine.plan.explore import Explored, explore, goals_of
+from checks.engine.plan.fixpoint import answering_plan
+from checks.engine.plan.inline import kept_states
 from checks.engine.plan.open_values import Found, candidates_of
-from checks.engine.plan.plan import Candidates, Condition, Exit, Jump, Net, Twice
+from checks.engine.plan.plan import Candidates, Condition, Exit, Jump, Plan, Twice
 from checks.engine.plan.subqueries import Asked, Numbers, Subqueries
 from checks.engine.plan.unfold import Unfolder
 from checks.engine.rules.clauses import Call, Literal, Neg, Operand, Var
@@ -43,7 +44,7 @@ class Planner:
     is_bounded: bool = True
     _unfolder: Unfolder = field(init=False)
     _apart: set[int] = field(init=False)  # recursions that take two answers at once
-    _names: Iterator[int] = field(default_factory=count)  # of nets: a plan is read by them
+    _names: Iterator[int] = field(default_factory=count)  # of plans: a plan is read by them
     _depth: int = 0
     _nested: int = 0
 
@@ -55,8 +56,8 @@ class Planner:
 
     # ---- what a question needs ----------------------------------------------------------------------------------
 
-    def net(self, literals: tuple[Literal, ...], outs: tuple[Var, ...], fixed: frozenset[Operand]) -> Net:
-        """The net of all branches that meet the literals, where `fixed` is given for the whole question."""
+    def plan(self, literals: tuple[Literal, ...], outs: tuple[Var, ...], fixed: frozenset[Operand]) -> Plan:
+        """The plan of all branches that meet the literals, where `fixed` is given for the whole question."""
         return self._planned(Asked(Draft(literals, outs)), fixed)
 
     def tested(self, guard: Neg) -> Condition | bool:
@@ -71,34 +72,34 @@ class Planner:
     def new_source(self) -> int:
         return self._unfolder.numbers.source()
 
-    # ---- nets ---------------------------------------------------------------------------------------------------
+    # ---- plans ---------------------------------------------------------------------------------------------------
 
-    def _asked_inside(self, asked: Asked) -> Net:
-        """A net within this plan, until there are too many of them."""
+    def _asked_inside(self, asked: Asked) -> Plan:
+        """A plan that another one reads, until there are too many of them."""
         if asked.as_set:
             return self._planned(asked, fixed_in(asked.start))
         self._depth += 1
         self._nested += self._depth > 1 and asked.table is None
         if max(self._nested, self._depth - MOST_DEEP) > MOST_NESTED and self.is_bounded:
             raise Sprawling
-        net = self._planned(asked, fixed_in(asked.start))
+        plan = self._planned(asked, fixed_in(asked.start))
         self._depth -= 1
-        return net
+        return plan
 
-    def _planned(self, asked: Asked, fixed: frozenset[Operand]) -> Net:
+    def _planned(self, asked: Asked, fixed: frozenset[Operand]) -> Plan:
         name = f"n{next(self._names)}"
         enclosing = Enclosing(fixed, rounds=asked.rounds, table=asked.table)
         while True:
             found = self._attempt(name, asked, enclosing)
-            if isinstance(found, Net):
+            if isinstance(found, Plan):
                 return found
             assert found.component not in self._apart, "what is worked out in rounds takes any number of answers"
             self._apart.add(found.component)
 
-    def _attempt(self, name: str, asked: Asked, enclosing: Enclosing) -> Net | Twice:
+    def _attempt(self, name: str, asked: Asked, enclosing: Enclosing) -> Plan | Twice:
         explored = self._explored(asked, enclosing)
         if explored.twice is None and (asked.rounds is not None or explored.goes_on_from_answers):
-            return answering_net(self._unfolder, name, len(asked.start.outs), explored, enclosing)
+            return answering_plan(self._unfolder, name, len(asked.start.outs), explored, enclosing)
         if explored.twice is None:
             explored = self._inlined(asked, explored, enclosing)
         if explored.twice is not None:
@@ -107,14 +108,15 @@ class Planner:
         seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
         exits, moves = goals_of(explored)
         states = tuple(explored.arms)
-        net = Net(name, len(asked.start.outs), (*entry, *exits), seeds, tuple(moves), states, fixed=enclosing.fixed)
-        return replace(net, is_set=asked.as_set)
+        made = Plan(name, len(asked.start.outs), (*entry, *exits), seeds, tuple(moves), states, fixed=enclosing.fixed)
+        return replace(made, is_set=asked.as_set)
 
     def _explored(self, asked: Asked, enclosing: Enclosing) -> Explored:
         starts = iter((asked.start,))
         if asked.as_set:
-            literals = tuple(each for each in asked.start.pending if isinstance(each, Call))
-            starts = self._unfolder.subqueries.joined(Draft((), ()), literals)
+            (call,) = asked.start.pending
+            assert isinstance(call, Call), "what is looked up in a set is one call"
+            starts = self._unfolder.subqueries.joined(Draft((), ()), call)
         return explore(self._unfolder, starts, enclosing)
 
     def _inlined(self, asked: Asked, explored: Explored, enclosing: Enclosing) -> Explored:

@@ -64,8 +64,8 @@ def sources_of(condition: Condition) -> set[int]:
             operands = {operand}
         case Tagged(source, _):
             return {source}
-        case Holds(net):
-            operands = set(net.fixed)
+        case Holds(plan):
+            operands = set(plan.fixed)
     return {operand.source for operand in operands if isinstance(operand, Col)}
 
 

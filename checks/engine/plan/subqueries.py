@@ -1,22 +1,22 @@
 """What a branch asks apart: whether literals hold, and answers that it joins with.
 
-    … and not blocked(:actor, s1.a0)      ->   a condition: no answer of the net of blocked(:actor, s1.a0)
+    … and not blocked(:actor, s1.a0)      ->   a condition: no answer of the plan of blocked(:actor, s1.a0)
     … and path(:actor, t) and has_role(t, "reader", :doc)
-                                          ->   a source: the net of path(:actor, t), read as t
+                                          ->   a source: the plan of path(:actor, t), read as t
 
 Each is planned once, and read by all branches that ask the same, whatever their variables are called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from checks.engine.plan.choose import is_compared
 from checks.engine.plan.draft import Draft, comparison, read
-from checks.engine.plan.paths import is_led_to, is_one_path, outward, whole_path
-from checks.engine.plan.plan import Among, Branch, Condition, Holds, Ids, Net, Relation, Same, Source, Variant
+from checks.engine.plan.paths import is_led_to, is_one_path, outward
+from checks.engine.plan.plan import Among, Branch, Condition, Holds, Ids, Plan, Relation, Same, Source, Variant
 from checks.engine.plan.prefixes import general, without
 from checks.engine.plan.variants import guards_for, variant_of
 from checks.engine.rules.clauses import (
@@ -46,7 +46,7 @@ from checks.engine.rules.ruleset import RuleSet
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a net is to answer; `rounds` is the recursion that it works out in rounds, `table` the pattern it tables."""
+    """What a plan is to answer; `rounds` is the recursion that it works out so, `table` the pattern that it tables."""
 
     start: Draft
     rounds: int | None = None
@@ -72,8 +72,8 @@ class Numbers:
 class Subqueries:
     rules: RuleSet
     numbers: Numbers
-    plan: Callable[[Asked], Net]
-    made: dict[Hashable, Net] = field(default_factory=dict)
+    planned: Callable[[Asked], Plan]
+    made: dict[Hashable, Plan] = field(default_factory=dict)
 
     # ---- whether something holds ---------------------------------------------------------------------------------
 
@@ -104,32 +104,32 @@ class Subqueries:
             case Member(operand, ids) if not isinstance(operand, Var):
                 return Among(operand, ids)
             case Neg(call):
-                held = self.holds((outward(call),), among)
+                held = self.holds(outward(call), among)
                 return not held if isinstance(held, bool) else replace(held, negated=True)
         raise AssertionError(f"{literal} is no test, or not ready")
 
-    def holds(self, literals: tuple[Call, ...], among: tuple[Source, ...] = ()) -> Holds | bool:
-        """Whether the literals hold, their free variables taken to be anything.
+    def holds(self, call: Call, among: tuple[Source, ...] = ()) -> Holds | bool:
+        """Whether the call holds, its free variables taken to be anything.
 
         Asking for many rows, what takes long to find out for each is found out once for all.
         """
-        as_set = _is_better_as_set(self.rules, literals, among)
-        net = self._planned((literals, as_set), Asked(Draft(literals, ()), as_set=as_set))
-        if any(not exit.branch.sources and not exit.branch.conditions for exit in net.exits):
+        as_set = _is_better_as_set(self.rules, call, among)
+        plan = self._planned((call, as_set), Asked(Draft((call,), ()), as_set=as_set))
+        if any(not exit.branch.sources and not exit.branch.conditions for exit in plan.exits):
             return True
-        return Holds(net) if net.exits else False
+        return Holds(plan) if plan.exits else False
 
     # ---- joins -----------------------------------------------------------------------------------------------------
 
     def joined(
         self,
         rest: Draft,
-        unit: tuple[Call, ...],
+        call: Call,
         fixed: frozenset[Operand] = frozenset(),
         rounds: int | None = None,
         table: Pattern | None = None,
     ) -> Iterator[Draft]:
-        """Join with the answers of the unit. What only this branch knows is asked there, and joined here."""
+        """Join with the answers of the call. What only this branch knows is asked there, and joined here."""
         needed = variables_of(rest.pending) | set(rest.outs)
         joins: dict[Var, Operand] = {}
 
@@ -141,11 +141,11 @@ class Subqueries:
             joins[variable] = term
             return variable
 
-        literals = tuple(mapped(call, opened) for call in unit)
-        free = (arg for call in literals for arg in call.args if isinstance(arg, Var))
+        asked = mapped(call, opened)
+        free = (arg for arg in asked.args if isinstance(arg, Var))
         results = tuple(dict.fromkeys(arg for arg in free if arg in needed or arg in joins))
-        net = self._answers_of(literals, results, rounds, table)
-        return self._with_each_variant(rest, net, results, joins)
+        plan = self._answers_of(asked, results, rounds, table)
+        return self._with_each_variant(rest, plan, results, joins)
 
     def led_from(self, rest: Draft, prefix: Branch, call: Call) -> Iterator[Draft]:
         """Join with all that a path leads to from what the prefix reads: one recursion for all that start so."""
@@ -153,41 +153,37 @@ class Subqueries:
         assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
         assert isinstance(call.part, Path), "a prefix leads to a path"
         key = (general(prefix, start), call.predicate, call.part, call.types)
-        net = self._planned(key, Asked(Draft((call,), (end,), prefix.sources, prefix.conditions)))
-        net = self.made[key] = replace(net, is_path=True, reaches=(call.part, call.types[1]))
-        return self._with_each_variant(without(rest, prefix), net, (end,), {})
+        plan = self._planned(key, Asked(Draft((call,), (end,), prefix.sources, prefix.conditions)))
+        plan = self.made[key] = replace(plan, is_path=True)
+        return self._with_each_variant(without(rest, prefix), plan, (end,), {})
 
-    def _answers_of(
-        self, literals: tuple[Call, ...], results: tuple[Var, ...], rounds: int | None, table: Pattern | None
-    ) -> Net:
-        """The net of the literals' answers; the same one for the same literals, whatever their variables are called."""
-        names = {variable: variable.numbered(k) for k, variable in enumerate(results)}
-        for variable in sorted(variables_of(literals) - set(results), key=lambda each: each.number):
-            names[variable] = variable.numbered(len(names))
-        asked = tuple(substituted(each, names) for each in literals)
-        outs = tuple(names[variable] for variable in results)
+    def _answers_of(self, call: Call, results: tuple[Var, ...], rounds: int | None, table: Pattern | None) -> Plan:
+        """The plan of the call's answers; the same one for the same call, whatever its variables are called."""
+        others = sorted(variables_of((call,)) - set(results), key=lambda variable: variable.number)
+        names = {variable: variable.numbered(k) for k, variable in enumerate((*results, *others))}
+        asked, outs = substituted(call, names), tuple(names[variable] for variable in results)
         key = (asked, outs, rounds)
-        net = self._planned(key, Asked(Draft(asked, outs), rounds, table))
-        net = self.made[key] = replace(net, is_path=is_one_path(asked), reaches=whole_path(asked))
-        return net
+        plan = self._planned(key, Asked(Draft((asked,), outs), rounds, table))
+        plan = self.made[key] = replace(plan, is_path=is_one_path(asked))
+        return plan
 
-    def _planned(self, key: Hashable, asked: Asked) -> Net:
+    def _planned(self, key: Hashable, asked: Asked) -> Plan:
         if key not in self.made:
-            self.made[key] = self.plan(asked)
+            self.made[key] = self.planned(asked)
         return self.made[key]
 
     def _with_each_variant(
-        self, rest: Draft, net: Net, results: tuple[Var, ...], joins: dict[Var, Operand]
+        self, rest: Draft, plan: Plan, results: tuple[Var, ...], joins: dict[Var, Operand]
     ) -> Iterator[Draft]:
-        for variant in dict.fromkeys(variant_of(end, net.fixed) for end in net.exits):
-            yield _with_answers(rest, Relation(self.numbers.source(), net, variant), results, joins)
+        for variant in dict.fromkeys(variant_of(end, plan.fixed) for end in plan.exits):
+            yield _with_answers(rest, Relation(self.numbers.source(), plan, variant), results, joins)
 
 
 def _with_answers(rest: Draft, source: Relation, results: tuple[Var, ...], joins: dict[Var, Operand]) -> Draft:
     """The draft with the answers of one variant, whose open columns say nothing of their variables."""
     variant: Variant = source.variant
     columns = {
-        variable: Col(source.number, source.net.column(index), variable.type)
+        variable: Col(source.number, source.plan.column(index), variable.type)
         for index, variable in enumerate(results)
         if index not in variant.wild
     }
@@ -208,14 +204,14 @@ def _with_answers(rest: Draft, source: Relation, results: tuple[Var, ...], joins
 # ---- by set, or row by row ------------------------------------------------------------------------------------------
 
 
-def _is_better_as_set(rules: RuleSet, literals: Iterable[Call], among: tuple[Source, ...]) -> bool:
+def _is_better_as_set(rules: RuleSet, call: Call, among: tuple[Source, ...]) -> bool:
     """A call that takes more than one look, of many rows of facts perhaps, which something given leads to as well."""
     numbers = {source.number for source in among if not isinstance(source, Ids)}
-    columns = [arg for call in literals for arg in call.args if isinstance(arg, Col)]
+    columns = [arg for arg in call.args if isinstance(arg, Col)]
     if not columns or not all(column.source in numbers for column in columns):
         return False
-    takes_long = any(rules.calls.is_deep(pattern_of(call)) or _is_wide(rules, call) for call in literals)
-    return takes_long and all(is_led_to(call) and not is_compared(rules, call, Col) for call in literals)
+    takes_long = rules.calls.is_deep(pattern_of(call)) or _is_wide(rules, call)
+    return takes_long and is_led_to(call) and not is_compared(rules, call, Col)
 
 
 def _is_wide(rules: RuleSet, call: Call) -> bool:

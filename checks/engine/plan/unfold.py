@@ -1,7 +1,7 @@
 """Literals -> the ends of the branches that meet them: resolution, done once, when a question is planned.
 
 Facts become sources, tests become conditions, calls are met as `choose` says, always the most determined literal
-first. A branch ends in an exit, in a jump to a state of the net, or in a step from a state's answers.
+first. A branch ends in an exit, in a jump to a state of the plan, or in a step from a state's answers.
 
     has_permission(:actor, "read", :doc)
         ->  exit   <- stored has_permission(:actor, "read", :doc)
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from checks.engine.errors import CannotEnumerate, TooManySteps, UnboundVariable
 from checks.engine.plan.choose import Choice, Chooser, Meeting
-from checks.engine.plan.draft import Draft, Enclosing, bind, comparison, is_tested, read
+from checks.engine.plan.draft import Draft, Enclosing, bind, comparison, read
 from checks.engine.plan.open_values import Found, candidates_of
 from checks.engine.plan.order import next_literal
 from checks.engine.plan.paths import is_backward
@@ -28,7 +28,6 @@ from checks.engine.plan.plan import (
     Holds,
     Ids,
     Jump,
-    Relation,
     Same,
     Step,
     Twice,
@@ -75,10 +74,9 @@ class Unfolder:
     def ends(self, draft: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
         """The ends of all branches that start as the draft."""
         self.count()
-        tested = self.subqueries.with_tests(draft)
-        if tested is None:
+        settled = self.subqueries.with_tests(draft)
+        if settled is None:
             return
-        settled = _shortened(tested)
         literal = next_literal(settled, self.rules, enclosing)
         if literal is None:
             yield from self._finished(settled, enclosing)
@@ -138,14 +136,13 @@ class Unfolder:
                 yield from self.unfolded(call, rest, enclosing)
             case Meeting.AT_ONCE:
                 start, end = call.args
-                assert isinstance(end, Var), "the end of such a path is open"
+                assert isinstance(end, Var), "such a path is open at both ends"
                 yield from self.ends(bind(rest, {end: start}), enclosing)
             case Meeting.TESTED:
-                yield from self._tested(choice.unit, rest.without(choice.unit), enclosing)
+                yield from self._tested(call, rest, enclosing)
             case Meeting.JOINED:
                 fixed = enclosing.fixed if choice.fixed else frozenset()
-                others = rest.without(choice.unit)
-                drafts = self.subqueries.joined(others, choice.unit, fixed, choice.rounds, choice.table)
+                drafts = self.subqueries.joined(rest, call, fixed, choice.rounds, choice.table)
                 yield from self.each(drafts, enclosing)
             case Meeting.LED_TO:
                 assert choice.prefix is not None, "something leads there"
@@ -153,7 +150,7 @@ class Unfolder:
             case Meeting.ENTERED:
                 yield from self._entered(call, choice, rest, enclosing)
             case Meeting.STEPPED:
-                yield self._stepped(choice, rest, enclosing)
+                yield self._stepped(call, choice, rest, enclosing)
             case Meeting.TWICE:
                 yield Twice(choice.component)
 
@@ -193,15 +190,15 @@ class Unfolder:
         mine = set(moved.values())
         return body, {variable: end for variable, end in ends.items() if variable not in mine}, conditions
 
-    def _tested(self, unit: tuple[Call, ...], rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
-        held = self.subqueries.holds(unit, rest.sources if rest.outs else ())
+    def _tested(self, call: Call, rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
+        held = self.subqueries.holds(call, rest.sources if rest.outs else ())
         if isinstance(held, Holds) and held not in rest.conditions:
             rest = rest.testing([held])
         if held is not False:
             yield from self.ends(rest, enclosing)
 
     def _entered(self, call: Call, choice: Choice, rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
-        """Go on in a state; where the net does not keep that state, go on here as if in it."""
+        """Go on in a state; where the plan does not keep that state, go on here as if in it."""
         active = (*before(enclosing.active, choice.component), (choice.component, choice.left))
         state, keys = state_of(call, rest.pending, rest.outs, active, enclosing.fixed)
         if enclosing.kept is None or state in enclosing.kept:
@@ -209,14 +206,12 @@ class Unfolder:
         else:
             yield from self.unfolded(call, rest, replace(enclosing, active=active))
 
-    def _stepped(self, choice: Choice, rest: Draft, enclosing: Enclosing) -> Step:
-        call, *companions = choice.unit
-        pending = rest.without(companions).pending
-        needed = variables_of(pending) | set(rest.outs)
+    def _stepped(self, call: Call, choice: Choice, rest: Draft, enclosing: Enclosing) -> Step:
+        needed = variables_of(rest.pending) | set(rest.outs)
         results = tuple(dict.fromkeys(arg for arg in call.args if isinstance(arg, Var) and arg in needed))
         active = (*before(enclosing.active, choice.component), (choice.component, choice.left))
-        state, keys = state_of(call, tuple(companions), results, active, enclosing.fixed)
-        return Step(rest.branch, state, keys, results, pending, rest.outs)
+        state, keys = state_of(call, (), results, active, enclosing.fixed)
+        return Step(rest.branch, state, keys, results, rest.pending, rest.outs)
 
     # ---- the end of a branch -----------------------------------------------------------------------------------
 
@@ -252,29 +247,3 @@ class Unfolder:
 
     def candidates(self, found: Found) -> Candidates:
         return Candidates(self.numbers.source(), found.places, found.ids)
-
-
-# ---- paths that lead nowhere new -----------------------------------------------------------------------------------
-
-
-def _shortened(draft: Draft) -> Draft:
-    """Without paths that start where the same paths led already."""
-    for call in draft.pending:
-        if isinstance(call, Call) and call.is_path:
-            rest = replace(draft, pending=tuple(each for each in draft.pending if each is not call))
-            bound = _reached(rest, call)
-            if bound is not None:
-                return _shortened(bind(rest, bound))
-    return draft
-
-
-def _reached(rest: Draft, call: Call) -> dict[Var, Term] | None:
-    """The path's end as its start, where that is one of all that the same path leads to: nothing new lies behind."""
-    start, end = call.args
-    if not isinstance(start, Col) or not isinstance(end, Var) or call.types[0] != call.types[1]:
-        return None
-    source = next((each for each in rest.sources if each.number == start.source), None)
-    if not isinstance(source, Relation) or source.net.reaches != (call.part, call.types[0]):
-        return None
-    is_used = any(start in terms_of(each) for each in rest.pending) or start in rest.outs
-    return None if is_used or is_tested(start, rest.conditions) else {end: start}

@@ -1,20 +1,20 @@
 """Rules that say that a relation is transitive -> linear ones, which call the relation without those rules.
 
-p(x, z) if p(x, y) and p(y, z)          p(x, z) if p(x, y) and p base(y, z)
-p(x, y) if fact q(x, y)             ->  p(x, y) if fact q(x, y)
-                                        p base(x, y) if fact q(x, y)
+    p(x, z) if p(x, y) and p(y, z)          p(x, z) if p(x, y) and p base(y, z)
+    p(x, y) if fact q(x, y)             ->  p(x, y) if fact q(x, y)
+                                            p base(x, y) if fact q(x, y)
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 from checks.engine.rules.clauses import Call, Clause, ClausesOf, Part, Pattern, Var, mentioned
 
 
 def linearised(clauses: ClausesOf) -> ClausesOf:
-    @cache
+    """The pass. It takes no longer than to look up what was found before, so nothing is remembered."""
+
     def linear(pattern: Pattern) -> tuple[Clause, ...]:
         if pattern.part == Part.BASE:
             whole = replace(pattern, part=Part.WHOLE)

@@ -10,9 +10,6 @@ and is nothing but a fact is looked for as that fact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
-
 from checks.engine.rules.clauses import (
     Call,
     Clause,
@@ -32,36 +29,35 @@ from checks.engine.rules.unify import applied
 from policy.rules.program import Signature
 
 
-@dataclass(frozen=True, slots=True)
-class _Walked:
-    """The clauses at the ends of a pattern's chains, and the calls that the chains go through, its own among them."""
-
-    clauses: tuple[Clause, ...]
-    calls: frozenset[Call]
-
-
 class Renamed:
-    """The pass. It also knows which calls are others by another name, and which are facts."""
+    """The pass. It also knows which calls are others by another name, and which are facts.
+
+    Clauses are not remembered here, but when there are fewer: after the passes that draw them together.
+    """
 
     def __init__(self, clauses: ClausesOf):
         self._clauses = clauses
-        self._walked = cache(self._walk)
+        self._calls: dict[Pattern, frozenset[Call]] = {}  # that the chains of a pattern go through, its own among them
 
     def __call__(self, pattern: Pattern) -> tuple[Clause, ...]:
-        return self._walked(pattern).clauses
+        clauses, self._calls[pattern] = self._walk(pattern)
+        return clauses
 
     def implying(self, call: Call) -> set[Call]:
         """The call, and those that it renames: whatever makes one of them true makes it true."""
         pattern = pattern_of(call)
+        if pattern not in self._calls:
+            self._calls[pattern] = self._walk(pattern)[1]
         terms = {param: arg for param, arg in zip(pattern.params, call.args) if isinstance(param, Var)}
-        return {substituted(each, terms) for each in self._walked(pattern).calls}
+        return {substituted(each, terms) for each in self._calls[pattern]}
 
     def is_stored(self, pattern: Pattern) -> bool:
         """Whether only facts can make the call true."""
         clauses = self._clauses(pattern)
         return len(clauses) == 1 and len(clauses[0].body) == 1 and isinstance(clauses[0].body[0], Scan)
 
-    def _walk(self, pattern: Pattern) -> _Walked:
+    def _walk(self, pattern: Pattern) -> tuple[tuple[Clause, ...], frozenset[Call]]:
+        """The clauses at the ends of the pattern's chains, and the calls that those go through."""
         params = pattern.params
         start = Call(pattern.predicate, pattern.types, params, pattern.part)
         queue, seen = [start], {start}
@@ -78,7 +74,7 @@ class Renamed:
                 elif renamed not in seen:
                     seen.add(renamed)
                     queue.append(renamed)
-        return _Walked(tuple(clauses), frozenset(seen))
+        return tuple(clauses), frozenset(seen)
 
     def _hops_apart(self, pattern: Pattern, call: Call) -> bool:
         """Whether the call is of another predicate that hops: its recursion is separated where it is, not from here."""

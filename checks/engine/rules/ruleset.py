@@ -1,7 +1,7 @@
 """Program -> for any pattern of call, the clauses that can make it true, as plans unfold them.
 
 Rules go through passes, each from the clauses of any pattern to the clauses of any pattern. None begins before a
-pattern is asked for, and what was found is remembered: a rule set lives as long as its program.
+pattern is asked for, and where finding took long it is remembered: a rule set lives as long as its program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ TABLED = 0  # stands for a component: its members need not recurse
 
 @dataclass(frozen=True)
 class Passes:
-    """The clauses of any pattern after each pass."""
+    """The clauses of any pattern after each pass.
+
+    What can never be true goes first: it would keep a relation from being linear, and a chain of names from its end.
+    Subsumption asks which calls are others by another name. Merging needs the facts that names lead to, and what
+    recurses is known at the end, when there is nothing left to rewrite.
+    """
 
     specialised: Specialised  # rules, with concrete types
     live: Live  # without what no fact can make true
@@ -84,10 +89,6 @@ class RuleSet:
     def alternatives(self, pattern: Pattern, backward: bool = False) -> tuple[Clause, ...]:
         """The clauses of a call; `backward` where only the end of a path is known, not its start."""
         return self.passes.separated(pattern, backward)
-
-    def is_stored(self, pattern: Pattern) -> bool:
-        """Whether only facts can make the call true."""
-        return self.passes.renamed.is_stored(pattern)
 
     def component(self, pattern: Pattern) -> int | None:
         """The number of the component that the pattern recurses in, if it does.

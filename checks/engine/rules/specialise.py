@@ -36,6 +36,7 @@ from checks.engine.rules.limits import tick
 from checks.engine.rules.typings import Typing, atom_typings, head_typing, may_be, types_of, typings_of
 from checks.engine.rules.unify import applied
 from policy.rules import program as p
+from policy.rules.flat import terms_of
 from policy.values import Value
 
 
@@ -168,16 +169,7 @@ def _only_in(rule: p.Rule, negation: p.Not) -> set[p.Var]:
 
 
 def _variables(literal: p.Literal) -> list[p.Var]:
-    match literal:
-        case p.Not(atom):
-            return _variables(atom)
-        case p.Atom(_, args):
-            terms: tuple[p.Term, ...] = args
-        case p.Member(variable, _):
-            terms = (variable,)
-        case p.Compare(_, left, right):
-            terms = (left, right)
-    return [term for term in terms if isinstance(term, p.Var)]
+    return [term for term in terms_of(literal) if isinstance(term, p.Var)]
 
 
 def _comparison(

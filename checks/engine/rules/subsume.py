@@ -9,7 +9,6 @@ where `member(x, y) if owner(x, y)`: whatever has the second clause hold has the
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from checks.engine.rules.clauses import Call, Clause, ClausesOf, Literal, Pattern, Term
 from checks.engine.rules.limits import tick
@@ -18,7 +17,6 @@ Implying = Callable[[Call], set[Call]]  # the call, and others that it follows f
 
 
 def subsumed(clauses: ClausesOf, implying: Implying) -> ClausesOf:
-    @cache
     def needed(pattern: Pattern) -> tuple[Clause, ...]:
         return _without_subsumed(clauses(pattern), implying)
 

@@ -1,4 +1,4 @@
-"""Net -> SQL text, whatever database it is for: stored facts (see `stored`), or a caller's tables (see `localsql`).
+"""Plan -> SQL text, whatever database it is for: stored facts (see `stored`), or a caller's tables (see `localsql`).
 
     exits only                 arm UNION ALL arm …
     with goals                 WITH RECURSIVE g(tag, c0 …) AS (seeds UNION moves) arms, some of which read g
@@ -25,8 +25,8 @@ from checks.engine.plan.plan import (
     Goals,
     Holds,
     Jump,
-    Net,
     Order,
+    Plan,
     Same,
     Source,
     Tagged,
@@ -36,7 +36,7 @@ from checks.engine.rules.limits import tick
 from checks.engine.sql.scope import Scope, Seen
 from checks.engine.sql.text import Column, Text, joined, merged, union
 
-Columns = Callable[[Exit], Sequence[Column]]
+ColumnsOf = Callable[[Exit], Sequence[Column]]
 
 
 def no_columns(end: Exit) -> Sequence[Column]:
@@ -70,12 +70,14 @@ class Layout(Protocol):
         """Those of a row with the tag, whose terms are by the plan's names of columns."""
 
 
-Dialect = TypeVar("Dialect", bound=Words)
+AnyDialect = TypeVar("AnyDialect", bound=Words)
 
 
 @dataclass
-class Renderer(ABC, Generic[Dialect, Seen]):
-    dialect: Dialect
+class Renderer(ABC, Generic[AnyDialect, Seen]):
+    """Walks the plan and writes its SELECTs; what it reads and how it compares, the database's own renderer says."""
+
+    dialect: AnyDialect
 
     # ---- what differs: where sources are read, and how values are compared ------------------------------------------
 
@@ -96,79 +98,88 @@ class Renderer(ABC, Generic[Dialect, Seen]):
         """What makes a row of the table one of the source's."""
 
     @abstractmethod
-    def layout(self, net: Net, kind: type[Goals] | type[Answers]) -> Layout:
-        """How the net's goals or answers are kept."""
+    def layout(self, plan: Plan, kind: type[Goals] | type[Answers]) -> Layout:
+        """How the plan's goals or answers are kept."""
 
     @abstractmethod
-    def column(self, column: Column, scope: Scope[Seen]) -> Text | None: ...
-    @abstractmethod
-    def among(self, operand: Operand, ids: tuple[str, ...], scope: Scope[Seen]) -> Text | bool: ...
-    @abstractmethod
-    def equal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool: ...
-    @abstractmethod
-    def unequal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool: ...
-    @abstractmethod
-    def number(self, operand: Operand, scope: Scope[Seen]) -> Text: ...
+    def column(self, column: Column, scope: Scope[Seen]) -> Text | None:
+        """The column as a SELECT writes it; None where the table can have no such value."""
 
     @abstractmethod
-    def entered(self, net: Net, scope: Scope[Seen]) -> tuple[Scope[Seen], list[Text]]:
-        """The scope of the net's exits, and the tables that are to be defined right there."""
+    def among(self, operand: Operand, ids: tuple[str, ...], scope: Scope[Seen]) -> Text | bool:
+        """Whether the operand is one of the ids."""
 
-    # ---- nets ---------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def equal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool:
+        """Whether both are the same id."""
+
+    @abstractmethod
+    def unequal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool:
+        """Whether they are different ids."""
+
+    @abstractmethod
+    def number(self, operand: Operand, scope: Scope[Seen]) -> Text:
+        """The operand as a number, to be compared by size."""
+
+    @abstractmethod
+    def entered(self, plan: Plan, scope: Scope[Seen]) -> tuple[Scope[Seen], list[Text]]:
+        """The scope of the plan's exits, and the tables that are to be defined right there."""
+
+    # ---- plans ---------------------------------------------------------------------------------------------------
 
     def query(
         self,
-        net: Net,
+        plan: Plan,
         scope: Scope[Seen],
-        columns: Columns = no_columns,
+        columns: ColumnsOf = no_columns,
         exits: Sequence[Exit] | None = None,
         distinct: bool = False,
     ) -> Text | None:
-        """The answers of the net, or of some of its exits: the columns, or 1 where none are wanted."""
-        scope, tables = self.entered(net, scope)
-        arms = self.arms(net.exits if exits is None else exits, scope, columns)
+        """The answers of the plan, or of some of its exits: the columns, or 1 where none are wanted."""
+        scope, tables = self.entered(plan, scope)
+        arms = self.arms(plan.exits if exits is None else exits, scope, columns)
         recursion: Text = ("WITH RECURSIVE ", *joined(", ", tables), " ") if tables else ()
         return (*recursion, *union(arms, distinct)) if arms else None
 
-    def arms(self, ends: Iterable[Exit], scope: Scope[Seen], columns: Columns = no_columns) -> list[Text]:
+    def arms(self, ends: Iterable[Exit], scope: Scope[Seen], columns: ColumnsOf = no_columns) -> list[Text]:
         return _some(self.arm(end, columns(end), scope) for end in ends)
 
     def arm(self, end: Exit, columns: Sequence[Column], scope: Scope[Seen]) -> Text | None:
         return self.select(end.branch, columns or [("1",)], scope)
 
-    def with_tables(self, net: Net, scope: Scope[Seen], goals: str, answers: str) -> tuple[Scope[Seen], list[Text]]:
-        """The scope of the net's exits, and its tables under these names, as far as anything starts them."""
+    def with_tables(self, plan: Plan, scope: Scope[Seen], goals: str, answers: str) -> tuple[Scope[Seen], list[Text]]:
+        """The scope of the plan's exits, and its tables under these names, as far as anything starts them."""
         tables = []
-        made = self.goals(net, scope, goals) if net.seeds else None
+        made = self.goals(plan, scope, goals) if plan.seeds else None
         if made is not None:
             scope = scope._replace(goals=goals)
             tables.append(made)
-        made = self.answers(net, scope, answers) if net.answers else None
+        made = self.answers(plan, scope, answers) if plan.answers else None
         if made is not None:
             scope = scope._replace(answers=answers)
             tables.append(made)
         return scope, tables
 
-    def goals(self, net: Net, scope: Scope[Seen], name: str) -> Text | None:
-        layout = self.layout(net, Goals)
+    def goals(self, plan: Plan, scope: Scope[Seen], name: str) -> Text | None:
+        layout = self.layout(plan, Goals)
 
         def row(jump: Jump, scope: Scope[Seen]) -> Text | None:
-            return self._row(layout, net.states.index(jump.state), jump.branch, goal_terms(jump), scope)
+            return self._row(layout, plan.states.index(jump.state), jump.branch, goal_terms(jump), scope)
 
         step = scope._replace(goals=name, lateral=Goals if self.dialect.recursive_arms_join else None)
-        seeds, moves = [row(jump, scope) for jump in net.seeds], [row(jump, step) for jump in net.moves]
+        seeds, moves = [row(jump, scope) for jump in plan.seeds], [row(jump, step) for jump in plan.moves]
         return self.recursive(name, scope.row, ["tag", *layout.names], seeds, moves)
 
-    def answers(self, net: Net, scope: Scope[Seen], name: str) -> Text | None:
-        layout = self.layout(net, Answers)
+    def answers(self, plan: Plan, scope: Scope[Seen], name: str) -> Text | None:
+        layout = self.layout(plan, Answers)
 
         def row(arm: AnswerArm, scope: Scope[Seen]) -> Text | None:
             branch = _answers_first(arm.exit.branch) if arm.is_recursive else arm.exit.branch
             return self._row(layout, arm.tag, branch, answer_terms(arm), scope)
 
         step = scope._replace(answers=name, lateral=Answers if self.dialect.recursive_arms_join else None)
-        seeds = [row(arm, scope) for arm in net.answers if not arm.is_recursive]
-        arms = [row(arm, step) for arm in net.answers if arm.is_recursive]
+        seeds = [row(arm, scope) for arm in plan.answers if not arm.is_recursive]
+        arms = [row(arm, step) for arm in plan.answers if arm.is_recursive]
         return self.recursive(name, scope.row, ["tag", *layout.names], seeds, arms)
 
     def _row(
@@ -270,13 +281,13 @@ class Renderer(ABC, Generic[Dialect, Seen]):
                 return joined(f" {operator} ", (self.number(side, scope) for side in (left, right)))
             case Tagged(source, tags):
                 return (f"{scope.names[source]}.tag = {tags[0]}",)
-            case Holds(net, negated):
-                return self.holds(net, negated, scope)
+            case Holds(plan, negated):
+                return self.holds(plan, negated, scope)
         raise AssertionError(f"{condition} is tested by another renderer")
 
-    def holds(self, net: Net, negated: bool, scope: Scope[Seen]) -> Text | bool:
-        """Whether the net has an answer (or, negated, none)."""
-        query = self.query(net, scope)
+    def holds(self, plan: Plan, negated: bool, scope: Scope[Seen]) -> Text | bool:
+        """Whether the plan has an answer (or, negated, none)."""
+        query = self.query(plan, scope)
         return negated if query is None else ("NOT EXISTS (" if negated else "EXISTS (", *query, ")")
 
 

@@ -7,16 +7,16 @@ nothing, all is known. Rounds of one question must run in one snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import orjson
 
 from checks.engine.errors import TooMuchRecursion
-from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jump, Net, Source, Variant
+from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jump, Plan, Source, Variant
 from checks.engine.plan.variants import variant_of
-from checks.engine.rules.clauses import Slot, Term, Var
+from checks.engine.rules.clauses import Slot, Var
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.render import answer_terms, goal_terms
@@ -33,7 +33,7 @@ MOST_BRANCHES = 100  # in one statement
 
 @dataclass(frozen=True)
 class Rounds:
-    """How a net's answers are worked out: the first statement, that of each round, and those of the answers."""
+    """How a plan's answers are worked out: the first statement, that of each round, and those of the answers."""
 
     name: str
     seed: Statement | None
@@ -46,7 +46,7 @@ class Rounds:
 
 
 def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, str]:
-    """The slots that the net's answers are read from."""
+    """The slots that the plan's answers are read from."""
     known: set[Fetched] = set()
     new = set(run(rounds.seed, slots)) if rounds.seed else set()
     while new:
@@ -76,6 +76,9 @@ def _json(rows: Iterable[Fetched]) -> str:
 # ---- statements ------------------------------------------------------------------------------------------------
 
 
+Arm = Jump | AnswerArm  # what makes goals, or answers
+
+
 class Renders(Protocol):
     """What makes the SELECTs of a round."""
 
@@ -85,37 +88,32 @@ class Renders(Protocol):
     def head(self, tables: list[Text]) -> Text: ...
 
 
-def rounds_for(net: Net, number: int, renderer: Callable[[], Renders]) -> Rounds:
-    """The statements for a net; each is rendered by a renderer of its own."""
+def rounds_for(plan: Plan, number: int, renderer: Callable[[], Renders]) -> Rounds:
+    """The statements for a plan; each is rendered by a renderer of its own."""
     exits: dict[Variant, list[Exit]] = {}
-    for end in net.exits:
-        exits.setdefault(variant_of(end, net.fixed), []).append(end)
-    answers = tuple((variant, _answers(net, renderer(), ends)) for variant, ends in exits.items())
-    return Rounds(f"known{number}", _seed(net, renderer()), _steps(net, renderer), answers)
+    for end in plan.exits:
+        exits.setdefault(variant_of(end, plan.fixed), []).append(end)
+    answers = tuple((variant, _answers(plan, renderer(), ends)) for variant, ends in exits.items())
+    return Rounds(f"known{number}", _seed(plan, renderer()), _steps(plan, renderer), answers)
 
 
-def _seed(net: Net, renderer: Renders) -> Statement | None:
-    rows = [_goal_row(net, renderer, jump, {}) for jump in net.seeds]
-    return _statement(net, renderer, rows) if rows else None
+def _seed(plan: Plan, renderer: Renders) -> Statement | None:
+    rows = [_row(plan, renderer, jump, {}) for jump in plan.seeds]
+    return _statement(plan, renderer, rows) if rows else None
 
 
-def _steps(net: Net, renderer: Callable[[], Renders]) -> tuple[Statement, ...]:
-    every: list[Jump | AnswerArm] = [*net.moves, *net.answers]
-    chunks = [every[start : start + MOST_BRANCHES] for start in range(0, len(every), MOST_BRANCHES)]
-    return tuple(_step(net, renderer(), chunk) for chunk in chunks)
+def _steps(plan: Plan, renderer: Callable[[], Renders]) -> tuple[Statement, ...]:
+    arms: list[Arm] = [*plan.moves, *plan.answers]
+    chunks = [arms[start : start + MOST_BRANCHES] for start in range(0, len(arms), MOST_BRANCHES)]
+    return tuple(_step(plan, renderer(), chunk) for chunk in chunks)
 
 
-def _step(net: Net, renderer: Renders, arms: list[Jump | AnswerArm]) -> Statement:
-    rows = []
-    for arm in arms:
-        if isinstance(arm, Jump):
-            rows += [_goal_row(net, renderer, arm, tables) for tables in _tried(arm.branch)]
-        else:
-            rows += [_answer_row(net, renderer, arm, tables) for tables in _tried(arm.exit.branch)]
-    return _statement(net, renderer, rows)
+def _step(plan: Plan, renderer: Renders, arms: list[Arm]) -> Statement:
+    rows = [_row(plan, renderer, arm, tables) for arm in arms for tables in _tried(_branch_of(arm))]
+    return _statement(plan, renderer, rows)
 
 
-def _answers(net: Net, renderer: Renders, ends: list[Exit]) -> Statement:
+def _answers(plan: Plan, renderer: Renders, ends: list[Exit]) -> Statement:
     rows = []
     for end in ends:
         outs: list[Column] = [
@@ -123,7 +121,7 @@ def _answers(net: Net, renderer: Renders, ends: list[Exit]) -> Statement:
         ]
         tables = {each.number: name for each, name in _read(end.branch, ALL_GOALS, ALL_ANSWERS)}
         rows.append(renderer.select(end.branch, outs or [("''",)], Scope(tables=tables)))
-    return _statement(net, renderer, rows)
+    return _statement(plan, renderer, rows)
 
 
 def _read(branch: Branch, goals: str, answers: str) -> list[tuple[Goals | Answers, str]]:
@@ -137,35 +135,27 @@ def _tried(branch: Branch) -> list[dict[int, str]]:
     return [{**every, source.number: name} for source, name in _read(branch, NEW_GOALS, NEW_ANSWERS)]
 
 
-def _goal_row(net: Net, renderer: Renders, jump: Jump, tables: dict[int, str]) -> Text:
-    return _row(net, renderer, jump.branch, "0", net.states.index(jump.state), goal_terms(jump), tables)
+def _row(plan: Plan, renderer: Renders, arm: Arm, tables: dict[int, str]) -> Text:
+    if isinstance(arm, Jump):
+        is_answer, tag, terms = "0", plan.states.index(arm.state), goal_terms(arm)
+    else:
+        is_answer, tag, terms = "1", arm.tag, answer_terms(arm)
+    columns = [(is_answer,), (str(tag),), *_layout(plan, renderer.dialect).cells(tag, terms)]
+    return renderer.select(_branch_of(arm), columns, Scope(tables=tables))
 
 
-def _answer_row(net: Net, renderer: Renders, arm: AnswerArm, tables: dict[int, str]) -> Text:
-    return _row(net, renderer, arm.exit.branch, "1", arm.tag, answer_terms(arm), tables)
+def _branch_of(arm: Arm) -> Branch:
+    return arm.branch if isinstance(arm, Jump) else arm.exit.branch
 
 
-def _row(
-    net: Net,
-    renderer: Renders,
-    branch: Branch,
-    is_answer: str,
-    tag: int,
-    terms: Mapping[str, Term],
-    tables: dict[int, str],
-) -> Text:
-    cells = _layout(net, renderer.dialect).cells(tag, terms)
-    return renderer.select(branch, [(is_answer,), (str(tag),), *cells], Scope(tables=tables))
-
-
-def _layout(net: Net, dialect: Dialect) -> Padded:
+def _layout(plan: Plan, dialect: Dialect) -> Padded:
     """Of goals and answers alike: they travel in one table."""
-    return padded(net.key_count, net.answer_width, dialect.seed)
+    return padded(plan.key_count, plan.answer_width, dialect.seed)
 
 
-def _statement(net: Net, renderer: Renders, arms: list[Text]) -> Statement:
-    answers = ["tag", *_layout(net, renderer.dialect).names]
-    goals = answers[: net.key_count + 1]
+def _statement(plan: Plan, renderer: Renders, arms: list[Text]) -> Statement:
+    answers = ["tag", *_layout(plan, renderer.dialect).names]
+    goals = answers[: plan.key_count + 1]
     named = [(ALL_GOALS, goals), (NEW_GOALS, goals), (ALL_ANSWERS, answers), (NEW_ANSWERS, answers)]
     rows = union(arms, distinct=True)
     words = {word for part in rows if isinstance(part, str) for word in part.split()}

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from checks.engine.plan.plan import Net, Source
+from checks.engine.plan.plan import Plan, Source
 
 Seen = TypeVar("Seen")  # what a renderer remembers of a source in sight
 
 
 class Scope(NamedTuple, Generic[Seen]):
-    """What a select can mention: its own sources, those of the selects around it, and the tables of its net."""
+    """What a select can mention: its own sources, those of the selects around it, and the tables of its plan."""
 
     names: Mapping[int, str] = {}  # by number, the alias of each source
     seen: Mapping[int, Seen] = {}
     depth: int = 0
     prefix: str = ""  # of the names of tables
-    net: Net | None = None  # whose goals and answers are in sight
+    plan: Plan | None = None  # whose goals and answers are in sight
     goals: str | None = None  # the table's name; None where there are none
     answers: str | None = None
     lateral: type | None = None  # sources of this kind are the row that a recursive step goes on from
@@ -33,9 +33,9 @@ class Scope(NamedTuple, Generic[Seen]):
         """The row that a recursive step goes on from: of this depth, so that no step inside takes it for its own."""
         return f"{self.mark}p{self.depth}"
 
-    def inside(self, net: Net) -> Scope[Seen]:
-        """The scope of the net's branches, one level deeper; its tables are still to be named."""
-        return self._replace(depth=self.depth + 1, net=net, goals=None, answers=None, lateral=None)
+    def inside(self, plan: Plan) -> Scope[Seen]:
+        """The scope of the plan's branches, one level deeper; its tables are still to be named."""
+        return self._replace(depth=self.depth + 1, plan=plan, goals=None, answers=None, lateral=None)
 
     def is_outer(self, source: Source) -> bool:
         return self.lateral is not None and isinstance(source, self.lateral)

@@ -14,7 +14,7 @@ from checks.engine.plan.plan import (
     Fact,
     Goals,
     Ids,
-    Net,
+    Plan,
     Relation,
     Same,
     Source,
@@ -26,7 +26,7 @@ from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Col, Const, Operand, Other, Slot, Term, Var
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
-from checks.engine.sql.render import Columns, Renderer, no_columns
+from checks.engine.sql.render import ColumnsOf, Renderer, no_columns
 from checks.engine.sql.rounds import Rounds, rounds_for
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.steps import Names, idle_in, names_of, steps_of
@@ -46,8 +46,8 @@ class StoredRenderer(Renderer[Dialect, Source]):
     places: Callable[[Signature], tuple[str, ...]]
     inline: frozenset[Signature] = frozenset()
     stored_table: str = "fact"
-    rounds: dict[Net, Rounds] = field(default_factory=dict)  # nets that are worked out before the statement runs
-    shared: dict[tuple[Net, Variant], tuple[str, Text]] = field(default_factory=dict)  # nets that branches join with
+    rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans that are worked out before the statement runs
+    shared: dict[tuple[Plan, Variant], tuple[str, Text]] = field(default_factory=dict)  # plans that branches join with
 
     def head(self, tables: list[Text]) -> Text:
         """WITH all that the statement's selects read by name."""
@@ -58,23 +58,23 @@ class StoredRenderer(Renderer[Dialect, Source]):
         every = [*inline, *(text for _, text in self.shared.values()), *tables]
         return ("WITH RECURSIVE ", *joined(", ", every), " ") if every else ()
 
-    # ---- nets ---------------------------------------------------------------------------------------------------
+    # ---- plans ---------------------------------------------------------------------------------------------------
 
     def query(
         self,
-        net: Net,
+        plan: Plan,
         scope: Scoped,
-        columns: Columns = no_columns,
+        columns: ColumnsOf = no_columns,
         exits: Sequence[Exit] | None = None,
         distinct: bool = False,
     ) -> Text:
-        return _always(super().query(net, scope, columns, exits, distinct))
+        return _always(super().query(plan, scope, columns, exits, distinct))
 
-    def entered(self, net: Net, scope: Scoped) -> tuple[Scoped, list[Text]]:
-        scope = scope.inside(net)
-        return self.with_tables(net, scope, scope.own("g"), scope.own("a"))
+    def entered(self, plan: Plan, scope: Scoped) -> tuple[Scoped, list[Text]]:
+        scope = scope.inside(plan)
+        return self.with_tables(plan, scope, scope.own("g"), scope.own("a"))
 
-    def arms(self, ends: Iterable[Exit], scope: Scoped, columns: Columns = no_columns) -> list[Text]:
+    def arms(self, ends: Iterable[Exit], scope: Scoped, columns: ColumnsOf = no_columns) -> list[Text]:
         return super().arms(stored_first(tuple(ends)), scope, columns)
 
     def arm(self, end: Exit, columns: Sequence[Column], scope: Scoped) -> Text:
@@ -97,15 +97,15 @@ class StoredRenderer(Renderer[Dialect, Source]):
         outcome = joined(" AND ", (self._test(test, named) for test in tests))
         return ("CASE WHEN ", *outcome, " THEN 1 ELSE 0 END")
 
-    def layout(self, net: Net, kind: type[Goals] | type[Answers]) -> Padded:
-        keys = net.key_count if net.seeds else 0
-        return padded(keys, net.answer_width if kind is Answers else 0, self.dialect.seed)
+    def layout(self, plan: Plan, kind: type[Goals] | type[Answers]) -> Padded:
+        keys = plan.key_count if plan.seeds else 0
+        return padded(keys, plan.answer_width if kind is Answers else 0, self.dialect.seed)
 
-    def rounds_of(self, net: Net) -> Rounds:
-        if net not in self.rounds:
-            made = rounds_for(net, len(self.rounds), lambda: replace(self, shared={}))
-            self.rounds[net] = made  # after those that it reads itself
-        return self.rounds[net]
+    def rounds_of(self, plan: Plan) -> Rounds:
+        if plan not in self.rounds:
+            made = rounds_for(plan, len(self.rounds), lambda: replace(self, shared={}))
+            self.rounds[plan] = made  # after those that it reads itself
+        return self.rounds[plan]
 
     # ---- branches -------------------------------------------------------------------------------------------------
 
@@ -213,43 +213,43 @@ class StoredRenderer(Renderer[Dialect, Source]):
         return joined(" UNION ", arms)
 
     def _relation(self, source: Relation, scope: Scoped) -> Text:
-        net = source.net
-        if not net.is_rounds and any(isinstance(operand, Col) for operand in net.fixed):
+        plan = source.plan
+        if not plan.is_rounds and any(isinstance(operand, Col) for operand in plan.fixed):
             return self._in_place(source, scope)
-        key = (net, source.variant)
+        key = (plan, source.variant)
         if key not in self.shared:
-            slot = self.rounds_of(net).slot(source.variant) if net.is_rounds else None
+            slot = self.rounds_of(plan).slot(source.variant) if plan.is_rounds else None
             name = f"r{len(self.shared)}"
             self.shared[key] = (name, ())  # before those that it reads itself
-            self.shared[key] = (name, self._defined(source, name) if slot is None else self._fetched(net, name, slot))
+            self.shared[key] = (name, self._defined(source, name) if slot is None else self._fetched(plan, name, slot))
         return (self.shared[key][0],)
 
     def _in_place(self, source: Relation, scope: Scoped) -> Text:
         """What looks at a row around it is read right there."""
-        if not source.net.is_plain_path:
-            return ("(SELECT * FROM (", *self.query(source.net, scope, self.outs, _exits_of(source)), ") x)")
-        inner = scope.inside(source.net)
+        if not source.plan.is_plain_path:
+            return ("(SELECT * FROM (", *self.query(source.plan, scope, self.outs, _exits_of(source)), ") x)")
+        inner = scope.inside(source.plan)
         name = f"w{inner.depth}"
-        return ("(WITH RECURSIVE ", *self._path(source.net, name, inner), f" SELECT c0 FROM {name})")
+        return ("(WITH RECURSIVE ", *self._path(source.plan, name, inner), f" SELECT c0 FROM {name})")
 
     def _defined(self, source: Relation, name: str) -> Text:
-        if source.net.is_plain_path:
-            return self._path(source.net, name, Scope())
-        rows = self.query(source.net, Scope(prefix=name), self.outs, _exits_of(source), distinct=True)
-        return (f"{name}({', '.join(_columns_of(source.net))}) AS MATERIALIZED (", *rows, ")")
+        if source.plan.is_plain_path:
+            return self._path(source.plan, name, Scope())
+        rows = self.query(source.plan, Scope(prefix=name), self.outs, _exits_of(source), distinct=True)
+        return (f"{name}({', '.join(_columns_of(source.plan))}) AS MATERIALIZED (", *rows, ")")
 
-    def _fetched(self, net: Net, name: str, slot: str) -> Text:
+    def _fetched(self, plan: Plan, name: str, slot: str) -> Text:
         """The answers that rounds came to."""
-        return (f"{name} AS MATERIALIZED (", *self.dialect.table((Slot(slot),), _columns_of(net)), ")")
+        return (f"{name} AS MATERIALIZED (", *self.dialect.table((Slot(slot),), _columns_of(plan)), ")")
 
-    def _path(self, net: Net, name: str, scope: Scoped) -> Text:
+    def _path(self, plan: Plan, name: str, scope: Scoped) -> Text:
         """All that a path leads to, as one recursion: its goals are its answers."""
-        scope = scope._replace(tables={each.number: name for jump in net.moves for each in jump.branch.sources[:1]})
+        scope = scope._replace(tables={each.number: name for jump in plan.moves for each in jump.branch.sources[:1]})
         step = scope._replace(lateral=Goals if self.dialect.recursive_arms_join else None)
-        starts = [(end.branch, end.outs[0]) for end in net.exits if not end.branch.sources]
-        starts += [(jump.branch, jump.keys[0]) for jump in net.seeds]
+        starts = [(end.branch, end.outs[0]) for end in plan.exits if not end.branch.sources]
+        starts += [(jump.branch, jump.keys[0]) for jump in plan.seeds]
         seeds = [self._step(branch, term, scope) for branch, term in starts]
-        moves = [self._step(_untagged(jump.branch), jump.keys[0], step) for jump in net.moves]
+        moves = [self._step(_untagged(jump.branch), jump.keys[0], step) for jump in plan.moves]
         return _always(self.recursive(name, scope.row, ["c0"], seeds, moves))
 
     def _step(self, branch: Branch, term: Term, scope: Scoped) -> Text:
@@ -257,13 +257,13 @@ class StoredRenderer(Renderer[Dialect, Source]):
 
     # ---- conditions -----------------------------------------------------------------------------------------------
 
-    def holds(self, net: Net, negated: bool, scope: Scoped) -> Text | bool:
-        if not net.is_set:
-            return super().holds(net, negated, scope)
-        looked_up = joined(" OR ", (self._looked_up(net, end, scope) for end in net.exits))
+    def holds(self, plan: Plan, negated: bool, scope: Scoped) -> Text | bool:
+        if not plan.is_set:
+            return super().holds(plan, negated, scope)
+        looked_up = joined(" OR ", (self._looked_up(plan, end, scope) for end in plan.exits))
         return ("(", *looked_up, ") IS NOT TRUE" if negated else ") IS TRUE")
 
-    def _looked_up(self, net: Net, end: Exit, scope: Scoped) -> Text:
+    def _looked_up(self, plan: Plan, end: Exit, scope: Scoped) -> Text:
         """Whether columns are in a set: `IN`, which both databases answer from a table of the set that is built once.
 
         Under `IS TRUE` it stays that way: PostgreSQL would make a join of it, of sizes that it cannot know.
@@ -272,7 +272,7 @@ class StoredRenderer(Renderer[Dialect, Source]):
         sides = [_sides(each, source.number) for each in end.branch.conditions]
         pairs = [pair for pair in sides if pair]
         if others or not isinstance(source, Relation) or len(pairs) < len(sides) or not pairs:
-            return ("EXISTS (", *self.select(end.branch, [("1",)], scope.inside(net)), ")")
+            return ("EXISTS (", *self.select(end.branch, [("1",)], scope.inside(plan)), ")")
         left = joined(", ", (self.operand(operand, scope) for _, operand in pairs))
         columns = ", ".join(column.name for column, _ in pairs)
         wanted: Text = left if len(pairs) == 1 else ("(", *left, ")")
@@ -317,11 +317,11 @@ class StoredRenderer(Renderer[Dialect, Source]):
 
 def _exits_of(source: Relation) -> list[Exit]:
     """Of the variant that the relation is of."""
-    return [end for end in source.net.exits if variant_of(end, source.net.fixed) == source.variant]
+    return [end for end in source.plan.exits if variant_of(end, source.plan.fixed) == source.variant]
 
 
-def _columns_of(net: Net) -> list[str]:
-    return [net.column(index) for index in range(max(net.width, 1))]
+def _columns_of(plan: Plan) -> list[str]:
+    return [plan.column(index) for index in range(max(plan.width, 1))]
 
 
 def _sides(condition: Condition, number: int) -> tuple[Col, Operand] | None:

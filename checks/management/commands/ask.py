@@ -80,7 +80,7 @@ def asked_action(text: str) -> Asked:
 
 def shown_plan(compiled: Compiled) -> str:
     """Return the plans, then each statement with what its parameters are."""
-    lines = [str(plan) for plan in compiled.plans]
+    lines = [str(root) for root in compiled.roots]
     if compiled.statement is None:
         return "\n".join([*lines, "", "no statement: nothing can be true, whatever the facts"])
     for rounds in compiled.rounds:

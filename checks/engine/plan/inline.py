@@ -1,0 +1,26 @@
+"""Which states of a plan stay states, and which are written in place where they are entered.
+
+    entry -> state 0 -> state 1 -> state 1        ->        entry, by what state 0 does -> state 1 -> state 1
+
+A state costs a table of goals; in place, its branches join with what led to them. So a state stays where it must, on a
+cycle, and where writing it in place would write it more than once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from checks.engine.plan.explore import Explored
+from checks.engine.plan.plan import Jump, State
+from checks.engine.plan.states import FAR
+from policy.rules.components import reachable
+
+
+def kept_states(explored: Explored) -> frozenset[State]:
+    """The states that stay: on a cycle, entered from several places, or far from the entry."""
+    following = {s: {e.state for e in ends if isinstance(e, Jump)} for s, ends in explored.arms.items()}
+    entered = Counter(end.state for end in explored.ends() if isinstance(end, Jump))
+    shared = {state for state, times in entered.items() if times > 1 and len(explored.arms[state]) > 1}
+    far = {state for state in explored.arms if state.active[-1][0] == FAR}
+    on_cycles = {state for state in following if state in reachable(following[state], following.__getitem__)}
+    return frozenset(shared | far | on_cycles)
