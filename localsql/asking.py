@@ -28,13 +28,13 @@ from localsql.column_names import check_column, output_name
 from localsql.errors import CannotSay
 from localsql.layouts import Layouts
 from localsql.parts import Execution
-from localsql.planning import Ways, planned
+from localsql.planning import LocalBranches, planned
 from localsql.pruning import pruned
 from localsql.relations import CallerTables
 from localsql.render import LocalRenderer
 from localsql.residual import Residual
-from localsql.split import Splitter, SplitWay, SplitWays
-from localsql.statements import EVERY, Folded, FoldedWay, FoldedWays, condition, rows, verdict
+from localsql.split import SplitBranch, SplitBranches, Splitter
+from localsql.statements import EVERY, Folded, FoldedBranch, FoldedBranches, condition, rows, verdict
 from localsql.unused_bindings import log_once
 from policy.errors import AuthzError
 from policy.rules.program import Atom, Program
@@ -82,7 +82,7 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
     return answered(asker, question, bindings, lambda renderer, folded: rows(renderer, folded, names))
 
 
-# ---- the way there ------------------------------------------------------------------------------------------------
+# ---- from a question to its SQL ------------------------------------------------------------------------------------
 
 
 def answered(asker: Asker, question: Question, text: str | None, form: Form) -> Said:
@@ -141,7 +141,7 @@ def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Sha
 
 @dataclass(frozen=True)
 class Prepared:
-    ways: SplitWays
+    branches: SplitBranches
     types: tuple[str, ...]  # of the answer columns
     splitter: Splitter
     program: Program
@@ -167,8 +167,9 @@ _plans: Remembered[Key, Prepared] = Remembered(1024)
 def _prepared(key: Key) -> Prepared:
     rules, numbering = rules_of(key.policy), Numbering(key.environment_id)
     splitter = Splitter(key.tables, key.dialect, numbering.of)
-    ways = planned(rules, key.tables, key.root, key.types) if key.knows else Ways(Plan("nothing", 0, ()), ())
-    return Prepared(splitter.ways(ways), key.types, splitter, rules.program, numbering)
+    nothing = LocalBranches(Plan("nothing", 0, ()), ())
+    branches = planned(rules, key.tables, key.root, key.types) if key.knows else nothing
+    return Prepared(splitter.branches(branches), key.types, splitter, rules.program, numbering)
 
 
 # ---- once for each question ------------------------------------------------------------------------------------------
@@ -179,35 +180,35 @@ def _sql(shaped: Shaped, form: Form) -> str:
     tables = shaped.tables  # those that it was prepared with may be of another database
     execution = Execution(run.execute, shaped.slots)
     residual = Residual(prepared.splitter, shaped.slots, execution.rows, lambda plan: _rule_of(prepared.program, plan))
-    folded = Folded(prepared.types, shaped.names, _folded(prepared.ways, residual))
-    if any(plan.weight > MOST_WEIGHT for plan in folded.ways.plans()):
+    folded = Folded(prepared.types, shaped.names, _folded(prepared.branches, residual))
+    if any(plan.weight > MOST_WEIGHT for plan in folded.branches.plans()):
         raise CannotSay(
             "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
         )
     return form(LocalRenderer(tables.bindings.dialect, tables, Layouts(tables.bindings)), folded)
 
 
-def _folded(ways: SplitWays, residual: Residual) -> FoldedWays:
-    """The ways with what stored facts decide worked out: those that are left."""
-    plan = residual.folded(ways.plan, (), {})
-    kept = (_folded_way(plan, way, residual) for way in ways.each)
-    return FoldedWays(plan, tuple(way for way in kept if way is not None))
+def _folded(branches: SplitBranches, residual: Residual) -> FoldedBranches:
+    """The branches with what stored facts decide worked out: those that are left."""
+    plan = residual.folded(branches.plan, (), {})
+    kept = (_folded_branch(plan, branch, residual) for branch in branches.each)
+    return FoldedBranches(plan, tuple(branch for branch in kept if branch is not None))
 
 
-def _folded_way(plan: Plan, way: SplitWay, residual: Residual) -> FoldedWay | None:
-    end = residual.exit(way.exit, way.split, {})
+def _folded_branch(plan: Plan, branch: SplitBranch, residual: Residual) -> FoldedBranch | None:
+    end = residual.exit(branch.exit, branch.split, {})
     if end is None or not pruned(replace(plan, exits=(end,))).exits:
         return None
-    if way.withheld is None:
-        return FoldedWay(end, None)
-    withheld = [folded for each in way.withheld if (folded := _folded(each, residual)).each]
+    if branch.withheld is None:
+        return FoldedBranch(end, None)
+    withheld = [folded for each in branch.withheld if (folded := _folded(each, residual)).each]
     if any(each.is_everything for folded in withheld for each in folded.each):
         return None
-    return FoldedWay(end, tuple(withheld))
+    return FoldedBranch(end, tuple(withheld))
 
 
 def _rule_of(program: Program, plan: Plan) -> str:
-    """The rule that takes two answers of its own recursion, as far as it can be told."""
+    """The rule that takes two answers of its own recursion, as far as that can be found."""
     names = {state.call.predicate.split(" ")[0] for state in plan.states}
     for rule in program.rules:
         calls = [each for each in rule.body if isinstance(each, Atom) and each.predicate in names]

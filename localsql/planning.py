@@ -1,8 +1,8 @@
 """A question -> the engine's plan over the caller's tables and the stored facts, and how to read its exits.
 
 An answer that stands for every value is said by a condition alone (`FALSE OR gate`), or by all ids of the type, where
-the bindings give them. What negations hold back from it has ways of its own, where they mention nothing but that value
-and what is given; those may stand for every value again, and have something held back from them.
+the bindings give them. What negations hold back from it has branches of its own, where they mention nothing but that
+value and what is given; those may stand for every value again, and have something held back from them.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from localsql.relations import CallerTables, Domain
 
 
 @dataclass(frozen=True)
-class Way:
+class LocalBranch:
     """An exit of a plan: its answer columns, `Var(k)` where column k stands for every value.
 
-    `withheld` are ways to what is not among those values; None where that cannot be listed.
+    `withheld` are branches to what is not among those values; None where that cannot be listed.
     """
 
     exit: Exit
-    withheld: tuple[Ways, ...] | None = ()
+    withheld: tuple[LocalBranches, ...] | None = ()
 
 
 @dataclass(frozen=True)
-class Ways:
-    """All ways to some answers. They are of one plan, whose recursion they share."""
+class LocalBranches:
+    """All branches to some answers. They are of one plan, whose recursion they share."""
 
     plan: Plan
-    each: tuple[Way, ...]
+    each: tuple[LocalBranch, ...]
 
 
-def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> Ways:
-    """All ways to answers, whose columns have these types. Nothing is tabled for size: the caller reads the SQL."""
+def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalBranches:
+    """All branches to answers, whose columns have these types. Nothing is tabled for size: the caller reads the SQL."""
     with rules.planning((tables, root, types)):
         deadline.check()
         try:
@@ -49,18 +49,18 @@ def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, 
             raise NestedTooDeep from None
 
 
-def _planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> Ways:
+def _planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalBranches:
     planner = Planner(rules, tables.places, is_bounded=False)
     outs = tuple(Var(k, type=name) for k, name in enumerate(types))
     fixed: frozenset[Operand] = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))
     plan = planner.plan((*root.givens, *root.calls), outs, fixed)
     ends = (_enumerated(planner, tables, end, types) for end in plan.exits)
-    return _ways(planner, plan, ends, fixed)
+    return _branches(planner, plan, ends, fixed)
 
 
-def _ways(planner: Planner, plan: Plan, ends: Iterable[Exit], fixed: frozenset[Operand]) -> Ways:
-    ways = (_way(planner, end) for end in ends)
-    return Ways(plan, tuple(way for way in ways if way is not None))
+def _branches(planner: Planner, plan: Plan, ends: Iterable[Exit], fixed: frozenset[Operand]) -> LocalBranches:
+    branches = (_branch(planner, end) for end in ends)
+    return LocalBranches(plan, tuple(branch for branch in branches if branch is not None))
 
 
 def _enumerated(planner: Planner, tables: CallerTables, end: Exit, types: tuple[str, ...]) -> Exit:
@@ -78,9 +78,9 @@ def _enumerated(planner: Planner, tables: CallerTables, end: Exit, types: tuple[
     return replace(end, branch=Branch(tuple(sources), end.branch.conditions), outs=outs, guards=guards)
 
 
-def _way(planner: Planner, end: Exit) -> Way | None:
+def _branch(planner: Planner, end: Exit) -> LocalBranch | None:
     conditions: list[Condition] = []
-    withheld: list[Ways] | None = []
+    withheld: list[LocalBranches] | None = []
     for guard in end.guards:
         if any(isinstance(arg, Var) for arg in guard.call.args):
             found = _withheld(planner, guard, end)
@@ -91,11 +91,11 @@ def _way(planner: Planner, end: Exit) -> Way | None:
             return None
         conditions += [] if verdict is True else [verdict]
     branch = Branch(end.branch.sources, (*end.branch.conditions, *conditions))
-    return Way(replace(end, branch=branch, guards=()), None if withheld is None else tuple(withheld))
+    return LocalBranch(replace(end, branch=branch, guards=()), None if withheld is None else tuple(withheld))
 
 
-def _withheld(planner: Planner, guard: Neg, end: Exit) -> Ways | None:
-    """The ways to what the guard holds back; None where that depends on the row, or on several columns."""
+def _withheld(planner: Planner, guard: Neg, end: Exit) -> LocalBranches | None:
+    """The branches to what the guard holds back; None where that depends on the row, or on several columns."""
     args = guard.call.args
     if len(end.outs) != 1 or any(isinstance(arg, Col) for arg in args):
         return None
@@ -104,4 +104,4 @@ def _withheld(planner: Planner, guard: Neg, end: Exit) -> Ways | None:
     )
     fixed: frozenset[Operand] = frozenset(arg for arg in args if isinstance(arg, Slot))
     plan = planner.plan((replace(guard.call, args=outward),), (Var(0, type=type_of(end.outs[0])),), fixed)
-    return _ways(planner, plan, plan.exits, fixed)
+    return _branches(planner, plan, plan.exits, fixed)

@@ -40,7 +40,7 @@ from checks.engine.rules.clauses import Col, Operand, Term
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.stored import StoredRenderer
 from localsql.parts import Part, PartMaker
-from localsql.planning import Way, Ways
+from localsql.planning import LocalBranch, LocalBranches
 from localsql.relations import CallerTables, Domain, is_local
 from policy.rules.program import Signature
 
@@ -80,16 +80,16 @@ class SplitPlan:
 
 
 @dataclass(frozen=True)
-class SplitWay:
+class SplitBranch:
     exit: Exit
     split: Split
-    withheld: tuple[SplitWays, ...] | None
+    withheld: tuple[SplitBranches, ...] | None
 
 
 @dataclass(frozen=True)
-class SplitWays:
+class SplitBranches:
     plan: SplitPlan
-    each: tuple[SplitWay, ...]
+    each: tuple[SplitBranch, ...]
 
 
 @dataclass
@@ -107,13 +107,14 @@ class Splitter:
     def __post_init__(self) -> None:
         self.maker = PartMaker(self._renderer)
 
-    def ways(self, ways: Ways) -> SplitWays:
-        """The ways with all that they read, so that nothing is left to split when questions are answered."""
-        return SplitWays(self.of(ways.plan), tuple(self._way(ways.plan, way) for way in ways.each))
+    def branches(self, branches: LocalBranches) -> SplitBranches:
+        """The branches with all that they read, so that nothing is left to split when questions are answered."""
+        plan = branches.plan
+        return SplitBranches(self.of(plan), tuple(self._branch(plan, branch) for branch in branches.each))
 
-    def _way(self, plan: Plan, way: Way) -> SplitWay:
-        withheld = None if way.withheld is None else tuple(map(self.ways, way.withheld))
-        return SplitWay(way.exit, self.split(plan, way.exit.branch, way.exit.outs), withheld)
+    def _branch(self, plan: Plan, branch: LocalBranch) -> SplitBranch:
+        withheld = None if branch.withheld is None else tuple(map(self.branches, branch.withheld))
+        return SplitBranch(branch.exit, self.split(plan, branch.exit.branch, branch.exit.outs), withheld)
 
     def of(self, plan: Plan) -> SplitPlan:
         if plan not in self.plans:

@@ -24,11 +24,11 @@ EVERY = "*"
 
 
 @dataclass(frozen=True)
-class FoldedWay:
-    """A way with what stored facts decide worked out; `withheld` likewise, None where it cannot be listed."""
+class FoldedBranch:
+    """A branch with what stored facts decide worked out; `withheld` likewise, None where it cannot be listed."""
 
     exit: Exit
-    withheld: tuple[FoldedWays, ...] | None
+    withheld: tuple[FoldedBranches, ...] | None
 
     @property
     def is_certain(self) -> bool:
@@ -48,15 +48,15 @@ class FoldedWay:
 
 
 @dataclass(frozen=True)
-class FoldedWays:
-    """`plan` has the recursion that the ways share; they are its exits."""
+class FoldedBranches:
+    """`plan` has the recursion that the branches share; they are its exits."""
 
     plan: Plan
-    each: tuple[FoldedWay, ...]
+    each: tuple[FoldedBranch, ...]
 
     @property
     def exits(self) -> list[Exit]:
-        return [way.exit for way in self.each]
+        return [branch.exit for branch in self.each]
 
     @property
     def whole(self) -> Plan:
@@ -64,7 +64,7 @@ class FoldedWays:
 
     def plans(self) -> list[Plan]:
         """What is to be rendered."""
-        withheld = (inner for way in self.each for inner in way.withheld or ())
+        withheld = (inner for branch in self.each for inner in branch.withheld or ())
         return [self.whole, *(plan for inner in withheld for plan in inner.plans())]
 
 
@@ -72,7 +72,7 @@ class FoldedWays:
 class Folded:
     types: tuple[str, ...]  # of the answer columns
     names: tuple[str, ...]  # likewise, as the caller calls them
-    ways: FoldedWays
+    branches: FoldedBranches
 
 
 # ---- whether there is an answer --------------------------------------------------------------------------------
@@ -88,11 +88,11 @@ def _as_column(renderer: LocalRenderer, truth: str, column: str) -> str:
 
 
 def _verdict(renderer: LocalRenderer, folded: Folded) -> str:
-    ways = folded.ways
-    if any(way.is_certain for way in ways.each):
+    branches = folded.branches
+    if any(branch.is_certain for branch in branches.each):
         return TRUE
-    scope, _ = renderer.entered(ways.plan, TOP)
-    arms = renderer.arms(ways.exits, scope)
+    scope, _ = renderer.entered(branches.plan, TOP)
+    arms = renderer.arms(branches.exits, scope)
     if not arms:
         return FALSE
     found = renderer.head(("SELECT EXISTS (", *union(arms, distinct=False), ")"))
@@ -107,10 +107,10 @@ def rows(renderer: LocalRenderer, folded: Folded, columns: Sequence[str], every:
 
     An answer that stands for every value is the text `every`, or else refused.
     """
-    ends = [_shown(folded, way, every) for way in folded.ways.each]
+    ends = [_shown(folded, branch, every) for branch in folded.branches.each]
     families = [renderer.layouts.family(name) for name in folded.types]
     named = [renderer.dialect.quoted(column) for column in columns]
-    scope, _ = renderer.entered(folded.ways.plan, TOP)
+    scope, _ = renderer.entered(folded.branches.plan, TOP)
     arms = renderer.arms(ends, scope, renderer.outs(families))
     if not arms:
         nothing = (f"{renderer.dialect.null(family)} AS {name}" for family, name in zip(families, named))
@@ -124,16 +124,16 @@ def rows(renderer: LocalRenderer, folded: Folded, columns: Sequence[str], every:
     return renderer.head((f"SELECT {', '.join(shown)} FROM __answers",), answers)
 
 
-def _shown(folded: Folded, way: FoldedWay, every: str | None) -> Exit:
-    opened = way.open_columns
+def _shown(folded: Folded, branch: FoldedBranch, every: str | None) -> Exit:
+    opened = branch.open_columns
     if not opened:
-        return way.exit
+        return branch.exit
     if every is None:
         raise UnboundedVariable(folded.names[opened[0]], folded.types[opened[0]])
-    if way.withheld != ():
+    if branch.withheld != ():
         raise _all_but_some(folded, opened[0])
-    outs = tuple(Const(every) if isinstance(out, Var) else out for out in way.exit.outs)
-    return Exit(way.exit.branch, outs)
+    outs = tuple(Const(every) if isinstance(out, Var) else out for out in branch.exit.outs)
+    return Exit(branch.exit.branch, outs)
 
 
 def _all_but_some(folded: Folded, index: int) -> CannotSay:
@@ -150,7 +150,7 @@ def _all_but_some(folded: Folded, index: int) -> CannotSay:
 def condition(renderer: LocalRenderer, folded: Folded, column: str) -> str:
     """A truth value for each row that the caller's column is of."""
     side = Typed(column, renderer.tables.bindings.family(folded.types[0]))
-    return _Condition(renderer, folded, side).among(folded.ways)
+    return _Condition(renderer, folded, side).among(folded.branches)
 
 
 @dataclass(frozen=True)
@@ -159,12 +159,12 @@ class _Condition:
     folded: Folded
     side: Typed  # the caller's column
 
-    def among(self, ways: FoldedWays) -> str:
-        """Whether the column is among what the ways lead to."""
-        if any(way.is_everything for way in ways.each):
+    def among(self, branches: FoldedBranches) -> str:
+        """Whether the column is among what the branches lead to."""
+        if any(branch.is_everything for branch in branches.each):
             return TRUE
-        gates = [self._gate(ways, way) for way in ways.each if way.open_columns]
-        listed = _listed(self.renderer, ways.plan, [w.exit for w in ways.each if not w.open_columns], self.side)
+        gates = [self._gate(branches, branch) for branch in branches.each if branch.open_columns]
+        listed = _listed(self.renderer, branches.plan, [w.exit for w in branches.each if not w.open_columns], self.side)
         if TRUE in gates:
             return TRUE
         pieces = [each for each in dict.fromkeys((*gates, listed or FALSE)) if each != FALSE]
@@ -172,12 +172,12 @@ class _Condition:
             return pieces[0] if pieces else FALSE
         return f"({' OR '.join(pieces)})"
 
-    def _gate(self, ways: FoldedWays, way: FoldedWay) -> str:
+    def _gate(self, branches: FoldedBranches, branch: FoldedBranch) -> str:
         """Every value, as far as a test of its own holds, but those that are withheld."""
-        if way.withheld is None:
+        if branch.withheld is None:
             raise _all_but_some(self.folded, 0)
-        tests = [] if way.is_certain else [_exists(self.renderer, ways.plan, [way.exit])]
-        tests += map(self._not_among, way.withheld)
+        tests = [] if branch.is_certain else [_exists(self.renderer, branches.plan, [branch.exit])]
+        tests += map(self._not_among, branch.withheld)
         if FALSE in tests:
             return FALSE
         tests = [each for each in dict.fromkeys(tests) if each != TRUE]
@@ -185,7 +185,7 @@ class _Condition:
             return tests[0] if tests else TRUE
         return f"({' AND '.join(tests)})"
 
-    def _not_among(self, withheld: FoldedWays) -> str:
+    def _not_among(self, withheld: FoldedBranches) -> str:
         for plan in withheld.plans():
             check_whole(self.renderer.dialect, plan)
         found = self.among(withheld)

@@ -63,7 +63,7 @@ def likely_session(asker: Asker) -> LiveSession:
 
 
 def session_after(session: LiveSession, current: int | None) -> LiveSession:
-    """Return the session to ask in next, where a statement told of another version or of new signatures."""
+    """Return the session to ask in next, where a statement found another version or of new signatures."""
     with _moving:
         known = _sessions.get((session.environment_id, session.needs_key), session)
         if current != NEW_SIGNATURE:

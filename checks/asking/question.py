@@ -110,7 +110,7 @@ class Values:
     taken: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def one(self, type_name: str, text: str) -> Operand:
-        """Return what the engine is told in place of the value."""
+        """Return what stands for the value in what the engine is asked."""
         kind, place = self.placed(type_name, text)
         return OPERANDS[kind](place)
 
