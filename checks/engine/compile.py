@@ -189,10 +189,10 @@ def compiled(
     shape: Shape,
     dialect: Dialect,
     number_of: Callable[[Signature], int],
-    frame: Callable[[Text, int], Text] = lambda rows, columns: rows,
+    around: Callable[[Text, int], Text] = lambda rows, columns: rows,
     knows: Knows = lambda signature: True,
 ) -> Compiled:
-    """The statement for a shape; `frame` may put the answer's rows, of so many columns, into a larger SELECT.
+    """The statement for a shape; `around` may put the answer's rows, of so many columns, into a larger SELECT.
 
     Facts of signatures that nobody `knows` are left out: there are none.
     """
@@ -212,7 +212,7 @@ def compiled(
             return nothing
         renderer = StoredRenderer(dialect, number_of, shape.places(knows), shape.inline)
         tables, rows = _question(renderer, shape, plans, nothing.columns)
-        text = (*renderer.head(tables), *frame(rows, nothing.columns))
+        text = (*renderer.head(tables), *around(rows, nothing.columns))
         rounds = tuple(renderer.rounds.values())
         return Compiled(shape, plans, finished(text, dialect.placeholder), rounds)
 

@@ -1,4 +1,4 @@
-"""Nets whose rules go on from an answer: the answers are worked out for the goals, and joined where they are wanted.
+"""Plans whose rules go on from an answer: the answers are worked out for the goals, and joined where they are wanted.
 
 `"read" if "read" on "parent"`, listed, goes on from each folder that can be read to its children. A tag of the
 answers is a state and a variant; which variants a state has follows from the branches to its answers, by a fixpoint.
