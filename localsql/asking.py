@@ -8,16 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
+
+from django.conf import settings
 
 from checks.asking import run
 from checks.asking.askers import Asker, confirmed, session_now
-from checks.asking.open_policy import Policy, policy_of
+from checks.asking.open_policy import Policy, policy_of, program_of
 from checks.asking.question import Question, Values, check_predicate, inline_rows, outline_of
 from checks.asking.remembered import Remembered
-from checks.asking.session import TRIES, LiveSession, rules_of
+from checks.asking.session import TRIES, LiveSession
 from checks.engine.compile import MOST_WEIGHT, Root
 from checks.engine.plan.plan import Plan
+from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.errors import PolicyMoved
 from facts.accept import Unused
@@ -164,8 +168,14 @@ class Key(NamedTuple):
 _plans: Remembered[Key, Prepared] = Remembered(1024)
 
 
+@lru_cache(maxsize=64)
+def _rules_of(policy: Policy) -> RuleSet:
+    """The rules, apart from those that decisions are planned with: only one at a time plans with a rule set."""
+    return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
+
+
 def _prepared(key: Key) -> Prepared:
-    rules, numbering = rules_of(key.policy), Numbering(key.environment_id)
+    rules, numbering = _rules_of(key.policy), Numbering(key.environment_id)
     splitter = Splitter(key.tables, key.dialect, numbering.of)
     nothing = LocalBranches(Plan("nothing", 0, ()), ())
     branches = planned(rules, key.tables, key.root, key.types) if key.knows else nothing

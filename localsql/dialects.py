@@ -38,7 +38,7 @@ class Dialect:
     parser = ""  # what the parser of binding queries calls it
     quotes = '"'  # around names; the first of them where we write one
     recursive_arms_join = False  # one recursive arm for each rule
-    is_told_when_cut = True  # recursion that goes too deep ends in an error, and not in fewer rows
+    fails_when_cut = True  # recursion that goes too deep ends in an error, and not in fewer rows
     can_correlate = True  # whether a table in FROM or WITH may mention the select around it
     unmaterialized = " NOT MATERIALIZED"
     text_type = "text"
@@ -180,7 +180,7 @@ class PostgreSQL(Dialect):
     def text(self, side: Typed) -> str:
         # No more than a label for text and varchar, whose indexes still serve; exact for all other types. A column's
         # own collation may take different texts for equal; the database's default one, which indexes have, cannot.
-        if side.is_normal:
+        if side.is_normal and side.family not in NATIVE:
             return side.sql
         shown = _shortest(side.sql) if side.family == Family.NUMERIC else side.sql
         return f'CAST({shown} AS text) COLLATE "default"'
@@ -228,7 +228,7 @@ class SQLite(Dialect):
         return calls[0] if len(calls) == 1 else f"({' || '.join(calls)})"
 
     def text(self, side: Typed) -> str:
-        if side.is_normal:
+        if side.is_normal and side.family not in NATIVE:
             return side.sql
         match side.family:
             case Family.TEXT:
@@ -307,7 +307,7 @@ class MariaDB(MySQL):
     each more, until it has no memory left. In a derived table it looks at each once.
     """
 
-    is_told_when_cut = False
+    fails_when_cut = False
 
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
         return [("SELECT * FROM (", *joined(" UNION ALL ", arms), ") __x")] if len(arms) > 1 else arms

@@ -23,7 +23,7 @@ def check_correlation(dialect: Dialect, plan: Plan) -> None:
 
 def check_whole(dialect: Dialect, plan: Plan) -> None:
     """What is negated must be known in full: where recursion may be cut short unnoticed, it cannot be."""
-    if not dialect.is_told_when_cut and _recurses(plan):
+    if not dialect.fails_when_cut and _recurses(plan):
         raise CannotSay(
             "a rule says `not` of what is recursive, and MariaDB stops following recursion after a number of steps"
             " without an error; store the facts that it recurses over, or use PostgreSQL, MySQL or SQLite"

@@ -19,7 +19,7 @@ from facts.wire import fact_to_json
 from policy.errors import MalformedRequest
 
 LARGEST = 2**31  # more than there are
-_SALT = "checks.asking.paging"
+_SALT = "checks.paging"  # clients have tokens that were signed with it: it stays, wherever this file goes
 _REFUSED = "is not a token that this list was continued with"
 
 

@@ -46,8 +46,8 @@ LOSSES = {
     "renaming": Loss((rename,), "_renamed", nothing, "company", 'allow(User, "read", Doc?)'),
     "kept states": Loss(
         (planner,),
-        "kept_states",
-        lambda explored: frozenset(explored.arms),
+        "in_place",
+        lambda explored: frozenset(),
         "ladders_of_roles",
         'allow(User, "pull", Repo*)',
     ),

@@ -12,7 +12,7 @@ KINDS = ("authorize", "list", "actions")
 
 @pytest.mark.parametrize("dialect", [SQLite(), PostgreSQL()], ids=["sqlite", "postgresql"])
 @pytest.mark.parametrize("large", list(policies()), ids=lambda large: large.name)
-def test_a_large_policy_is_planned_at_once_and_not_into_a_book(large: Large, dialect):
+def test_a_large_policy_is_planned_at_once_into_little_text(large: Large, dialect):
     engines = [Engine(large.text, dialect) for _ in KINDS]  # none knows what another found out about the rules
     with seconds_at_most(len(KINDS) * large.most_seconds):
         made = [

@@ -87,7 +87,7 @@ class Chooser:
         left = dict(enclosing.active)[component]
         if enclosing.may_jump and len(rest.pending) <= left:
             return Choice(Meeting.ENTERED, component, left)
-        if component == enclosing.rounds or enclosing.may_jump:
+        if component == enclosing.rounds or (rest.outs and enclosing.may_jump):
             return Choice(Meeting.STEPPED, component)
         return Choice(Meeting.TWICE, component=component)
 

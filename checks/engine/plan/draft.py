@@ -47,11 +47,11 @@ class Draft:
 @dataclass(frozen=True, slots=True)
 class Enclosing:
     """What a draft is inside of: `fixed` are the operands that its whole plan is given, `active` the recursions that it
-    is in (see `State`), and `kept` the calls that are states of the plan (None: all that recurse)."""
+    is in (see `State`), and `in_place` the states that are written out where they are entered."""
 
     fixed: frozenset[Operand] = frozenset()
     active: Active = ()
-    kept: frozenset[State] | None = None
+    in_place: frozenset[State] = frozenset()
     may_jump: bool = True  # not, where it goes on from an answer
     rounds: int | None = None  # the component that is worked out in rounds here, if one is
     table: Pattern | None = None  # the pattern whose answers are tabled here, if those of one are

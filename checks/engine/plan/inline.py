@@ -16,11 +16,11 @@ from checks.engine.plan.states import FAR
 from policy.rules.components import reachable
 
 
-def kept_states(explored: Explored) -> frozenset[State]:
-    """The states that stay: on a cycle, entered from several places, or far from the entry."""
+def in_place(explored: Explored) -> frozenset[State]:
+    """The states that need not stay: on no cycle, not entered from several places, nor far from the entry."""
     following = {s: {e.state for e in ends if isinstance(e, Jump)} for s, ends in explored.arms.items()}
     entered = Counter(end.state for end in explored.ends() if isinstance(end, Jump))
     shared = {state for state, times in entered.items() if times > 1 and len(explored.arms[state]) > 1}
     far = {state for state in explored.arms if state.active[-1][0] == FAR}
     on_cycles = {state for state in following if state in reachable(following[state], following.__getitem__)}
-    return frozenset(shared | far | on_cycles)
+    return frozenset(explored.arms.keys() - shared - far - on_cycles)

@@ -19,7 +19,7 @@ from checks.engine.plan.choose import Chooser
 from checks.engine.plan.draft import Draft, Enclosing, fixed_in
 from checks.engine.plan.explore import Explored, explore, goals_of
 from checks.engine.plan.fixpoint import answering_plan
-from checks.engine.plan.inline import kept_states
+from checks.engine.plan.inline import in_place
 from checks.engine.plan.open_values import Found, candidates_of
 from checks.engine.plan.plan import Candidates, Condition, Exit, Jump, Plan, Twice
 from checks.engine.plan.subqueries import Asked, Numbers, Subqueries
@@ -90,11 +90,13 @@ class Planner:
         name = f"n{next(self._names)}"
         enclosing = Enclosing(fixed, rounds=asked.rounds, table=asked.table)
         while True:
+            known, spent = frozenset(self._apart), (self._nested, self._depth, self._unfolder.steps)
             found = self._attempt(name, asked, enclosing)
             if isinstance(found, Plan):
                 return found
-            assert found.component not in self._apart, "what is worked out in rounds takes any number of answers"
+            assert found.component not in known, "what is worked out in rounds takes any number of answers"
             self._apart.add(found.component)
+            self._nested, self._depth, self._unfolder.steps = spent
 
     def _attempt(self, name: str, asked: Asked, enclosing: Enclosing) -> Plan | Twice:
         explored = self._explored(asked, enclosing)
@@ -121,8 +123,8 @@ class Planner:
 
     def _inlined(self, asked: Asked, explored: Explored, enclosing: Enclosing) -> Explored:
         """With the states written in place that need not be: what is met then may be met in another order."""
-        kept = kept_states(explored)
-        if len(kept) == len(explored.arms):
+        states = in_place(explored)
+        if not states:
             return explored
-        inlined = self._explored(asked, replace(enclosing, kept=kept))
+        inlined = self._explored(asked, replace(enclosing, in_place=states))
         return explored if inlined.goes_on_from_answers or inlined.twice is not None else inlined

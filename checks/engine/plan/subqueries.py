@@ -153,8 +153,7 @@ class Subqueries:
         assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
         assert isinstance(call.part, Path), "a prefix leads to a path"
         key = (general(prefix, start), call.predicate, call.part, call.types)
-        plan = self._planned(key, Asked(Draft((call,), (end,), prefix.sources, prefix.conditions)))
-        plan = self.made[key] = replace(plan, is_path=True)
+        plan = self._planned(key, Asked(Draft((call,), (end,), prefix.sources, prefix.conditions)), is_path=True)
         return self._with_each_variant(without(rest, prefix), plan, (end,), {})
 
     def _answers_of(self, call: Call, results: tuple[Var, ...], rounds: int | None, table: Pattern | None) -> Plan:
@@ -163,13 +162,12 @@ class Subqueries:
         names = {variable: variable.numbered(k) for k, variable in enumerate((*results, *others))}
         asked, outs = substituted(call, names), tuple(names[variable] for variable in results)
         key = (asked, outs, rounds)
-        plan = self._planned(key, Asked(Draft((asked,), outs), rounds, table))
-        plan = self.made[key] = replace(plan, is_path=is_one_path(asked))
-        return plan
+        return self._planned(key, Asked(Draft((asked,), outs), rounds, table), is_one_path(asked))
 
-    def _planned(self, key: Hashable, asked: Asked) -> Plan:
+    def _planned(self, key: Hashable, asked: Asked, is_path: bool = False) -> Plan:
         if key not in self.made:
-            self.made[key] = self.planned(asked)
+            plan = self.planned(asked)
+            self.made[key] = replace(plan, is_path=True) if is_path else plan
         return self.made[key]
 
     def _with_each_variant(

@@ -198,13 +198,14 @@ class Unfolder:
             yield from self.ends(rest, enclosing)
 
     def _entered(self, call: Call, choice: Choice, rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
-        """Go on in a state; where the plan does not keep that state, go on here as if in it."""
+        """Go on in a state, or here as if in it where it is written in place: once, if it leads back to itself."""
         active = (*before(enclosing.active, choice.component), (choice.component, choice.left))
         state, keys = state_of(call, rest.pending, rest.outs, active, enclosing.fixed)
-        if enclosing.kept is None or state in enclosing.kept:
-            yield Jump(rest.branch, state, keys)
+        if state in enclosing.in_place:
+            inner = replace(enclosing, active=active, in_place=enclosing.in_place - {state})
+            yield from self.unfolded(call, rest, inner)
         else:
-            yield from self.unfolded(call, rest, replace(enclosing, active=active))
+            yield Jump(rest.branch, state, keys)
 
     def _stepped(self, call: Call, choice: Choice, rest: Draft, enclosing: Enclosing) -> Step:
         needed = variables_of(rest.pending) | set(rest.outs)
