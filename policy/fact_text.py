@@ -13,7 +13,7 @@ import orjson
 
 _NAME = re.compile(r"[^\s(){}:,\"]+")
 _TYPE = re.compile(rf"{_NAME.pattern}(?:::[^\W\d][^\s(){{}}:,\"]*)*(?=\s*[:{{])")
-_ID = re.compile(r"[^\s(),\":][^\s(),\"]*")  # one that starts with a colon is quoted: `Acme::Repo` is a type
+_ID = re.compile(r"(?!:[^\W\d])[^\s(),\"]+")  # `Acme::Repo` is a type without an id, and not the id `:Repo`
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SPACE = re.compile(r"\s*")
 

@@ -23,7 +23,9 @@ from policy.errors import Cancelled
 _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
 _STEPS = 20_000  # of SQLite's machine between two looks at the clock: about a millisecond
 _FRESH = 0.9  # of a question's time: with so much left, the connection's own limit is near enough
-_TOO_LARGE = re.compile(r"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded")
+# Of what nests too deep in a WITH, SQLite forgets the outer tables, which are the statement's own.
+_FORGOTTEN = r"no such table: (?:inline_fact|(?:[qr]\d+)*[agrw]\d+)$"
+_TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded|{_FORGOTTEN}")
 
 
 def dialect() -> Dialect:

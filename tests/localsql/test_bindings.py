@@ -124,6 +124,7 @@ def test_an_unknown_dialect_is_told_of_all_that_there_are():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        ("facts: {'is_public(Acme::Repo)': {query: SELECT 1}}", "expected an id before `:Repo)`"),
         ("- a", "must be a map"),
         ("facts: [", "is not YAML"),
         ("facts: {}\nsql_type: {}", "did you mean `sql_types`?"),
