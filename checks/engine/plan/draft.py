@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from checks.engine.plan.plan import Branch, Condition, Order, Same, Source, State
-from checks.engine.plan.states import Active
+from checks.engine.plan.plan import Branch, Condition, Order, Same, Source
+from checks.engine.plan.states import Active, State
 from checks.engine.rules.clauses import (
     Call,
     Col,

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from checks.engine.plan.draft import Draft, Enclosing
-from checks.engine.plan.plan import Branch, End, Exit, Goals, Jump, State, Step, Tagged, Twice
+from checks.engine.plan.plan import Branch, End, Exit, Goals, Jump, Step, Tagged, Twice
+from checks.engine.plan.states import State
 from checks.engine.plan.unfold import Unfolder
 from checks.engine.rules.clauses import Col, Key, Term, mapped
 

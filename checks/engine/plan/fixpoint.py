@@ -20,12 +20,12 @@ from checks.engine.plan.plan import (
     Jump,
     Plan,
     Same,
-    State,
     Step,
     Tagged,
     Twice,
     Variant,
 )
+from checks.engine.plan.states import State
 from checks.engine.plan.unfold import Unfolder
 from checks.engine.plan.variants import guards_for, variant_of
 from checks.engine.rules.clauses import Col, Operand, Term, Var, type_of

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 
 from checks.engine.plan.explore import Explored
-from checks.engine.plan.plan import Jump, State
-from checks.engine.plan.states import FAR
+from checks.engine.plan.plan import Jump
+from checks.engine.plan.states import FAR, State
 from policy.rules.components import reachable
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from checks.engine.plan.others import OtherCondition, OtherSource
-from checks.engine.rules.clauses import Call, Col, Key, Literal, Neg, Operand, Term, Var, terms_of
+from checks.engine.plan.states import State
+from checks.engine.rules.clauses import Col, Literal, Neg, Operand, Term, Var
 from policy.rules.program import Signature
 
 # ---- sources: what a branch reads ---------------------------------------------------------------------------
@@ -199,38 +200,6 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """A recursive call and what is to be met after it, with `Key`s for what only the branch before knew.
-
-    `active` are the components that recursion is inside of, each with how much was still to be met when it was
-    entered: a call that comes back to one of them with no more than that left is the same state again.
-    """
-
-    call: Call
-    rest: tuple[Literal, ...]
-    outs: tuple[Term, ...]
-    active: tuple[tuple[int, int], ...]
-
-    @property
-    def keys(self) -> list[Key]:
-        terms = [term for literal in (self.call, *self.rest) for term in terms_of(literal)]
-        found = {term.index: term for term in (*terms, *self.outs) if isinstance(term, Key)}
-        return [found[index] for index in range(len(found))]
-
-    @property
-    def key_count(self) -> int:
-        return len(self.keys)
-
-    @property
-    def width(self) -> int:
-        return len(self.outs)
-
-    def __str__(self) -> str:
-        asked = f"({', '.join(map(str, self.outs))}) of " if self.outs else ""
-        return asked + " and ".join(map(str, (self.call, *self.rest)))
-
-
-@dataclass(frozen=True, slots=True)
 class Jump:
     """A branch that goes on in a state: the answers are that state's answers, column for column."""
 
@@ -285,7 +254,7 @@ def _weight(branch: Branch, goals: int, answers: int) -> int:
 
 
 def stored_first(exits: tuple[Exit, ...]) -> list[Exit]:
-    """Ways that need not look through what the request brings, before those that do: often the first one will do."""
+    """Exits that need not look through what the request brings, before those that do: often the first one will do."""
     return sorted(exits, key=lambda end: any(isinstance(s, Fact) and s.place != "stored" for s in end.branch.sources))
 
 

@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
-from checks.engine.plan.plan import State
-from checks.engine.rules.clauses import Call, Col, Key, Literal, Operand, Term, Var, mapped
+from dataclasses import dataclass
+
+from checks.engine.rules.clauses import Call, Col, Key, Literal, Operand, Term, Var, mapped, terms_of
 
 FAR = -1_000_000  # stands for a component: what is far from the entry is a state, though it does not recurse
 
 Active = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A recursive call and what is to be met after it, with `Key`s for what only the branch before knew.
+
+    `active` are the components that recursion is inside of, each with how much was still to be met when it was
+    entered: a call that comes back to one of them with no more than that left is the same state again.
+    """
+
+    call: Call
+    rest: tuple[Literal, ...]
+    outs: tuple[Term, ...]
+    active: Active
+
+    @property
+    def keys(self) -> list[Key]:
+        terms = [term for literal in (self.call, *self.rest) for term in terms_of(literal)]
+        found = {term.index: term for term in (*terms, *self.outs) if isinstance(term, Key)}
+        return [found[index] for index in range(len(found))]
+
+    @property
+    def key_count(self) -> int:
+        return len(self.keys)
+
+    @property
+    def width(self) -> int:
+        return len(self.outs)
+
+    def __str__(self) -> str:
+        asked = f"({', '.join(map(str, self.outs))}) of " if self.outs else ""
+        return asked + " and ".join(map(str, (self.call, *self.rest)))
 
 
 def state_of(
