@@ -219,7 +219,7 @@ def _folded_branch(plan: Plan, branch: SplitBranch, residual: Residual) -> Folde
 
 def _rule_of(program: Program, plan: Plan) -> str:
     """The rule that takes two answers of its own recursion, as far as that can be found."""
-    names = {state.call.predicate.split(" ")[0] for state in plan.states}
+    names = {state.call.predicate for state in plan.states}
     for rule in program.rules:
         calls = [each for each in rule.body if isinstance(each, Atom) and each.predicate in names]
         if rule.head.predicate in names and len(calls) > 1:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from checks.asking import deadline
 from checks.engine.compile import Root
 from checks.engine.errors import NestedTooDeep
+from checks.engine.plan.paths import outward
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan
 from checks.engine.plan.planner import Planner
-from checks.engine.rules.clauses import Col, Inner, Neg, Operand, Slot, Var, substituted, substituted_terms, type_of
+from checks.engine.rules.clauses import Col, Neg, Operand, Slot, Var, substituted, substituted_terms, type_of
 from checks.engine.rules.ruleset import RuleSet
 from localsql.relations import CallerTables, Domain
 
@@ -99,9 +100,6 @@ def _withheld(planner: Planner, guard: Neg, end: Exit) -> LocalBranches | None:
     args = guard.call.args
     if len(end.outs) != 1 or any(isinstance(arg, Col) for arg in args):
         return None
-    outward = tuple(
-        Var(-1 - arg.number, type=name) if isinstance(arg, Inner) else arg for arg, name in zip(args, guard.call.types)
-    )
     fixed: frozenset[Operand] = frozenset(arg for arg in args if isinstance(arg, Slot))
-    plan = planner.plan((replace(guard.call, args=outward),), (Var(0, type=type_of(end.outs[0])),), fixed)
+    plan = planner.plan((outward(guard.call),), (Var(0, type=type_of(end.outs[0])),), fixed)
     return _branches(planner, plan, plan.exits, fixed)

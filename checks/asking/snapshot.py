@@ -228,7 +228,7 @@ class Snapshot(Session):
 
     def _compiled(self, key: Key, places: tuple[int, ...]) -> Prepared:
         knows = self.numbers.__contains__
-        made = compiled(self.cases.rulebook, key.shape(places), key.dialect, self.number_of, knows=knows)
+        made = compiled(self.cases.rules, key.shape(places), key.dialect, self.number_of, knows=knows)
         return Prepared.of(made, places, {}, self.mark)
 
 

@@ -119,7 +119,7 @@ class Cases:
     """
 
     program: Program
-    rulebook: RuleSet
+    rules: RuleSet
     number: int | None = None
     _in_text_order: dict[Pattern, tuple[Case, ...]] = field(default_factory=dict)
     _found: dict[Pattern, tuple[Case, ...]] = field(default_factory=dict)
@@ -144,14 +144,14 @@ class Cases:
         """Return the cases for goals of this pattern in the order of the text, those last that lead back to it."""
         known = self._found.get(pattern)
         if known is None:
-            with deadline.holding(self.rulebook.lock):
+            with deadline.holding(self.rules.lock):
                 cases = self._cases(pattern)
                 known = self._found[pattern] = tuple(sorted(cases, key=lambda case: self._leads_back(case, pattern)))
         return known
 
     def component(self, pattern: Pattern) -> int | None:
         """Return the number of the recursion that goals of this pattern take part in; None if they do not."""
-        with deadline.holding(self.rulebook.lock):  # numbers must not change while a proof is searched
+        with deadline.holding(self.rules.lock):  # numbers must not change while a proof is searched
             return self._components.number(pattern)
 
     def _name(self, value: Value) -> _KnownName:

@@ -35,26 +35,26 @@ def shape(width: int) -> Shape:
     return Shape((Root((Call("linked", ("Doc", "Kind0"), ends),)),), width)
 
 
-def planned(rulebook: RuleSet, width: int = 0) -> float:
+def planned(rules: RuleSet, width: int = 0) -> float:
     """Processor time, in seconds, after which planning was refused."""
     started = time.thread_time()
     with pytest.raises(PlannedTooLong, match=r"more than 0\.2 s of processor time, the limit of PLANNING_TIMEOUT"):
-        compiled(rulebook, shape(width), DIALECT, lambda signature: 1)
+        compiled(rules, shape(width), DIALECT, lambda signature: 1)
     return time.thread_time() - started
 
 
 def test_planning_ends_within_its_limit_and_is_not_begun_again():
-    rulebook = RuleSet(compile_source(Source(ENDLESS)), patience=0.2)
-    assert planned(rulebook) < 0.6
-    assert planned(rulebook) < 0.05
-    assert planned(rulebook, width=1) > 0.1  # another question
+    rules = RuleSet(compile_source(Source(ENDLESS)), patience=0.2)
+    assert planned(rules) < 0.6
+    assert planned(rules) < 0.05
+    assert planned(rules, width=1) > 0.1  # another question
 
 
 def test_what_was_refused_is_planned_again_after_a_while(monkeypatch):
     monkeypatch.setattr("checks.engine.rules.limits.REFUSED_FOR", 0.0)
-    rulebook = RuleSet(compile_source(Source(ENDLESS)), patience=0.2)
-    planned(rulebook)
-    assert planned(rulebook) > 0.1
+    rules = RuleSet(compile_source(Source(ENDLESS)), patience=0.2)
+    planned(rules)
+    assert planned(rules) > 0.1
 
 
 def test_a_bound_inside_of_another_cannot_take_longer():

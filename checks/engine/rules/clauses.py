@@ -1,7 +1,7 @@
 """Terms, literals and clauses: rules made concrete.
 
 A `Clause` is a rule for arguments of known concrete types, with the names that a question fixes
-already put in. Types are gone from its variables: every position has exactly one.
+already put in. Every position of it, and so every variable, has exactly one type.
 """
 
 from __future__ import annotations
