@@ -7,10 +7,11 @@ before it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 from checks.asking import deadline
 from checks.engine.rules.clauses import Call, Const, Other, Pattern
@@ -20,7 +21,7 @@ from checks.engine.rules.limits import tick
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.rules.specialise import concrete_literals, numbers_of
 from checks.engine.rules.typings import typings_of
-from policy.rules.components import Components
+from policy.rules.components import Components, reachable
 from policy.rules.flat import terms_of
 from policy.rules.program import Atom, Literal, Member, Not, Program, Rule, Term, Var
 from policy.values import STRING, Value
@@ -29,7 +30,9 @@ ANY = ""  # the id of a value that nothing mentions: what holds for it holds for
 _ANY_OTHER = Other("")  # a name that no rule mentions
 
 RuleBindings = dict[Var, Value]  # what variables of a rule are
-_KnownName = Const | Other | None  # of a String: the name of the policy that it is, that it is none, or not known
+_KnownName = Const | Other | None  # a name of the policy; that it is none of them; or nothing, where it is not known
+Argument = TypeVar("Argument")
+_Place = tuple[str, int, int]  # predicate, number of arguments, and which of them
 
 
 def value_in(bindings: RuleBindings, term: Term, now: Value | None = None) -> Value | None:
@@ -150,9 +153,38 @@ class Cases:
         return known
 
     def component(self, pattern: Pattern) -> int | None:
-        """Return the number of the recursion that goals of this pattern take part in; None if they do not."""
+        """Return the number of the recursion that goals of this pattern take part in; None if they do not.
+
+        Goals that may follow from each other have the same number, by whatever names they do: a name that a goal does
+        not share with all goals that follow from it may be any other on the way back, and says nothing here.
+        """
         with deadline.holding(self.rules.lock):  # numbers must not change while a proof is searched
-            return self._components.number(pattern)
+            return self._components.number(self._without_open_names(pattern))
+
+    def _without_open_names(self, pattern: Pattern) -> Pattern:
+        places = _places(pattern.predicate, pattern.consts)
+        consts = tuple([None if place in self._open_places else name for place, name in places])
+        return pattern if consts == pattern.consts else replace(pattern, consts=consts)
+
+    @cached_property
+    def _open_places(self) -> frozenset[_Place]:
+        """Return the arguments that some rule asks for any name in, and those that such a name is passed on to.
+
+        So does `reads(u, d) if gives(r) and has_role(u, r, d)` with the second argument of `has_role`.
+        """
+        asked: list[_Place] = []
+        passed: dict[_Place, list[_Place]] = defaultdict(list)
+        for rule in self.program.rules:
+            heads = _places(rule.head.predicate, rule.head.args)
+            called = (_places(each.predicate, each.args) for each in rule.body if isinstance(each, Atom))
+            for place, term in (each for places in called for each in places):
+                if isinstance(term, Var) and STRING in rule.types[term]:
+                    given = [head for head, other in heads if other == term]
+                    for head in given:
+                        passed[head].append(place)
+                    if not given:
+                        asked.append(place)
+        return frozenset(reachable(asked, lambda place: passed.get(place, ())))
 
     def _name(self, value: Value) -> _KnownName:
         if value.type != STRING:
@@ -198,7 +230,8 @@ class Cases:
         return own is not None and any(self.component(called) == own for called in self._calls(case, pattern))
 
     def _called(self, pattern: Pattern) -> list[Pattern]:
-        return list(dict.fromkeys(called for case in self._cases(pattern) for called in self._calls(case, pattern)))
+        called = (each for case in self._cases(pattern) for each in self._calls(case, pattern))
+        return list(dict.fromkeys(map(self._without_open_names, called)))
 
     def _calls(self, case: Case, pattern: Pattern) -> Iterator[Pattern]:
         """Yield the patterns of what the case asks for, where its head is of this pattern."""
@@ -206,6 +239,10 @@ class Cases:
         for condition in case.conditions:
             if isinstance(condition.literal, Atom):
                 yield self._pattern_of_call(condition.literal, condition.call, names)
+
+
+def _places(predicate: str, terms: Sequence[Argument]) -> list[tuple[_Place, Argument]]:
+    return [((predicate, len(terms), index), term) for index, term in enumerate(terms)]
 
 
 def _is_about(rule: Rule, pattern: Pattern) -> bool:

@@ -103,7 +103,7 @@ def _faults(node: dict, known: Truth, proven: set) -> Iterator[str]:
         case "rule":
             yield from _faults_of_step(node, row, known)
         case "again":
-            if row is not None and row not in proven:
+            if row is None or row not in proven:
                 yield f"{node['text']} was not proven before"
         case "part" | "comparison" | "absence":
             pass  # the rule above is looked at with them
@@ -165,7 +165,7 @@ def _premises(node: dict, known: Truth) -> Iterator[tuple[str, Row]]:
         row = row_of(child, known)
         if row is not None:
             yield row
-        elif child["kind"] in ("part", "again"):
+        elif child["kind"] == "part":
             yield from _premises(child, known)
 
 
@@ -208,5 +208,3 @@ def _faults_of_obstacle(node: dict, goal: tuple[str, Row] | None, known: Truth) 
         else:
             for below in missing.get("because", ()):
                 yield from _faults_of_obstacle(below, row, known)
-
-
