@@ -19,12 +19,12 @@ from checks.engine.plan.plan import (
     AnswerArm,
     Branch,
     Candidates,
+    Comparison,
     Condition,
     Exit,
     Fact,
     Holds,
     Jump,
-    Order,
     Plan,
     Relation,
     Same,
@@ -228,7 +228,7 @@ class Residual:
             case Among(operand, ids):
                 value = self._value(operand, inner)
                 return value.id in ids if isinstance(value, Const) else Among(value, ids)
-            case Order(operator, left, right):
+            case Comparison(operator, left, right):
                 return _compared(operator, self._value(left, inner), self._value(right, inner))
             case Holds(plan, negated):
                 verdict = self._held(plan, inner)
@@ -274,7 +274,7 @@ def same(left: Operand, right: Operand) -> Condition | bool:
 
 def _compared(operator: str, left: Operand, right: Operand) -> Condition | bool:
     if not (isinstance(left, Const) and isinstance(right, Const)):
-        return Order(operator, left, right)
+        return Comparison(operator, left, right)
     return comparison(operator, left, right)
 
 

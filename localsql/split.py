@@ -21,13 +21,13 @@ from checks.engine.plan.plan import (
     Answers,
     Branch,
     Candidates,
+    Comparison,
     Condition,
     Exit,
     Fact,
     Goals,
     Holds,
     Jump,
-    Order,
     Plan,
     Relation,
     Same,
@@ -268,7 +268,7 @@ def numbers_in(condition: Condition) -> set[int]:
 
 def columns_in(condition: Condition) -> set[Col]:
     match condition:
-        case Same(left, right) | Order(_, left, right):
+        case Same(left, right) | Comparison(_, left, right):
             operands: Iterable[Operand] = (left, right)
         case Among(operand, _):
             operands = (operand,)

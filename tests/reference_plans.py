@@ -20,13 +20,13 @@ from checks.engine.plan.plan import (
     Answers,
     Branch,
     Candidates,
+    Comparison,
     Condition,
     Exit,
     Fact,
     Goals,
     Holds,
     Ids,
-    Order,
     Plan,
     Relation,
     Same,
@@ -170,9 +170,9 @@ def is_met(condition: Condition, env: Env, known: Known) -> bool:
             return value(left, env, known) == value(right, env, known)
         case Among(operand, ids):
             return value(operand, env, known) in ids
-        case Order("!=", left, right):
+        case Comparison("!=", left, right):
             return value(left, env, known) != value(right, env, known)
-        case Order(operator, left, right):
+        case Comparison(operator, left, right):
             a, b = int(value(left, env, known)), int(value(right, env, known))
             return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]
         case Tagged(source, tags):
@@ -183,7 +183,7 @@ def is_met(condition: Condition, env: Env, known: Known) -> bool:
 
 def compared(condition: Condition) -> set[Col]:
     match condition:
-        case Same(left, right) | Order(_, left, right):
+        case Same(left, right) | Comparison(_, left, right):
             terms: tuple[Term, ...] = (left, right)
         case Among(operand):
             terms = (operand,)

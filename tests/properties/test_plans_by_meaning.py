@@ -17,8 +17,8 @@ SMALL_LADDERS = range(15)
 OF_ALL_FEATURES = [101, *range(104, 113), 121, 127, 129, 150, 152, 155]  # which are planned soon
 FORMS = {
     "Fact stored", "Fact inline", "Ids", "Candidates", "Goals", "Answers", "Relation", "Relation wild",
-    "Relation wild guarded", "Relation wild same", "Same", "Among", "Order", "Tagged", "Holds", "Holds not", "guarded",
-    "plan: goals", "plan: answers", "plan: a set", "plan: rounds", "plan: a plain path",
+    "Relation wild guarded", "Relation wild same", "Same", "Among", "Comparison", "Tagged", "Holds", "Holds not",
+    "guarded", "plan: goals", "plan: answers", "plan: a set", "plan: rounds", "plan: a plain path",
 }  # fmt: skip
 
 

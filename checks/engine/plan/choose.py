@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from checks.engine.plan.draft import Draft, Enclosing, has_idle_end, is_closed
-from checks.engine.plan.paths import is_free, is_given, is_led_to
+from checks.engine.plan.paths import is_anchored, is_free, is_given
 from checks.engine.plan.plan import Branch, Holds, Ids
 from checks.engine.plan.prefixes import prefix_of
 from checks.engine.plan.states import FAR, innermost
@@ -40,7 +40,7 @@ class Choice:
     meeting: Meeting
     component: int = FAR
     left: int = 0  # literals that may still be pending where the state is entered again
-    fixed: bool = False  # whether what is joined is given only what the whole plan is given
+    is_given: bool = False  # whether what is joined knows only what the whole plan is given
     rounds: int | None = None
     table: Pattern | None = None
     prefix: Branch | None = None
@@ -51,7 +51,7 @@ IN_PLACE = Choice(Meeting.IN_PLACE)
 
 @dataclass(frozen=True)
 class Chooser:
-    """`apart` are the recursions that need rounds for more than what their rules show: found while planning."""
+    """`apart` are recursions to work out in rounds, as planning found: no clause of theirs shows it (`takes_two`)."""
 
     rules: RuleSet
     apart: set[int]
@@ -76,7 +76,7 @@ class Chooser:
     def _not_recursive(self, call: Call, rest: Draft, enclosing: Enclosing) -> Choice:
         if is_closed(call, rest) and not self._is_cheap_in_place(rest, call):
             return Choice(Meeting.TESTED)
-        if self._multiplies(rest, call) and (is_given(call, enclosing.fixed) or is_led_to(call)):
+        if self._multiplies(rest, call) and (is_given(call, enclosing.fixed) or is_anchored(call)):
             return Choice(Meeting.JOINED)
         if enclosing.may_jump and self._is_far(rest, call):
             return Choice(Meeting.ENTERED)
@@ -102,7 +102,7 @@ class Chooser:
         if is_closed(call, rest):
             return Choice(Meeting.TESTED)
         if is_given(call, enclosing.fixed):
-            return Choice(Meeting.JOINED, fixed=True)
+            return Choice(Meeting.JOINED, is_given=True)
         if enclosing.may_jump:
             return Choice(Meeting.ENTERED, component, len(rest.pending))
         return Choice(Meeting.TWICE, component=innermost(enclosing.active))  # from each of its answers
@@ -119,14 +119,15 @@ class Chooser:
     def _multiplies(self, rest: Draft, call: Call) -> bool:
         """Whether writing the call in place would repeat the clauses of another one for each of its own."""
         others = (each for each in rest.pending if isinstance(each, Call))
-        is_wide = self._is_wide(call) and any(map(self._is_wide, others))
+        is_wide = self._has_several(call) and any(map(self._has_several, others))
         return is_wide and not is_compared(self.rules, call, (Var, Col))
 
     def _is_far(self, rest: Draft, call: Call) -> bool:
         """Whether what led here is long enough not to be written again for each clause."""
-        return len(rest.sources) >= FAR_SOURCES and not rest.pending and not rest.outs and self._is_wide(call)
+        return len(rest.sources) >= FAR_SOURCES and not rest.pending and not rest.outs and self._has_several(call)
 
-    def _is_wide(self, call: Call) -> bool:
+    def _has_several(self, call: Call) -> bool:
+        """Whether the call has several clauses, so that writing it in place makes several branches of one."""
         return len(self.rules.alternatives(pattern_of(call))) > 1
 
 

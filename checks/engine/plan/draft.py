@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from checks.engine.plan.plan import Branch, Condition, Order, Same, Source
+from checks.engine.plan.plan import Branch, Comparison, Condition, Same, Source
 from checks.engine.plan.states import Active, State
 from checks.engine.rules.clauses import (
     Call,
@@ -85,7 +85,7 @@ def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool
             return TYPED[operator].holds(left.id, right.id)
     if operator == "=":
         return Same(left, right)
-    return Order(operator, left, right)
+    return Comparison(operator, left, right)
 
 
 def is_closed(call: Call, rest: Draft) -> bool:

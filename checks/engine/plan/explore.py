@@ -23,11 +23,8 @@ class Explored:
     entry: list[End] = field(default_factory=list)
     goals: dict[State, int] = field(default_factory=dict)  # the number of the source that the state's branches read
     arms: dict[State, list[End]] = field(default_factory=dict)
-    places: dict[State, int] = field(default_factory=dict)
+    places: dict[State, int] = field(default_factory=dict)  # the number of the state, which tags its rows
     twice: Twice | None = None
-
-    def index(self, state: State) -> int:
-        return self.places[state]
 
     def ends(self) -> list[End]:
         return [*self.entry, *(end for ends in self.arms.values() for end in ends)]
@@ -39,11 +36,11 @@ class Explored:
     def from_goal(self, state: State, branch: Branch) -> Branch:
         """The branch for each goal of the state."""
         number = self.goals[state]
-        tagged = Tagged(number, (self.index(state),))
+        tagged = Tagged(number, (self.places[state],))
         return Branch((Goals(number), *branch.sources), (tagged, *branch.conditions))
 
     def add(self, unfolder: Unfolder, start: State, enclosing: Enclosing) -> list[State]:
-        """The state with all that its branches lead to, as far as it is new; the new states."""
+        """Explore the state and all that its branches lead to; return the states that had not been explored before."""
         found, queue = [], [start]
         while queue and not self.twice:
             state = queue.pop(0)

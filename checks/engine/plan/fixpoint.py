@@ -31,9 +31,7 @@ from checks.engine.plan.variants import guards_for, variant_of
 from checks.engine.rules.clauses import Col, Operand, Term, Var, type_of
 
 
-def answering_plan(
-    unfolder: Unfolder, name: str, width: int, explored: Explored, enclosing: Enclosing
-) -> Plan | Twice:
+def answering_plan(unfolder: Unfolder, name: str, width: int, explored: Explored, enclosing: Enclosing) -> Plan | Twice:
     has_keys = enclosing.rounds is not None or any(state.key_count for state in explored.arms)
     work = _Work(unfolder, explored, enclosing, has_keys)
     for state in tuple(explored.arms):
@@ -53,7 +51,7 @@ def answering_plan(
         tuple(work.moves) if has_keys else (),
         tuple(explored.arms),
         tuple(work.arms),
-        tuple((explored.index(state), variant) for state, variant in work.tags),
+        tuple((explored.places[state], variant) for state, variant in work.tags),
         enclosing.fixed,
         is_rounds=enclosing.rounds is not None,
     )

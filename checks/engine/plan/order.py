@@ -9,23 +9,19 @@ half the table may have them. A call with a given argument goes before a fact th
 from __future__ import annotations
 
 from checks.engine.plan.draft import Draft, Enclosing
+from checks.engine.plan.paths import anchors, is_given
 from checks.engine.rules.clauses import (
     Call,
-    Const,
     Given,
     Literal,
     Member,
-    Operand,
-    Other,
     Scan,
-    Slot,
     Term,
     is_bound,
     pattern_of,
     variables_of,
 )
 from checks.engine.rules.ruleset import RuleSet
-from policy.values import STRING
 
 # What meeting a literal next costs; the least goes first. Only the order of the numbers means something.
 PROBE = 0.0  # a fact of which all is known
@@ -79,7 +75,7 @@ def _scan_cost(types: tuple[str, ...], args: tuple[Term, ...]) -> float:
     if all(map(is_bound, args)):
         return PROBE
     open_args = sum(not is_bound(arg) for arg in args)
-    return (SEARCH if is_anchored(types, args) else READ_THROUGH) + open_args * OPEN_ARGUMENT
+    return (SEARCH if anchors(types, args) else READ_THROUGH) + open_args * OPEN_ARGUMENT
 
 
 def _call_cost(
@@ -93,7 +89,7 @@ def _call_cost(
         return RENAMING
     if not variables_of((call,)) & (variables_of(others) | set(outs)):
         return ALONE
-    return LED_TO if is_anchored(call.types, call.args) else OPEN
+    return LED_TO if anchors(call.types, call.args) else OPEN
 
 
 def _recursive_cost(
@@ -108,10 +104,10 @@ def _recursive_cost(
             return cost
     is_closed = not variables_of((call,)) & (variables_of(others) | set(outs))
     if is_own and (is_closed or not outs):
-        return JUMP if is_last and is_anchored(call.types, call.args) else OWN_LATER
+        return JUMP if is_last and anchors(call.types, call.args) else OWN_LATER
     if is_closed:
         return ASIDE
-    if is_anchored(call.types, call.args):
+    if anchors(call.types, call.args):
         return LED_TO
     return OWN_OPEN if is_own else OPEN
 
@@ -120,17 +116,6 @@ def _path_cost(path: Call, enclosing: Enclosing, is_own: bool, is_last: bool) ->
     start, end = path.args
     if not is_bound(start) and not is_bound(end):
         return ANYWHERE
-    if not is_own and not is_bound(end) and is_fixed(start, enclosing.fixed):
+    if not is_own and not is_bound(end) and is_given(path, enclosing.fixed):
         return PATH_FIXED
     return PATH_ON if is_last and is_bound(start) and not is_bound(end) else None
-
-
-def is_fixed(term: Term, fixed: frozenset[Operand]) -> bool:
-    return isinstance(term, (Slot, Const, Other)) or term in fixed
-
-
-def is_anchored(types: tuple[str, ...], args: tuple[Term, ...]) -> bool:
-    """Some argument is known that is more than a name of the policy."""
-    return any(
-        is_bound(arg) and not (isinstance(arg, (Const, Other)) and kind == STRING) for kind, arg in zip(types, args)
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.engine.rules.clauses import Call, Col, Const, Inner, Operand, Slot, Var, is_bound
+from checks.engine.rules.clauses import Call, Col, Const, Inner, Operand, Other, Term, Var, is_bound
 from policy.values import STRING
 
 
@@ -22,14 +22,19 @@ def is_free(call: Call) -> bool:
     return not any(map(is_bound, call.args))
 
 
-def is_led_to(call: Call) -> bool:
-    """Something more than a name of the policy is given for the whole question."""
-    named = zip(call.types, call.args)
-    return any(isinstance(arg, Slot) or (isinstance(arg, Const) and kind != STRING) for kind, arg in named)
+def anchors(types: tuple[str, ...], args: tuple[Term, ...]) -> list[Term]:
+    """The arguments that a search can start from: what is known, but for names, which half a table may have."""
+    named = zip(types, args)
+    return [arg for kind, arg in named if is_bound(arg) and not (kind == STRING and isinstance(arg, (Const, Other)))]
+
+
+def is_anchored(call: Call) -> bool:
+    """Whether the question itself gives what a search for the call can start from, not only a row that is read."""
+    return not all(isinstance(arg, Col) for arg in anchors(call.types, call.args))
 
 
 def is_given(call: Call, fixed: frozenset[Operand]) -> bool:
-    """Whatever the call knows is given for the whole plan."""
+    """Whether all that the call knows is given for the whole plan."""
     return not any(isinstance(arg, Col) and arg not in fixed for arg in call.args)
 
 

@@ -123,7 +123,7 @@ class Among:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Comparison:
     """`!=` on text, `< <= > >=` on Integers."""
 
     operator: str
@@ -156,7 +156,7 @@ class Holds:
         return f"{'no ' if self.negated else ''}answer of plan {self.plan.name}"
 
 
-Condition = Same | Among | Order | Tagged | Holds | OtherCondition
+Condition = Same | Among | Comparison | Tagged | Holds | OtherCondition
 
 
 # ---- branches and plans ------------------------------------------------------------------------------------------
@@ -181,9 +181,6 @@ class Variant:
     wild: frozenset[int] = frozenset()
     guards: tuple[Neg, ...] = ()
     same: tuple[tuple[int, int], ...] = ()  # wild columns that stand for one and the same value
-
-
-PLAIN = Variant()
 
 
 @dataclass(frozen=True, slots=True)

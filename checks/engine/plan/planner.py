@@ -34,13 +34,15 @@ MOST_NESTED = 12  # checks inside of checks, before what they share is tabled
 
 @dataclass
 class Planner:
-    """`tables_in_rounds` has the patterns that the rules table worked out in rounds; what `is_bounded` may be refused
-    as `Sprawling`, which means to plan with tables of what rules share.
+    """Plans one root of a question.
+
+    A question is planned anew, in another form, where its plan gets too large: `is_bounded` says that there is such a
+    form left, so that `Sprawling` may be raised. The last form works out in rounds what the rules table.
     """
 
     rules: RuleSet
     places: Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
-    tables_in_rounds: bool = False
+    tables_in_rounds: bool = False  # the patterns that the rules table (`RuleSet.tabled`)
     is_bounded: bool = True
     _unfolder: Unfolder = field(init=False)
     _apart: set[int] = field(init=False)  # recursions that take two answers at once

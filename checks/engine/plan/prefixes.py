@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from checks.engine.plan.draft import Draft
 from checks.engine.plan.others import OtherCondition
-from checks.engine.plan.plan import Among, Branch, Condition, Fact, Holds, Order, Same, Tagged
+from checks.engine.plan.plan import Among, Branch, Comparison, Condition, Fact, Holds, Same, Tagged
 from checks.engine.rules.clauses import Call, Col, Operand, Var, terms_of
 
 
@@ -22,7 +22,7 @@ def prefix_of(call: Call, rest: Draft) -> Branch | None:
     if not taken <= facts or any(isinstance(term, Col) and term.source in taken for term in asked):
         return None
     conditions = tuple(each for each in rest.conditions if taken & sources_of(each))
-    if not all(isinstance(each, (Same, Among, Order)) for each in conditions):
+    if not all(isinstance(each, (Same, Among, Comparison)) for each in conditions):
         return None
     return Branch(tuple(each for each in rest.sources if each.number in taken), conditions)
 
@@ -58,7 +58,7 @@ def _connected(start: int, conditions: tuple[Condition, ...]) -> set[int]:
 def sources_of(condition: Condition) -> set[int]:
     """The numbers of the sources that the condition mentions."""
     match condition:
-        case Same(left, right) | Order(_, left, right):
+        case Same(left, right) | Comparison(_, left, right):
             operands = {left, right}
         case Among(operand, _):
             operands = {operand}
@@ -75,7 +75,7 @@ def _mapped(condition: Condition, change: Callable[[Operand], Operand]) -> Condi
             return Same(change(left), change(right))
         case Among(operand, ids):
             return Among(change(operand), ids)
-        case Order(operator, left, right):
-            return Order(operator, change(left), change(right))
+        case Comparison(operator, left, right):
+            return Comparison(operator, change(left), change(right))
         case Tagged() | Holds() | OtherCondition():
             raise AssertionError("no prefix has such a condition")

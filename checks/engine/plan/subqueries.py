@@ -15,7 +15,7 @@ from itertools import count
 
 from checks.engine.plan.choose import is_compared
 from checks.engine.plan.draft import Draft, comparison, read
-from checks.engine.plan.paths import is_led_to, is_one_path, outward
+from checks.engine.plan.paths import is_anchored, is_one_path, outward
 from checks.engine.plan.plan import Among, Branch, Condition, Holds, Ids, Plan, Relation, Same, Source, Variant
 from checks.engine.plan.prefixes import general, without
 from checks.engine.plan.variants import guards_for, variant_of
@@ -208,11 +208,11 @@ def _is_better_as_set(rules: RuleSet, call: Call, among: tuple[Source, ...]) -> 
     columns = [arg for arg in call.args if isinstance(arg, Col)]
     if not columns or not all(column.source in numbers for column in columns):
         return False
-    takes_long = rules.calls.is_deep(pattern_of(call)) or _is_wide(rules, call)
-    return takes_long and is_led_to(call) and not is_compared(rules, call, Col)
+    takes_long = rules.calls.is_deep(pattern_of(call)) or _reads_several(rules, call)
+    return takes_long and is_anchored(call) and not is_compared(rules, call, Col)
 
 
-def _is_wide(rules: RuleSet, call: Call) -> bool:
+def _reads_several(rules: RuleSet, call: Call) -> bool:
     """Whether there are several facts to look for."""
     clauses = rules.alternatives(pattern_of(call))
     return sum(isinstance(literal, Scan) for clause in clauses for literal in clause.body) > 1

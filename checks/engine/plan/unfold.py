@@ -141,7 +141,7 @@ class Unfolder:
             case Meeting.TESTED:
                 yield from self._tested(call, rest, enclosing)
             case Meeting.JOINED:
-                fixed = enclosing.fixed if choice.fixed else frozenset()
+                fixed = enclosing.fixed if choice.is_given else frozenset()
                 drafts = self.subqueries.joined(rest, call, fixed, choice.rounds, choice.table)
                 yield from self.each(drafts, enclosing)
             case Meeting.LED_TO:

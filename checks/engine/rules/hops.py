@@ -71,7 +71,8 @@ def hop_of(clause: Clause, pattern: Pattern, component: ComponentOf) -> tuple[in
         if isinstance(call, Call) and (call.predicate, call.part) == (pattern.predicate, pattern.part):
             rest = clause.body[:place] + clause.body[place + 1 :]
             index = _moved(clause, call, rest)
-            if index is not None and not _recurses(rest, {component(pattern), component(pattern_of(call))}, component):
+            own = {component(pattern), component(pattern_of(call))}
+            if index is not None and not _takes_part(rest, own, component):
                 ends = (clause.params[index], call.args[index])
                 return index, Hop(canonical(Clause(ends, rest)), call.types[index])
     return None
@@ -91,5 +92,6 @@ def _moved(clause: Clause, call: Call, rest: tuple[Literal, ...]) -> int | None:
     return moved[0] if is_apart else None
 
 
-def _recurses(literals: tuple[Literal, ...], own: set[int | None], component: ComponentOf) -> bool:
+def _takes_part(literals: tuple[Literal, ...], own: set[int | None], component: ComponentOf) -> bool:
+    """Whether a call or negation among the literals recurses in one of the components."""
     return any(component(pattern_of(call)) in own - {None} for call in mentioned(literals))

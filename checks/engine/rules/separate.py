@@ -42,7 +42,7 @@ from policy.rules.components import Components
 
 
 class Separated:
-    """The pass. A path that only its end is known of is asked for `backward`: its clauses then hop from there."""
+    """The pass. The clauses of a path go on at its start, or at its end where they are asked for `backward`."""
 
     def __init__(self, clauses: ClausesOf):
         self._clauses = clauses
@@ -134,12 +134,13 @@ def _hops_of(pattern: Pattern, clauses: tuple[Clause, ...], component: Component
         hop = hop_of(clause, pattern, component)
         if hop is not None:
             found.append(hop)
-        elif _recurses(clause, pattern, component):
+        elif _calls_back(clause, pattern, component):
             return None
     return found
 
 
-def _recurses(clause: Clause, pattern: Pattern, component: ComponentOf) -> bool:
+def _calls_back(clause: Clause, pattern: Pattern, component: ComponentOf) -> bool:
+    """Whether the clause calls what leads back to the pattern."""
     own = component(pattern)
     return own is not None and any(component(called) == own for called in calls_made((clause,)))
 

@@ -20,12 +20,12 @@ from checks.engine.plan.plan import (
     AnswerArm,
     Answers,
     Branch,
+    Comparison,
     Condition,
     Exit,
     Goals,
     Holds,
     Jump,
-    Order,
     Plan,
     Same,
     Source,
@@ -275,9 +275,9 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
                 return self.equal(left, right, scope)
             case Among(operand, ids):
                 return self.among(operand, ids, scope)
-            case Order("!=", left, right):
+            case Comparison("!=", left, right):
                 return self.unequal(left, right, scope)
-            case Order(operator, left, right):
+            case Comparison(operator, left, right):
                 return joined(f" {operator} ", (self.number(side, scope) for side in (left, right)))
             case Tagged(source, tags):
                 return (f"{scope.names[source]}.tag = {tags[0]}",)
