@@ -111,7 +111,7 @@ def _knows_signatures(shaped: Shaped, session: LiveSession) -> bool:
 class Shaped:
     """A question's plan, and the values that go into it."""
 
-    prepared: Prepared
+    prepared: PreparedPlan
     tables: CallerTables
     slots: dict[str, object]
     names: tuple[str, ...]  # of the answer columns, as the caller calls them
@@ -130,7 +130,7 @@ def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Sha
     knows = all(map(program.knows, question.types))
     tables = CallerTables(bindings, frozenset(by_signature(question.context)))
     policy, mark = policy_of(session.version, mentioned), signature_mark(session.environment_id)
-    key = Key(session.environment_id, policy, mark, run.dialect(), tables, root, types, knows)
+    key = PlanKey(session.environment_id, policy, mark, run.dialect(), tables, root, types, knows)
     try:
         prepared = _plans.get(key) or _plans.made_once(key, lambda: _prepared(key))
     except AuthzError as refusal:
@@ -144,7 +144,7 @@ def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Sha
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedPlan:
     branches: SplitBranches
     types: tuple[str, ...]  # of the answer columns
     splitter: Splitter
@@ -152,7 +152,7 @@ class Prepared:
     numbering: Numbering
 
 
-class Key(NamedTuple):
+class PlanKey(NamedTuple):
     """All that a plan depends on, and what it is remembered by."""
 
     environment_id: int
@@ -165,7 +165,7 @@ class Key(NamedTuple):
     knows: bool  # whether the policy knows the types of all that is asked about
 
 
-_plans: Remembered[Key, Prepared] = Remembered(1024)
+_plans: Remembered[PlanKey, PreparedPlan] = Remembered(1024)
 
 
 @lru_cache(maxsize=64)
@@ -174,12 +174,12 @@ def _rules_of(policy: Policy) -> RuleSet:
     return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
 
 
-def _prepared(key: Key) -> Prepared:
+def _prepared(key: PlanKey) -> PreparedPlan:
     rules, numbering = _rules_of(key.policy), Numbering(key.environment_id)
     splitter = Splitter(key.tables, key.dialect, numbering.of)
     nothing = LocalBranches(Plan("nothing", 0, ()), ())
     branches = planned(rules, key.tables, key.root, key.types) if key.knows else nothing
-    return Prepared(splitter.branches(branches), key.types, splitter, rules.program, numbering)
+    return PreparedPlan(splitter.branches(branches), key.types, splitter, rules.program, numbering)
 
 
 # ---- once for each question ------------------------------------------------------------------------------------------

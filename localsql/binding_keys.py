@@ -17,7 +17,7 @@ _NAME = re.compile(NAME)
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class BindingKey:
     """A signature, and for each argument its constant, or None where the query has a column for it."""
 
     signature: Signature
@@ -33,7 +33,7 @@ class Key:
         return f"{self.signature.predicate}({', '.join(shown)})"
 
 
-def key_from_text(text: str) -> Key:
+def key_from_text(text: str) -> BindingKey:
     try:
         predicate, args, rest = parsed(text)
     except NotFactText as reason:
@@ -44,7 +44,7 @@ def key_from_text(text: str) -> Key:
         raise BindingRejected(text, f"a fact has at most {MOST_ARGUMENTS} arguments")
     _check_name(text, predicate)
     signature = Signature(predicate, tuple(_type_of(text, arg) for arg in args))
-    return Key(signature, tuple(_constant(text, arg) for arg in args))
+    return BindingKey(signature, tuple(_constant(text, arg) for arg in args))
 
 
 def _type_of(text: str, arg: WrittenArgument) -> str:

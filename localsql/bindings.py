@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from hashlib import sha256
 
-from localsql.binding_keys import Key, key_from_text
+from localsql.binding_keys import BindingKey, key_from_text
 from localsql.binding_queries import problem_of
 from localsql.dialects import DIALECTS, Dialect
 from localsql.documents import document_from_text
@@ -27,7 +27,7 @@ _OF_A_DOMAIN = ("query",)
 class Binding:
     """Facts of one signature out of the caller's tables; `families` of all arguments, those of constants None."""
 
-    key: Key
+    key: BindingKey
     query: str
     families: tuple[Family | None, ...]
     is_not_null: bool = False
@@ -196,7 +196,7 @@ def _binding(made: Bindings, text: str, entry: object) -> Binding:
     return Binding(key, query, _families(made, text, key, entry.get("sql_types")), not_null)
 
 
-def _families(made: Bindings, text: str, key: Key, raw: object) -> tuple[Family | None, ...]:
+def _families(made: Bindings, text: str, key: BindingKey, raw: object) -> tuple[Family | None, ...]:
     types, columns = key.signature.types, key.columns
     if raw is None:
         return tuple(made.family(name) if index in columns else None for index, name in enumerate(types))
@@ -208,7 +208,7 @@ def _families(made: Bindings, text: str, key: Key, raw: object) -> tuple[Family 
 
 
 def _check_distinct(facts: tuple[Binding, ...]) -> None:
-    seen: set[Key] = set()
+    seen: set[BindingKey] = set()
     for binding in facts:
         if binding.key in seen:
             raise BindingRejected(str(binding.key), "stands twice")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from checks.asking import run
 from checks.asking.askers import Asker, confirmed, likely_session, nobody, session_after, session_now
 from checks.asking.question import Asked, Page, Question
-from checks.asking.session import TRIES, LiveSession, Prepared
+from checks.asking.session import TRIES, LiveSession, PreparedStatement
 from checks.engine.answers import Row
 from checks.engine.compile import Compiled
 from checks.errors import PolicyMoved
@@ -119,7 +119,7 @@ def answered(
     raise PolicyMoved
 
 
-WithValues = list[tuple[Prepared, dict[str, object], int]]
+WithValues = list[tuple[PreparedStatement, dict[str, object], int]]
 
 
 def _run(
@@ -141,7 +141,7 @@ def _run(
 
 
 def _run_one(
-    asker: Asker, prepared: Prepared, slots: dict[str, object], start: int, page: Page | None
+    asker: Asker, prepared: PreparedStatement, slots: dict[str, object], start: int, page: Page | None
 ) -> tuple[int | None, list[tuple[int, Row]]]:
     if isinstance(asker, Caller):
         slots["key"] = asker.key_hash

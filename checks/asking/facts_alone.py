@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from checks.asking.question import Question
-from checks.asking.session import Key, new_statements
+from checks.asking.session import StatementKey, new_statements
 from checks.asking.snapshot import Snapshot, cases_of_text
 from checks.engine.answers import Row
 from checks.errors import TestsTooSlow
@@ -36,7 +36,7 @@ class FactsAlone(Snapshot):
             raise TestsTooSlow(TIME_LIMIT)
         return super().answers(question)
 
-    def _check(self, key: Key) -> None:
+    def _check(self, key: StatementKey) -> None:
         """Refuse nothing: tests of a policy may ask about anything."""
 
 

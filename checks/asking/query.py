@@ -42,8 +42,6 @@ def call_from_json(raw: object, path: str) -> NamedCall:
 
 
 def calls_from_json(raw: object, path: str) -> tuple[NamedCall, ...]:
-    if raw is None:
-        return ()
     if not isinstance(raw, list):
         raise MalformedRequest(path, "must be an array of calls")
     if len(raw) > MAX_CALLS:

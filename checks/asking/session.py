@@ -1,9 +1,10 @@
-"""Questions -> prepared statements: each kind of question is compiled once, and found again by its `Key`.
+"""Questions -> prepared statements: each kind of question is compiled once, and found again by its `StatementKey`.
 
-    Question -> Key -> Shape -> Compiled -> Prepared -> Answered
+    Question -> StatementKey -> Shape -> Compiled -> PreparedStatement -> Answered
 
-A question without its values makes a `Key`. Most requests ask what others asked before them, about other values: their
-key finds a `Prepared` statement. Otherwise it makes the engine's `Shape`, which is `Compiled` and then prepared.
+A question without its values makes a `StatementKey`. Most requests ask what others asked before them, about other
+values: their key finds a `PreparedStatement`. Otherwise it makes the engine's `Shape`, which is `Compiled` and then
+prepared.
 
 A `LiveSession` answers requests: its statements confirm what it takes for granted. A `Snapshot` asks many small
 questions about one moment, where there is nothing to confirm.
@@ -45,7 +46,7 @@ _NO_TYPES: Types = frozenset()
 _NO_CONTEXT = Brought(())
 
 
-class Key(NamedTuple):
+class StatementKey(NamedTuple):
     """All that a statement depends on but values: what it is remembered by."""
 
     environment_id: int | None  # whose facts it reads; None: those alone that the request brings
@@ -73,7 +74,7 @@ class Key(NamedTuple):
         return Shape(roots, self.width, self.inline, has_stored, self.is_paged, self.has_after, self.most)
 
 
-class Prepared(NamedTuple):
+class PreparedStatement(NamedTuple):
     """A statement and how to read its rows. No statement: nothing can be true, whatever the facts."""
 
     statement: Statement | None
@@ -85,7 +86,9 @@ class Prepared(NamedTuple):
     mark: int = 0  # of the signatures that it was compiled for
 
     @classmethod
-    def of(cls, made: Compiled, places: tuple[int, ...], numbers: Mapping[Signature, int], mark: int) -> Prepared:
+    def of(
+        cls, made: Compiled, places: tuple[int, ...], numbers: Mapping[Signature, int], mark: int
+    ) -> PreparedStatement:
         """Keep what the engine compiled without its plans, which nobody looks at again."""
         return cls(made.statement, made.rounds, made.shape.width, made.is_guarded, places, numbers, mark)
 
@@ -113,7 +116,7 @@ class Prepared(NamedTuple):
         return version, [(first, row) for row in (_page_of(found, page) if page else found)]
 
 
-UNANSWERED = Prepared(None)
+UNANSWERED = PreparedStatement(None)
 
 
 def _page_of(rows: list[Row], page: Page) -> list[Row]:
@@ -127,7 +130,7 @@ def _page_of(rows: list[Row], page: Page) -> list[Row]:
 # ---- sessions ------------------------------------------------------------------------------------------------------
 
 _MOST_STATEMENTS = 8192
-Statements = Remembered[Key, Prepared]
+Statements = Remembered[StatementKey, PreparedStatement]
 
 
 def new_statements() -> Statements:
@@ -138,18 +141,18 @@ def new_statements() -> Statements:
 class Session(ABC):
     """A policy over some facts: compiles what is asked, or finds it compiled."""
 
-    statements = new_statements()  # of all sessions that ask by a published policy, or by none
+    statements: Statements
 
     @property
     @abstractmethod
     def program(self) -> Program: ...
 
-    def prepared(self, key: Key) -> Prepared:
+    def prepared(self, key: StatementKey) -> PreparedStatement:
         """Return the statement of the key's questions, compiled now if nobody asked them before."""
         found = self.statements.get(key)
         return self._prepared_now(key) if found is None else found
 
-    def _prepared_now(self, key: Key) -> Prepared:
+    def _prepared_now(self, key: StatementKey) -> PreparedStatement:
         deadline.check()
         self._check(key)
         places = key.places(self._program(key))
@@ -160,11 +163,11 @@ class Session(ABC):
         # After a change of the policy, many ask the same at once: one compiles it, the others wait and find it done.
         return self.statements.made_once(key, lambda: self._compiled(key, places))
 
-    def _program(self, key: Key) -> Program:
+    def _program(self, key: StatementKey) -> Program:
         """Return the program for what the key mentions."""
         return self.program
 
-    def _check(self, key: Key) -> None:
+    def _check(self, key: StatementKey) -> None:
         """Refuse predicates that the policy does not have."""
         for each in key.asked:
             for predicate, _ in each.calls if isinstance(each, Outline) else ():
@@ -175,7 +178,7 @@ class Session(ABC):
         return True
 
     @abstractmethod
-    def _compiled(self, key: Key, places: tuple[int, ...]) -> Prepared:
+    def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
         """Compile the questions in these places."""
 
 
@@ -189,6 +192,8 @@ class LiveSession(Session):
     Statements know the numbers of the signatures that there were. When one tells of others, the next session has
     another generation, and finds none of the old statements.
     """
+
+    statements = new_statements()  # of all live sessions
 
     environment_id: int
     version: int | None
@@ -209,7 +214,7 @@ class LiveSession(Session):
 
     def statements_for(
         self, questions: Sequence[Question], context: Sequence[Fact] = (), page: Page | None = None, at_once: int = 1
-    ) -> list[tuple[Prepared, dict[str, object], int]]:
+    ) -> list[tuple[PreparedStatement, dict[str, object], int]]:
         """Return statements with their values and the place of their first question, `at_once` at most in each.
 
         Questions that nothing can make true have none. The context is what `brought` gives.
@@ -233,7 +238,7 @@ class LiveSession(Session):
         context: Sequence[Fact],
         page: Page | None,
         slots: dict[str, object],
-    ) -> Key:
+    ) -> StatementKey:
         """Return the key of the questions without their values, which go into the slots."""
         values = Values(names, slots)
         asked = tuple([outline_of(question, values) for question in questions])
@@ -246,7 +251,7 @@ class LiveSession(Session):
             slots |= {"limit": page.limit, "after": page.after}
             is_paged, has_after = True, page.after is not None
         width = len(asked[0].outs)
-        return Key(
+        return StatementKey(
             self.environment_id, policy, self.needs_key, self.generation, run.dialect(),
             asked, width, inline, is_paged, has_after,
         )  # fmt: skip
@@ -257,20 +262,20 @@ class LiveSession(Session):
         self._check(key)
         return self._made(key, (0,), Numbering(self.environment_id))
 
-    def _program(self, key: Key) -> Program:
+    def _program(self, key: StatementKey) -> Program:
         return self.program_for(key.policy if isinstance(key.policy, frozenset) else _NO_TYPES)
 
     def _keeps(self) -> bool:
         return not run.in_transaction()  # numbers that this very transaction gave may be taken back
 
-    def _compiled(self, key: Key, places: tuple[int, ...]) -> Prepared:
+    def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
         numbering = Numbering(self.environment_id)
         made = self._made(key, places, numbering)
         assert key.width or not made.is_guarded, "a question that nothing is asked of leaves no guard open"
         numbers = {signature: numbering.of(signature) for signature in key.inline}
-        return Prepared.of(made, places, numbers, numbering.mark)
+        return PreparedStatement.of(made, places, numbers, numbering.mark)
 
-    def _made(self, key: Key, places: tuple[int, ...], numbering: Numbering) -> Compiled:
+    def _made(self, key: StatementKey, places: tuple[int, ...], numbering: Numbering) -> Compiled:
         assert key.policy is not None, "there is always a policy"
         shape = key.shape(places)
         confirmation = Confirmation(self.environment_id, self.needs_key, numbering, key.dialect)

@@ -17,7 +17,7 @@ from checks.asking import run
 from checks.asking.askers import Asker, confirmed
 from checks.asking.open_policy import Policy, policy_of, program_of
 from checks.asking.question import Outline, Question, Values, by_ids, inline_rows, outline_of
-from checks.asking.session import TRIES, Key, Prepared, Session, Statements, new_statements, rules_of
+from checks.asking.session import TRIES, PreparedStatement, Session, StatementKey, Statements, new_statements, rules_of
 from checks.engine.answers import Row
 from checks.engine.compile import Root, compiled
 from checks.engine.rules.clauses import Slot
@@ -37,6 +37,10 @@ from policy.values import INTEGER, Value
 TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
 _MOST = 0.8
 _NO_NUMBER = -1  # of a signature that no fact has
+
+# Of all that ask by a published policy. Live questions have their own: they neither wait for what is compiled here, nor
+# is theirs let go of for it.
+_published = new_statements()
 
 
 @contextmanager
@@ -73,7 +77,7 @@ def _opened(environment_id: int, policy: Policy | None, cases: Cases, context: S
     useful = brought(cases.program, context, "context_facts")
     with run.question_time(), run.snapshot():
         mark, numbers = numbers_as_of(environment_id)
-        statements = new_statements() if policy is None else Session.statements
+        statements = new_statements() if policy is None else _published
         facts, inline = useful.facts, frozenset(by_signature(useful.facts))
         yield Snapshot(environment_id, policy, cases, facts, inline, useful.unused, numbers, mark, statements)
 
@@ -209,7 +213,7 @@ class Snapshot(Session):
         found = run.answer(prepared.statement, prepared.rounds, slots) if most else self._run(prepared, slots)
         return prepared.answers(found)
 
-    def _run(self, prepared: Prepared, slots: dict[str, object]) -> list[tuple]:
+    def _run(self, prepared: PreparedStatement, slots: dict[str, object]) -> list[tuple]:
         """Return the statement's rows, those of before where it was asked before."""
         if prepared.statement is None:
             return []
@@ -222,14 +226,14 @@ class Snapshot(Session):
 
     # ---- statements ----------------------------------------------------------------------------------------
 
-    def _key(self, asked: Outline | Root, width: int, most: int) -> Key:
+    def _key(self, asked: Outline | Root, width: int, most: int) -> StatementKey:
         mine = (self.environment_id, self.policy, None, self.mark, self.dialect)
-        return Key(*mine, (asked,), width, self.inline, most=most)
+        return StatementKey(*mine, (asked,), width, self.inline, most=most)
 
-    def _compiled(self, key: Key, places: tuple[int, ...]) -> Prepared:
+    def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
         knows = self.numbers.__contains__
         made = compiled(self.cases.rules, key.shape(places), key.dialect, self.number_of, knows=knows)
-        return Prepared.of(made, places, {}, self.mark)
+        return PreparedStatement.of(made, places, {}, self.mark)
 
 
 @lru_cache(maxsize=4096)

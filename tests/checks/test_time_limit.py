@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from checks.asking import deadline, run
-from checks.asking.session import Session
+from checks.asking.session import LiveSession
 from tests.checks.conftest import about, fact, publish, store
 
 SLOW = """
@@ -148,7 +148,7 @@ def test_a_statement_has_no_more_than_its_question_has_left(slow, settings, late
 
 def test_nobody_waits_longer_for_another_to_compile_than_the_question_may_take(slow, monkeypatch):
     lock = threading.Lock()
-    monkeypatch.setattr(Session.statements, "_making", (lock,))
+    monkeypatch.setattr(LiveSession.statements, "_making", (lock,))
     with lock:
         answer = slow.post("/authorize", LOOK)
     assert (answer.status_code, "STATEMENT_TIMEOUT" in answer.json()["message"]) == (400, True)

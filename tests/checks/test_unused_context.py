@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from authz_project.openapi.operations import OPERATIONS
-from checks.asking.session import Session
+from checks.asking.session import LiveSession
 from facts.context_header import HEADER, LONGEST
 from tests.checks.conftest import about, fact, publish, store
 
@@ -85,11 +85,11 @@ def test_a_fact_of_another_shape_is_advised_of_the_policys_own(api):
 
 def test_they_make_no_statement_of_their_own(repos):
     repos.post("/authorize", with_context("/authorize", USED))
-    before = len(Session.statements)
+    before = len(LiveSession.statements)
     for number in range(5):
         unused = fact(f"unused_{number}", "User:eve", f"Type{number}:x")
         repos.post("/authorize", with_context("/authorize", USED, unused))
-    assert len(Session.statements) == before
+    assert len(LiveSession.statements) == before
 
 
 def test_pages_go_on_with_them(repos):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.asking.session import Session
+from checks.asking.session import LiveSession
 from tests.checks.conftest import about, fact, publish, store, value
 
 ANN_READS = about("User:ann", action="read")
@@ -225,11 +225,11 @@ def test_the_one_type_that_is_known_has_its_answers(repos):
 
 def test_questions_about_unknown_types_are_not_remembered(repos):
     repos.post("/authorize", about("User:ann", "Repo:a", action="read"))
-    before = len(Session.statements)
+    before = len(LiveSession.statements)
     for number in range(5):
         answer = repos.post("/authorize", about(f"Robot{number}:ann", "Repo:a", action="read"))
         assert answer.json() == {"allowed": False}
-    assert len(Session.statements) == before
+    assert len(LiveSession.statements) == before
 
 
 def test_answers_are_of_their_own_types_whichever_others_are_unknown(repos):
