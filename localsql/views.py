@@ -3,7 +3,6 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from checks.asking import ask
 from checks.asking.query import Query
 from checks.asking.question import Asked, Question
 from facts.context_header import answer
@@ -14,9 +13,12 @@ from policy.endpoint import Endpoint, caller
 from policy.serializers import decoded
 from policy.values import STRING
 
+ALLOW = (("allow", ("actor", "action", "resource")),)
+
 
 def allow(query: dict, action: Asked, resource: Asked, outs: tuple[str, ...] = ()) -> Question:
-    return ask.allow(query["actor"], action, resource, outs, query["context_facts"])
+    variables = {"actor": query["actor"], "action": action, "resource": resource}
+    return Question(ALLOW, variables, outs, query["context_facts"])
 
 
 def sql_answer(request: Request, said: Said) -> Response:
