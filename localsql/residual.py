@@ -23,6 +23,7 @@ from checks.engine.plan.plan import (
     Condition,
     Exit,
     Fact,
+    Form,
     Holds,
     Jump,
     Plan,
@@ -68,7 +69,7 @@ class Residual:
 
     def folded(self, split: SplitPlan, exits: Each[Exit], environment: Environment) -> Plan:
         plan = split.plan
-        if plan.is_rounds:
+        if plan.form is Form.ROUNDS:
             raise CannotSay(
                 f"{self.rule_of(plan)} takes two answers of its own recursion at once, which no statement can say of"
                 " facts in the database; store the facts that it recurses over, or rewrite the rule"

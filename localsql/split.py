@@ -25,6 +25,7 @@ from checks.engine.plan.plan import (
     Condition,
     Exit,
     Fact,
+    Form,
     Goals,
     Holds,
     Jump,
@@ -118,7 +119,7 @@ class Splitter:
 
     def of(self, plan: Plan) -> SplitPlan:
         if plan not in self.plans:
-            self.plans[plan] = SplitPlan(plan) if plan.is_rounds else self._split_plan(plan)
+            self.plans[plan] = SplitPlan(plan) if plan.form is Form.ROUNDS else self._split_plan(plan)
         return self.plans[plan]
 
     def _split_plan(self, plan: Plan) -> SplitPlan:
@@ -192,7 +193,7 @@ class Splitter:
 
     def _are_central(self, plan: Plan, rows: Sequence[tuple[Branch, tuple[Term, ...]]]) -> bool:
         """Whether stored facts alone make the rows, whatever row of the caller's is at hand around the plan."""
-        if plan.is_rounds or not all(self._is_central_branch(branch) for branch, _ in rows):
+        if plan.form is Form.ROUNDS or not all(self._is_central_branch(branch) for branch, _ in rows):
             return False
         outside = {operand for operand in plan.fixed if isinstance(operand, Col)}
         return not any(outside & {*_columns_of(branch), *terms} for branch, terms in rows)

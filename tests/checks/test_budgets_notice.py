@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from checks.engine.plan import choose, planner, subqueries
+from checks.engine.plan import choose, inline, subqueries
 from checks.engine.plan.choose import Chooser
 from checks.engine.rules import rename, ruleset, separate
 from checks.engine.sql import render, text
@@ -45,7 +45,7 @@ LOSSES = {
     "merging of clauses": Loss((ruleset,), "merged", unchanged, "company", 'allow(User, "read", Doc?)'),
     "renaming": Loss((rename,), "_renamed", nothing, "company", 'allow(User, "read", Doc?)'),
     "kept states": Loss(
-        (planner,),
+        (inline,),
         "in_place",
         lambda explored: frozenset(),
         "ladders_of_roles",

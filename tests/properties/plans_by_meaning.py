@@ -278,9 +278,9 @@ def parts_of(plan: p.Plan) -> list[p.Source | p.Condition]:
 
 
 def _forms_of_plan(plan: p.Plan) -> Iterator[str]:
-    kinds = {"goals": plan.seeds, "answers": plan.answers, "a set": plan.is_set, "rounds": plan.is_rounds}
-    kinds["a plain path"] = plan.is_plain_path
-    yield from (f"plan: {name}" for name, there in kinds.items() if there)
+    yield f"plan: {plan.form.name}"
+    if plan.is_plain_path:
+        yield "plan: a plain path"
 
 
 def _form_of(part: p.Source | p.Condition) -> str:

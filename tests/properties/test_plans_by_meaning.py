@@ -18,7 +18,8 @@ OF_ALL_FEATURES = [101, *range(104, 113), 121, 127, 129, 150, 152, 155]  # which
 FORMS = {
     "Fact stored", "Fact inline", "Ids", "Candidates", "Goals", "Answers", "Relation", "Relation wild",
     "Relation wild guarded", "Relation wild same", "Same", "Among", "Comparison", "Tagged", "Holds", "Holds not",
-    "guarded", "plan: goals", "plan: answers", "plan: a set", "plan: rounds", "plan: a plain path",
+    "guarded", "plan: EXITS", "plan: SET", "plan: GOALS", "plan: PATH", "plan: ANSWERS", "plan: ROUNDS",
+    "plan: a plain path",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from checks.engine.plan.draft import Draft, Enclosing, has_idle_end, is_closed
+from checks.engine.plan.draft import Draft, has_idle_end, is_closed
 from checks.engine.plan.paths import is_anchored, is_free, is_given
 from checks.engine.plan.plan import Branch, Holds, Ids
 from checks.engine.plan.prefixes import prefix_of
@@ -29,7 +29,7 @@ class Meeting(Enum):
     JOINED = auto()  # with its answers, worked out apart for all that need them
     LED_TO = auto()  # with all that a path leads to from the facts before it: once for all branches that start so
     ENTERED = auto()  # a state of the plan
-    STEPPED = auto()  # a state of the plan, and then from each of its answers on
+    CONTINUED = auto()  # a state of the plan, and then from each of its answers on
     TWICE = auto()  # two answers of one recursion at once: only rounds say that
 
 
@@ -56,56 +56,56 @@ class Chooser:
     rules: RuleSet
     apart: set[int]
 
-    def chosen(self, call: Call, rest: Draft, enclosing: Enclosing) -> Choice:
+    def chosen(self, call: Call, rest: Draft) -> Choice:
         """How the call is met, where `rest` is all else of the draft."""
         component = self.rules.component(pattern_of(call))
         if component == TABLED and TABLED not in self.apart:
             pattern = pattern_of(call)
-            return IN_PLACE if pattern == enclosing.table else Choice(Meeting.JOINED, table=pattern)
+            return IN_PLACE if pattern == rest.inside.table else Choice(Meeting.JOINED, table=pattern)
         if call.is_path and is_free(call):
             if has_idle_end(call, rest):
                 return Choice(Meeting.AT_ONCE)
-            if component not in dict(enclosing.active):
+            if component not in dict(rest.inside.active):
                 return IN_PLACE  # no end is known: its first hop shows one
         if component is None:
-            return self._not_recursive(call, rest, enclosing)
-        if component in dict(enclosing.active):
-            return self._own(call, rest, enclosing, component)
-        return self._recursive(call, rest, enclosing, component)
+            return self._not_recursive(call, rest)
+        if component in dict(rest.inside.active):
+            return self._own(call, rest, component)
+        return self._recursive(call, rest, component)
 
-    def _not_recursive(self, call: Call, rest: Draft, enclosing: Enclosing) -> Choice:
+    def _not_recursive(self, call: Call, rest: Draft) -> Choice:
         if is_closed(call, rest) and not self._is_cheap_in_place(rest, call):
             return Choice(Meeting.TESTED)
-        if self._multiplies(rest, call) and (is_given(call, enclosing.fixed) or is_anchored(call)):
+        if self._multiplies(rest, call) and (is_given(call, rest.inside.fixed) or is_anchored(call)):
             return Choice(Meeting.JOINED)
-        if enclosing.may_jump and self._is_far(rest, call):
+        if rest.inside.may_jump and self._is_far(rest, call):
             return Choice(Meeting.ENTERED)
         return IN_PLACE
 
-    def _own(self, call: Call, rest: Draft, enclosing: Enclosing, component: int) -> Choice:
+    def _own(self, call: Call, rest: Draft, component: int) -> Choice:
         """The call of a recursion that the draft is inside of."""
-        left = dict(enclosing.active)[component]
-        if enclosing.may_jump and len(rest.pending) <= left:
+        left = dict(rest.inside.active)[component]
+        if rest.inside.may_jump and len(rest.pending) <= left:
             return Choice(Meeting.ENTERED, component, left)
-        if component == enclosing.rounds or (rest.outs and enclosing.may_jump):
-            return Choice(Meeting.STEPPED, component)
+        if component == rest.inside.rounds or (rest.outs and rest.inside.may_jump):
+            return Choice(Meeting.CONTINUED, component)
         return Choice(Meeting.TWICE, component=component)
 
-    def _recursive(self, call: Call, rest: Draft, enclosing: Enclosing, component: int) -> Choice:
-        if component != enclosing.rounds and (component in self.apart or self.rules.takes_two(component)):
+    def _recursive(self, call: Call, rest: Draft, component: int) -> Choice:
+        if component != rest.inside.rounds and (component in self.apart or self.rules.takes_two(component)):
             return Choice(Meeting.JOINED, rounds=component)
         prefix = prefix_of(call, rest) if call.is_path else None
         if prefix is not None:
             return Choice(Meeting.LED_TO, prefix=prefix)
-        if enclosing.may_jump and not rest.pending:
+        if rest.inside.may_jump and not rest.pending:
             return Choice(Meeting.ENTERED, component)
         if is_closed(call, rest):
             return Choice(Meeting.TESTED)
-        if is_given(call, enclosing.fixed):
+        if is_given(call, rest.inside.fixed):
             return Choice(Meeting.JOINED, is_given=True)
-        if enclosing.may_jump:
+        if rest.inside.may_jump:
             return Choice(Meeting.ENTERED, component, len(rest.pending))
-        return Choice(Meeting.TWICE, component=innermost(enclosing.active))  # from each of its answers
+        return Choice(Meeting.TWICE, component=innermost(rest.inside.active))  # from each of its answers
 
     # ---- what it would come to ---------------------------------------------------------------------------------
 

@@ -27,24 +27,6 @@ from policy.rules.program import TYPED
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A branch that is being built: what is still to be met, what is asked, what is read and tested so far."""
-
-    pending: tuple[Literal, ...]
-    outs: tuple[Term, ...]
-    sources: tuple[Source, ...] = ()
-    conditions: tuple[Condition, ...] = ()
-
-    @property
-    def branch(self) -> Branch:
-        return Branch(self.sources, self.conditions)
-
-    def testing(self, conditions: Iterable[Condition]) -> Draft:
-        """The draft with more conditions."""
-        return replace(self, conditions=(*self.conditions, *conditions))
-
-
-@dataclass(frozen=True, slots=True)
 class Enclosing:
     """What a draft is inside of: `fixed` are the operands that its whole plan is given, `active` the recursions that it
     is in (see `State`), and `in_place` the states that are written out where they are entered."""
@@ -55,6 +37,36 @@ class Enclosing:
     may_jump: bool = True  # not, where it goes on from an answer
     rounds: int | None = None  # the component that is worked out in rounds here, if one is
     table: Pattern | None = None  # the pattern whose answers are tabled here, if those of one are
+
+
+OUTERMOST = Enclosing()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A branch that is being built: what is still to be met, what is asked, what is read and tested so far.
+
+    It stands for rows: of what is asked, for each row of its sources that meets its conditions, and each way to meet
+    what is pending from there.
+    """
+
+    pending: tuple[Literal, ...]
+    outs: tuple[Term, ...]
+    sources: tuple[Source, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    inside: Enclosing = OUTERMOST
+
+    @property
+    def branch(self) -> Branch:
+        return Branch(self.sources, self.conditions)
+
+    def testing(self, conditions: Iterable[Condition]) -> Draft:
+        """The draft with more conditions."""
+        return replace(self, conditions=(*self.conditions, *conditions))
+
+    def __str__(self) -> str:
+        pending = " and ".join(map(str, self.pending)) or "true"
+        return f"({', '.join(map(str, self.outs))}) of {pending} <- {self.branch}"
 
 
 def read(draft: Draft, source: Source, bound: Mapping[Var, Term]) -> Draft:

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from checks.engine.plan.draft import Draft, Enclosing
-from checks.engine.plan.plan import Branch, End, Exit, Goals, Jump, Step, Tagged, Twice
+from checks.engine.plan.plan import Branch, Continuation, End, Exit, Form, Goals, Jump, Plan, Tagged, Twice
 from checks.engine.plan.states import State
 from checks.engine.plan.unfold import Unfolder
-from checks.engine.rules.clauses import Col, Key, Term, mapped
+from checks.engine.rules.clauses import Col, Key, Operand, Term, mapped
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Explored:
 
     @property
     def goes_on_from_answers(self) -> bool:
-        return any(isinstance(end, Step) for end in self.ends())
+        return any(isinstance(end, Continuation) for end in self.ends())
 
     def from_goal(self, state: State, branch: Branch) -> Branch:
         """The branch for each goal of the state."""
@@ -47,12 +47,12 @@ class Explored:
             if state not in self.arms:
                 self.goals[state] = unfolder.numbers.source()
                 self.places[state] = len(self.places)
-                self.arms[state] = self.collected(_arms(unfolder, state, self.goals[state], enclosing))
+                self.arms[state] = self.collected(unfolder.ends(_arms(unfolder, state, self.goals[state], enclosing)))
                 found.append(state)
-                queue += [end.state for end in self.arms[state] if isinstance(end, (Jump, Step))]
+                queue += [end.state for end in self.arms[state] if isinstance(end, (Jump, Continuation))]
         return found
 
-    def collected(self, ends: Iterator[End | Twice]) -> list[End]:
+    def collected(self, ends: Iterable[End | Twice]) -> list[End]:
         """The ends, each once; up to one that says `Twice`, which is noted."""
         found: dict[End, None] = {}
         for end in ends:
@@ -63,27 +63,30 @@ class Explored:
         return list(found)
 
 
-def explore(unfolder: Unfolder, starts: Iterator[Draft], enclosing: Enclosing) -> Explored:
+def explore(unfolder: Unfolder, starts: Iterable[Draft], enclosing: Enclosing) -> Explored:
     explored = Explored()
-    explored.entry = explored.collected(unfolder.each(starts, enclosing))
+    explored.entry = explored.collected(unfolder.ends(starts))
     for end in explored.entry:
-        if isinstance(end, (Jump, Step)):
+        if isinstance(end, (Jump, Continuation)):
             explored.add(unfolder, end.state, enclosing)
     return explored
 
 
-def _arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) -> Iterator[End | Twice]:
+def _arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) -> list[Draft]:
+    """A draft for each clause of the state's call, from its goals on."""
+
     def placed(term: Term) -> Term:
         return Col(goals, f"c{term.index}", term.type) if isinstance(term, Key) else term
 
     rest = tuple(mapped(literal, placed) for literal in state.rest)
-    draft = Draft(rest, tuple(map(placed, state.outs)))
-    return unfolder.unfolded(mapped(state.call, placed), draft, replace(enclosing, active=state.active))
+    draft = Draft(rest, tuple(map(placed, state.outs)), inside=replace(enclosing, active=state.active))
+    return unfolder.in_place(mapped(state.call, placed), draft)
 
 
-def goals_of(explored: Explored) -> tuple[list[Exit], list[Jump]]:
-    """The exits and moves of all states, each from its goals."""
-    exits: list[Exit] = []
+def goals_plan(name: str, width: int, explored: Explored, fixed: frozenset[Operand], form: Form) -> Plan:
+    """The plan of branches that end, or jump to goals and end from there."""
+    exits = [end for end in explored.entry if isinstance(end, Exit)]
+    seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
     moves: list[Jump] = []
     for state, ends in explored.arms.items():
         for end in ends:
@@ -93,4 +96,4 @@ def goals_of(explored: Explored) -> tuple[list[Exit], list[Jump]]:
             else:
                 assert isinstance(end, Jump), "where a branch goes on from answers, the plan answers goals"
                 moves.append(replace(end, branch=branch))
-    return exits, moves
+    return Plan(name, width, tuple(exits), seeds, tuple(moves), tuple(explored.arms), fixed=fixed, form=form)

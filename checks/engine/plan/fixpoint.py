@@ -15,12 +15,13 @@ from checks.engine.plan.plan import (
     AnswerArm,
     Answers,
     Branch,
+    Continuation,
     End,
     Exit,
+    Form,
     Jump,
     Plan,
     Same,
-    Step,
     Tagged,
     Twice,
     Variant,
@@ -53,7 +54,7 @@ def answering_plan(unfolder: Unfolder, name: str, width: int, explored: Explored
         tuple(work.arms),
         tuple((explored.places[state], variant) for state, variant in work.tags),
         enclosing.fixed,
-        is_rounds=enclosing.rounds is not None,
+        Form.ANSWERS if enclosing.rounds is None else Form.ROUNDS,
     )
 
 
@@ -63,7 +64,7 @@ class _Waiting:
 
     owner: State
     keys: tuple[Operand, ...]
-    end: Jump | Step
+    end: Jump | Continuation
 
 
 @dataclass
@@ -125,7 +126,7 @@ class _Work:
             return iter((self.through(waiting.end, called, variant),))
         return self._continued(waiting.owner, waiting.end, called, variant)
 
-    def _joined(self, end: Jump | Step, called: State, variant: Variant) -> tuple[int, Branch]:
+    def _joined(self, end: Jump | Continuation, called: State, variant: Variant) -> tuple[int, Branch]:
         """The branch with the answers of that tag to the goal that it asks for."""
         number = self.unfolder.numbers.source()
         keys = end.keys if self.has_keys else ()
@@ -145,14 +146,14 @@ class _Work:
         known = {name: out for name, out in zip(names, outs) if not isinstance(out, Var)}
         return Exit(branch, outs, tuple(guards_for(variant, names, known)))
 
-    def _continued(self, owner: State, step: Step, called: State, variant: Variant) -> Iterator[End | Twice]:
+    def _continued(self, owner: State, end: Continuation, called: State, variant: Variant) -> Iterator[End | Twice]:
         """What is still to be met, from the called state's answers on."""
-        number, branch = self._joined(step, called, variant)
+        number, branch = self._joined(end, called, variant)
         known: dict[Var, Term] = {
-            var: Col(number, f"o{k}", var.type) for k, var in enumerate(step.results) if k not in variant.wild
+            var: Col(number, f"o{k}", var.type) for k, var in enumerate(end.results) if k not in variant.wild
         }
-        known |= {step.results[second]: step.results[first] for first, second in variant.same}
-        pending = (*step.rest, *guards_for(variant, step.results, known))
-        draft = Draft(pending, step.outs, branch.sources, branch.conditions)
-        enclosing = replace(self.enclosing, active=owner.active, may_jump=self.enclosing.rounds is not None)
-        return self.unfolder.ends(bind(draft, known), enclosing)
+        known |= {end.results[second]: end.results[first] for first, second in variant.same}
+        pending = (*end.rest, *guards_for(variant, end.results, known))
+        inside = replace(self.enclosing, active=owner.active, may_jump=self.enclosing.rounds is not None)
+        draft = Draft(pending, end.outs, branch.sources, branch.conditions, inside)
+        return self.unfolder.ends([bind(draft, known)])

@@ -9,11 +9,25 @@ cycle, and where writing it in place would write it more than once.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from checks.engine.plan.explore import Explored
 from checks.engine.plan.plan import Jump
 from checks.engine.plan.states import FAR, State
 from policy.rules.components import reachable
+
+
+def inlined(explored: Explored, again: Callable[[frozenset[State]], Explored]) -> Explored:
+    """The branches explored `again`, with the states in place that need not stay.
+
+    They are not put together from what was explored before: where a state is entered, more is known than in the state,
+    so that its literals may be met in another order and otherwise.
+    """
+    states = in_place(explored)
+    if not states:
+        return explored
+    found = again(states)
+    return explored if found.goes_on_from_answers or found.twice is not None else found
 
 
 def in_place(explored: Explored) -> frozenset[State]:

@@ -44,12 +44,12 @@ ANYWHERE = 20.0  # a path with neither end known: from anywhere to anywhere
 OWN_LATER = 30.0  # the recursion's own call before it is the last one
 
 
-def next_literal(draft: Draft, rules: RuleSet, enclosing: Enclosing) -> Literal | None:
+def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
     """The literal to meet next; None where only tests of unbound variables are left."""
     ranked = []
     for index, literal in enumerate(draft.pending):
         others = draft.pending[:index] + draft.pending[index + 1 :]
-        cost = _cost(literal, others, draft.outs, rules, enclosing)
+        cost = _cost(literal, others, draft.outs, rules, draft.inside)
         if cost is not None:
             ranked.append((cost, index, literal))
     return min(ranked, key=lambda each: each[:2])[2] if ranked else None

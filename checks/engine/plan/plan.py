@@ -1,7 +1,7 @@
 """The plan: what is read, joined and tested, without a word of SQL.
 
-A `Branch` is sources to join and conditions to meet. A `Plan` is all branches for one question or sub-question: its
-entry, and, where the rules recurse, states that a recursive step moves between.
+A `Branch` is sources to join and conditions to meet; some of these are plans themselves. A `Plan` is all branches for
+one question or sub-question: its entry, and, where the rules recurse, states that a recursive step moves between.
 Plans print as text; equal plans are equal values.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import cached_property
 
 from checks.engine.plan.others import OtherCondition, OtherSource
@@ -209,7 +210,7 @@ class Jump:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Continuation:
     """A branch that goes on from each answer of a state, with what is still to be met."""
 
     branch: Branch
@@ -224,7 +225,7 @@ class Step:
         return f"=> {self.state} with ({', '.join(map(str, self.keys))}), then {rest} <- {self.branch}"
 
 
-End = Exit | Jump | Step
+End = Exit | Jump | Continuation
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +245,7 @@ def _weight(branch: Branch, goals: int, answers: int) -> int:
             case Answers():
                 found += answers
             case Relation(plan=plan):
-                found += 1 if plan.is_rounds else plan.weight
+                found += 1 if plan.form is Form.ROUNDS else plan.weight
             case _:
                 found += 1
     return found
@@ -283,6 +284,17 @@ class AnswerArm:
         return f"answer {self.tag} ({', '.join(map(str, self.keys))}): {self.exit}"
 
 
+class Form(Enum):
+    """How a plan recurses, if it does, and with it how its answers are worked out."""
+
+    EXITS = auto()  # nothing recurses
+    SET = auto()  # the same, of exits that look for given columns among all answers of other plans
+    GOALS = auto()  # a recursion reaches goals, each tested at the exits
+    PATH = auto()  # goals, of all that one path leads to (see `separate`): it goes on from each as from its start
+    ANSWERS = auto()  # a rule goes on from an answer of its own (`"read" if "read" on "parent"` listed downwards)
+    ROUNDS = auto()  # a rule takes two answers of its own at once: no recursive statement may, so one for each round
+
+
 @dataclass(frozen=True)
 class Plan:
     """All branches to the answers of some literals.
@@ -301,9 +313,7 @@ class Plan:
     answers: tuple[AnswerArm, ...] = ()
     tags: tuple[tuple[int, Variant], ...] = ()
     fixed: frozenset[Operand] = frozenset()
-    is_path: bool = False  # all that one path leads to (see `separate`): it goes on from a goal as from its start
-    is_set: bool = False  # its exits look the fixed columns up in other plans' answers
-    is_rounds: bool = False  # a rule takes two answers at once: no recursive statement, but one for each round
+    form: Form = Form.EXITS
 
     def __hash__(self) -> int:
         return self._hash
@@ -330,7 +340,7 @@ class Plan:
         Each goal must be an answer: where no goal of the wanted type can be reached, those of another type are none.
         """
         return (
-            self.is_path
+            self.form is Form.PATH
             and self.width == 1
             and len(self.states) == self.key_count == 1
             and any(map(_is_goal, self.exits))

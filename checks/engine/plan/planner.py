@@ -1,11 +1,9 @@
 """One question's plan, and all that it reads, each planned once.
 
-A plan has one of four forms, by what exploring its branches shows:
-
-    exits only      nothing recurses
-    goals           a recursion reaches goals, each tested at its exits
-    answers         a rule goes on from an answer (`"read" if "read" on "parent"` listed downwards)
-    rounds          a rule takes two answers of its own recursion at once: no recursive statement may
+    explore     the question's branches, and the states that they lead to
+    inline      states that need not stay
+    form_of     how that recurses: not at all, by goals, by answers, or in rounds
+    then the plan of that form; or, where a recursion turns out to need rounds of its own, once more from the start
 """
 
 from __future__ import annotations
@@ -17,11 +15,12 @@ from itertools import count
 from checks.engine.errors import Sprawling
 from checks.engine.plan.choose import Chooser
 from checks.engine.plan.draft import Draft, Enclosing, fixed_in
-from checks.engine.plan.explore import Explored, explore, goals_of
+from checks.engine.plan.explore import Explored, explore, goals_plan
 from checks.engine.plan.fixpoint import answering_plan
-from checks.engine.plan.inline import in_place
+from checks.engine.plan.forms import form_of
+from checks.engine.plan.inline import inlined
 from checks.engine.plan.open_values import Found, candidates_of
-from checks.engine.plan.plan import Candidates, Condition, Exit, Jump, Plan, Twice
+from checks.engine.plan.plan import Candidates, Condition, Form, Plan, Twice
 from checks.engine.plan.subqueries import Asked, Numbers, Subqueries
 from checks.engine.plan.unfold import Unfolder
 from checks.engine.rules.clauses import Call, Literal, Neg, Operand, Var
@@ -101,32 +100,21 @@ class Planner:
             self._nested, self._depth, self._unfolder.steps = spent
 
     def _attempt(self, name: str, asked: Asked, enclosing: Enclosing) -> Plan | Twice:
-        explored = self._explored(asked, enclosing)
-        if explored.twice is None and (asked.rounds is not None or explored.goes_on_from_answers):
-            return answering_plan(self._unfolder, name, len(asked.start.outs), explored, enclosing)
-        if explored.twice is None:
-            explored = self._inlined(asked, explored, enclosing)
-        if explored.twice is not None:
-            return explored.twice
-        entry = [end for end in explored.entry if isinstance(end, Exit)]
-        seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
-        exits, moves = goals_of(explored)
-        states = tuple(explored.arms)
-        made = Plan(name, len(asked.start.outs), (*entry, *exits), seeds, tuple(moves), states, fixed=enclosing.fixed)
-        return replace(made, is_set=asked.as_set)
+        width, explored = len(asked.start.outs), self._explored(asked, enclosing)
+        if form_of(asked, explored) in (Form.GOALS, Form.PATH):
+            explored = inlined(explored, lambda states: self._explored(asked, replace(enclosing, in_place=states)))
+        match form_of(asked, explored):
+            case Twice() as twice:
+                return twice
+            case Form.ANSWERS | Form.ROUNDS:
+                return answering_plan(self._unfolder, name, width, explored, enclosing)
+            case form:
+                return goals_plan(name, width, explored, enclosing.fixed, form)
 
     def _explored(self, asked: Asked, enclosing: Enclosing) -> Explored:
-        starts = iter((asked.start,))
-        if asked.as_set:
-            (call,) = asked.start.pending
-            assert isinstance(call, Call), "what is looked up in a set is one call"
-            starts = self._unfolder.subqueries.joined(Draft((), ()), call)
-        return explore(self._unfolder, starts, enclosing)
-
-    def _inlined(self, asked: Asked, explored: Explored, enclosing: Enclosing) -> Explored:
-        """With the states written in place that need not be: what is met then may be met in another order."""
-        states = in_place(explored)
-        if not states:
-            return explored
-        inlined = self._explored(asked, replace(enclosing, in_place=states))
-        return explored if inlined.goes_on_from_answers or inlined.twice is not None else inlined
+        start = replace(asked.start, inside=enclosing)
+        if not asked.as_set:
+            return explore(self._unfolder, [start], enclosing)
+        (call,) = start.pending
+        assert isinstance(call, Call), "what is looked up in a set is one call"
+        return explore(self._unfolder, self._unfolder.subqueries.joined(replace(start, pending=()), call), enclosing)

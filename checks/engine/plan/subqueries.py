@@ -52,6 +52,7 @@ class Asked:
     rounds: int | None = None
     table: Pattern | None = None
     as_set: bool = False  # by looking up, among all that the given arguments answer to
+    is_path: bool = False  # all that one path leads to, from either end
 
 
 @dataclass
@@ -153,7 +154,8 @@ class Subqueries:
         assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
         assert isinstance(call.part, Path), "a prefix leads to a path"
         key = (general(prefix, start), call.predicate, call.part, call.types)
-        plan = self._planned(key, Asked(Draft((call,), (end,), prefix.sources, prefix.conditions)), is_path=True)
+        asked = Asked(Draft((call,), (end,), prefix.sources, prefix.conditions), is_path=True)
+        plan = self._planned(key, asked)
         return self._with_each_variant(without(rest, prefix), plan, (end,), {})
 
     def _answers_of(self, call: Call, results: tuple[Var, ...], rounds: int | None, table: Pattern | None) -> Plan:
@@ -162,12 +164,11 @@ class Subqueries:
         names = {variable: variable.numbered(k) for k, variable in enumerate((*results, *others))}
         asked, outs = substituted(call, names), tuple(names[variable] for variable in results)
         key = (asked, outs, rounds)
-        return self._planned(key, Asked(Draft((asked,), outs), rounds, table), is_one_path(asked))
+        return self._planned(key, Asked(Draft((asked,), outs), rounds, table, is_path=is_one_path(asked)))
 
-    def _planned(self, key: Hashable, asked: Asked, is_path: bool = False) -> Plan:
+    def _planned(self, key: Hashable, asked: Asked) -> Plan:
         if key not in self.made:
-            plan = self.planned(asked)
-            self.made[key] = replace(plan, is_path=True) if is_path else plan
+            self.made[key] = self.planned(asked)
         return self.made[key]
 
     def _with_each_variant(

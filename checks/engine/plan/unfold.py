@@ -1,7 +1,9 @@
-"""Literals -> the ends of the branches that meet them: resolution, done once, when a question is planned.
+"""Drafts -> the ends of the branches that they become: resolution, done once, when a question is planned.
 
-Facts become sources, tests become conditions, calls are met as `choose` says, always the most determined literal
-first. A branch ends in an exit, in a jump to a state of the plan, or in a step from a state's answers.
+It goes by steps. A step takes the most determined literal of a draft (see `order`) and meets it: a fact becomes a
+source, a test a condition, a call is met as `choose` says. What comes of a step, drafts and ends, means together what
+the draft did, whatever the facts; each kind of step is a method with an example. A branch ends in an exit, in a jump
+to a state of the plan, or goes on from a state's answers.
 
     has_permission(:actor, "read", :doc)
         ->  exit   <- stored has_permission(:actor, "read", :doc)
@@ -10,18 +12,19 @@ first. A branch ends in an exit, in a jump to a state of the plan, or in a step 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from checks.engine.errors import CannotEnumerate, TooManySteps, UnboundVariable
 from checks.engine.plan.choose import Choice, Chooser, Meeting
-from checks.engine.plan.draft import Draft, Enclosing, bind, comparison, read
+from checks.engine.plan.draft import Draft, bind, comparison, read
 from checks.engine.plan.open_values import Found, candidates_of
 from checks.engine.plan.order import next_literal
 from checks.engine.plan.paths import is_backward
 from checks.engine.plan.plan import (
     Candidates,
     Condition,
+    Continuation,
     End,
     Exit,
     Fact,
@@ -29,10 +32,9 @@ from checks.engine.plan.plan import (
     Ids,
     Jump,
     Same,
-    Step,
     Twice,
 )
-from checks.engine.plan.states import before, state_of
+from checks.engine.plan.states import Active, before, state_of
 from checks.engine.plan.subqueries import Numbers, Subqueries
 from checks.engine.rules.clauses import (
     FRESH,
@@ -61,6 +63,8 @@ from policy.rules.program import Signature
 
 MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
 
+Outcome = Draft | End | Twice
+
 
 @dataclass
 class Unfolder:
@@ -71,31 +75,37 @@ class Unfolder:
     subqueries: Subqueries
     steps: int = 0
 
-    def ends(self, draft: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
-        """The ends of all branches that start as the draft."""
+    def ends(self, drafts: Iterable[Draft]) -> Iterator[End | Twice]:
+        """The ends of all branches that start as the drafts, depth first."""
+        waiting: list[Outcome] = [*drafts]
+        waiting.reverse()
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, Draft):
+                waiting += reversed(self.step(each))
+            else:
+                yield each
+
+    def step(self, draft: Draft) -> Sequence[Outcome]:
+        """What comes of meeting the draft's next literal; nothing, where a test is false for certain."""
         self.count()
         settled = self.subqueries.with_tests(draft)
         if settled is None:
-            return
-        literal = next_literal(settled, self.rules, enclosing)
+            return ()
+        literal = next_literal(settled, self.rules)
         if literal is None:
-            yield from self._finished(settled, enclosing)
-            return
+            return self.finished(settled)
         rest = replace(settled, pending=tuple(each for each in settled.pending if each is not literal))
         match literal:
             case Scan():
-                yield from self.each(self._scanned(rest, literal), enclosing)
+                return self.scanned(literal, rest)
             case Given():
-                yield from self.ends(self._given(rest, literal), enclosing)
+                return self.given(literal, rest)
             case Member(Var() as variable, ids):
-                yield from self.each((bind(rest, {variable: Const(text)}) for text in ids), enclosing)
+                return self.listed(variable, ids, rest)
             case Call():
-                choice = self.chooser.chosen(literal, rest, enclosing)
-                yield from self._met(literal, choice, rest, enclosing)
-
-    def each(self, drafts: Iterator[Draft], enclosing: Enclosing) -> Iterator[End | Twice]:
-        for draft in drafts:
-            yield from self.ends(draft, enclosing)
+                return self.met(literal, self.chooser.chosen(literal, rest), rest)
+        raise AssertionError(f"{literal} is a test: it waits until it is ready")
 
     def count(self) -> None:
         """One step more of planning; too many are refused."""
@@ -106,63 +116,85 @@ class Unfolder:
 
     # ---- values and facts ------------------------------------------------------------------------------------
 
-    def _given(self, rest: Draft, given: Given) -> Draft:
-        """With the values that the question gives; a rule may have said before what the variable is."""
+    def given(self, given: Given, rest: Draft) -> list[Draft]:
+        """Read a value that the question gives; a rule may have said before what the variable is.
+
+        (x) of x among :v0 and p(x)   ->   (s1.v) of p(s1.v) <- s1 <- :v0
+        """
         source = Ids(self.numbers.source(), given.slot, given.are_many)
         column = Col(source.number, "v", given.type)
         if isinstance(given.variable, Var):
-            return read(rest, source, {given.variable: column})
-        return read(rest, source, {}).testing([Same(column, given.variable)])
+            return [read(rest, source, {given.variable: column})]
+        return [read(rest, source, {}).testing([Same(column, given.variable)])]
 
-    def _scanned(self, rest: Draft, scan: Scan) -> Iterator[Draft]:
-        """With the fact, wherever facts like it are."""
-        for place in self.places(scan.signature):
-            source = Fact(self.numbers.source(), scan.signature, place)
-            bound: dict[Var, Col] = {}
-            conditions: list[Condition] = []
-            for index, arg in enumerate(scan.args):
-                column = Col(source.number, f"a{index}", scan.signature.types[index])
-                if not isinstance(arg, Var):
-                    conditions.append(Same(column, arg))
-                elif bound.setdefault(arg, column) is not column:
-                    conditions.append(Same(column, bound[arg]))
-            yield read(rest, source, bound).testing(conditions)
+    def listed(self, variable: Var, ids: tuple[str, ...], rest: Draft) -> list[Draft]:
+        """Take each value of a list in turn.
+
+        (x) of x in ["a", "b"] and p(x)   ->   ("a") of p("a")
+                                               ("b") of p("b")
+        """
+        return [bind(rest, {variable: Const(text)}) for text in ids]
+
+    def scanned(self, scan: Scan, rest: Draft) -> list[Draft]:
+        """Read the fact, wherever facts like it are.
+
+        (x) of fact s("a", x) and p(x)   ->   (s1.a1) of p(s1.a1) <- s1 <- stored s; s1.a0 = "a"
+                                              (s2.a1) of p(s2.a1) <- s2 <- inline s; s2.a0 = "a"
+        """
+        return [self._read_at(place, scan, rest) for place in self.places(scan.signature)]
+
+    def _read_at(self, place: str, scan: Scan, rest: Draft) -> Draft:
+        source = Fact(self.numbers.source(), scan.signature, place)
+        bound: dict[Var, Col] = {}
+        conditions: list[Condition] = []
+        for index, arg in enumerate(scan.args):
+            column = Col(source.number, f"a{index}", scan.signature.types[index])
+            if not isinstance(arg, Var):
+                conditions.append(Same(column, arg))
+            elif bound.setdefault(arg, column) is not column:
+                conditions.append(Same(column, bound[arg]))
+        return read(rest, source, bound).testing(conditions)
 
     # ---- calls -------------------------------------------------------------------------------------------------
 
-    def _met(self, call: Call, choice: Choice, rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
+    def met(self, call: Call, choice: Choice, rest: Draft) -> Sequence[Outcome]:
+        """Meet the call as it was chosen."""
         match choice.meeting:
             case Meeting.IN_PLACE:
-                yield from self.unfolded(call, rest, enclosing)
+                return self.in_place(call, rest)
             case Meeting.AT_ONCE:
-                start, end = call.args
-                assert isinstance(end, Var), "such a path is open at both ends"
-                yield from self.ends(bind(rest, {end: start}), enclosing)
+                return self.at_once(call, rest)
             case Meeting.TESTED:
-                yield from self._tested(call, rest, enclosing)
+                return self.tested(call, rest)
             case Meeting.JOINED:
-                fixed = enclosing.fixed if choice.is_given else frozenset()
-                drafts = self.subqueries.joined(rest, call, fixed, choice.rounds, choice.table)
-                yield from self.each(drafts, enclosing)
+                fixed = rest.inside.fixed if choice.is_given else frozenset()
+                return list(self.subqueries.joined(rest, call, fixed, choice.rounds, choice.table))
             case Meeting.LED_TO:
                 assert choice.prefix is not None, "something leads there"
-                yield from self.each(self.subqueries.led_from(rest, choice.prefix, call), enclosing)
+                return list(self.subqueries.led_from(rest, choice.prefix, call))
             case Meeting.ENTERED:
-                yield from self._entered(call, choice, rest, enclosing)
-            case Meeting.STEPPED:
-                yield self._stepped(call, choice, rest, enclosing)
+                return self.entered(call, choice, rest)
+            case Meeting.CONTINUED:
+                return [self.continued(call, choice, rest)]
             case Meeting.TWICE:
-                yield Twice(choice.component)
+                return [Twice(choice.component)]
 
-    def unfolded(self, call: Call, rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
-        """A branch for each clause of the call."""
+    def in_place(self, call: Call, rest: Draft) -> list[Draft]:
+        """Write each clause of the call where it stands.
+
+        (y) of p("a", y) and q(y)   ->   (y) of fact s("a", y) and q(y)
+                                         (y) of p("b", y) and q(y)
+
+        where `p(x, y) if fact s(x, y)` and `p("a", y) if p("b", y)`.
+        """
+        found = []
         for clause in self.rules.alternatives(pattern_of(call), is_backward(call)):
             opened = self._opened(clause, call.args)
             if opened is not None:
                 body, bound, conditions = opened
                 draft = bind(rest, bound)
-                joined = replace(draft, pending=(*body, *draft.pending)).testing(conditions)
-                yield from self.ends(joined, enclosing)
+                found.append(replace(draft, pending=(*body, *draft.pending)).testing(conditions))
+        return found
 
     def _opened(
         self, clause: Clause, args: tuple[Term, ...]
@@ -190,34 +222,55 @@ class Unfolder:
         mine = set(moved.values())
         return body, {variable: end for variable, end in ends.items() if variable not in mine}, conditions
 
-    def _tested(self, call: Call, rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
+    def at_once(self, path: Call, rest: Draft) -> list[Draft]:
+        """End a path where it starts: of no hops, where nobody asks for one of its ends.
+
+        (x) of path 0(x, y) and p(x)   ->   (x) of p(x)
+        """
+        start, end = path.args
+        assert isinstance(end, Var), "such a path is open at both ends"
+        return [bind(rest, {end: start})]
+
+    def tested(self, call: Call, rest: Draft) -> list[Draft]:
+        """Only ask whether the call holds, by a plan of its own.
+
+        (x) of p("a", y) and q(x)   ->   (x) of q(x) <- answer of plan n1
+        """
         held = self.subqueries.holds(call, rest.sources if rest.outs else ())
         if isinstance(held, Holds) and held not in rest.conditions:
             rest = rest.testing([held])
-        if held is not False:
-            yield from self.ends(rest, enclosing)
+        return [rest] if held is not False else []
 
-    def _entered(self, call: Call, choice: Choice, rest: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
-        """Go on in a state, or here as if in it where it is written in place: once, if it leads back to itself."""
-        active = (*before(enclosing.active, choice.component), (choice.component, choice.left))
-        state, keys = state_of(call, rest.pending, rest.outs, active, enclosing.fixed)
-        if state in enclosing.in_place:
-            inner = replace(enclosing, active=active, in_place=enclosing.in_place - {state})
-            yield from self.unfolded(call, rest, inner)
-        else:
-            yield Jump(rest.branch, state, keys)
+    def entered(self, call: Call, choice: Choice, rest: Draft) -> Sequence[Outcome]:
+        """Jump to a state, or do here what it does where it is written in place: once, if it leads back to itself.
 
-    def _stepped(self, call: Call, choice: Choice, rest: Draft, enclosing: Enclosing) -> Step:
+        (y) of p(s1.a0, x) and q(x, y) <- s1 <- stored s   ->   jump to (y) of p(c0, x) and q(x, y) with (s1.a0)
+        """
+        active = _active(choice, rest)
+        state, keys = state_of(call, rest.pending, rest.outs, active, rest.inside.fixed)
+        if state not in rest.inside.in_place:
+            return [Jump(rest.branch, state, keys)]
+        inside = replace(rest.inside, active=active, in_place=rest.inside.in_place - {state})
+        return self.in_place(call, replace(rest, inside=inside))
+
+    def continued(self, call: Call, choice: Choice, rest: Draft) -> Continuation:
+        """Go on from each answer of a state.
+
+        (y) of p(s1.a0, x) and q(x, y) <- s1 <- stored s   ->   (x) of p(c0, x) with (s1.a0), then q(x, y)
+        """
         needed = variables_of(rest.pending) | set(rest.outs)
         results = tuple(dict.fromkeys(arg for arg in call.args if isinstance(arg, Var) and arg in needed))
-        active = (*before(enclosing.active, choice.component), (choice.component, choice.left))
-        state, keys = state_of(call, (), results, active, enclosing.fixed)
-        return Step(rest.branch, state, keys, results, rest.pending, rest.outs)
+        state, keys = state_of(call, (), results, _active(choice, rest), rest.inside.fixed)
+        return Continuation(rest.branch, state, keys, results, rest.pending, rest.outs)
 
     # ---- the end of a branch -----------------------------------------------------------------------------------
 
-    def _finished(self, draft: Draft, enclosing: Enclosing) -> Iterator[End | Twice]:
-        """No more facts to find: what is unbound now stands for every value."""
+    def finished(self, draft: Draft) -> list[Exit] | list[Draft]:
+        """End the branch: what is unbound now stands for every value, and negations of it hold some back.
+
+        (x, s1.a0) of not p(x) <- s1 <- stored s   ->   exit (x, s1.a0) unless p(x) <- s1 <- stored s
+        (s1.a0) of not p(x, s1.a0) <- …            ->   (s1.a0) of not p(s2.v, s1.a0) <- …; s2 <- ids at …
+        """
         unmet: list[Neg] = []
         for literal in draft.pending:
             if isinstance(literal, Cmp):
@@ -227,14 +280,13 @@ class Unfolder:
         asked = {out for out in draft.outs if isinstance(out, Var)}
         free = sorted(variables_of(draft.pending) - asked, key=lambda variable: variable.number)
         if free:
-            yield from self.ends(self._with_some(draft, free[0]), enclosing)
-            return
+            return [self._with_some(draft, free[0])]
         columns: dict[Var, Var] = {}
         for index, out in enumerate(draft.outs):
             if isinstance(out, Var):
                 columns.setdefault(out, out.numbered(index))  # two columns of one value have the first one's number
         guards = tuple(substituted(literal, columns) for literal in unmet)
-        yield Exit(draft.branch, substituted_terms(draft.outs, columns), guards)
+        return [Exit(draft.branch, substituted_terms(draft.outs, columns), guards)]
 
     def _with_some(self, draft: Draft, variable: Var) -> Draft:
         """Some value that only negations mention: one that nothing else mentions, or else one of the mentioned."""
@@ -248,3 +300,8 @@ class Unfolder:
 
     def candidates(self, found: Found) -> Candidates:
         return Candidates(self.numbers.source(), found.places, found.ids)
+
+
+def _active(choice: Choice, rest: Draft) -> Active:
+    """The recursions that a state is inside of."""
+    return (*before(rest.inside.active, choice.component), (choice.component, choice.left))

@@ -12,6 +12,7 @@ from checks.engine.plan.plan import (
     Condition,
     Exit,
     Fact,
+    Form,
     Goals,
     Ids,
     Plan,
@@ -214,11 +215,11 @@ class StoredRenderer(Renderer[Dialect, Source]):
 
     def _relation(self, source: Relation, scope: Scoped) -> Text:
         plan = source.plan
-        if not plan.is_rounds and any(isinstance(operand, Col) for operand in plan.fixed):
+        if plan.form is not Form.ROUNDS and any(isinstance(operand, Col) for operand in plan.fixed):
             return self._in_place(source, scope)
         key = (plan, source.variant)
         if key not in self.shared:
-            slot = self.rounds_of(plan).slot(source.variant) if plan.is_rounds else None
+            slot = self.rounds_of(plan).slot(source.variant) if plan.form is Form.ROUNDS else None
             name = f"r{len(self.shared)}"
             self.shared[key] = (name, ())  # before those that it reads itself
             self.shared[key] = (name, self._defined(source, name) if slot is None else self._fetched(plan, name, slot))
@@ -258,7 +259,7 @@ class StoredRenderer(Renderer[Dialect, Source]):
     # ---- conditions -----------------------------------------------------------------------------------------------
 
     def holds(self, plan: Plan, negated: bool, scope: Scoped) -> Text | bool:
-        if not plan.is_set:
+        if plan.form is not Form.SET:
             return super().holds(plan, negated, scope)
         looked_up = joined(" OR ", (self._looked_up(plan, end, scope) for end in plan.exits))
         return ("(", *looked_up, ") IS NOT TRUE" if negated else ") IS TRUE")
