@@ -9,6 +9,7 @@ A pattern's rows are the least sets that its clauses, and those of what they cal
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,9 @@ from checks.engine.rules.clauses import (
     Clause,
     ClausesOf,
     Cmp,
+    Col,
     Const,
+    Given,
     Inner,
     Literal,
     Member,
@@ -86,17 +89,25 @@ class Meaning:
         return {each: found for each, found in callers.items() if each not in self._rows}
 
     def _consequences(self, clause: Clause, found: dict[Pattern, set[Row]]) -> Iterator[Row]:
-        envs: list[Env] = [{}]
-        for literal in _in_order(clause.body):
-            envs = list(_joined(envs, *self._read(literal, found)))
-            if not envs:
-                return
-        for variable in variables_of((Call("", (), clause.params), *clause.body)) - envs[0].keys():
-            envs = [env | {variable: text} for env in envs for text in self.world.ids[variable.type]]
-        for literal in clause.body:
-            envs = list(self._tested(envs, literal)) if isinstance(literal, (Cmp, Neg)) else envs
-        for env in envs:
+        for env in self._ways(clause.body, clause.params, [{}], found):
             yield tuple([self._value(param, env) for param in clause.params])
+
+    def rows_from(self, body: tuple[Literal, ...], outs: tuple[Term, ...], envs: list[Env]) -> set[Row]:
+        """What is asked, for each way to meet the literals that goes on from one of these values of columns."""
+        for call in (each for each in body if isinstance(each, Call)):
+            self.rows(pattern_of(call))
+        return {tuple([self._value(out, env) for out in outs]) for env in self._ways(body, outs, envs, {})}
+
+    def _ways(
+        self, body: tuple[Literal, ...], outs: tuple[Term, ...], envs: list[Env], found: dict[Pattern, set[Row]]
+    ) -> list[Env]:
+        for literal in _in_order(body):
+            envs = list(_joined(envs, *self._read(literal, found)))
+        for variable in variables_of((Call("", (), outs), *body)) - (envs[0].keys() if envs else set()):
+            envs = [env | {variable: text} for env in envs for text in self.world.ids[variable.type]]
+        for literal in body:
+            envs = list(self._tested(envs, literal)) if isinstance(literal, (Cmp, Neg)) else envs
+        return envs
 
     def _read(self, literal: Literal, found: dict[Pattern, set[Row]]) -> tuple[tuple[Term | str, ...], Iterable[Row]]:
         """What the literal's rows are to be the same as, and the rows."""
@@ -108,6 +119,8 @@ class Meaning:
                 return self._known(args), self._rows[pattern] if pattern in self._rows else found[pattern]
             case Member(variable, ids):
                 return self._known((variable,)), [(text,) for text in ids]
+            case Given(variable, slot):
+                return self._known((variable,)), [(text,) for text in json.loads(self.world.slots[slot])]
         raise AssertionError(literal)
 
     def _tested(self, envs: list[Env], literal: Cmp | Neg) -> Iterator[Env]:
@@ -125,7 +138,7 @@ class Meaning:
                     yield env
 
     def _known(self, args: tuple[Term, ...]) -> tuple[Term | str, ...]:
-        return tuple(arg if isinstance(arg, Var) else self._value(arg, {}) for arg in args)
+        return tuple(arg if isinstance(arg, (Var, Col)) else self._value(arg, {}) for arg in args)
 
     def _value(self, term: Term, env: Env) -> str:
         match term:
@@ -152,7 +165,7 @@ def well_founded(clauses: ClausesOf, world: World, pattern: Pattern) -> set[Row]
 @lru_cache(maxsize=10_000)
 def _in_order(body: tuple[Literal, ...]) -> tuple[Literal, ...]:
     """What is read, the most determined first."""
-    waiting = [each for each in body if isinstance(each, (Scan, Call, Member))]
+    waiting = [each for each in body if isinstance(each, (Scan, Call, Member, Given))]
     found: list[Literal] = []
     while waiting:
         bound = variables_of(found)
@@ -165,7 +178,7 @@ def _in_order(body: tuple[Literal, ...]) -> tuple[Literal, ...]:
 def _openness(literal: Literal, bound: set[Var]) -> tuple[bool, int]:
     """Lists that have to be gone through come last."""
     variables = variables_of((literal,))
-    is_list = isinstance(literal, Member) and not variables <= bound
+    is_list = isinstance(literal, (Member, Given)) and not variables <= bound
     return is_list, len(variables - bound) - len(variables & bound)
 
 

@@ -111,9 +111,9 @@ def accepted(program: Program, facts: Facts) -> list[tuple[str, tuple[Value, ...
     return [(name, row) for name, row in facts if program.accepts(name, tuple(value.type for value in row))]
 
 
-def values_of(program: Program, facts: Facts) -> Values:
-    """All values that facts and rules mention, and for each type one that they do not; by type."""
-    known = {Value(BOOLEAN, "true"), Value(BOOLEAN, "false"), Value(INTEGER, str(NOW))}
+def values_of(program: Program, facts: Facts, asked: Iterable[Value] = ()) -> Values:
+    """All values that facts and rules mention or that are asked about, and for each type one more; by type."""
+    known = {Value(BOOLEAN, "true"), Value(BOOLEAN, "false"), Value(INTEGER, str(NOW)), *asked}
     known.update(value for _, row in facts for value in row)
     for rule in program.rules:
         for literal in (rule.head, *rule.body):

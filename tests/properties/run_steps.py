@@ -1,0 +1,75 @@
+"""Hold every step of planning against what drafts mean, for as long as you like.
+
+    python -m tests.properties.run_steps --minutes 10 --seed 1
+    python -m tests.properties.run_steps --minutes 10 --seed 1 --orders     # literals met in other orders, at random
+
+Prints each disagreement with its policy and facts, and closing counts: how often each kind of step, graph and plan was
+held, and in how many of these there were rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from itertools import count
+from random import Random
+
+import django
+
+from tests.properties.patience import TookTooLong, at_most
+
+LONGEST = 10  # seconds for a policy
+SMALL_LADDERS_EVERY = 3  # policies, where no features are named
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int, default=0, help="of the first policy; the next has the next")
+    parser.add_argument("--features", nargs="*", default=(), help="names of features, or of modules of them: ladders")
+    parser.add_argument("--orders", action="store_true", help="meet literals in other orders than the planner's")
+    parser.add_argument("--prints", type=int, default=5, help="disagreements to print at most")
+    options = parser.parse_args()
+    made_up = {"SECRET_KEY": "x" * 50, "DATABASE_URL": "sqlite:///unused"}
+    os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", **made_up}
+    django.setup()
+    return run(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    from policy.errors import AuthzError  # they need settings, which are made above
+    from tests.properties.steps_by_meaning import held
+    from tests.properties.written import some_case
+
+    times, with_rows, other = Counter(), Counter(), Counter()
+    started = time.monotonic()
+    for seed in count(options.seed):
+        if time.monotonic() - started > 60 * options.minutes:
+            break
+        features = options.features or (["small_ladder"] if seed % SMALL_LADDERS_EVERY == 0 else [])
+        rng = Random(seed)
+        try:
+            with at_most(LONGEST):
+                case = some_case(seed, rng, features, is_written=False)
+                for each in held(case, rng, in_order=not options.orders):
+                    times[each.said.kind] += 1
+                    with_rows[each.said.kind] += bool(each.before)
+                    if each.is_wrong:
+                        other["WRONG"] += 1
+                        if other["WRONG"] <= options.prints:
+                            print(f"==== seed {seed}\n{each}", flush=True)
+        except TookTooLong:
+            other["given up"] += 1
+        except AuthzError:
+            other["no policy"] += 1
+    for kind, number in times.most_common():
+        print(f"{kind:20} {number:8} times, of rows in {with_rows[kind]}")
+    print(f"{dict(other)} of {seed - options.seed} policies in {time.monotonic() - started:.0f} s")
+    return 1 if other["WRONG"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""Every step of planning random questions held against what drafts mean.
+
+    a step          what comes of it means together what the draft did
+    explored        the entry means what was asked, a state's branches what its call says; before and after inlining
+    planned         the plan of that form answers what was asked, its recursion worked out to the least fixpoint
+
+Orders of meeting literals are held too: any other order than the planner's gives plans of the same meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from random import Random
+from unittest.mock import patch
+
+from checks.engine.compile import Shape, planned
+from checks.engine.errors import Sprawling
+from checks.engine.plan import planner, unfold
+from checks.engine.plan.choose import Chooser
+from checks.engine.plan.draft import Draft
+from checks.engine.plan.explore import Explored
+from checks.engine.plan.order import next_literal
+from checks.engine.plan.plan import Plan, Twice
+from checks.engine.plan.planner import Planner
+from checks.engine.plan.unfold import Unfolder
+from checks.engine.rules.clauses import Call, Col, Given, Literal, Member, Scan, pattern_of
+from checks.engine.rules.limits import bounded
+from checks.engine.rules.ruleset import RuleSet
+from facts.wire import Fact
+from policy.errors import AuthzError
+from tests.checks.in_memory import Engine
+from tests.properties.passes_by_meaning import Values, accepted, values_of, world_of
+from tests.properties.plans_by_meaning import by_signature, put
+from tests.properties.questions import Explain, values_in
+from tests.properties.random_policies import Case
+from tests.reference_drafts import Drafts, asked_of, draft_of, free_columns
+from tests.reference_plans import Known
+from tests.reference_rules import Meaning, Row
+
+PATIENCE = 1.0  # seconds of processor time to plan a question
+MOST_STEPS = 400  # of a question: more are too many to hold to their meaning
+TIMES = 2  # that values are given to columns that may have any
+OTHERWISE = 0.3  # of the literals are not the planner's choice, where another order is tried
+
+
+@dataclass(frozen=True)
+class Said:
+    """What planning makes of drafts: other drafts that mean the same together, or a plan."""
+
+    kind: str
+    before: tuple[Draft, ...]
+    after: tuple[Draft, ...] | Plan
+
+    def __str__(self) -> str:
+        after = str(self.after) if isinstance(self.after, Plan) else "\n".join(f"   ->  {each}" for each in self.after)
+        return "\n".join([self.kind, *map(str, self.before), after])
+
+
+@dataclass(frozen=True)
+class Held:
+    """The rows before and after, with the same values in columns that may have any."""
+
+    case: Case
+    said: Said
+    env: dict[Col, str]
+    before: set[Row]
+    after: set[Row]
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.before != self.after
+
+    def __str__(self) -> str:
+        every = (*self.case.facts, *self.case.context)
+        facts = [f"  {predicate}({', '.join(map(str, row))})" for predicate, row in every]
+        env = ", ".join(f"{column} = {text}" for column, text in self.env.items())
+        lost, added = self.before - self.after, self.after - self.before
+        return "\n".join([self.case.policy, *facts, str(self.said), f"where {env}: loses {lost}, adds {added}"])
+
+
+# ---- what is said while a question is planned -----------------------------------------------------------------------
+
+
+@dataclass
+class Record:
+    """All that is said, in the order of its beginning; `kind` of a step is the literal's, or how its call is met."""
+
+    said: list[Said] = field(default_factory=list)
+
+    def step(self, draft: Draft, kind: str, outcomes: Iterable[object]) -> None:
+        if not any(isinstance(each, Twice) for each in outcomes):
+            self.said.append(Said(kind, (draft,), tuple(map(draft_of, outcomes))))
+
+    def explored(self, kind: str, starts: list[Draft], explored: Explored) -> None:
+        if explored.twice is None:
+            self.said.append(Said(kind, tuple(starts), tuple(map(draft_of, explored.entry))))
+            for state, ends in explored.arms.items():
+                goals = (Col(explored.goals[state], f"c{key.index}", key.type) for key in state.keys)
+                said = Said(f"{kind}: a state", (Draft(*asked_of(state, goals)),), tuple(map(draft_of, ends)))
+                self.said.append(said)
+
+
+@contextmanager
+def recorded(choose: object = next_literal) -> Iterator[Record]:
+    """Records what every planner says meanwhile."""
+    record, kinds = Record(), ["nothing left"]
+
+    def next_noted(draft: Draft, rules: RuleSet) -> Literal | None:
+        literal = choose(draft, rules)
+        kinds[-1] = type(literal).__name__ if literal else "finished"
+        return literal
+
+    def chosen(self: Chooser, call: Call, rest: Draft) -> object:
+        choice = own_chosen(self, call, rest)
+        kinds[-1] = choice.meeting.name
+        return choice
+
+    def step(self: Unfolder, draft: Draft) -> object:
+        kinds.append("a test is false")
+        outcomes = own_step(self, draft)
+        record.step(draft, kinds.pop(), outcomes)
+        return outcomes
+
+    def explore(unfolder: Unfolder, starts: Iterable[Draft], enclosing: object) -> Explored:
+        starts = list(starts)
+        found = own_explore(unfolder, starts, enclosing)
+        record.explored("inlined" if enclosing.in_place else "explored", starts, found)
+        return found
+
+    def made(self: Planner, asked: object, fixed: object) -> Plan:
+        plan = own_made(self, asked, fixed)
+        record.said.append(Said(f"plan: {plan.form.name}", (asked.start,), plan))
+        return plan
+
+    own_chosen, own_step, own_explore, own_made = Chooser.chosen, Unfolder.step, planner.explore, Planner._planned
+    with (
+        patch.object(unfold, "next_literal", next_noted),
+        patch.object(Chooser, "chosen", chosen),
+        patch.object(Unfolder, "step", step),
+        patch.object(planner, "explore", explore),
+        patch.object(Planner, "_planned", made),
+        patch.object(unfold, "MOST_STEPS", MOST_STEPS),
+    ):
+        yield record
+
+
+def in_another_order(rng: Random) -> object:
+    """A choice of the next literal that is often not the planner's."""
+
+    def chosen(draft: Draft, rules: RuleSet) -> Literal | None:
+        every = [each for each in draft.pending if isinstance(each, (Call, Scan, Given, Member))]
+        return rng.choice(every) if every and rng.random() < OTHERWISE else next_literal(draft, rules)
+
+    return chosen
+
+
+# ---- held against what it means -------------------------------------------------------------------------------------
+
+
+def held(case: Case, rng: Random, questions: int = 2, in_order: bool = True) -> Iterator[Held]:
+    """What is said while some of the case's questions are planned; some rule sets table what is shared."""
+    engine = Engine(case.policy, patience=PATIENCE)
+    facts, context = (accepted(engine.book.program, each) for each in (case.facts, case.context))
+    asks = [each.ask for each in case.questions if not isinstance(each.ask, Explain)]
+    for ask in rng.sample(asks, min(questions, len(asks))):
+        asked = put(ask, engine.book.program)
+        if not asked:
+            continue  # of types that the policy does not have
+        brought = context if rng.random() < 0.5 else []
+        shape, slots = engine.shape(asked, [Fact(*each) for each in brought])
+        said = said_of(engine.book, shape, rng, in_order)
+        values = values_of(engine.book.program, [*facts, *brought], values_in(ask))
+        drafts = drafts_of(engine.book, facts, brought, values, slots)
+        for each in said:
+            yield from _held(case, each, drafts, rng)
+
+
+def said_of(rules: RuleSet, shape: Shape, rng: Random, in_order: bool) -> list[Said]:
+    """What planning says of the question, as far as it gets; now and then with tables of what rules share."""
+    tables = rng.random()
+    if tables < 0.3:
+        rules = rules.tabling([pattern_of(call) for root in shape.roots for call in root.calls])
+    choose = next_literal if in_order else in_another_order(rng)
+    with recorded(choose) as record, suppress(AuthzError, Sprawling), bounded(PATIENCE):
+        planned(rules, shape, lambda signature: True, tables_in_rounds=tables < 0.15)
+    return record.said
+
+
+def drafts_of(rules: RuleSet, facts: list, brought: list, values: Values, slots: dict[str, object]) -> Drafts:
+    world = world_of([*facts, *brought], values)
+    world = replace(world, slots=slots | world.slots)
+    known = Known(by_signature(facts), by_signature(brought), world.slots)
+    return Drafts(known, Meaning(rules.alternatives, world))
+
+
+def _held(case: Case, said: Said, drafts: Drafts, rng: Random) -> Iterator[Held]:
+    """Once, or several times, with other values in the columns that may have any."""
+    after = () if isinstance(said.after, Plan) else said.after
+    columns = sorted(set().union(*map(free_columns, (*said.before, *after))), key=str)
+    for _ in range(TIMES if columns else 1):
+        env = {column: rng.choice(drafts.meaning.world.ids[column.type]) for column in columns}
+        means = set().union(*(drafts.rows(each, env) for each in said.before))
+        if isinstance(said.after, Plan):
+            yield Held(case, said, env, means, drafts.rows_of_plan(said.after, env))
+        else:
+            yield Held(case, said, env, means, set().union(*(drafts.rows(each, env) for each in after)))
