@@ -2,7 +2,7 @@
 
 A branch is every way to take one row from each of its sources so that its conditions hold. A plan's answers are what
 its exits make of their branches; its goals and answers are the least tables that its seeds, moves and arms lead to,
-found by going on until nothing is new. Nothing is remembered, ordered or indexed.
+found by going on until nothing is new. Nothing is ordered or indexed; remembered is what a plan answered before.
 
     known = Known(stored, inline, slots)
     rows_of(plans, width, known)        # what the statement for these plans answers, row for row
@@ -32,6 +32,7 @@ from checks.engine.plan.plan import (
     Same,
     Source,
     Tagged,
+    Variant,
 )
 from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Col, Const, Operand, Other, Slot, Term, Var
@@ -49,6 +50,7 @@ class Known:
     stored: Facts
     inline: Facts
     slots: Mapping[str, object]
+    answered: dict[tuple[object, ...], set[Row]] = field(default_factory=dict, compare=False)  # by plans
 
     def facts(self, place: str, signature: Signature) -> Iterable[tuple[str, ...]]:
         return (self.stored if place == "stored" else self.inline).get(signature, ())
@@ -82,9 +84,15 @@ def rows_of(plans: tuple[PlannedRoot, ...], width: int, known: Known) -> set[tup
     return found if width else {(int(bool(found)),)}
 
 
-def answers_of_plan(plan: Plan, exits: Iterable[Exit], env: Env, known: Known) -> set[Row]:
-    tables = tables_of(plan, env, known)
-    return {outs_of(end, row, known) for end in exits for row in taken(end.branch, env, tables, known)}
+def answers_of_plan(plan: Plan, variant: Variant | None, env: Env, known: Known) -> set[Row]:
+    """The answers of one variant, or all, for what is around the plan."""
+    key = (plan, variant, *(env[each] for each in plan.fixed if isinstance(each, Col)))
+    if key not in known.answered:
+        exits = [end for end in plan.exits if variant is None or variant_of(end, plan.fixed) == variant]
+        tables = tables_of(plan, env, known)
+        rows = {outs_of(end, row, known) for end in exits for row in taken(end.branch, env, tables, known)}
+        known.answered[key] = rows
+    return known.answered[key]
 
 
 def tables_of(plan: Plan, env: Env, known: Known) -> Tables:
@@ -148,8 +156,7 @@ def rows_in(source: Source, env: Env, tables: Tables, known: Known) -> Iterator[
         case Answers():
             yield from ({"tag": tag, **named("c", keys), **named("o", outs)} for tag, keys, outs in tables.answers)
         case Relation(_, plan, variant):
-            exits = [end for end in plan.exits if variant_of(end, plan.fixed) == variant]
-            for row in answers_of_plan(plan, exits, env, known):
+            for row in answers_of_plan(plan, variant, env, known):
                 yield {plan.column(index): text for index, text in enumerate(row)}
 
 
@@ -178,7 +185,7 @@ def is_met(condition: Condition, env: Env, known: Known) -> bool:
         case Tagged(source, tags):
             return env[Col(source, "tag")] in tags
         case Holds(plan, negated):
-            return bool(answers_of_plan(plan, plan.exits, env, known)) != negated
+            return bool(answers_of_plan(plan, None, env, known)) != negated
 
 
 def compared(condition: Condition) -> set[Col]:

@@ -25,11 +25,13 @@ from checks.engine.plan.order import next_literal
 from checks.engine.plan.plan import Plan, Twice
 from checks.engine.plan.planner import Planner
 from checks.engine.plan.unfold import Unfolder
-from checks.engine.rules.clauses import Call, Col, Given, Literal, Member, Scan, pattern_of
+from checks.engine.rules.clauses import Call, Col, Const, Given, Literal, Member, Scan, pattern_of
 from checks.engine.rules.limits import bounded
 from checks.engine.rules.ruleset import RuleSet
 from facts.wire import Fact
 from policy.errors import AuthzError
+from policy.rules.program import Signature
+from policy.values import Value
 from tests.checks.in_memory import Engine
 from tests.properties.passes_by_meaning import Values, accepted, values_of, world_of
 from tests.properties.plans_by_meaning import by_signature, put
@@ -42,6 +44,7 @@ from tests.reference_rules import Meaning, Row
 PATIENCE = 1.0  # seconds of processor time to plan a question
 MOST_STEPS = 400  # of a question: more are too many to hold to their meaning
 TIMES = 2  # that values are given to columns that may have any
+FACTS_OF_A_KIND = 3  # that are looked for, beside the case's own
 OTHERWISE = 0.3  # of the literals are not the planner's choice, where another order is tried
 
 
@@ -172,9 +175,10 @@ def held(case: Case, rng: Random, questions: int = 2, in_order: bool = True) -> 
         shape, slots = engine.shape(asked, [Fact(*each) for each in brought])
         said = said_of(engine.book, shape, rng, in_order)
         values = values_of(engine.book.program, [*facts, *brought], values_in(ask))
-        drafts = drafts_of(engine.book, facts, brought, values, slots)
+        stored = list(dict.fromkeys([*facts, *facts_looked_for(said, values, rng)]))
+        drafts = drafts_of(engine.book, stored, brought, values, slots)
         for each in said:
-            yield from _held(case, each, drafts, rng)
+            yield from _held(replace(case, facts=tuple(stored), context=tuple(brought)), each, drafts, rng)
 
 
 def said_of(rules: RuleSet, shape: Shape, rng: Random, in_order: bool) -> list[Said]:
@@ -186,6 +190,21 @@ def said_of(rules: RuleSet, shape: Shape, rng: Random, in_order: bool) -> list[S
     with recorded(choose) as record, suppress(AuthzError, Sprawling), bounded(PATIENCE):
         planned(rules, shape, lambda signature: True, tables_in_rounds=tables < 0.15)
     return record.said
+
+
+def facts_looked_for(said: list[Said], values: Values, rng: Random) -> Iterator[tuple[str, tuple[Value, ...]]]:
+    """Some facts of each kind that the drafts look for, so that more of them have rows."""
+    wanted: dict[tuple[Signature, tuple[tuple[str, ...], ...]], None] = {}
+    for draft in (each for one in said for each in one.before):
+        lists = {each.variable: each.ids for each in draft.pending if isinstance(each, Member)}
+        for scan in (each for each in draft.pending if isinstance(each, Scan)):
+            names = ((arg.id,) if isinstance(arg, Const) else lists.get(arg, ()) for arg in scan.args)
+            wanted[scan.signature, tuple(names)] = None
+    for signature, names in wanted:
+        for _ in range(FACTS_OF_A_KIND):
+            typed = zip(signature.types, names)
+            row = [Value(kind, rng.choice(own)) if own else rng.choice(values[kind]) for kind, own in typed]
+            yield signature.predicate, tuple(row)
 
 
 def drafts_of(rules: RuleSet, facts: list, brought: list, values: Values, slots: dict[str, object]) -> Drafts:
