@@ -1,54 +1,69 @@
-"""How HTTP meets the parts: keys in, JSON in and out."""
+"""How HTTP meets the endpoints: keys in, JSON in and out, and one answer to whatever goes wrong.
 
-import math
+A request comes to its endpoint by `short_way`, or by `endpoint_views` through the framework. What both do stands here.
+"""
+
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
-from rest_framework.request import Request
-from rest_framework.response import Response
+from rest_framework.request import Request as FrameworkRequest
 
 from authz_project.connections import refresh_connection
 from authz_project.errors import refusal_of
 from authz_project.keys import caller_of_token, forget, token_of
 from policy.active import Caller
+from policy.endpoint import Endpoint, Request, Response
 from policy.errors import KeyRefused, MalformedRequest
+
+JSON = "application/json"
 
 # ---- keys ----------------------------------------------------------------------------------------------
 
 
-class KeyAuthentication(BaseAuthentication):
-    def authenticate(self, request: Request) -> tuple[None, Caller]:
-        refresh_connection()
-        return None, caller_of_token(token_of(request.META))
+def caller_of(headers: Mapping[str, Any]) -> Caller:
+    """Who sends the request; `KeyRefused` where nobody says so."""
+    refresh_connection()
+    return caller_of_token(token_of(headers))
 
-    def authenticate_header(self, request: Request) -> str:
+
+class KeyAuthentication(BaseAuthentication):
+    def authenticate(self, request: FrameworkRequest) -> tuple[None, Caller]:
+        return None, caller_of(request.META)
+
+    def authenticate_header(self, request: FrameworkRequest) -> str:
         return "Bearer"
 
 
 # ---- JSON ----------------------------------------------------------------------------------------------
 
 
-class Parser(BaseParser):
-    """Any body is JSON, whatever it says it is; no body at all is null."""
+def parsed(text: bytes) -> Any:
+    """Any body is JSON, whatever it says it is; one of nothing but spaces is null."""
+    try:
+        return orjson.loads(text) if text.strip() else None
+    except orjson.JSONDecodeError as error:
+        raise MalformedRequest("", f"the body is not JSON: {error}") from None
 
+
+def written(data: object) -> bytes:
+    """What is bytes already is no JSON."""
+    return data if isinstance(data, bytes) else orjson.dumps(data)
+
+
+class Parser(BaseParser):
     media_type = "*/*"
 
     def parse(self, stream, media_type=None, parser_context=None):
-        try:
-            text = stream.read()
-            return orjson.loads(text) if text.strip() else None
-        except orjson.JSONDecodeError as error:
-            raise MalformedRequest("", f"the body is not JSON: {error}") from None
+        return parsed(stream.read())
 
 
 class Renderer(BaseRenderer):
-    media_type = "application/json"
+    media_type = JSON
     format = "json"
     charset = None
     render_style = "binary"
@@ -56,7 +71,7 @@ class Renderer(BaseRenderer):
     def render(
         self, data: object, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
     ) -> bytes:
-        return b"" if data is None else orjson.dumps(data)
+        return written(data)
 
 
 class AlwaysJson(BaseContentNegotiation):
@@ -72,14 +87,10 @@ class AlwaysJson(BaseContentNegotiation):
 # ---- what went wrong --------------------------------------------------------------------------------------
 
 
-def handle_exception(error: Exception, context: dict) -> Response:
-    """Every answer that is not a success, as `{"message": …}`."""
-    request = context["request"]
+def refused(endpoint: Endpoint, request: Request, error: Exception) -> Response:
+    """The answer to a request that raised the error."""
+    error = endpoint.reason(request, error)
     if isinstance(error, KeyRefused):
-        forget(token_of(request.META))
-    status, body, headers = refusal_of(
-        error, getattr(request, "request_id", ""), getattr(request, "started", math.inf)
-    )
-    if isinstance(error, MethodNotAllowed):
-        headers = {"Allow": ", ".join(context["view"].allowed_methods)}
-    return Response(body, status, headers=headers)
+        forget(token_of(request.headers))
+    status, body, headers = refusal_of(error, request.id, request.started)
+    return Response(endpoint.refusal(request, status, body), status, headers)

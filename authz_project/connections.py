@@ -8,7 +8,7 @@ a restart of the database is one failed request for a process, not one for each 
 import threading
 import time
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 
 IDLE = 30.0  # seconds
 
@@ -30,3 +30,8 @@ def refresh_connection() -> None:
     doubtful = seen <= _lost_at or now - seen > IDLE
     if doubtful and connection.connection is not None and not connection.in_atomic_block and not connection.is_usable():
         connection.close()
+
+
+def let_go_if_broken() -> None:
+    """Before and after a request, as Django has it around those that it answers: drop what errors left unusable."""
+    connections[DEFAULT_DB_ALIAS].close_if_unusable_or_obsolete()

@@ -3,6 +3,8 @@
 import re
 import time
 import uuid
+from collections.abc import Mapping
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
@@ -78,14 +80,18 @@ class AdminMessages(_AdminOnly, MessageMiddleware):
     pass
 
 
+def is_too_large(environ: Mapping[str, Any]) -> bool:
+    """Whether the body is over the limit, by what the request says of it."""
+    length, limit = environ.get("CONTENT_LENGTH") or "0", settings.MAX_BODY_BYTES
+    return bool(limit) and not (len(length) < 20 and length.isdecimal() and int(length) <= limit)
+
+
 def body_limit(get_response):
     """Refuse bodies over the limit before anything reads them into memory."""
 
     def respond(request):
-        length = request.META.get("CONTENT_LENGTH") or "0"
-        limit = settings.MAX_BODY_BYTES
-        if not limit or (len(length) < 20 and length.isdecimal() and int(length) <= limit):
-            return get_response(request)
-        return JsonResponse({"message": too_large().message}, status=413)
+        if is_too_large(request.META):
+            return JsonResponse({"message": too_large().message}, status=413)
+        return get_response(request)
 
     return respond

@@ -1,7 +1,7 @@
 """Every path. The interface is below /api; the rest is for people and load balancers."""
 
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import URLPattern, path
 from django.views.generic import RedirectView
 
 import checks.urls
@@ -9,26 +9,35 @@ import facts.urls
 import localsql.urls
 import policy.urls
 from authz_project import views
+from authz_project.endpoint_views import view_class
 from authz_project.openapi.views import Document, Page
+from policy.endpoint import Endpoint
 
-# One flat list: each level of inclusion costs every request a few microseconds.
-interface = [
-    *checks.urls.urlpatterns,
-    *facts.urls.urlpatterns,
-    *policy.urls.urlpatterns,
-    *localsql.urls.urlpatterns,
-]
-about = [
-    path("", views.Hello.as_view()),
-    path("healthcheck", views.Health.as_view()),
-    path("openapi.json", Document.as_view()),
-    path("docs", Page.as_view()),
-]
+_below_api: dict[str, Endpoint] = {
+    **checks.urls.endpoints,
+    **facts.urls.endpoints,
+    **policy.urls.endpoints,
+    **localsql.urls.endpoints,
+    "": views.Hello(),
+    "healthcheck": views.Health(),
+    "openapi.json": Document(),
+    "docs": Page(),
+}
+# The one table of endpoints: `wsgi` answers by it, and under plain Django the paths below do.
+endpoints: dict[str, Endpoint] = {
+    **{f"api/{name}": endpoint for name, endpoint in _below_api.items()},
+    "api": views.Hello(),
+    "healthcheck": views.Health(),
+    "test_environment": views.TestEnvironment(),
+}
+
+
+def paths_of(table: dict[str, Endpoint]) -> list[URLPattern]:
+    return [path(place, view_class(endpoint).as_view()) for place, endpoint in table.items()]
+
+
 urlpatterns = [
-    path("api/", include([*interface, *about])),
-    path("api", views.Hello.as_view()),
-    path("healthcheck", views.Health.as_view()),
-    path("test_environment", views.TestEnvironment.as_view()),
+    *paths_of(endpoints),
     path("admin", RedirectView.as_view(url="/admin/")),
     path("admin/", admin.site.urls),
 ]

@@ -6,11 +6,10 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 from django.views import defaults
-from rest_framework.response import Response
 
 from authz_project.errors import refusal_of
 from authz_project.test_environments import create_test_environment
-from policy.endpoint import Endpoint, caller
+from policy.endpoint import Endpoint, Request, Response, caller
 
 API_VERSION = 0
 
@@ -18,14 +17,14 @@ API_VERSION = 0
 class Health(Endpoint):
     """Ready as soon as it answers; it takes no connection, so that it answers when all are taken."""
 
-    authentication_classes = ()
+    needs_key = False
 
-    def get(self, request):
+    def get(self, request: Request) -> Response:
         return Response({"message": "ready"})
 
 
 class Hello(Endpoint):
-    def get(self, request):
+    def get(self, request: Request) -> Response:
         caller(request)
         return Response({"hello": "authz", "api_version": API_VERSION})
 
@@ -33,9 +32,9 @@ class Hello(Endpoint):
 class TestEnvironment(Endpoint):
     """A key to a fresh environment: empty, or with `?copy=true` a copy of the default one. Development only."""
 
-    authentication_classes = ()
+    needs_key = False
 
-    def post(self, request):
+    def post(self, request: Request) -> Response:
         if not settings.DEV_SERVER:
             raise Http404
         copied = request.query_params.get("copy", "").lower() in ("true", "1")

@@ -1,9 +1,7 @@
 """The asking half of the interface."""
 
-from django.db import DatabaseError
+from django.db import Error
 from rest_framework.exceptions import APIException
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from checks.asking import ask, fact_patterns, paging
 from checks.asking.query import Query
@@ -24,7 +22,7 @@ from checks.serializers import (
     any_value,
 )
 from facts.context_header import answer
-from policy.endpoint import Endpoint, caller, changed, unconfirmed_caller
+from policy.endpoint import Endpoint, Request, Response, caller, changed, unconfirmed_caller
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.offsets import current_offset
 from policy.serializers import decoded
@@ -36,13 +34,13 @@ ANY_ACTION = Asked(STRING)
 class Asking(Endpoint):
     """Statements confirm the caller's key; where none ran, because something is wrong before, it is confirmed here."""
 
-    def handle_exception(self, error: Exception) -> Response:
+    def reason(self, request: Request, error: Exception) -> Exception:
         if isinstance(error, AuthzError | APIException) and not isinstance(error, KeyRefused):
             try:
-                caller(self.request)
-            except (KeyRefused, DatabaseError) as worse:
-                error = worse
-        return super().handle_exception(error)
+                caller(request)
+            except (KeyRefused, Error) as worse:
+                return worse
+        return error
 
 
 class Authorize(Asking):
@@ -135,7 +133,8 @@ def actions_question(body: dict) -> Question:
 
 def is_published_client(request: Request) -> bool:
     """They say so in a header; the oldest only in their name."""
-    return "HTTP_X_OSOAPIVERSION" in request.META or request.META.get("HTTP_USER_AGENT", "").startswith("Oso Cloud")
+    headers = request.headers
+    return "HTTP_X_OSOAPIVERSION" in headers or headers.get("HTTP_USER_AGENT", "").startswith("Oso Cloud")
 
 
 def explained(raw: object) -> Question:

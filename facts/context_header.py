@@ -3,10 +3,8 @@
 import logging
 import re
 
-from rest_framework.request import Request
-from rest_framework.response import Response
-
 from facts.accept import Unused
+from policy.endpoint import Request, Response
 
 log = logging.getLogger("authz.request")
 
@@ -20,8 +18,7 @@ def answer(request: Request, body: object, unused: Unused) -> Response:
     """The answer to a question, and what of its context counted for nothing."""
     if not unused:
         return Response(body)
-    request_id = request.request_id  # type: ignore[attr-defined]  # the middleware's, on the request inside of this one
-    log.info("request %s: context facts %s", request_id, line_of(unused))
+    log.info("request %s: context facts %s", request.id, line_of(unused))
     return Response(body, headers={HEADER: line_of(unused)})
 
 

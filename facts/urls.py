@@ -1,15 +1,13 @@
-"""Paths below /api."""
-
-from django.urls import path
+"""What stands below /api, by path."""
 
 from facts import views
 
-urlpatterns = [
-    path("batch", views.Batch.as_view()),
-    path("facts", views.Facts.as_view()),
-    path("bulk", views.BulkChange.as_view()),
-    path("bulk_load", views.BulkLoad.as_view()),
-    path("bulk_delete", views.BulkDelete.as_view()),
-    path("clear_data", views.ClearData.as_view()),
-    path("stats", views.Stats.as_view()),
-]
+endpoints = {
+    "batch": views.Batch(),
+    "facts": views.Facts(),
+    "bulk": views.BulkChange(),
+    "bulk_load": views.BulkLoad(),
+    "bulk_delete": views.BulkDelete(),
+    "clear_data": views.ClearData(),
+    "stats": views.Stats(),
+}

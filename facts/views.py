@@ -1,13 +1,11 @@
 """The data half of the interface."""
 
 from django.conf import settings
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from facts import read, store, wire
 from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, pattern_from_query
 from facts.store import Change, Deletes, Inserts
-from policy.endpoint import Endpoint, caller, changed, writing
+from policy.endpoint import Endpoint, Request, Response, caller, changed, writing
 from policy.errors import TooLarge
 from policy.serializers import decoded
 

@@ -1,12 +1,10 @@
-"""Paths below /api."""
-
-from django.urls import path
+"""What stands below /api, by path."""
 
 from localsql import views
 
-urlpatterns = [
-    path("authorize_query", views.Authorize.as_view()),
-    path("list_query", views.List.as_view()),
-    path("actions_query", views.Actions.as_view()),
-    path("evaluate_query_local", views.Evaluate.as_view()),
-]
+endpoints = {
+    "authorize_query": views.Authorize(),
+    "list_query": views.List(),
+    "actions_query": views.Actions(),
+    "evaluate_query_local": views.Evaluate(),
+}

@@ -1,15 +1,12 @@
 """The endpoints that answer with SQL for the caller's own database."""
 
-from rest_framework.request import Request
-from rest_framework.response import Response
-
 from checks.asking.query import Query
 from checks.asking.question import Asked, Question
 from facts.context_header import answer
 from localsql import asking
 from localsql.asking import Said
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
-from policy.endpoint import Endpoint, caller
+from policy.endpoint import Endpoint, Request, Response, caller
 from policy.serializers import decoded
 from policy.values import STRING
 

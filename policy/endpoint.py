@@ -1,30 +1,83 @@
-"""What every endpoint shares: who is asking, and how a change is answered."""
+"""What every endpoint shares: what it is asked, who is asking, and how it answers.
 
-from collections.abc import Iterator
+How a request arrives and how its answer leaves, an endpoint does not know: `authz_project/api.py` does.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
 
-from django.http import HttpRequest
-from django.http.response import HttpResponseBase
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
+from django.core.handlers.wsgi import get_bytes_from_wsgi
+from django.http import QueryDict
 
 from policy.active import Caller, confirm
 from policy.offsets import changing
 
+VERBS = ("get", "post", "delete")
+_UNREAD = object()
 
-class Endpoint(APIView):
-    """One path of the interface: a method for each verb, each of which decodes, calls one use case and answers."""
 
-    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
-        response = super().dispatch(request, *args, **kwargs)
-        # Request, view and response know one another. Out of that circle, what was large is gone with its request, and
-        # does not wait for a collection.
-        self.request.parser_context.clear()
-        if isinstance(response, Response):
-            response.render()
-            response.renderer_context.clear()  # type: ignore[attr-defined]  # which the view has given it
-        return response
+class Request:
+    """What an endpoint is asked. Bodies and query strings are read when they are first looked at, if at all."""
+
+    def __init__(self, method: str, headers: dict[str, Any], read: Callable[[], Any], request_id: str, started: float):
+        self.method = method
+        self.headers = headers  # and what else there is to know, as WSGI has it
+        self.id = request_id
+        self.started = started  # by `perf_counter`
+        self.auth: Caller | None = None  # whoever has a key, once it is looked at
+        self._read = read
+        self._data: Any = _UNREAD
+        self._query: Mapping[str, str] | None = None
+
+    @property
+    def data(self) -> Any:
+        """The body: JSON."""
+        if self._data is _UNREAD:
+            self._data = self._read()
+        return self._data
+
+    @property
+    def query_params(self) -> Mapping[str, str]:
+        """Of a name that is given twice, the last."""
+        if self._query is None:
+            self._query = cast(Mapping[str, str], QueryDict(get_bytes_from_wsgi(self.headers, "QUERY_STRING", "")))
+        return self._query
+
+
+@dataclass
+class Response:
+    """What is answered: JSON, or a page as bytes, whose kind is among the headers."""
+
+    data: object
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Request], Response]
+
+
+class Endpoint:
+    """One path of the interface: a method for each verb, each of which decodes, calls one use case and answers.
+
+    There is one of it for all requests, and nothing of a request is kept in it.
+    """
+
+    needs_key = True
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By HTTP's names for them."""
+        return {verb.upper(): getattr(self, verb) for verb in VERBS if hasattr(self, verb)}
+
+    def reason(self, request: Request, error: Exception) -> Exception:
+        """Of a refusal, where a request raised the error."""
+        return error
+
+    def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:
+        """The body of an answer that is not a success."""
+        return body
 
 
 def caller(request: Request) -> Caller:
@@ -35,7 +88,7 @@ def caller(request: Request) -> Caller:
 
 def unconfirmed_caller(request: Request) -> Caller:
     """Whose request it seems to be: for statements that check the key (`key_check`), and no others."""
-    assert isinstance(request.auth, Caller), "only who has a key comes so far"
+    assert request.auth is not None, "only who has a key comes so far"
     return request.auth
 
 

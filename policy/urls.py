@@ -1,10 +1,8 @@
-"""Paths below /api."""
-
-from django.urls import path
+"""What stands below /api, by path."""
 
 from policy import views
 
-urlpatterns = [
-    path("policy", views.Policy.as_view()),
-    path("policy_metadata", views.PolicyMetadata.as_view()),
-]
+endpoints = {
+    "policy": views.Policy(),
+    "policy_metadata": views.PolicyMetadata(),
+}

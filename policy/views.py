@@ -2,12 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from rest_framework.request import Request
-from rest_framework.response import Response
-
 from policy import publishing
 from policy.active import program_of_version
-from policy.endpoint import Endpoint, caller, changed, writing
+from policy.endpoint import Endpoint, Request, Response, caller, changed, writing
 from policy.errors import MalformedRequest, NotFound
 from policy.models import PolicyVersion
 from policy.publishing import Published
@@ -37,15 +34,12 @@ class Policy(Endpoint):
             **flags.validated_data,
         )
         response = changed(_message(published, suggesting), published.offset)
-        response.status_code = UNCHANGED if published.is_unchanged else 200
+        response.status = UNCHANGED if published.is_unchanged else 200
         return response
 
-    def handle_exception(self, error: Exception) -> Response:
+    def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:
         """A policy that is not accepted says why in one of three shapes; this gives the rest of the errors theirs."""
-        response = super().handle_exception(error)
-        if self.request.method == "POST" and response.status_code != 401:
-            response.data = {"error_type": "Generic", **response.data}
-        return response
+        return {"error_type": "Generic", **body} if request.method == "POST" and status != 401 else body
 
 
 class PolicyMetadata(Endpoint):

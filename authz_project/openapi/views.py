@@ -5,19 +5,16 @@ import re
 import secrets
 from functools import cache
 
-from django.http import HttpResponse
 from django.template.loader import render_to_string
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from authz_project.openapi.document import document, statuses
 from authz_project.openapi.operation import Operation
 from authz_project.openapi.operations import GROUPS
 from authz_project.openapi.shape_text import shape_text
 from authz_project.openapi.shapes import SHAPES
-from policy.endpoint import Endpoint
+from policy.endpoint import Endpoint, Request, Response
 from policy.json_schema import Schema
 
 _NAME, _LINK = re.compile(rf"\b({'|'.join(SHAPES)})\b"), r'<a href="#shape-\1">\1</a>'
@@ -25,23 +22,24 @@ _CODE, _MARK = re.compile(r"`([^`]+)`"), r"<code>\1</code>"
 
 
 class Document(Endpoint):
-    authentication_classes = ()
+    needs_key = False
 
     def get(self, request: Request) -> Response:
         return Response(document())
 
 
 class Page(Endpoint):
-    authentication_classes = ()
+    needs_key = False
 
-    def get(self, request: Request) -> HttpResponse:
+    def get(self, request: Request) -> Response:
         nonce = secrets.token_urlsafe(16)
-        page = HttpResponse(render_to_string("authz_project/openapi/page.html", _contents() | {"nonce": nonce}))
-        page["Content-Security-Policy"] = (
+        page = render_to_string("authz_project/openapi/page.html", _contents() | {"nonce": nonce})
+        policy = (
             f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; "
             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
-        return page
+        headers = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy}
+        return Response(page.encode(), headers=headers)
 
 
 @cache

@@ -1,0 +1,64 @@
+"""Endpoints as views of the framework: for plain Django, as `manage.py runserver` and the client of tests have it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from rest_framework import request as framework_request
+from rest_framework import response as framework_response
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.metadata import SimpleMetadata
+from rest_framework.views import APIView
+
+from authz_project.api import refused
+from policy.endpoint import Endpoint, Request, Response
+
+
+class View(APIView):
+    endpoint: Endpoint
+    asked: Request
+
+    def get_authenticators(self) -> list[BaseAuthentication]:
+        return super().get_authenticators() if self.endpoint.needs_key else []
+
+    def initial(self, request: framework_request.Request, *args: Any, **kwargs: Any) -> None:
+        asked: Any = request  # which has more than its type: the middleware's, and our own kind of caller
+        self.asked = Request(asked.method, asked.META, lambda: asked.data, asked.request_id, asked.started)
+        super().initial(request, *args, **kwargs)
+        self.asked.auth = asked.auth
+
+    def handle_exception(self, error: Exception) -> framework_response.Response:
+        return _of_framework(refused(self.endpoint, self.asked, error))
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = super().dispatch(request, *args, **kwargs)
+        # Request, view and response know one another. Out of that circle, what was large is gone with its request, and
+        # does not wait for a collection.
+        self.request.parser_context.clear()
+        if isinstance(response, framework_response.Response):
+            response.render()
+            response.renderer_context.clear()  # type: ignore[attr-defined]  # which the view has given it
+        return response
+
+
+def view_class(endpoint: Endpoint) -> type[View]:
+    """It is called what the endpoint is called, which OPTIONS is answered with."""
+    kind = type(endpoint)
+    handlers = {method.lower(): _handler(method) for method in endpoint.handlers}
+    return type(kind.__name__, (View,), {"__doc__": kind.__doc__, "endpoint": endpoint, **handlers})
+
+
+def description_of(endpoint: Endpoint) -> dict[str, object]:
+    """What OPTIONS is answered with."""
+    nobody: Any = None  # it is the same for all requests
+    return dict(SimpleMetadata().determine_metadata(nobody, view_class(endpoint)()))
+
+
+def _handler(method: str) -> Callable[[View, framework_request.Request], framework_response.Response]:
+    return lambda view, request: _of_framework(view.endpoint.handlers[method](view.asked))
+
+
+def _of_framework(response: Response) -> framework_response.Response:
+    kind = response.headers.get("Content-Type")
+    return framework_response.Response(response.data, response.status, headers=response.headers, content_type=kind)

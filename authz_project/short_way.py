@@ -1,0 +1,98 @@
+"""From a request to its endpoint, past the framework: what is the same for every request is found out at the start.
+
+The views of `api.py` answer the same under plain Django, to the byte; `tests/authz_project/test_two_ways.py` plays them
+side by side.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.http import UnreadablePostError
+from rest_framework.exceptions import MethodNotAllowed
+from rest_framework.views import APIView
+
+from authz_project.api import JSON, caller_of, parsed, refused, written
+from authz_project.connections import let_go_if_broken
+from authz_project.endpoint_views import description_of
+from authz_project.middleware import request_id_of
+from policy.endpoint import Endpoint, Request, Response
+
+Environ = dict[str, Any]
+Headers = list[tuple[str, str]]
+
+
+_NONE = Endpoint()
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Headers
+    content: bytes
+
+
+class Route:
+    """An endpoint, with what all of its answers have in common."""
+
+    def __init__(self, endpoint: Endpoint):
+        handlers, description = endpoint.handlers, description_of(endpoint)
+        if "GET" in handlers:
+            handlers["HEAD"] = handlers["GET"]
+        handlers["OPTIONS"] = lambda request: Response(description)
+        known = [name.upper() for name in APIView.http_method_names]
+        self._endpoint, self._handlers = endpoint, handlers
+        self._common = [
+            ("Allow", ", ".join(name for name in known if name in handlers)),
+            ("X-Frame-Options", settings.X_FRAME_OPTIONS),
+        ]
+
+    def answer(self, environ: Environ) -> Answer:
+        """Never raises an `Exception`."""
+        started = time.perf_counter()
+        request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
+        request = Request(environ["REQUEST_METHOD"].upper(), environ, lambda: body_of(environ), request_id, started)
+        let_go_if_broken()
+        try:
+            response = self._response(request)
+            content = written(response.data)
+        except Exception as error:  # what nobody can write, or an endpoint that fails at its refusal
+            response = refused(_NONE, request, error)
+            content = written(response.data)
+        finally:
+            let_go_if_broken()
+        headers = [("Content-Type", JSON)] if "Content-Type" not in response.headers else []
+        headers += response.headers.items()
+        headers += self._common
+        headers.append(("X-Request-ID", request_id))
+        headers.append(("Content-Length", str(len(content))))
+        headers.append(("Server-Timing", f"oso;dur={(time.perf_counter() - started) * 1000:.3f}"))
+        return Answer(response.status, headers, content)
+
+    def _response(self, request: Request) -> Response:
+        try:
+            if self._endpoint.needs_key:
+                request.auth = caller_of(request.headers)
+            handler = self._handlers.get(request.method)
+            if handler is None:
+                raise MethodNotAllowed(request.method)
+            return handler(request)
+        except Exception as error:
+            return refused(self._endpoint, request, error)
+
+
+def body_of(environ: Environ) -> Any:
+    """The request's, as the framework has it: none at all is an empty object."""
+    length = environ.get("CONTENT_LENGTH") or ""
+    if not (length.isdecimal() and int(length)):
+        return {}
+    try:
+        text = environ["wsgi.input"].read(int(length))
+    except OSError as error:
+        raise UnreadablePostError(*error.args) from error
+    return parsed(text)
+
+
+def routes_of(table: Mapping[str, Endpoint]) -> dict[str, Route]:
+    """By the whole path."""
+    return {f"/{path}": Route(endpoint) for path, endpoint in table.items()}
