@@ -27,7 +27,7 @@ VARIABLES = {"DJANGO_SETTINGS_MODULE": "tests.benchmarks.settings", "SECRET_KEY"
 
 @dataclass
 class Served:
-    """`loading` is how many seconds `load_facts` took, and how many of a processor."""
+    """`loading` is how many seconds `load_facts` took, and how many of a processor; `options` are those of `serve`."""
 
     folder: Path
     url: str
@@ -36,6 +36,9 @@ class Served:
     key: str
     database: Database
     loading: tuple[float, float]
+    postgresql: psutil.Process | None = None
+    root: Path = ROOT
+    options: tuple[str, ...] = ()
 
     @property
     def port(self) -> int:
@@ -45,12 +48,13 @@ class Served:
         """Stop it, and start it again on another port; the seconds from then until it takes requests."""
         self.service.stop()
         started = time.perf_counter()
-        self.service = started_service(self.folder, self.url)
+        self.service = started_service(self.folder, self.url, self.root, self.options)
         return time.perf_counter() - started
 
     def new_key(self, environment: str) -> str:
         """Of an environment that is made for it."""
-        return manage(self.folder, self.url, "create_api_key", "--create-environment", "--environment", environment)
+        arguments = ("create_api_key", "--create-environment", "--environment", environment)
+        return manage(self.folder, self.url, *arguments, root=self.root)
 
     @property
     def workers(self) -> list[psutil.Process]:
@@ -60,46 +64,50 @@ class Served:
 
 
 @contextmanager
-def served(kind: str, size: Size, facts: Callable[[Size], Iterator[Fact]] = facts_of) -> Iterator[Served]:
-    """A server over so many facts on "sqlite" or "postgres", both as durable as in production."""
+def served(
+    kind: str, size: Size, facts: Callable[[Size], Iterator[Fact]] = facts_of, root: Path = ROOT, *options: str
+) -> Iterator[Served]:
+    """A checkout's server over so many facts on "sqlite" or "postgres", both as durable as in production."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url = f"sqlite:///{folder / 'facts.sqlite3'}"
+        url, process = f"sqlite:///{folder / 'facts.sqlite3'}", None
         if kind == "postgres":
             server = postgresql.start(durable=True)
             if server is None:
                 raise SystemExit("no PostgreSQL can be started here")
             stack.callback(server.stop)
-            url = server.create("benchmark")
+            url, process = server.create("benchmark"), psutil.Process(server.process.pid)
         os.environ |= VARIABLES | {"DATABASE_URL": url}  # for what of the product is used in this process
-        service = started_service(folder, url)
+        service = started_service(folder, url, root, options)
         key = re.search(r"e_default_\w+", service.log.read_text())[0]
-        loading = filled(folder, url, size, facts)
+        loading = filled(folder, url, size, facts, root)
         database = stack.enter_context(opened(url))
-        result = Served(folder, url, size, service, key, database, loading)
+        result = Served(folder, url, size, service, key, database, loading, process, root, options)
         stack.callback(lambda: result.service.stop())
         yield result
 
 
-def started_service(folder: Path, url: str) -> Service:
-    return start_service(folder, url, **VARIABLES)
+def started_service(folder: Path, url: str, root: Path = ROOT, options: tuple[str, ...] = ()) -> Service:
+    return start_service(folder, url, *options, root=root, **VARIABLES)
 
 
-def manage(folder: Path, url: str, *arguments: str) -> str:
+def manage(folder: Path, url: str, *arguments: str, root: Path = ROOT) -> str:
     """What the command prints."""
-    variables = os.environ | VARIABLES | {"DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, ROOT / "manage.py", *arguments]
+    variables = os.environ | VARIABLES | {"DATABASE_URL": url, "PYTHONPATH": str(root)}
+    command = [sys.executable, root / "manage.py", *arguments]
     return subprocess.run(command, cwd=folder, env=variables, check=True, stdout=-1, text=True).stdout.strip()
 
 
-def filled(folder: Path, url: str, size: Size, facts: Callable[[Size], Iterator[Fact]]) -> tuple[float, float]:
+def filled(
+    folder: Path, url: str, size: Size, facts: Callable[[Size], Iterator[Fact]], root: Path = ROOT
+) -> tuple[float, float]:
     policy, lines = folder / "policy.polar", folder / "facts.jsonl"
     policy.write_text(POLICY)
     with lines.open("wb") as file:
         file.writelines(line_of(each) for each in facts(size))
-    manage(folder, url, "load_policy", str(policy))
+    manage(folder, url, "load_policy", str(policy), root=root)
     started, used = time.perf_counter(), used_by_children()
-    manage(folder, url, "load_facts", str(lines))
+    manage(folder, url, "load_facts", str(lines), root=root)
     taken = time.perf_counter() - started, used_by_children() - used
     lines.unlink()
     if url.startswith("postgres"):
