@@ -171,7 +171,7 @@ STRICT_CONTEXT_FACTS = truth("STRICT_CONTEXT_FACTS")
 
 INSTALLED_APPS = [
     "authz_project",  # first, for its templates to come before those they extend
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # `urls` finds the pages: commands have no use for them
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -36,6 +36,8 @@ def paths_of(table: dict[str, Endpoint]) -> list[URLPattern]:
     return [path(place, view_class(endpoint).as_view()) for place, endpoint in table.items()]
 
 
+admin.autodiscover()
+
 urlpatterns = [
     *paths_of(endpoints),
     path("admin", RedirectView.as_view(url="/admin/")),
