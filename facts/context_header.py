@@ -1,17 +1,14 @@
 """How who asks learns of context facts that count for nothing: from a header of the answer, and from the log."""
 
 import logging
-import re
 
 from facts.accept import Unused
+from facts.plain_lines import plain
 from policy.endpoint import Request, Response
 
 log = logging.getLogger("authz.request")
 
 HEADER = "X-Unused-Context-Facts"
-LONGEST = 1_000  # characters, of the header and of the line in the log
-
-_NOT_PLAIN = re.compile(r"[^ -~]")
 
 
 def answer(request: Request, body: object, unused: Unused) -> Response:
@@ -26,9 +23,3 @@ def line_of(unused: Unused) -> str:
     """All of it in one line of printable ASCII, whatever the names are made of."""
     named = [f"`{each.signature}`{each.advice}" for each in unused.kinds]
     return plain(f"not used in policy: {'; '.join([*named, *([f'and {unused.more} more'] if unused.more else [])])}")
-
-
-def plain(text: str) -> str:
-    """The text in printable ASCII, cut where it is too long."""
-    escaped = _NOT_PLAIN.sub(lambda found: found[0].encode("unicode_escape").decode(), text[: LONGEST + 1])
-    return escaped if len(escaped) <= LONGEST else f"{escaped[: LONGEST - 3]}..."

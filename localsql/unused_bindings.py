@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 
 from facts.accept import MOST_NAMED, unaccepted_of
-from facts.context_header import plain
+from facts.plain_lines import plain
 from localsql.bindings import Bindings
 from policy.active import program_of_version
 from policy.rules.program import Program

@@ -6,15 +6,24 @@ A statement is prepared on a connection the second time that it runs there.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
+from math import ceil
 from weakref import WeakKeyDictionary
 
 import psycopg
+from psycopg import errors
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from checks.asking.deadline import Deadline
+from checks.errors import QueryTooSlow, StatementTooLarge
+from policy.errors import Cancelled
+
+_FRESH = 0.9  # of a question's time: with so much left, the connection's own limit is near enough
 MOST_PREPARED = 1000  # statements of a connection: a policy has many shapes of questions
 _BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; EXECUTE nothing"
 _FORGOTTEN = b"26000"  # PostgreSQL's code for the name of a prepared statement that there is not
@@ -23,6 +32,50 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
+
+
+def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
+    """Run a statement, which has the connection's `statement_timeout`, or what the question has left."""
+    left = time.left()
+    try:
+        if not can_run(raw):
+            with psycopg.RawCursor(raw) as cursor:
+                return cursor.execute(sql.encode(), values).fetchall()
+        if left >= time.seconds * _FRESH:
+            return rows(raw, sql, values)
+        with nullcontext() if in_transaction(raw) else snapshot(raw):
+            _limit(raw, ceil(left * 1000))
+            return rows(raw, sql, values)
+    except errors.QueryCanceled:
+        raise QueryTooSlow(time.seconds) if time.is_over() else Cancelled from None
+    except (errors.ProgramLimitExceeded, errors.StatementTooComplex, errors.TooManyColumns):
+        raise StatementTooLarge from None
+
+
+@contextmanager
+def snapshot(raw: psycopg.Connection) -> Iterator[None]:
+    _begin_snapshot(raw)
+    try:
+        yield
+    finally:
+        with suppress(psycopg.Error):  # a connection that is lost has no transaction to end
+            _executed(raw, b"COMMIT")
+
+
+@contextmanager
+def limited(raw: psycopg.Connection, seconds: float) -> Iterator[None]:
+    """Give statements inside so many seconds. One that is cancelled does not end the snapshot."""
+    command = b"SAVEPOINT limited; SET LOCAL statement_timeout = %d" % max(1, int(seconds * 1000))
+    _good(raw, _executed(raw, command), ExecStatus.COMMAND_OK)
+    try:
+        yield
+    finally:
+        with suppress(psycopg.Error):
+            _executed(raw, b"ROLLBACK TO SAVEPOINT limited; RELEASE SAVEPOINT limited")
+
+
+def in_transaction(raw: psycopg.Connection) -> bool:
+    return raw.pgconn.transaction_status != TransactionStatus.IDLE
 
 
 def can_run(raw: psycopg.Connection) -> bool:
@@ -41,7 +94,7 @@ def rows(raw: psycopg.Connection, sql: str, values: list[object]) -> list[tuple]
     return read.load_rows(0, result.ntuples, tuple)
 
 
-def begin_snapshot(raw: psycopg.Connection) -> None:
+def _begin_snapshot(raw: psycopg.Connection) -> None:
     """Begin a transaction, and run a prepared statement that does nothing as its first one.
 
     The driver drops all prepared statements, ours too, when a transaction is rolled back. Within the snapshot, the
@@ -58,21 +111,7 @@ def begin_snapshot(raw: psycopg.Connection) -> None:
     _good(raw, begun, ExecStatus.TUPLES_OK)
 
 
-def end_snapshot(raw: psycopg.Connection) -> None:
-    _executed(raw, b"COMMIT")
-
-
-def begin_limit(raw: psycopg.Connection, seconds: float) -> None:
-    """Give statements so many seconds from here on. One that is cancelled does not end the snapshot."""
-    command = b"SAVEPOINT limited; SET LOCAL statement_timeout = %d" % max(1, int(seconds * 1000))
-    _good(raw, _executed(raw, command), ExecStatus.COMMAND_OK)
-
-
-def end_limit(raw: psycopg.Connection) -> None:
-    _executed(raw, b"ROLLBACK TO SAVEPOINT limited; RELEASE SAVEPOINT limited")
-
-
-def limit(raw: psycopg.Connection, milliseconds: int) -> None:
+def _limit(raw: psycopg.Connection, milliseconds: int) -> None:
     """Limit the time of each statement until the snapshot ends."""
     _good(raw, _executed(raw, b"SET LOCAL statement_timeout = %d" % milliseconds), ExecStatus.COMMAND_OK)
 

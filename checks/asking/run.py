@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import re
-import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from math import ceil, inf
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol, cast
 
-import psycopg
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from checks.asking import deadline, libpq
+from checks.asking import deadline
 from checks.asking.deadline import Deadline
 from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, worked_out
 from checks.engine.sql.text import Statement
-from checks.errors import QueryTooSlow, StatementTooLarge
-from policy.errors import Cancelled
 
 _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
-_STEPS = 20_000  # of SQLite's machine between two looks at the clock: about a millisecond
-_FRESH = 0.9  # of a question's time: with so much left, the connection's own limit is near enough
-# Of what nests too deep in a WITH, SQLite forgets the outer tables, which are the statement's own.
-_FORGOTTEN = r"no such table: (?:inline_fact|(?:[qr]\d+)*[agrw]\d+)$"
-_TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded|{_FORGOTTEN}")
 
 
 def dialect() -> Dialect:
@@ -45,9 +37,7 @@ def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
         mine.ensure_connection()
     time = deadline.current() or question_time()
     with mine.wrap_database_errors:
-        if mine.vendor == "postgresql":
-            return _on_postgresql(mine.connection, statement.sql, values, time)
-        return _on_sqlite(mine.connection, statement.sql, values, time)
+        return _driver(mine.vendor).execute(mine.connection, statement.sql, values, time)
 
 
 def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, object]) -> list[Fetched]:
@@ -66,90 +56,40 @@ def snapshot() -> Iterator[None]:
     mine = connections[DEFAULT_DB_ALIAS]
     if mine.connection is None:
         mine.ensure_connection()
-    raw = mine.connection
-    if _in_transaction(raw):
+    if in_transaction():
         yield
-        return
-    begin, end = _SNAPSHOTS[mine.vendor]
-    with mine.wrap_database_errors:
-        begin(raw)
-    try:
-        yield
-    finally:
-        with suppress(psycopg.Error, sqlite3.Error):  # a connection that is lost has no transaction to end
-            end(raw)
+    else:
+        with mine.wrap_database_errors, _driver(mine.vendor).snapshot(mine.connection):
+            yield
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
     """Inside of a snapshot, what is executed inside takes no longer; what is refused leaves the snapshot as it was."""
-    raw = connections[DEFAULT_DB_ALIAS].connection
-    assert raw is not None and _in_transaction(raw), "a limit is one within a snapshot"
-    begin, end = _LIMITS[connections[DEFAULT_DB_ALIAS].vendor]
-    begin(raw, seconds)
-    try:
-        with deadline.shortened(seconds):
-            yield
-    finally:
-        with suppress(psycopg.Error):
-            end(raw)
-
-
-_LIMITS = {
-    "postgresql": (libpq.begin_limit, libpq.end_limit),
-    "sqlite": (lambda raw, seconds: None, lambda raw: None),
-}
-_SNAPSHOTS = {
-    "postgresql": (libpq.begin_snapshot, libpq.end_snapshot),
-    "sqlite": (lambda raw: raw.execute("BEGIN"), lambda raw: raw.execute("ROLLBACK")),
-}
+    assert in_transaction(), "a limit is one within a snapshot"
+    mine = connections[DEFAULT_DB_ALIAS]
+    with _driver(mine.vendor).limited(mine.connection, seconds), deadline.shortened(seconds):
+        yield
 
 
 def in_transaction() -> bool:
-    raw = connections[DEFAULT_DB_ALIAS].connection
-    return raw is not None and _in_transaction(raw)
+    mine = connections[DEFAULT_DB_ALIAS]
+    return mine.connection is not None and _driver(mine.vendor).in_transaction(mine.connection)
 
 
-def _in_transaction(raw: sqlite3.Connection | psycopg.Connection) -> bool:
-    if isinstance(raw, sqlite3.Connection):
-        return raw.in_transaction
-    return raw.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
+class _Driver(Protocol):
+    """How a database's driver is used."""
+
+    def execute(self, raw: Any, sql: str, values: list[object], time: Deadline) -> list[tuple]: ...
+    def snapshot(self, raw: Any) -> AbstractContextManager[None]: ...
+    def limited(self, raw: Any, seconds: float) -> AbstractContextManager[None]: ...
+    def in_transaction(self, raw: Any) -> bool: ...
 
 
-# ---- PostgreSQL: a statement has the connection's `statement_timeout`, or what the question has left ------------
+@cache
+def _driver(vendor: str) -> _Driver:
+    """Import no driver but the one that is used: PostgreSQL's takes longer than a command that has no use for it."""
+    return cast(_Driver, import_module(_DRIVERS[vendor]))
 
 
-def _on_postgresql(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
-    left = time.left()
-    try:
-        if not libpq.can_run(raw):
-            with psycopg.RawCursor(raw) as cursor:
-                return cursor.execute(sql.encode(), values).fetchall()
-        if left >= time.seconds * _FRESH:
-            return libpq.rows(raw, sql, values)
-        with snapshot():
-            libpq.limit(raw, ceil(left * 1000))
-            return libpq.rows(raw, sql, values)
-    except psycopg.errors.QueryCanceled:
-        raise QueryTooSlow(time.seconds) if time.is_over() else Cancelled from None
-    except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.StatementTooComplex, psycopg.errors.TooManyColumns):
-        raise StatementTooLarge from None
-
-
-# ---- SQLite: a look at the clock now and then -------------------------------------------------------------------
-
-
-def _on_sqlite(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
-    if time.left() == inf:
-        return raw.execute(sql, values).fetchall()
-    raw.set_progress_handler(time.is_over, _STEPS)
-    try:
-        return raw.execute(sql, values).fetchall()
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-            raise QueryTooSlow(time.seconds) from None
-        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR and _TOO_LARGE.search(str(error)):
-            raise StatementTooLarge from None
-        raise
-    finally:
-        raw.set_progress_handler(None, 0)
+_DRIVERS = {"postgresql": "checks.asking.libpq", "sqlite": "checks.asking.sqlite"}

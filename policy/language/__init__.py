@@ -5,7 +5,7 @@ build; `literals` makes values canonical; `plumbing` runs PLY, and `ply_types` d
 errors, and `rejection` is what they are raised as; `ast` is the result, which `printer` writes back as text.
 """
 
-from policy.language.plumbing import grammar_is_intact, parse
+from policy.language.plumbing import parse
 from policy.language.printer import print_policy
 
-__all__ = ["grammar_is_intact", "parse", "print_policy"]
+__all__ = ["parse", "print_policy"]

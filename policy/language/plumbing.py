@@ -58,11 +58,6 @@ def _counted(tokens: Lexer, notes: Notes) -> Iterator[Token]:
         notes.reject()
 
 
-def grammar_is_intact() -> bool:
-    """Whether the productions still have their docstrings, which `python -OO` strips."""
-    return all(production.__doc__ for production in _productions().values())
-
-
 def _productions() -> dict[str, Callable[[Production], None]]:
     written = {**vars(grammar), **vars(conditions)}
     return {name: production for name, production in written.items() if name.startswith("p_")}
@@ -107,7 +102,6 @@ def _lexer() -> Lexer:
 
 @functools.cache
 def _parser() -> Parser:
-    assert grammar_is_intact(), "the grammar lives in docstrings: run Python without -OO"
     module = SimpleNamespace(**_productions(), tokens=lexer.tokens, start="policy", __file__=grammar.__file__)
     # PLY counts conflicts only when it debugs; without a file to debug into, that costs nothing.
     log = yacc.NullLogger()

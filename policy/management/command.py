@@ -1,4 +1,4 @@
-"""What the commands about policies and facts share: which environment they are about, and how they end."""
+"""What commands share: what is checked before, which environment they are about, and how they end."""
 
 import math
 from argparse import ArgumentTypeError
@@ -16,10 +16,14 @@ from policy.testing import TestReport
 FILES = "policy files, which make one policy together; - is the standard input"
 
 
-class PolicyCommand(BaseCommand):
-    """Calls `act` with an environment. The user's mistakes end it with their message and exit code 1."""
+class ServiceCommand(BaseCommand):
+    """A command of the service. It begins without Django's checks, which import every page: `check` has them."""
 
-    requires_system_checks = ()  # they are about the code, and take a quarter of a second
+    requires_system_checks = ["policy"]
+
+
+class PolicyCommand(ServiceCommand):
+    """Calls `act` with an environment. The user's mistakes end it with their message and exit code 1."""
 
     def add_arguments(self, parser):
         parser.add_argument("--environment", default=DEFAULT_SLUG, help="its short name (default: %(default)s)")

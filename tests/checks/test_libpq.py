@@ -1,7 +1,5 @@
 """The direct calls of libpq do what the driver's cursors do, in good times and in bad."""
 
-from contextlib import contextmanager
-
 import psycopg
 import pytest
 
@@ -105,13 +103,6 @@ def forgetful(raw):
     return raw
 
 
-@contextmanager
-def libpq_snapshot(raw):
-    libpq.begin_snapshot(raw)
-    yield
-    libpq.end_snapshot(raw)
-
-
 def test_what_is_forgotten_is_prepared_again(forgetful):
     for _ in range(3):
         assert libpq.rows(forgetful, "SELECT 1", []) == [(1,)]
@@ -119,7 +110,7 @@ def test_what_is_forgotten_is_prepared_again(forgetful):
 
 
 def test_a_snapshot_begins_by_finding_out(forgetful):
-    with libpq_snapshot(forgetful):
+    with libpq.snapshot(forgetful):
         for _ in range(3):
             assert libpq.rows(forgetful, "SELECT 1", []) == [(1,)]
     assert forgetful.info.transaction_status.name == "IDLE"
@@ -127,7 +118,7 @@ def test_a_snapshot_begins_by_finding_out(forgetful):
 
 def test_a_snapshot_sees_one_moment(raw, url):
     raw.execute("CREATE TABLE n (n integer)")
-    with psycopg.connect(url, autocommit=True) as other, libpq_snapshot(raw):
+    with psycopg.connect(url, autocommit=True) as other, libpq.snapshot(raw):
         other.execute("INSERT INTO n VALUES (1)")
         assert libpq.rows(raw, "SELECT n FROM n", []) == []
     assert libpq.rows(raw, "SELECT n FROM n", []) == [(1,)]
@@ -135,21 +126,21 @@ def test_a_snapshot_sees_one_moment(raw, url):
 
 def test_a_snapshot_keeps_what_is_prepared(raw):
     for _ in range(3):
-        with libpq_snapshot(raw):
+        with libpq.snapshot(raw):
             libpq.rows(raw, "SELECT 1", [])
     assert prepared(raw) == 1
 
 
 def test_a_snapshot_that_cannot_begin_leaves_no_transaction_open(raw, monkeypatch):
     monkeypatch.setattr(libpq, "_BEGIN", b"BEGIN; SELECT 1 / 0")
-    with pytest.raises(psycopg.errors.DivisionByZero):
-        libpq.begin_snapshot(raw)
+    with pytest.raises(psycopg.errors.DivisionByZero), libpq.snapshot(raw):
+        pass
     assert raw.info.transaction_status.name == "IDLE"
 
 
 def test_what_was_prepared_before_the_first_snapshot_stays(raw):
     for _ in range(2):
         libpq.rows(raw, "SELECT 1", [])
-    with libpq_snapshot(raw):
+    with libpq.snapshot(raw):
         libpq.rows(raw, "SELECT 1", [])
     assert prepared(raw) == 1

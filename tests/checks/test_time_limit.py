@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from checks.asking import deadline, run
+from checks.asking import deadline, sqlite
 from checks.asking.session import LiveSession
 from tests.checks.conftest import about, fact, publish, store
 
@@ -172,5 +172,5 @@ def test_what_is_explained_ends_before_the_questions_time_does(slow, monkeypatch
 
 @pytest.mark.parametrize("table", ["inline_fact", "g1", "q1a2", "r0g1", "w3"])
 def test_a_table_of_its_own_that_a_large_statement_lost_is_no_lost_database(table):
-    assert run._TOO_LARGE.search(f"no such table: {table}")
-    assert not run._TOO_LARGE.search("no such table: fact")
+    assert sqlite._TOO_LARGE.search(f"no such table: {table}")
+    assert not sqlite._TOO_LARGE.search("no such table: fact")

@@ -5,19 +5,19 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
 from authz_project.keys import TEST_SLUG, create_key
 from authz_project.models import ApiKey
-from policy.management.command import above_zero
+from policy.management.command import ServiceCommand, above_zero
 from policy.models import DEFAULT_SLUG, SLUG, Environment, default_environment
 
 MOST_DAYS = 36_500
 MOST_LABEL = ApiKey._meta.get_field("label").max_length or 0
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "Make an API key and print it; it cannot be shown again."
 
     def add_arguments(self, parser):

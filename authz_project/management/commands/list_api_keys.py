@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
 from django.utils import timezone
 
 from authz_project.models import ApiKey
+from policy.management.command import ServiceCommand
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "List the API keys, without their secrets."
 
     def handle(self, **options: Any) -> None:

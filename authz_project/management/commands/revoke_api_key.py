@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from authz_project.keys import revoke_key
 from authz_project.models import ApiKey
+from policy.management.command import ServiceCommand
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "Revoke an API key. It is refused from the next request on."
 
     def add_arguments(self, parser):

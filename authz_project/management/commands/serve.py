@@ -14,12 +14,13 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import Error, connection, connections
 
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.models import ApiKey
 from authz_project.server.process import run_server
+from policy.management.command import ServiceCommand
 from policy.models import default_environment
 
 WELL_KNOWN_SECRETS = ("secret", "changeme", "password", "insecure", "example", "test")
@@ -28,9 +29,8 @@ MOST = 1000  # processes, or threads
 START_LOCK = 0x617574687A  # any number that nobody else locks
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "Prepare the database and run the production server."
-    requires_system_checks = ["policy"]  # the rest is about the code, not about where it runs, and takes its time
 
     def add_arguments(self, parser):
         parser.add_argument("--host", default="127.0.0.1")

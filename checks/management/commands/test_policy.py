@@ -3,20 +3,20 @@
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from checks.testing import coverage, policy_tests
 from policy import rules
 from policy.errors import AuthzError
 from policy.files import Bundle, bundle_of_files
 from policy.language.rejection import PolicyRejected
-from policy.management.command import FILES, rejection
+from policy.management.command import FILES, ServiceCommand, rejection
 from policy.publishing import results_of
 from policy.rules.program import Program
 from policy.testing import TestReport
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "Run the tests in policy files and report each assertion. Nothing that is stored is seen or changed."
 
     def add_arguments(self, parser):

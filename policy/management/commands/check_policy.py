@@ -3,17 +3,16 @@
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from policy import rules
 from policy.files import Unreadable, bundle_of_files
 from policy.language.rejection import PolicyRejected
-from policy.management.command import FILES, rejection, warnings
+from policy.management.command import FILES, ServiceCommand, rejection, warnings
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "Compile policy files and print their problems and warnings. The tests in them are not run."
-    requires_system_checks = ()
 
     def add_arguments(self, parser):
         parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)

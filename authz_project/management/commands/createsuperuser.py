@@ -1,0 +1,7 @@
+"""Django's own, which begins sooner."""
+
+from django.contrib.auth.management.commands import createsuperuser
+
+
+class Command(createsuperuser.Command):
+    requires_system_checks = ()  # as for the service's own commands
