@@ -17,7 +17,7 @@ from facts.wire import Fact, Pattern
 from policy.active import program_of_version
 from policy.errors import TooLarge
 from policy.offsets import advance, changing
-from policy.rules.program import Program, Signature
+from policy.rules.program import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ def apply(environment_id: int, changes: Iterable[Change]) -> Applied:
         for change in changes:
             match change:
                 case Inserts(facts, path):
-                    rows = rows_of_facts(environment_id, program, facts, path)
+                    check_facts(program, facts, path)
+                    rows = rows_of_facts(environment_id, facts)
                     inserted += fact_table().insert(rows) if rows else 0
                 case Deletes(patterns):
                     deleted += _delete(environment_id, patterns)
@@ -86,24 +87,29 @@ def copy_facts(origin_id: int, target_id: int) -> None:
 # ---- inserting ------------------------------------------------------------------------------------------
 
 
-def rows_of_facts(environment_id: int, program: Program | None, facts: Sequence[Fact], path: str | None) -> list[Row]:
-    """The facts' rows, once each; `FactRejected` names the first that the policy has no use for."""
-    check_facts(program, facts, path)
+def rows_of_facts(environment_id: int, facts: Sequence[Fact]) -> list[Row]:
+    """The facts' rows, once each."""
     return list(dict.fromkeys(rows_of(facts, lambda signature: signature_number(environment_id, signature))))
 
 
 # ---- deleting -------------------------------------------------------------------------------------------
 
 
+def delete_exactly(environment_id: int, patterns: Sequence[Pattern]) -> int:
+    """The facts that patterns with all ids say."""
+    return _delete_rows(signature_numbers(environment_id), patterns) if patterns else 0
+
+
 def _delete(environment_id: int, patterns: Sequence[Pattern]) -> int:
     if not patterns:
         return 0
     numbers = signature_numbers(environment_id)
-    runs = [(exact, list(run)) for exact, run in groupby(patterns, _is_exact)]
+    runs = [(exact, list(run)) for exact, run in groupby(patterns, is_exact)]
     return sum(_delete_rows(numbers, run) if exact else _delete_matches(numbers, run) for exact, run in runs)
 
 
-def _is_exact(pattern: Pattern) -> bool:
+def is_exact(pattern: Pattern) -> bool:
+    """Whether it is one fact at most that the pattern matches."""
     return all(arg.id is not None for arg in pattern.args)
 
 

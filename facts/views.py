@@ -2,10 +2,10 @@
 
 from django.conf import settings
 
-from facts import read, store, wire
+from facts import read, store, together, wire
 from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, pattern_from_query
 from facts.store import Change, Deletes, Inserts
-from policy.endpoint import Endpoint, Request, Response, caller, changed, writing
+from policy.endpoint import Endpoint, Request, Response, caller, changed, unconfirmed_caller, writing
 from policy.errors import TooLarge
 from policy.serializers import decoded
 
@@ -63,9 +63,7 @@ class Stats(Endpoint):
 
 def _apply(request: Request, changes: list[Change], message: str) -> Response:
     _check_entries(changes)
-    with writing(request) as who:
-        applied = store.apply(who.environment_id, changes)
-    return changed(message, applied.offset)
+    return changed(message, together.apply(unconfirmed_caller(request), changes))
 
 
 def _check_entries(changes: list[Change]) -> None:

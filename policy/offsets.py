@@ -60,6 +60,13 @@ def advance(environment_id: int) -> Turn:
     return Turn(*row)
 
 
+def claim(environment_id: int, offsets: int) -> None:
+    """For others of the same transaction, those that follow its turn's."""
+    if offsets:
+        with connection.cursor() as cursor:
+            cursor.execute('UPDATE environment SET "offset" = "offset" + %s WHERE id = %s', (offsets, environment_id))
+
+
 def _take(cursor: CursorWrapper, environment_id: int) -> None:
     limit, started = settings.WRITE_TIMEOUT, time.monotonic()
     if connection.vendor == "postgresql":  # on SQLite, who has begun to change something has waited already
