@@ -9,7 +9,7 @@ Orders of meeting literals are held too: any other order than the planner's give
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -17,15 +17,18 @@ from unittest.mock import patch
 
 from checks.engine.compile import Shape, planned
 from checks.engine.errors import Sprawling
+from checks.engine.plan import explore as exploring
 from checks.engine.plan import planner, unfold
-from checks.engine.plan.choose import Chooser
-from checks.engine.plan.draft import Draft
+from checks.engine.plan.choose import Choice, Chooser
+from checks.engine.plan.draft import Draft, Enclosing
 from checks.engine.plan.explore import Explored
 from checks.engine.plan.order import next_literal
-from checks.engine.plan.plan import Plan, Twice
+from checks.engine.plan.plan import End, Plan, Twice
 from checks.engine.plan.planner import Planner
-from checks.engine.plan.unfold import Unfolder
-from checks.engine.rules.clauses import Call, Col, Const, Given, Literal, Member, Scan, pattern_of
+from checks.engine.plan.states import State
+from checks.engine.plan.subqueries import Asked
+from checks.engine.plan.unfold import Outcome, Unfolder
+from checks.engine.rules.clauses import FRESH, Call, Col, Const, Given, Literal, Member, Operand, Scan, pattern_of
 from checks.engine.rules.limits import bounded
 from checks.engine.rules.ruleset import RuleSet
 from facts.wire import Fact
@@ -37,7 +40,7 @@ from tests.properties.passes_by_meaning import Values, accepted, values_of, worl
 from tests.properties.plans_by_meaning import by_signature, put
 from tests.properties.questions import Explain, values_in
 from tests.properties.random_policies import Case
-from tests.reference_drafts import Drafts, asked_of, draft_of, free_columns
+from tests.reference_drafts import NOBODYS, Drafts, asked_of, draft_of, free_columns
 from tests.reference_plans import Known
 from tests.reference_rules import Meaning, Row
 
@@ -87,69 +90,132 @@ class Held:
 
 
 @dataclass
+class Taken:
+    """A step: the draft, what was met of it once its tests were settled, how, and what came out."""
+
+    draft: Draft
+    settled: Draft | None = None  # None: a test is false
+    literal: Literal | None = None
+    kind: str = "a test is false"
+    outcomes: Sequence[Outcome] = ()
+
+    def said(self) -> Iterator[Said]:
+        if not any(isinstance(each, Twice) for each in self.outcomes):
+            yield Said(self.kind, (self.draft,), tuple(map(draft_of, self.outcomes)))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What was explored: for the first time, or with some states in place."""
+
+    starts: tuple[Draft, ...]
+    enclosing: Enclosing
+    explored: Explored
+
+    def said(self) -> Iterator[Said]:
+        kind = "inlined" if self.enclosing.in_place else "explored"
+        if self.explored.twice is None:
+            yield Said(kind, self.starts, tuple(map(draft_of, self.explored.entry)))
+            for state, ends in self.explored.arms.items():
+                goals = (Col(self.explored.goals[state], f"c{key.index}", key.type) for key in state.keys)
+                yield Said(f"{kind}: a state", (Draft(*asked_of(state, goals)),), tuple(map(draft_of, ends)))
+
+
+@dataclass(frozen=True)
+class Made:
+    asked: Asked
+    plan: Plan
+    graphs: list[Graph]
+    begun: list[Draft]  # what all its steps began with
+
+    def said(self) -> Iterator[Said]:
+        yield Said(f"plan: {self.plan.form.name}", (self.asked.start,), self.plan)
+
+
+@dataclass
 class Record:
-    """All that is said, in the order of its beginning; `kind` of a step is the literal's, or how its call is met."""
+    """All steps, graphs and plans, each in the order of being done; what the steps of states begin with, by goals."""
 
-    said: list[Said] = field(default_factory=list)
+    steps: list[Taken] = field(default_factory=list)
+    arms: dict[int, list[Draft]] = field(default_factory=dict)
+    graphs: list[Graph] = field(default_factory=list)
+    plans: list[Made] = field(default_factory=list)
 
-    def step(self, draft: Draft, kind: str, outcomes: Iterable[object]) -> None:
-        if not any(isinstance(each, Twice) for each in outcomes):
-            self.said.append(Said(kind, (draft,), tuple(map(draft_of, outcomes))))
-
-    def explored(self, kind: str, starts: list[Draft], explored: Explored) -> None:
-        if explored.twice is None:
-            self.said.append(Said(kind, tuple(starts), tuple(map(draft_of, explored.entry))))
-            for state, ends in explored.arms.items():
-                goals = (Col(explored.goals[state], f"c{key.index}", key.type) for key in state.keys)
-                said = Said(f"{kind}: a state", (Draft(*asked_of(state, goals)),), tuple(map(draft_of, ends)))
-                self.said.append(said)
+    @property
+    def said(self) -> list[Said]:
+        return [said for each in (*self.steps, *self.graphs, *self.plans) for said in each.said()]
 
 
 @contextmanager
-def recorded(choose: object = next_literal) -> Iterator[Record]:
-    """Records what every planner says meanwhile."""
-    record, kinds = Record(), ["nothing left"]
+def recorded(choose: Callable[[Draft, RuleSet], Literal | None] = next_literal) -> Iterator[Record]:
+    """Records what planning does meanwhile; `choose` says which literal is met next."""
+    record = Record()
+    steps: list[Taken] = []  # that are being taken: a step may plan what a draft asks apart
+    graphs: list[list[Graph]] = [[]]  # of the plans that are being made
+    begun: list[list[Draft]] = [[]]  # of the same
 
     def next_noted(draft: Draft, rules: RuleSet) -> Literal | None:
         literal = choose(draft, rules)
-        kinds[-1] = type(literal).__name__ if literal else "finished"
+        steps[-1].settled, steps[-1].literal = draft, literal
+        steps[-1].kind = type(literal).__name__ if literal else "finished"
         return literal
 
-    def chosen(self: Chooser, call: Call, rest: Draft) -> object:
+    def chosen(self: Chooser, call: Call, rest: Draft) -> Choice:
         choice = own_chosen(self, call, rest)
-        kinds[-1] = choice.meeting.name
+        steps[-1].kind = choice.meeting.name
         return choice
 
-    def step(self: Unfolder, draft: Draft) -> object:
-        kinds.append("a test is false")
-        outcomes = own_step(self, draft)
-        record.step(draft, kinds.pop(), outcomes)
-        return outcomes
+    def step(self: Unfolder, draft: Draft) -> Sequence[Outcome]:
+        steps.append(Taken(draft))
+        try:
+            steps[-1].outcomes = own_step(self, draft)
+            record.steps.append(steps[-1])
+            return steps[-1].outcomes
+        finally:
+            steps.pop()
 
-    def explore(unfolder: Unfolder, starts: Iterable[Draft], enclosing: object) -> Explored:
-        starts = list(starts)
-        found = own_explore(unfolder, starts, enclosing)
-        record.explored("inlined" if enclosing.in_place else "explored", starts, found)
-        return found
+    def ends(self: Unfolder, drafts: Iterable[Draft]) -> Iterator[End | Twice]:
+        drafts = tuple(drafts)
+        begun[-1] += drafts
+        return own_ends(self, drafts)
 
-    def made(self: Planner, asked: object, fixed: object) -> Plan:
-        plan = own_made(self, asked, fixed)
-        record.said.append(Said(f"plan: {plan.form.name}", (asked.start,), plan))
-        return plan
+    def arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) -> list[Draft]:
+        record.arms[goals] = own_arms(unfolder, state, goals, enclosing)
+        return record.arms[goals]
 
-    own_chosen, own_step, own_explore, own_made = Chooser.chosen, Unfolder.step, planner.explore, Planner._planned
+    def explore(unfolder: Unfolder, starts: Iterable[Draft], enclosing: Enclosing) -> Explored:
+        starts = tuple(starts)
+        graph = Graph(starts, enclosing, own_explore(unfolder, starts, enclosing))
+        record.graphs.append(graph)
+        graphs[-1].append(graph)
+        return graph.explored
+
+    def made(self: Planner, asked: Asked, fixed: frozenset[Operand]) -> Plan:
+        graphs.append([])
+        begun.append([])
+        try:
+            plan = own_made(self, asked, fixed)
+            record.plans.append(Made(asked, plan, graphs[-1], begun[-1]))
+            return plan
+        finally:
+            graphs.pop()
+            begun.pop()
+
+    own_chosen, own_step, own_ends = Chooser.chosen, Unfolder.step, Unfolder.ends
+    own_arms, own_explore, own_made = exploring._arms, planner.explore, Planner._planned
     with (
         patch.object(unfold, "next_literal", next_noted),
         patch.object(Chooser, "chosen", chosen),
         patch.object(Unfolder, "step", step),
+        patch.object(Unfolder, "ends", ends),
+        patch.object(exploring, "_arms", arms),
         patch.object(planner, "explore", explore),
         patch.object(Planner, "_planned", made),
-        patch.object(unfold, "MOST_STEPS", MOST_STEPS),
     ):
         yield record
 
 
-def in_another_order(rng: Random) -> object:
+def in_another_order(rng: Random) -> Callable[[Draft, RuleSet], Literal | None]:
     """A choice of the next literal that is often not the planner's."""
 
     def chosen(draft: Draft, rules: RuleSet) -> Literal | None:
@@ -187,7 +253,8 @@ def said_of(rules: RuleSet, shape: Shape, rng: Random, in_order: bool) -> list[S
     if tables < 0.3:
         rules = rules.tabling([pattern_of(call) for root in shape.roots for call in root.calls])
     choose = next_literal if in_order else in_another_order(rng)
-    with recorded(choose) as record, suppress(AuthzError, Sprawling), bounded(PATIENCE):
+    few = patch.object(unfold, "MOST_STEPS", MOST_STEPS)
+    with recorded(choose) as record, few, suppress(AuthzError, Sprawling), bounded(PATIENCE):
         planned(rules, shape, lambda signature: True, tables_in_rounds=tables < 0.15)
     return record.said
 
@@ -198,12 +265,13 @@ def facts_looked_for(said: list[Said], values: Values, rng: Random) -> Iterator[
     for draft in (each for one in said for each in one.before):
         lists = {each.variable: each.ids for each in draft.pending if isinstance(each, Member)}
         for scan in (each for each in draft.pending if isinstance(each, Scan)):
-            names = ((arg.id,) if isinstance(arg, Const) else lists.get(arg, ()) for arg in scan.args)
+            names = ((arg.id,) if isinstance(arg, Const) and arg != FRESH else lists.get(arg, ()) for arg in scan.args)
             wanted[scan.signature, tuple(names)] = None
+    known = {kind: tuple(each for each in own if each.id not in NOBODYS) for kind, own in values.items()}
     for signature, names in wanted:
-        for _ in range(FACTS_OF_A_KIND):
+        for _ in range(FACTS_OF_A_KIND * all(map(known.get, signature.types))):
             typed = zip(signature.types, names)
-            row = [Value(kind, rng.choice(own)) if own else rng.choice(values[kind]) for kind, own in typed]
+            row = [Value(kind, rng.choice(own)) if own else rng.choice(known[kind]) for kind, own in typed]
             yield signature.predicate, tuple(row)
 
 
