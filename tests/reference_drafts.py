@@ -11,7 +11,7 @@ Columns of rows around a plan, and those of its goals and answers, may have any 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from checks.engine.plan.draft import Draft
@@ -54,7 +54,7 @@ from tests import reference
 from tests.reference_plans import Known, Tables, compared, tables_of, taken
 from tests.reference_rules import Meaning, Row
 
-Env = Mapping[Col, str]
+Env = dict[Col, object]
 NOBODYS = (reference.UNMENTIONED, reference.NEVER_A_NUMBER)  # values that nothing mentions: in a plan, the empty id
 
 

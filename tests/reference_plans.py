@@ -2,7 +2,7 @@
 
 A branch is every way to take one row from each of its sources so that its conditions hold. A plan's answers are what
 its exits make of their branches; its goals and answers are the least tables that its seeds, moves and arms lead to,
-found by going on until nothing is new. Nothing is ordered or indexed; remembered is what a plan answered before.
+found by going on until nothing is new. Rows are looked up, as is what a plan answered before; nothing is ordered.
 
     known = Known(stored, inline, slots)
     rows_of(plans, width, known)        # what the statement for these plans answers, row for row
@@ -40,7 +40,7 @@ from policy.rules.program import Signature
 
 Facts = Mapping[Signature, Iterable[tuple[str, ...]]]
 Row = tuple[str | None, ...]  # None stands for every value
-Env = Mapping[Col, object]  # of the rows that were taken: what is in which column
+Env = dict[Col, object]  # of the rows that were taken: what is in which column
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def taken(branch: Branch, env: Env, tables: Tables, known: Known) -> list[Env]:
     for source in (None, *branch.sources):
         if source is not None:
             unread.remove(source.number)
-            found = [{**each, **row} for each in found for row in columns_of(source, each, tables, known)]
+            found = joined(found, source, tests, unread, tables, known)
         ready = [test for test in tests if not {column.source for column in compared(test)} & unread]
         tests = [test for test in tests if test not in ready]
         found = [each for each in found if all(is_met(test, each, known) for test in ready)]
@@ -136,7 +136,33 @@ def taken(branch: Branch, env: Env, tables: Tables, known: Known) -> list[Env]:
     return [each for each in found if all(is_met(check, each, known) for check in checks)]
 
 
-def columns_of(source: Source, env: Env, tables: Tables, known: Known) -> Iterator[Env]:
+def joined(
+    found: list[Env], source: Source, tests: list[Condition], unread: set[int], tables: Tables, known: Known
+) -> list[Env]:
+    """Each of these with each row of the source; of rows that are the same for all, only those that join."""
+    if isinstance(source, Relation) and any(isinstance(each, Col) for each in source.plan.fixed):
+        return [each | row for each in found for row in columns_of(source, each, tables, known)]
+    pairs = list(joins_of(source, tests, unread))
+    tagged = [test for test in tests if isinstance(test, Tagged) and test.source == source.number]
+    rows: dict[Row, list[Env]] = {}
+    for row in columns_of(source, {}, tables, known) if found else ():
+        if all(is_met(test, row, known) for test in tagged):  # rows of other tags have other columns
+            rows.setdefault(values([own for own, _ in pairs], row, known), []).append(row)
+    return [each | row for each in found for row in rows.get(values([other for _, other in pairs], each, known), ())]
+
+
+def joins_of(source: Source, tests: list[Condition], unread: set[int]) -> Iterator[tuple[Col, Operand]]:
+    """Columns of the source that are to be the same as what is known before it."""
+    later = unread | {source.number}
+    for test in tests:
+        if isinstance(test, Same):
+            for own, other in ((test.left, test.right), (test.right, test.left)):
+                is_known = not (isinstance(other, Col) and other.source in later)
+                if isinstance(own, Col) and own.source == source.number and is_known:
+                    yield own, other
+
+
+def columns_of(source: Source, env: Env, tables: Tables, known: Known) -> Iterator[dict[Col, object]]:
     """Each row of the source, by its columns."""
     for row in rows_in(source, env, tables, known):
         yield {Col(source.number, name): value for name, value in row.items()}
