@@ -143,6 +143,19 @@ def asked_of(kind: str, first: int) -> Asked:
     return Asked(name, tuple(id_of(name, number) for number in range(first, first + count)) or None)
 
 
+# ---- as plans are printed -----------------------------------------------------------------------------------------
+
+
+def numbered(plan: str) -> str:
+    """The plan with its sources and variables numbered as they appear, not as they were made."""
+    numbers: dict[str, str] = {}
+    return re.sub(r"\bs\d+\b|(?<=')\d{4,}\b", lambda found: _numbered_as(found[0], numbers), plan)
+
+
+def _numbered_as(name: str, numbers: dict[str, str]) -> str:
+    return numbers.setdefault(name, f"{name[0] if name[0] == 's' else ''}{len(numbers)}")
+
+
 # ---- facts --------------------------------------------------------------------------------------------------------
 
 ENTITIES = 80  # of each type

@@ -14,7 +14,7 @@ from checks.engine.sql.dialects import PostgreSQL
 from checks.management.commands.ask import shown_plan
 from tests.checks.in_memory import Engine
 from tests.checks.measured import Measure, budget_path, budgets_of, is_dear, text_of
-from tests.checks.plan_questions import GOLDEN, QUESTIONS, brought_for, policy_of, question_of
+from tests.checks.plan_questions import GOLDEN, QUESTIONS, brought_for, numbered, policy_of, question_of
 
 # ---- texts ----------------------------------------------------------------------------------------------------------
 
@@ -32,16 +32,6 @@ def plan_text(on_sqlite: Engine, on_postgresql: Engine, text: str) -> str:
     again = [] if numbered(other_plan) == numbered(plan) else [numbered(other_plan), ""]
     parts = [f"==== {text}", "", numbered(plan), "", "-- SQLite", "", laid_out(sql), "", "-- PostgreSQL", "", *again]
     return "\n".join([*parts, laid_out(other_sql), ""])
-
-
-def numbered(plan: str) -> str:
-    """The plan with its sources and variables numbered as they appear, not as they were made."""
-    numbers: dict[str, str] = {}
-    return re.sub(r"\bs\d+\b|(?<=')\d{4,}\b", lambda found: numbered_as(found[0], numbers), plan)
-
-
-def numbered_as(name: str, numbers: dict[str, str]) -> str:
-    return numbers.setdefault(name, f"{name[0] if name[0] == 's' else ''}{len(numbers)}")
 
 
 def compiled(engine: Engine, text: str) -> Compiled:

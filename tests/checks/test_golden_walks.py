@@ -15,8 +15,7 @@ from checks.engine.plan.draft import Draft
 from checks.engine.plan.plan import End, Exit, Twice
 from checks.engine.plan.unfold import Outcome
 from tests.checks.in_memory import Engine
-from tests.checks.plan_questions import policy_of, question_of
-from tests.checks.test_golden_plans import numbered
+from tests.checks.plan_questions import numbered, policy_of, question_of
 from tests.properties.steps_by_meaning import Made, Record, Taken, recorded
 
 GOLDEN = Path(__file__).parent / "golden_walks"
