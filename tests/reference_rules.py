@@ -151,7 +151,12 @@ class Meaning:
 
 def well_founded(clauses: ClausesOf, world: World, pattern: Pattern) -> set[Row]:
     """The pattern's rows, where clauses may recurse through negation as long as no row depends on its own."""
-    mentions = reachable((pattern,), lambda one: [pattern_of(call) for c in clauses(one) for call in mentioned(c.body)])
+    def following(one: Pattern) -> list[Pattern]:
+        return [pattern_of(call) for clause in clauses(one) for call in mentioned(clause.body)]
+
+    mentions = reachable((pattern,), following)
+    if not any(each in reachable(denied_by(each, clauses), following) for each in mentions):
+        return Meaning(clauses, world).rows(pattern)
     certain = Meaning(lambda _: (), world)  # and more and more of what is certain
     while True:
         possible = Meaning(clauses, world, certain)
@@ -160,6 +165,10 @@ def well_founded(clauses: ClausesOf, world: World, pattern: Pattern) -> set[Row]
             assert all(possible.rows(each) == certain.rows(each) for each in mentions), "some row denies itself"
             return certain.rows(pattern)
         certain = more
+
+
+def denied_by(pattern: Pattern, clauses: ClausesOf) -> list[Pattern]:
+    return [pattern_of(each.call) for clause in clauses(pattern) for each in clause.body if isinstance(each, Neg)]
 
 
 @lru_cache(maxsize=10_000)

@@ -60,21 +60,24 @@ def held(case: Case, rng: Random) -> Iterator[Held]:
     facts = accepted(program, case.facts)
     values = values_of(program, facts)
     world, passes = world_of(facts, values), named(Passes.over(program))
+    meanings = {name: Meaning(clauses, world) for name, clauses in passes.items()}
     for pattern in patterns_of(case, program, rng):
         with bounded(PATIENCE):
             said = rows_of_rules(program, facts, values, pattern)
-            specialised = Meaning(passes["specialised"], world).rows(pattern)
+            specialised = meanings["specialised"].rows(pattern)
             yield Held(case, pattern, "specialised", said, specialised, has_changed=True)
-            yield from _held(case, pattern, passes, world)
+            yield from _held(case, pattern, meanings)
 
 
-def _held(case: Case, pattern: Pattern, passes: dict[str, ClausesOf], world: World) -> Iterator[Held]:
-    (_, clauses), *rest = passes.items()
-    before = Meaning(clauses, world).rows(pattern)
+def _held(case: Case, pattern: Pattern, meanings: dict[str, Meaning]) -> Iterator[Held]:
+    """Each pass after the first. What it does not change, for the pattern and all that it leads to, it keeps."""
+    (_, meaning), *rest = meanings.items()
+    before = meaning.rows(pattern)
     for name, more in rest:
-        after = Meaning(more, world).rows(pattern)
-        yield Held(case, pattern, name, before, after, has_changed(clauses, more, pattern))
-        clauses, before = more, after
+        is_other = has_changed(meaning.clauses, more.clauses, pattern)
+        after = more.rows(pattern) if is_other else before
+        yield Held(case, pattern, name, before, after, is_other)
+        meaning, before = more, after
 
 
 def named(passes: Passes) -> dict[str, ClausesOf]:
