@@ -21,7 +21,8 @@ def inlined(explored: Explored, again: Callable[[frozenset[State]], Explored]) -
     """The branches explored `again`, with the states in place that need not stay.
 
     They are not put together from what was explored before: where a state is entered, more is known than in the state,
-    so that its literals may be met in another order and otherwise.
+    so that its literals may be met in another order and otherwise. That takes a quarter of the time of planning (of the
+    questions whose plans are golden texts).
     """
     states = in_place(explored)
     if not states:
