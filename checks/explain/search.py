@@ -52,12 +52,12 @@ Proof = dict[Goal, ProofStep]
 def proof_of(session: Snapshot, goals: list[Goal]) -> Proof:
     """Return a step for each of the goals, which hold, and for all that these follow from; none follows from itself."""
     search = _Search(session)
-    waiting = list(reversed(goals))
+    waiting, seen = list(reversed(goals)), set()
     while waiting:
         goal = waiting.pop()
-        if goal not in search.proof:
-            search.find(goal)
-            waiting += search.unproved(goal)
+        if goal not in seen:
+            seen.add(goal)
+            waiting += reversed(search.premises(search.step(goal)))
     return search.proof
 
 
@@ -82,25 +82,15 @@ class _Search:
     looked_into: int = 0
     rules: dict[Goal, _Rules] = field(default_factory=dict)
 
-    def find(self, goal: Goal) -> None:
-        component = self.rules_about(goal).component
-        if component is None:
-            self.proof[goal] = self._first_step(goal)
-        else:
-            _RecursionSearch(self, component).find(goal)
-
-    def unproved(self, goal: Goal) -> list[Goal]:
-        """Return what the goal follows from, over any number of steps, that has no step yet."""
-        found: dict[Goal, None] = {}
-        waiting, seen = [goal], {goal}
-        while waiting:
-            for premise in self.premises(self.proof[waiting.pop()]):
-                if premise not in self.proof:
-                    found[premise] = None
-                elif premise not in seen:
-                    seen.add(premise)
-                    waiting.append(premise)
-        return list(reversed(found))
+    def step(self, goal: Goal) -> ProofStep:
+        """Return the goal's step, found now if it was not found with another goal of its recursion."""
+        if goal not in self.proof:
+            component = self.rules_about(goal).component
+            if component is None:
+                self.proof[goal] = self._first_step(goal)
+            else:
+                _RecursionSearch(self, component).find(goal)
+        return self.proof[goal]
 
     def premises(self, step: ProofStep) -> list[Goal]:
         """Return the atoms that a rule's step follows from, without its comparisons and negations."""

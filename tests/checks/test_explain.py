@@ -183,6 +183,29 @@ def test_a_long_chain_is_cut_at_a_limit_that_is_named(api, settings, monkeypatch
     assert [node["note"] for node in cut] == (["more than 100 levels of reasons"] if length + 2 > 100 else [])
 
 
+TWO_OF_A_RECURSION = """
+actor User {}
+resource Doc { permissions = ["read"]; }
+helps(user: User, doc: Doc) if owner(user, doc);
+helps(user: User, doc: Doc) if friend(user, other) and helps(other, doc);
+helps(user: User, doc: Doc) if mother(user, one) and father(user, other) and helps(one, doc) and helps(other, doc);
+has_permission(user: User, "read", doc: Doc) if helps(user, doc) and mate(user, other) and helps(other, doc);
+"""
+
+
+def test_what_was_proved_on_the_way_to_something_else_is_proved_whole(api):
+    """Of `a` it is because of `x`; that it is of `b` was found beside, and `b` stands in no reason for `a`."""
+    publish(api, TWO_OF_A_RECURSION)
+    friends = ["ax", "xw", "wv", "bx", "ay", "qr", "rs", "st", "tu"]
+    stored = [fact("friend", f"User:{one}", f"User:{other}") for one, other in friends]
+    stored += [fact("mother", "User:y", "User:b"), fact("father", "User:y", "User:q"), fact("mate", "User:a", "User:b")]
+    stored += [fact("owner", "User:v", "Doc:d"), fact("owner", "User:u", "Doc:d")]
+    store(api, *stored)
+    said = explain(api, "User:a", "read", "Doc:d")
+    goal = ("allow", tuple(map(_value, said["proof"]["fact"]["args"])))
+    assert faults_of_proof(said["proof"], goal, truth(TWO_OF_A_RECURSION, _rows(stored), (), goal[1])) == []
+
+
 NAMES_IN_A_CIRCLE = """
 actor User {}
 resource Doc {
