@@ -1,0 +1,93 @@
+"""What a command takes before it does anything: it imports what it needs, and no pages, requests or other drivers."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from tests import yardstick
+from tests.service import ROOT
+
+SECONDS = 0.6  # of processor time, where nothing else runs
+PARSING_SQL = 0.85  # the same, where sqlglot is imported to read the queries of bindings
+TRIES = 5
+# Runs a command, and writes at its end which modules there are.
+RUN = """
+import atexit, json, sys
+place = sys.argv.pop(1)
+atexit.register(lambda: open(place, "w").write(json.dumps(sorted(sys.modules))))
+from manage import main
+main()
+"""
+OF_PAGES = (
+    "rest_framework.serializers",
+    "rest_framework.views",
+    "authz_project.urls",
+    "checks.workbench.pages",
+    "policy.admin",
+    "whitenoise",
+)
+OF_BINDINGS = ("sqlglot", "yaml", "localsql.bindings")
+OTHERS = ("psycopg", "granian", "requests", "urllib3", "pytest")
+COMMANDS = [
+    "activate_policy 1", "ask authorize User:a read Doc:d", "ask list User:a read Doc", "audit_facts", "check_policy -",
+    "create_api_key", "createsuperuser --help", "delete_facts --help", "diff_policy --help", "dump_facts",
+    "explain authorize User:a read Doc:d", "help", "list_api_keys", "load_facts -", "load_policy -", "migrate",
+    "policy_history", "preview_policy -", "revoke_api_key --help", "show_policy", "test_policy -",
+]  # fmt: skip
+WITH_BINDINGS = ["check_bindings -", "ask_local --help"]
+POLICY = 'actor User {} resource Doc { permissions = ["read"]; }'
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """Runs a command on a database with a policy: its modules, and its processor time."""
+    folder = tmp_path_factory.mktemp("commands")
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    variables |= {
+        "DATABASE_URL": f"sqlite:///{folder / 'authz.sqlite3'}",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONPYCACHEPREFIX": str(folder / "compiled"),  # as an installation has it
+    }
+
+    def run(command: str) -> tuple[list[str], float]:
+        words, modules = command.split(), folder / "modules.json"
+        given = "" if words[0] in ("load_facts", "check_bindings") else POLICY
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [sys.executable, "-c", RUN, str(modules), *words],
+            cwd=folder, env=variables, input=given, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return json.loads(modules.read_text()), seconds
+
+    run("migrate")
+    run("load_policy -")
+    return run
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "serve --help", *WITH_BINDINGS])
+def test_a_command_imports_nothing_that_it_has_no_use_for(begun, command):
+    needless = [*OF_PAGES, *OTHERS, *([] if command in WITH_BINDINGS else OF_BINDINGS)]
+    if command.startswith("serve"):
+        needless.remove("granian")
+    modules = begun(command)[0]
+    assert len(modules) > 200
+    assert [each for each in needless if any(f"{module}.".startswith(f"{each}.") for module in modules)] == []
+
+
+@pytest.mark.parametrize("command", ["help", "ask authorize User:a read Doc:d", "test_policy -", "ask_local --help"])
+def test_a_command_begins_soon(begun, command):
+    limit = PARSING_SQL if command in WITH_BINDINGS else SECONDS
+    begun(command)  # which compiles what was not compiled
+    least = min(begun(command)[1] / yardstick.slowness() for _ in range(TRIES))
+    assert least < limit, f"{least:.2f} s of processor time, where {limit:.2f} s are allowed"
+
+
+def test_all_commands_of_the_service_are_looked_at():
+    written = {path.stem for path in ROOT.glob("*/management/commands/*.py")} - {"__init__"}
+    assert written == {command.split()[0] for command in [*COMMANDS, "serve", *WITH_BINDINGS]} - {"help"}
