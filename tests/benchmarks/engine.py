@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import re
 import sys
 import tempfile
@@ -23,10 +22,10 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
-import django
 import orjson
 import psycopg
 
+from tests import standalone
 from tests.benchmarks.generate import BOSS, POLICY, Size, entity, fact, facts_of
 
 CONTEXT_FACTS = 100
@@ -36,8 +35,7 @@ SECONDS = 3.0  # for one row of the table, at most
 def main() -> int:
     arguments = parsed()
     with database(arguments.database) as url:
-        os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", "DATABASE_URL": url, "SECRET_KEY": "x" * 50}
-        django.setup()
+        standalone.set_up(url)
         started = time.monotonic()
         caller, size = filled(arguments.facts)
         print(f"{stored()} facts on {arguments.database}, loaded in {time.monotonic() - started:.0f} s")

@@ -8,13 +8,11 @@ the ratio of the two; 50th and 99th percentile in microseconds. An explanation h
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
 
-import django
-
+from tests import standalone
 from tests.benchmarks.engine import Sample, at, database, filled, parsed, samples_of, stored
 
 MOST = 50  # times the decision's own time
@@ -24,8 +22,7 @@ SECONDS = 3.0  # for one row of the table, at most
 def main() -> int:
     arguments = parsed()
     with database(arguments.database) as url:
-        os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", "DATABASE_URL": url, "SECRET_KEY": "x" * 50}
-        django.setup()
+        standalone.set_up(url)
         started = time.monotonic()
         caller, size = filled(arguments.facts)
         print(f"{stored()} facts on {arguments.database}, loaded in {time.monotonic() - started:.0f} s")

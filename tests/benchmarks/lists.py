@@ -9,7 +9,6 @@ after the load, then the middle of several, beside the statement by hand, which 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
@@ -17,8 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-import django
-
+from tests import standalone
 from tests.benchmarks.database import opened
 from tests.benchmarks.engine import database
 
@@ -141,8 +139,7 @@ def main() -> int:
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
     arguments = parser.parse_args()
     with database(arguments.database) as url:
-        os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", "DATABASE_URL": url, "SECRET_KEY": "x" * 50}
-        django.setup()
+        standalone.set_up(url)
         from django.core.management import call_command
 
         call_command("migrate", verbosity=0)

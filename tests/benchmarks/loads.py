@@ -7,15 +7,15 @@ prints, for SQLite and PostgreSQL, facts per second of `load_facts`, of one /bat
 
 import gc
 import io
-import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import django
 import orjson
+
+from tests import standalone
 
 BATCH = 10_000
 FLOOR = 999_999  # the signature of the rows that the floor is measured with
@@ -24,10 +24,7 @@ FLOOR = 999_999  # the signature of the rows that the floor is measured with
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 500_000
     with tempfile.TemporaryDirectory() as folder:
-        os.environ.setdefault("SECRET_KEY", "for a benchmark only: 0123456789")
-        os.environ["DATABASE_URL"] = f"sqlite:///{folder}/loads.sqlite3"
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authz_project.settings")
-        django.setup()
+        standalone.set_up(f"sqlite:///{folder}/loads.sqlite3")
         lines = Path(folder) / "facts.jsonl"
         lines.write_bytes(b"\n".join(map(orjson.dumps, made_up_facts(count))))
         measure("SQLite", count, lines)

@@ -9,15 +9,14 @@ each, and their ratio. Then how long the SQL takes to make, for a shape of quest
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
 from dataclasses import dataclass
 
-import django
 import psycopg
 
+from tests import standalone
 from tests.benchmarks.engine import database
 
 POLICY = """
@@ -111,8 +110,7 @@ FILTERS = (
 def main() -> int:
     arguments = parsed()
     with database("postgres") as url:
-        os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", "DATABASE_URL": url, "SECRET_KEY": "x" * 50}
-        django.setup()
+        standalone.set_up(url)
         asker = prepared_asker(arguments.user)
         with psycopg.connect(url, autocommit=True) as connection:
             fill(connection, arguments.rows)

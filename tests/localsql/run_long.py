@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import logging
-import os
 import sys
 import time
 from collections import Counter, defaultdict
@@ -20,11 +19,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from random import Random
 
-import django
 import psycopg
 from django.core.management import call_command
 from django.db import connection
 
+from tests import standalone
 from tests.properties.patience import TookTooLong, at_most
 from tests.properties.run_long import LONG, TOO_LONG, database, keys
 
@@ -35,8 +34,7 @@ WHOLE_CASE = 240  # seconds, over all callers' databases
 def main() -> int:
     arguments = parsed()
     with database("sqlite") as url, callers(arguments.database) as databases:
-        os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", "DATABASE_URL": url, "SECRET_KEY": "x" * 50}
-        django.setup()
+        standalone.set_up(url)
         logging.disable()
         call_command("migrate", verbosity=0)
         seeds = range(arguments.seed, arguments.seed + arguments.policies)

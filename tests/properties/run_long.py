@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import logging
-import os
 import sys
 import tempfile
 import time
@@ -23,10 +22,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import django
 from django.core.management import call_command
 from django.db import connection
 
+from tests import standalone
 from tests.properties.patience import TookTooLong, at_most
 
 if TYPE_CHECKING:  # they need settings, which are made below
@@ -40,8 +39,7 @@ LONG, TOO_LONG, WHOLE_CASE, SHRINKING = 2, 30, 180, 60  # seconds
 def main() -> int:
     arguments = parsed()
     with database(arguments.database) as url:
-        os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", "DATABASE_URL": url, "SECRET_KEY": "x" * 50}
-        django.setup()
+        standalone.set_up(url)
         logging.disable()  # what breaks is printed once, as small as it gets
         call_command("migrate", verbosity=0)
         skipped = set(arguments.skip)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import time
 from unittest.mock import patch
 
-import django
 from django.core.management import call_command
 
+from tests import standalone
 from tests.properties.run_long import database
 
 PASS_MARK = 0.99
@@ -26,8 +25,7 @@ PASS_MARK = 0.99
 def main() -> int:
     arguments = parsed()
     with database(arguments.database) as url:
-        os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", "DATABASE_URL": url, "SECRET_KEY": "x" * 50}
-        django.setup()
+        standalone.set_up(url)
         logging.disable()
         call_command("migrate", verbosity=0)
         if not arguments.drawn:

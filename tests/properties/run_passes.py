@@ -10,15 +10,13 @@ and on how many of those it changed clauses.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections import Counter
 from itertools import count
 from random import Random
 
-import django
-
+from tests import standalone
 from tests.properties.patience import TookTooLong, at_most
 
 LONGEST = 10  # seconds for a policy
@@ -32,9 +30,7 @@ def main() -> int:
     parser.add_argument("--features", nargs="*", default=(), help="names of features, or of modules of them: ladders")
     parser.add_argument("--prints", type=int, default=5, help="disagreements to print at most")
     options = parser.parse_args()
-    made_up = {"SECRET_KEY": "x" * 50, "DATABASE_URL": "sqlite:///unused"}
-    os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", **made_up}
-    django.setup()
+    standalone.set_up()
     return run(options)
 
 

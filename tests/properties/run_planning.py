@@ -9,7 +9,6 @@ Each question is planned by a rule set that nobody asked before. Prints the dist
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections import Counter
@@ -17,12 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-import django
-
 from checks.engine.compile import Compiled
 from checks.engine.errors import TooComplex
 from checks.engine.sql.dialects import PostgreSQL, SQLite
 from policy.errors import AuthzError
+from tests import standalone
 
 DIALECTS = {"sqlite": SQLite(), "postgresql": PostgreSQL()}
 SHARES = (0.5, 0.9, 0.99, 0.999, 1)
@@ -54,9 +52,7 @@ def main() -> int:
     parser.add_argument("--known", action="store_true", help="random questions are asked where few kinds of facts are")
     parser.add_argument("--worst", type=int, default=20, help="questions to print")
     options = parser.parse_args()
-    made_up = {"SECRET_KEY": "x" * 50, "DATABASE_URL": "sqlite:///unused"}
-    os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", **made_up}
-    django.setup()
+    standalone.set_up()
     for title, costs in groups(options):
         report(title, list(costs), options.worst)
     return 0

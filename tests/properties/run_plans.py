@@ -9,14 +9,12 @@ Prints each disagreement with its policy, facts and plan, and a closing count.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections import Counter
 from random import Random
 
-import django
-
+from tests import standalone
 from tests.properties.patience import TookTooLong, at_most
 
 LONGEST = 30  # seconds for a policy
@@ -30,9 +28,7 @@ def main() -> int:
     parser.add_argument("--written", action="store_true", help="policies that were written to be tricky")
     parser.add_argument("--prints", type=int, default=5, help="disagreements to print at most")
     options = parser.parse_args()
-    made_up = {"SECRET_KEY": "x" * 50, "DATABASE_URL": "sqlite:///unused"}
-    os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", **made_up}
-    django.setup()
+    standalone.set_up()
     return run(options)
 
 

@@ -10,15 +10,13 @@ held, and in how many of these there were rows.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections import Counter
 from itertools import count
 from random import Random
 
-import django
-
+from tests import standalone
 from tests.properties.patience import TookTooLong, at_most
 
 LONGEST = 10  # seconds for a policy
@@ -33,9 +31,7 @@ def main() -> int:
     parser.add_argument("--orders", action="store_true", help="meet literals in other orders than the planner's")
     parser.add_argument("--prints", type=int, default=5, help="disagreements to print at most")
     options = parser.parse_args()
-    made_up = {"SECRET_KEY": "x" * 50, "DATABASE_URL": "sqlite:///unused"}
-    os.environ |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", **made_up}
-    django.setup()
+    standalone.set_up()
     return run(options)
 
 
