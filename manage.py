@@ -22,7 +22,7 @@ def main() -> None:
     except ImproperlyConfigured as reason:
         sys.exit(f"error: {reason}")
     except (DatabaseError, InterfaceError) as reason:
-        sys.exit(f"error: {told(reason)}")
+        sys.exit(f"error: {matter_with(reason)}")
     except UnicodeEncodeError as reason:
         sys.exit(f"error: {unwritable(reason)}")
     except BrokenPipeError:
@@ -40,7 +40,7 @@ def forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def told(error: DatabaseError | InterfaceError) -> str:
+def matter_with(error: DatabaseError | InterfaceError) -> str:
     """What is the matter with the database; raises again what is a mistake of ours."""
     if lacks_tables(error):
         return f"the database is not prepared: {PREPARING}"

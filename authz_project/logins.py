@@ -58,8 +58,8 @@ def count(*keys: str) -> None:
 
 def address_of(request: HttpRequest) -> str:
     """Where the request comes from: what the proxy in front says, if there is one. A network of IPv6 is one place."""
-    told = request.headers.get(settings.CLIENT_ADDRESS_HEADER, "") if settings.CLIENT_ADDRESS_HEADER else ""
-    text = told.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", "")
+    forwarded = request.headers.get(settings.CLIENT_ADDRESS_HEADER, "") if settings.CLIENT_ADDRESS_HEADER else ""
+    text = forwarded.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", "")
     try:
         address = ip_address(text)
     except ValueError:

@@ -34,11 +34,11 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A statement, and the columns of the branch that its columns are; `tags` are those that it reads of tables."""
+    """A statement that reads stored facts, and the tables beside them; its columns are these of the branch."""
 
     statement: Statement
     rounds: tuple[Rounds, ...]
-    tables: tuple[tuple[Table, int], ...]
+    tables: tuple[tuple[Table, int], ...]  # each with the tag of the rows that are read
     columns: tuple[Col, ...]
     place: int  # among the sources of the branch
     what: str  # it reads, for messages

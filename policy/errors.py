@@ -70,7 +70,7 @@ class MalformedRequest(AuthzError):
     """The request does not have the shape that it should; `path` says where, as `[0].inserts[3].args[1].id`."""
 
     def __init__(self, path: str, reason: str):
-        self.path = path
+        self.path, self.reason = path, reason
         super().__init__(f"{path}: {reason}" if path else reason)
 
 

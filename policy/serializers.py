@@ -61,15 +61,16 @@ def decoded(kind: type[serializers.Serializer], raw: object, path: str = "") -> 
     """The body's members; `path` is where in the request the body stands."""
     if not isinstance(raw, dict):
         raise MalformedRequest(path, "must be a JSON object")
-    if not path:
-        return _at_the_top(kind).to_internal_value(raw)
-    body = kind()
-    body.bind(path, None)  # type: ignore[arg-type]  # no parent, as the framework itself has it
-    return body.to_internal_value(raw)
+    try:
+        return _made(kind).to_internal_value(raw)
+    except MalformedRequest as fault:
+        if not path:
+            raise
+        raise MalformedRequest(f"{path}.{fault.path}", fault.reason) from None
 
 
 @cache
-def _at_the_top(kind: type[serializers.Serializer]) -> serializers.Serializer:
+def _made(kind: type[serializers.Serializer]) -> serializers.Serializer:
     """One for all requests: nothing of a request is kept in it, and making one takes longer than using it."""
     return kind()
 

@@ -58,17 +58,17 @@ def _key(header: str) -> str:
 
 
 class Withheld(io.RawIOBase):
-    """A body that was not read, for a `reason` that whoever wants it is told.
+    """A body that was not read. Whoever reads it gets the `reason`, an exception.
 
-    It is told in an exception of its own: one that remembers where it has been would keep the request, and so the
+    It is raised as a new one each time: one that remembers where it has been would keep the request, and so the
     connection, until the next collection.
     """
 
     def __init__(self, reason: Exception):
-        self._kind, self._told = type(reason), reason.args
+        self._kind, self._args = type(reason), reason.args
 
     def read(self, size: int = -1) -> bytes:
-        raise self._kind(*self._told)
+        raise self._kind(*self._args)
 
 
 class _Head:

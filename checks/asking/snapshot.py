@@ -144,7 +144,7 @@ class Snapshot(Session):
     # ---- facts -------------------------------------------------------------------------------------------
 
     def number_of(self, signature: Signature) -> int:
-        """Return the signature's number; where it has none, one of this session, under which nothing is stored."""
+        """Return the number that the signature is stored under; if it is not, one that nothing is stored under."""
         return self.numbers.get(signature) or self._stand_ins.get(signature, _NO_NUMBER)
 
     @cached_property

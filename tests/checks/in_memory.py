@@ -29,7 +29,7 @@ NOW = 1_000_000
 
 class Engine:
     def __init__(self, policy: str, dialect: Dialect | None = None, patience: float = 0):
-        self.book = RuleSet(compile_text(policy), patience=patience)
+        self.rules = RuleSet(compile_text(policy), patience=patience)
         self.dialect = dialect or SQLite()
         self.numbers: dict[Signature, int] = {}
         self.database = sqlite3.connect(":memory:")
@@ -50,7 +50,7 @@ class Engine:
     # ---- compiled -----------------------------------------------------------------------------------------------
 
     def compiled(self, kind: str, action: str, actor: str = "User", resource: str = "Doc") -> Compiled:
-        name = Const(action) if action in self.book.program.names else Other("action")
+        name = Const(action) if action in self.rules.program.names else Other("action")
         args, width = {
             "authorize": ((Slot("actor"), name, Slot("resource")), 0),
             "list": ((Slot("actor"), name, Var(0)), 1),
@@ -60,14 +60,14 @@ class Engine:
         return self.compiled_for(Shape((Root((Call("allow", (actor, STRING, resource), args),)),), width))
 
     def compiled_for(self, shape: Shape, knows: Callable[[Signature], bool] = lambda signature: True) -> Compiled:
-        return compiled(self.book, shape, self.dialect, self.number, knows=knows)
+        return compiled(self.rules, shape, self.dialect, self.number, knows=knows)
 
     def shape(
         self, questions: Sequence[Question], context: Sequence[Fact] = (), page: Page | None = None
     ) -> tuple[Shape, dict[str, object]]:
         """The shape that the service makes of questions about the same facts, and the values that it takes out."""
         slots: dict[str, object] = {"now": NOW}
-        key = LiveSession(1, 1).key(self.book.program.names, questions, context, page, slots)
+        key = LiveSession(1, 1).key(self.rules.program.names, questions, context, page, slots)
         if context:
             slots["facts"] = inline_rows(context, self.number)
         return key.shape(range(len(questions))), slots

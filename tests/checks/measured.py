@@ -66,7 +66,7 @@ class Measure:
 
     def _shape(self, text: str, first: int = 0):
         question, signatures = question_of(text, first)
-        return self.engine.shape([question], brought_for(self.engine.book.program, signatures))
+        return self.engine.shape([question], brought_for(self.engine.rules.program, signatures))
 
     def cost(self, text: str) -> Cost:
         """Of asking the question about some entities, one after the other."""
@@ -87,7 +87,7 @@ class Measure:
 
 def filled(name: str) -> Engine:
     engine = Engine(policy_of(name))
-    for signature, rows in facts_for(engine.book.program).items():
+    for signature, rows in facts_for(engine.rules.program).items():
         engine.store_all(signature, rows)
     engine.database.commit()
     return engine

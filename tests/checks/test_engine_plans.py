@@ -55,7 +55,7 @@ def unguided(question: Compiled) -> list[str]:
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
 def test_deciding_reads_no_facts_that_nothing_leads_to(path):
     engine = Engine(path.read_text())
-    program = engine.book.program
+    program = engine.rules.program
     for name, known in program.types.items():
         for action in known.permissions[:4]:
             for actor in (each for each, kind in program.types.items() if kind.kind == "actor"):

@@ -36,7 +36,7 @@ def plan_text(on_sqlite: Engine, on_postgresql: Engine, text: str) -> str:
 
 def compiled(engine: Engine, text: str) -> Compiled:
     question, signatures = question_of(text)
-    return engine.compiled_for(engine.shape([question], brought_for(engine.book.program, signatures))[0])
+    return engine.compiled_for(engine.shape([question], brought_for(engine.rules.program, signatures))[0])
 
 
 def laid_out(text: str) -> str:

@@ -147,7 +147,7 @@ def planned(case: Case, only_known: bool) -> Iterator[Planned]:
 def _asked(engine: Engine, known_plans: dict, ask: Ask, stored: TABLES, context: list, knows) -> tuple | None:
     """The plans, their statement's rows, their oracle's, and the answer that these make. None where limits are met."""
     facts = [Fact(*each) for each in context]
-    questions = put(ask, engine.book.program)
+    questions = put(ask, engine.rules.program)
     if not questions:
         return None, set(), set(), answer_to(ask, questions, [])
     shape, slots = engine.shape(questions, facts)

@@ -133,7 +133,7 @@ def random(options: argparse.Namespace) -> Iterator[Cost]:
         for each in case.questions:
             context = [Fact(*fact) for fact in case.context if fact not in case.facts] if each.with_context else []
             engine = Engine(case.policy, DIALECTS[options.database], patience=options.limit)
-            questions = [] if isinstance(each.ask, Explain) else put(each.ask, engine.book.program)
+            questions = [] if isinstance(each.ask, Explain) else put(each.ask, engine.rules.program)
             shape = engine.shape(questions, context)[0] if questions else None
             if shape is not None and shape not in seen:
                 seen.add(shape)

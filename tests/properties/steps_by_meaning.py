@@ -231,18 +231,18 @@ def in_another_order(rng: Random) -> Callable[[Draft, RuleSet], Literal | None]:
 def held(case: Case, rng: Random, questions: int = 2, in_order: bool = True) -> Iterator[Held]:
     """What is said while some of the case's questions are planned; some rule sets table what is shared."""
     engine = Engine(case.policy, patience=PATIENCE)
-    facts, context = (accepted(engine.book.program, each) for each in (case.facts, case.context))
+    facts, context = (accepted(engine.rules.program, each) for each in (case.facts, case.context))
     asks = [each.ask for each in case.questions if not isinstance(each.ask, Explain)]
     for ask in rng.sample(asks, min(questions, len(asks))):
-        asked = put(ask, engine.book.program)
+        asked = put(ask, engine.rules.program)
         if not asked:
             continue  # of types that the policy does not have
         brought = context if rng.random() < 0.5 else []
         shape, slots = engine.shape(asked, [Fact(*each) for each in brought])
-        said = said_of(engine.book, shape, rng, in_order)
-        values = values_of(engine.book.program, [*facts, *brought], values_in(ask))
+        said = said_of(engine.rules, shape, rng, in_order)
+        values = values_of(engine.rules.program, [*facts, *brought], values_in(ask))
         stored = list(dict.fromkeys([*facts, *facts_looked_for(said, values, rng)]))
-        drafts = drafts_of(engine.book, stored, brought, values, slots)
+        drafts = drafts_of(engine.rules, stored, brought, values, slots)
         for each in said:
             yield from _held(replace(case, facts=tuple(stored), context=tuple(brought)), each, drafts, rng)
 
