@@ -1,7 +1,8 @@
 """API keys and environments. Environments are here because ending one ends its facts and keys too."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -9,7 +10,7 @@ from django.contrib import admin, messages
 from django.core.validators import RegexValidator
 from django.db import models
 from django.forms import ModelForm
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils import timezone
 
@@ -17,7 +18,9 @@ from authz_project.keys import TEST_SLUG, create_key, revoke_key
 from authz_project.logins import LoginForm
 from authz_project.models import ApiKey
 from facts import store
+from policy.errors import Unavailable
 from policy.models import DEFAULT_SLUG, Environment
+from policy.offsets import advance, changing
 
 RESERVED = "this is a name for test environments, whose keys are good with `serve --dev` only"
 
@@ -32,8 +35,31 @@ admin.site.index_title = "Facts, policies and keys"
 admin.site.site_url = "/api/docs"
 
 
+class ChangingAdmin(admin.ModelAdmin):
+    """Changes are made as all are: one after the other, and if others take too long, the page says so."""
+
+    def changeform_view(self, request: HttpRequest, *place: Any, **options: Any) -> HttpResponse:
+        return self._changing(request, partial(super().changeform_view, request, *place, **options))
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return self._changing(request, partial(super().changelist_view, request, extra_context))
+
+    def delete_view(self, request: HttpRequest, *place: Any, **options: Any) -> HttpResponse:
+        return self._changing(request, partial(super().delete_view, request, *place, **options))
+
+    def _changing(self, request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
+        if request.method != "POST":
+            return view()
+        try:
+            with changing():
+                return view()
+        except Unavailable as reason:
+            self.message_user(request, reason.message, messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+
+
 @admin.register(ApiKey)
-class ApiKeyAdmin(admin.ModelAdmin):
+class ApiKeyAdmin(ChangingAdmin):
     list_display = ["prefix", "state", "label", "environment", "created", "last_used", "expires"]
     list_filter = ["environment"]
     list_select_related = ["environment"]
@@ -41,9 +67,7 @@ class ApiKeyAdmin(admin.ModelAdmin):
     fields = ["environment", "label", "expires_at"]
     actions = ["revoke"]
 
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": "API keys"} | (extra_context or {}))
 
     def get_readonly_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[str]:
@@ -100,7 +124,7 @@ class ApiKeyAdmin(admin.ModelAdmin):
 
 
 @admin.register(Environment)
-class EnvironmentAdmin(admin.ModelAdmin):
+class EnvironmentAdmin(ChangingAdmin):
     list_display = ["slug", "name", "created_at", "policy_version", "offset"]
     list_select_related = ["policy_version__environment"]
     search_fields = ["slug", "name"]
@@ -110,9 +134,7 @@ class EnvironmentAdmin(admin.ModelAdmin):
     def get_readonly_fields(self, request: HttpRequest, environment: Environment | None = None) -> list[str]:
         return ["created_at", "policy_version", "offset"] + (["slug"] if environment else [])
 
-    def formfield_for_dbfield(
-        self, db_field: models.Field, request: HttpRequest, **options: Any
-    ) -> forms.Field | None:
+    def formfield_for_dbfield(self, db_field: models.Field, request: HttpRequest, **options: Any) -> forms.Field | None:
         shown = super().formfield_for_dbfield(db_field, request, **options)
         if shown is not None and db_field.name == "slug":
             shown.validators.append(RegexValidator(TEST_SLUG.pattern + r"\Z", RESERVED, inverse_match=True))
@@ -120,6 +142,8 @@ class EnvironmentAdmin(admin.ModelAdmin):
 
     def save_model(self, request: HttpRequest, environment: Environment, form: ModelForm, change: bool) -> None:
         """What the form changed: the rest of the row moves on with every write, and is not to be set back."""
+        if change:
+            advance(environment.pk)
         environment.save(update_fields=form.changed_data if change else None)
 
     def has_delete_permission(self, request: HttpRequest, environment: Environment | None = None) -> bool:

@@ -100,4 +100,4 @@ def test_renaming_an_environment_sets_nothing_else_back(staff, environment, monk
     after = Environment.objects.get(pk=environment.id)
     assert after.name == "Renamed"
     assert after.signature_mark != before.signature_mark
-    assert after.offset == before.offset + 1
+    assert after.offset == before.offset + 2  # the fact's, and the new name's

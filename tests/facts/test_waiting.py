@@ -4,8 +4,10 @@ import time
 from threading import Timer
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.test import Client
 
 from facts.models import Signature
 from policy.models import Environment
@@ -89,3 +91,34 @@ def _cancel(process: int) -> None:
             cursor.execute("SELECT pg_cancel_backend(%s)", (process,))
     finally:
         connection.close()
+
+
+def test_in_the_admin_an_environment_is_changed_in_its_turn(api, limits):
+    client = Client()
+    client.force_login(User.objects.create_superuser("admin", password="not used"))
+    page = f"/admin/policy/environment/{api.environment.pk}/change/"
+    limits(5, 0.2)
+    with another_writer(api.environment.pk):
+        answer = client.post(page, {"name": "Shop"}, follow=False)
+    assert (answer.status_code, answer["Location"]) == (302, page)
+    limits(5, 30)
+    assert "the limit of WRITE_TIMEOUT" in client.get(page).content.decode()
+    assert Environment.objects.get(pk=api.environment.pk).name != "Shop"
+    assert client.post(page, {"name": "Shop"}).status_code == 302
+    changed = Environment.objects.get(pk=api.environment.pk)
+    assert (changed.name, changed.offset) == ("Shop", 2)
+
+
+def test_in_the_admin_a_key_waits_no_longer_than_other_changes(api, limits):
+    if connection.vendor != "sqlite":
+        pytest.skip("keys and facts are changed side by side there")
+    client = Client()
+    client.force_login(User.objects.create_superuser("admin", password="not used"))
+    (key,) = api.environment.api_keys.all()
+    limits(5, 0.2)
+    with another_writer(api.environment.pk):
+        answer = client.post("/admin/authz_project/apikey/", {"action": "revoke", "_selected_action": [key.pk]})
+    assert answer.status_code == 302
+    limits(5, 30)
+    assert "the limit of WRITE_TIMEOUT" in client.get("/admin/authz_project/apikey/").content.decode()
+    assert api.get("/facts").status_code == 200

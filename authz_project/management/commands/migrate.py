@@ -7,6 +7,6 @@ from django.core.management.commands import migrate
 
 
 class Command(migrate.Command):
-    def check(self, **options: Any) -> None:
+    def check(self, *args: Any, **options: Any) -> None:
         """Check models and database; the rest is about the code, imports every page, and is what `check` is for."""
-        super().check(**options, tags=[Tags.models, Tags.database])
+        super().check(*args, **options | {"tags": [Tags.models, Tags.database]})
