@@ -1,8 +1,8 @@
 """What happens to every request, whoever answers it."""
 
+import os
 import re
 import time
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +17,7 @@ from django.utils.deprecation import MiddlewareMixin
 from authz_project.errors import too_large
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # UUIDs say here of which kind they are
 
 
 # Nothing of the admin's is written in its pages: no script runs there, and no form leads out, that is not ours.
@@ -28,7 +29,13 @@ ADMIN_POLICY = (
 
 def request_id_of(given: str) -> str:
     """The one that the request has, if it is fit to be shown, or a new one."""
-    return given if _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
+    return given if _REQUEST_ID.fullmatch(given) else new_id()
+
+
+def new_id() -> str:
+    """A random UUID. The library's own way takes three times as long."""
+    digits = os.urandom(16).hex()
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
 
 def request_ids(get_response):

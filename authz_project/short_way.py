@@ -23,13 +23,18 @@ Environ = dict[str, Any]
 Headers = list[tuple[str, str]]
 
 
-_NONE = Endpoint()
+class Content(list[bytes]):
+    """What is answered with. Whoever sent it closes it."""
+
+    @staticmethod
+    def close() -> None:
+        let_go_if_broken()
 
 
 class Answer(NamedTuple):
     status: int
     headers: Headers
-    content: bytes
+    content: Content
 
 
 class Route:
@@ -52,25 +57,23 @@ class Route:
         started = time.perf_counter()
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
         request = Request(environ["REQUEST_METHOD"].upper(), environ, lambda: body_of(environ), request_id, started)
-        let_go_if_broken()
         try:
             response = self._response(request)
             content = written(response.data)
         except Exception as error:  # what nobody can write, or an endpoint that fails at its refusal
-            response = refused(_NONE, request, error)
+            response = refused(Endpoint(), request, error)
             content = written(response.data)
-        finally:
-            let_go_if_broken()
         headers = [("Content-Type", JSON)] if "Content-Type" not in response.headers else []
         headers += response.headers.items()
         headers += self._common
         headers.append(("X-Request-ID", request_id))
         headers.append(("Content-Length", str(len(content))))
         headers.append(("Server-Timing", f"oso;dur={(time.perf_counter() - started) * 1000:.3f}"))
-        return Answer(response.status, headers, content)
+        return Answer(response.status, headers, Content((content,)))
 
     def _response(self, request: Request) -> Response:
         try:
+            let_go_if_broken()
             if self._endpoint.needs_key:
                 request.auth = caller_of(request.headers)
             handler = self._handlers.get(request.method)

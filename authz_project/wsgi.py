@@ -42,7 +42,7 @@ def application(environ, start_response):
     if route is not None and not is_too_large(environ):
         status, headers, content = route.answer(environ)
         start(STATUS_LINES[status], headers)
-        return [content]
+        return content
     if ";" in environ.get("CONTENT_TYPE", ""):
         environ["CONTENT_TYPE"] = _plain(environ["CONTENT_TYPE"])
     return django_application(environ, start)

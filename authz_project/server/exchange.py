@@ -88,8 +88,7 @@ def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoco
     try:
         answered = application(environ, head)
         content = b"".join(answered)
-        if hasattr(answered, "close"):
-            answered.close()
+        answered.close()
     except Exception:
         _broken(protocol, request_id_of(environ.get("HTTP_X_REQUEST_ID", "")))
         return
