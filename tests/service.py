@@ -59,11 +59,13 @@ class Service:
         return self.process.wait(30)
 
 
-def start_service(folder: Path, database_url: str, *options: str, root: Path = ROOT, **variables: str) -> Service:
+def start_service(
+    folder: Path, database_url: str, *options: str, root: Path = ROOT, python: str = sys.executable, **variables: str
+) -> Service:
     """`manage.py serve` of a checkout with the options on a free port, once it answers."""
     port = free_port()
     log = folder / f"serve-{port}.log"
-    command = [sys.executable, root / "manage.py", "serve", "--port", str(port), *options]
+    command = [python, root / "manage.py", "serve", "--port", str(port), *options]
     environment = os.environ | {"DATABASE_URL": database_url, "PYTHONPATH": str(root)} | variables
     with log.open("wb") as file:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=file, stderr=file)

@@ -8,12 +8,14 @@ connections stay open. The sides take turns. Processor time is that of the serve
 PostgreSQL's; it is what to go by while the machine has other things to do. Every answer is compared with what the
 statement by hand says of it.
 
-The same checkout may be both sides, with other options of `serve`: `. --options "--threads 2" --others "--threads 4"`.
+The same checkout may be both sides, with other options of `serve` or by another Python:
+`. --options "--threads 2" --others "--threads 4"`, `. --python ~/python3.13/bin/python`.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -23,9 +25,9 @@ from statistics import median
 import psutil
 
 from tests.benchmarks.clients import Clients, Request
-from tests.benchmarks.generate import Size, facts_of
+from tests.benchmarks.generate import Size
 from tests.benchmarks.kinds import Kind, kinds
-from tests.benchmarks.served import Served, served
+from tests.benchmarks.served import How, Served, served
 from tests.service import ROOT
 
 COUNTS = (1, 8)  # clients
@@ -36,8 +38,11 @@ def main() -> None:
     asked = parsed()
     with ExitStack() as stack:
         sides = [
-            stack.enter_context(served(asked.database, Size(asked.facts), facts_of, root, *options.split()))
-            for root, options in ((asked.other.resolve(), asked.others), (ROOT, asked.options))
+            stack.enter_context(served(asked.database, Size(asked.facts), how=how))
+            for how in (
+                How(asked.other.resolve(), sys.executable, tuple(asked.others.split())),
+                How(ROOT, asked.python, tuple(asked.options.split())),
+            )
         ]
         other, mine = sides
         print(f"{asked.facts:,} facts on {asked.database}; microseconds; the other, this one, and their ratio")
@@ -58,6 +63,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each turn")
     parser.add_argument("--options", default="", help="of this one's `serve`")
     parser.add_argument("--others", default="", help="of the other's")
+    parser.add_argument("--python", default=sys.executable, help="that this one is served by")
     return parser.parse_args()
 
 

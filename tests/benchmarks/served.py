@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -25,9 +25,18 @@ from tests.service import ROOT, Service, start_service
 VARIABLES = {"DJANGO_SETTINGS_MODULE": "tests.benchmarks.settings", "SECRET_KEY": "4 benchmarks: 0123456789 abcdefgh"}
 
 
+@dataclass(frozen=True)
+class How:
+    """Which checkout is served, by which interpreter, and with which options of `serve`."""
+
+    root: Path = ROOT
+    python: str = sys.executable
+    options: tuple[str, ...] = ()
+
+
 @dataclass
 class Served:
-    """`loading` is how many seconds `load_facts` took, and how many of a processor; `options` are those of `serve`."""
+    """`loading` is how many seconds `load_facts` took, and how many of a processor."""
 
     folder: Path
     url: str
@@ -37,8 +46,7 @@ class Served:
     database: Database
     loading: tuple[float, float]
     postgresql: psutil.Process | None = None
-    root: Path = ROOT
-    options: tuple[str, ...] = ()
+    how: How = field(default_factory=How)
 
     @property
     def port(self) -> int:
@@ -48,13 +56,13 @@ class Served:
         """Stop it, and start it again on another port; the seconds from then until it takes requests."""
         self.service.stop()
         started = time.perf_counter()
-        self.service = started_service(self.folder, self.url, self.root, self.options)
+        self.service = started_service(self.folder, self.url, self.how)
         return time.perf_counter() - started
 
     def new_key(self, environment: str) -> str:
         """Of an environment that is made for it."""
         arguments = ("create_api_key", "--create-environment", "--environment", environment)
-        return manage(self.folder, self.url, *arguments, root=self.root)
+        return manage(self.folder, self.url, *arguments, how=self.how)
 
     @property
     def workers(self) -> list[psutil.Process]:
@@ -65,9 +73,9 @@ class Served:
 
 @contextmanager
 def served(
-    kind: str, size: Size, facts: Callable[[Size], Iterator[Fact]] = facts_of, root: Path = ROOT, *options: str
+    kind: str, size: Size, facts: Callable[[Size], Iterator[Fact]] = facts_of, how: How = How()
 ) -> Iterator[Served]:
-    """A checkout's server over so many facts on "sqlite" or "postgres", both as durable as in production."""
+    """A server over so many facts on "sqlite" or "postgres", both as durable as in production."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         url, process = f"sqlite:///{folder / 'facts.sqlite3'}", None
@@ -78,36 +86,36 @@ def served(
             stack.callback(server.stop)
             url, process = server.create("benchmark"), psutil.Process(server.process.pid)
         os.environ |= VARIABLES | {"DATABASE_URL": url}  # for what of the product is used in this process
-        service = started_service(folder, url, root, options)
+        service = started_service(folder, url, how)
         key = re.search(r"e_default_\w+", service.log.read_text())[0]
-        loading = filled(folder, url, size, facts, root)
+        loading = filled(folder, url, size, facts, how)
         database = stack.enter_context(opened(url))
-        result = Served(folder, url, size, service, key, database, loading, process, root, options)
+        result = Served(folder, url, size, service, key, database, loading, process, how)
         stack.callback(lambda: result.service.stop())
         yield result
 
 
-def started_service(folder: Path, url: str, root: Path = ROOT, options: tuple[str, ...] = ()) -> Service:
-    return start_service(folder, url, *options, root=root, **VARIABLES)
+def started_service(folder: Path, url: str, how: How = How()) -> Service:
+    return start_service(folder, url, *how.options, root=how.root, python=how.python, **VARIABLES)
 
 
-def manage(folder: Path, url: str, *arguments: str, root: Path = ROOT) -> str:
+def manage(folder: Path, url: str, *arguments: str, how: How = How()) -> str:
     """What the command prints."""
-    variables = os.environ | VARIABLES | {"DATABASE_URL": url, "PYTHONPATH": str(root)}
-    command = [sys.executable, root / "manage.py", *arguments]
+    variables = os.environ | VARIABLES | {"DATABASE_URL": url, "PYTHONPATH": str(how.root)}
+    command = [how.python, how.root / "manage.py", *arguments]
     return subprocess.run(command, cwd=folder, env=variables, check=True, stdout=-1, text=True).stdout.strip()
 
 
 def filled(
-    folder: Path, url: str, size: Size, facts: Callable[[Size], Iterator[Fact]], root: Path = ROOT
+    folder: Path, url: str, size: Size, facts: Callable[[Size], Iterator[Fact]], how: How
 ) -> tuple[float, float]:
     policy, lines = folder / "policy.polar", folder / "facts.jsonl"
     policy.write_text(POLICY)
     with lines.open("wb") as file:
         file.writelines(line_of(each) for each in facts(size))
-    manage(folder, url, "load_policy", str(policy), root=root)
+    manage(folder, url, "load_policy", str(policy), how=how)
     started, used = time.perf_counter(), used_by_children()
-    manage(folder, url, "load_facts", str(lines), root=root)
+    manage(folder, url, "load_facts", str(lines), how=how)
     taken = time.perf_counter() - started, used_by_children() - used
     lines.unlink()
     if url.startswith("postgres"):
