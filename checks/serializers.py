@@ -6,6 +6,7 @@ from django.conf import settings
 from rest_framework import serializers
 
 from checks.asking import query
+from checks.asking.query import Check
 from checks.asking.question import Asked
 from checks.explain.cases import ANY
 from facts import wire
@@ -19,6 +20,7 @@ from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import PRIMITIVES, STRING
 
 SMALLEST = 10_000  # page
+MAX_CHECKS = 10_000  # of one request
 
 # What `ref` names, besides what bodies about facts are made of.
 SHAPES: dict[str, Schema] = {
@@ -30,6 +32,10 @@ SHAPES: dict[str, Schema] = {
         "maxItems": 2,
         "items": False,
     },
+    "Check": taken(
+        "May the actor do the action on the resource?",
+        {"actor": ref("Value"), "action": ref("Id"), "resource": ref("Value")},
+    ),
     "Constraint": taken(
         "A variable's type, and the ids that it may have; null is any.",
         {"type": ref("Name")},
@@ -66,6 +72,28 @@ def any_value(type_name: str, path: str) -> Asked:
     if type_name in PRIMITIVES and type_name != STRING:
         raise MalformedRequest(path, f"there is no answer about every {type_name}; name a value")
     return Asked(type_name, (ANY,))
+
+
+def asked_from_json(raw: object, path: str) -> Asked:
+    """One value, an object of its own."""
+    value = wire.value_from_json(raw, path)
+    return Asked(value.type, (value.id,))
+
+
+def checks_from_json(raw: object, path: str) -> list[Check]:
+    """Each an actor, an action and a resource."""
+    checks = wire.list_from_json(raw, path)
+    if len(checks) > MAX_CHECKS:
+        raise MalformedRequest(path, f"must have at most {MAX_CHECKS} elements")
+    return [_check_from_json(check, f"{path}[{index}]") for index, check in enumerate(checks)]
+
+
+def _check_from_json(raw: object, path: str) -> Check:
+    if not isinstance(raw, dict):
+        raise MalformedRequest(path, 'must be an object with "actor", "action" and "resource"')
+    actor = asked_from_json(raw.get("actor"), f"{path}.actor")
+    action = action_from_json(raw.get("action"), f"{path}.action")
+    return actor, action, asked_from_json(raw.get("resource"), f"{path}.resource")
 
 
 def context_from_json(raw: object, path: str) -> Sequence[Fact]:
@@ -106,6 +134,7 @@ CONTEXT_FACTS = JsonType(context_from_json, FACTS.schema)
 CALL = JsonType(query.call_from_json, ref("Call"))
 CALLS = JsonType(query.calls_from_json, many(ref("Call"), maxItems=query.MAX_CALLS))
 CONSTRAINTS = JsonType(query.constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})
+CHECKS = JsonType(checks_from_json, many(ref("Check"), maxItems=MAX_CHECKS))
 EXPECTED = JsonType(expected_from_json, {"type": "boolean"})
 PAGE_SIZE = JsonType(any_json, {"type": "integer", "minimum": SMALLEST})
 PAGE_TOKEN = JsonType(any_json, {"type": "string"})
@@ -177,6 +206,13 @@ class AuthorizeResourcesQuery(serializers.Serializer):
     actor = ReferenceField()
     action = DecodedField(ACTION)
     resources = DecodedField(VALUES)
+    context_facts = context_field()
+
+
+class AuthorizeEachQuery(serializers.Serializer):
+    """Which of these are allowed?"""
+
+    checks = DecodedField(CHECKS)
     context_facts = context_field()
 
 

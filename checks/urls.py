@@ -7,6 +7,7 @@ endpoints = {
     "actions": views.Actions(),
     "list": views.List(),
     "authorize_resources": views.AuthorizeResources(),
+    "authorize_each": views.AuthorizeEach(),
     "evaluate_query": views.Evaluate(),
     "query": views.Facts(),
     "bulk_actions": views.BulkActions(),

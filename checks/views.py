@@ -4,7 +4,7 @@ from django.db import Error
 from rest_framework.exceptions import APIException
 
 from checks.asking import ask, fact_patterns, paging
-from checks.asking.query import Query
+from checks.asking.query import Query, allow
 from checks.asking.question import Asked, Question, by_ids
 from checks.engine.answers import Row
 from checks.explain import explain
@@ -12,6 +12,7 @@ from checks.explain.output import explanation_to_json
 from checks.serializers import (
     ACTIONS_QUERIES,
     ActionsQuery,
+    AuthorizeEachQuery,
     AuthorizeQuery,
     AuthorizeResourcesQuery,
     EvaluateQuery,
@@ -46,7 +47,7 @@ class Asking(Endpoint):
 class Authorize(Asking):
     def post(self, request: Request) -> Response:
         body = decoded(AuthorizeQuery, request.data)
-        question = ask.allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
+        question = allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
         found = ask.answer(unconfirmed_caller(request), question)
         return answer(request, {"allowed": found.holds}, found.unused)
 
@@ -62,7 +63,7 @@ class List(Asking):
     def post(self, request: Request) -> Response:
         body, who = decoded(ListQuery, request.data), unconfirmed_caller(request)
         resource = Asked(body["resource_type"])
-        question = ask.allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
+        question = allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
         asked = (body["page_size"], body["page_token"], who.environment_id, question)
         cut = paging.cut_from_json(*asked, is_published_client(request))
         found = ask.answer(who, question, cut.page)
@@ -74,8 +75,16 @@ class AuthorizeResources(Asking):
     def post(self, request: Request) -> Response:
         body = decoded(AuthorizeResourcesQuery, request.data)
         asked = (body["actor"], body["action"], body["resources"], body["context_facts"])
-        allowed, unused = ask.allowed_among(unconfirmed_caller(request), *asked)
-        return answer(request, {"results": [{"type": value.type, "id": value.id} for value in allowed]}, unused)
+        allowed, found = ask.allowed_among(unconfirmed_caller(request), *asked)
+        results = [{"type": value.type, "id": value.id} for value in allowed]
+        return answer(request, {"results": results}, found.unused)
+
+
+class AuthorizeEach(Asking):
+    def post(self, request: Request) -> Response:
+        body = decoded(AuthorizeEachQuery, request.data)
+        allowed, found = ask.allowed_each(unconfirmed_caller(request), body["checks"], body["context_facts"])
+        return answer(request, {"results": allowed}, found.unused)
 
 
 class Evaluate(Asking):
@@ -112,7 +121,7 @@ class BulkActions(Asking):
         bodies = ACTIONS_QUERIES.decode(request.data, "")
         context = bodies[0]["context_facts"] if bodies else ()
         questions = [actions_question(body) for body in bodies]
-        found = ask.answered(unconfirmed_caller(request), questions, context, at_once=1)
+        found = ask.answered_each(unconfirmed_caller(request), questions, context)
         return answer(request, [{"results": names(rows)} for rows in found.of_each], found.unused)
 
 
@@ -128,7 +137,7 @@ class Expect(Asking):
 
 
 def actions_question(body: dict) -> Question:
-    return ask.allow(body["actor"], ANY_ACTION, body["resource"], ("action",), body["context_facts"])
+    return allow(body["actor"], ANY_ACTION, body["resource"], ("action",), body["context_facts"])
 
 
 def is_published_client(request: Request) -> bool:
@@ -139,7 +148,7 @@ def is_published_client(request: Request) -> bool:
 
 def explained(raw: object) -> Question:
     body = decoded(ExplainQuery, raw)
-    return ask.allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
+    return allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
 
 
 def solution(body: dict) -> Question:

@@ -97,7 +97,7 @@ def answered(asker: Asker, question: Question, text: str | None, form: Form) -> 
             useful = session.brought(question.context, "query.context_facts")
             shaped = _shaped(session, bindings, question._replace(context=useful.facts))
             with run.snapshot():
-                if confirmed(asker) == session.version and _knows_signatures(shaped, session):
+                if confirmed(asker).version == session.version and _knows_signatures(shaped, session):
                     return Said(_sql(shaped, form), useful.unused)
     raise PolicyMoved
 

@@ -1,6 +1,6 @@
 """The endpoints that answer with SQL for the caller's own database."""
 
-from checks.asking.query import Query
+from checks.asking.query import Query, allow
 from checks.asking.question import Asked, Question
 from facts.context_header import answer
 from localsql import asking
@@ -10,12 +10,9 @@ from policy.endpoint import Endpoint, Request, Response, caller
 from policy.serializers import decoded
 from policy.values import STRING
 
-ALLOW = (("allow", ("actor", "action", "resource")),)
 
-
-def allow(query: dict, action: Asked, resource: Asked, outs: tuple[str, ...] = ()) -> Question:
-    variables = {"actor": query["actor"], "action": action, "resource": resource}
-    return Question(ALLOW, variables, outs, query["context_facts"])
+def question_of(query: dict, action: Asked, resource: Asked, outs: tuple[str, ...] = ()) -> Question:
+    return allow(query["actor"], action, resource, outs, query["context_facts"])
 
 
 def sql_answer(request: Request, said: Said) -> Response:
@@ -25,14 +22,14 @@ def sql_answer(request: Request, said: Said) -> Response:
 class Authorize(Endpoint):
     def post(self, request: Request) -> Response:
         who, body = caller(request), decoded(AuthorizeSql, request.data)
-        question = allow(body["query"], body["query"]["action"], body["query"]["resource"])
+        question = question_of(body["query"], body["query"]["action"], body["query"]["resource"])
         return sql_answer(request, asking.authorize(who, question, body["data_bindings"]))
 
 
 class Actions(Endpoint):
     def post(self, request: Request) -> Response:
         who, body = caller(request), decoded(ActionsSql, request.data)
-        question = allow(body["query"], Asked(STRING), body["query"]["resource"], ("action",))
+        question = question_of(body["query"], Asked(STRING), body["query"]["resource"], ("action",))
         return sql_answer(request, asking.actions(who, question, body["data_bindings"]))
 
 
@@ -42,7 +39,7 @@ class List(Endpoint):
     def post(self, request: Request) -> Response:
         who, body = caller(request), decoded(ListSql, request.data)
         resource = Asked(body["query"]["resource_type"])
-        question = allow(body["query"], body["query"]["action"], resource, ("resource",))
+        question = question_of(body["query"], body["query"]["action"], resource, ("resource",))
         return sql_answer(request, asking.filtered(who, question, body["data_bindings"], body["column"]))
 
 

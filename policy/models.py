@@ -1,10 +1,17 @@
 """Environments, and the versions of each one's policy."""
 
+import secrets
+
 from django.core.validators import RegexValidator
 from django.db import models
 
 SLUG = RegexValidator(r"\A[A-Za-z0-9]{1,40}\Z", "an environment's short name is 1 to 40 letters and digits")
 DEFAULT_SLUG = "default"
+
+
+def new_moment() -> int:
+    """A number that no other moment has, of any environment, here or in a copy of this database."""
+    return secrets.randbits(62)
 
 
 class Environment(models.Model):
@@ -19,6 +26,8 @@ class Environment(models.Model):
     offset = models.BigIntegerField(default=0, db_default=0, editable=False)  # grows with every committed change
     # Another number, drawn by lot, whenever facts of a new signature may be stored from then on.
     signature_mark = models.BigIntegerField(default=0, db_default=0, editable=False)
+    # Drawn by lot with every change: while it is the same, so are the facts and the policy.
+    moment = models.BigIntegerField(default=new_moment, editable=False)
 
     class Meta:
         db_table = "environment"

@@ -15,6 +15,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from policy.errors import Busy, Cancelled, NotFound
+from policy.models import new_moment
 
 QUERY_CANCELED = "57014"  # PostgreSQL's code for a statement that ran out of time, or that somebody ended
 
@@ -73,8 +74,9 @@ def _take(cursor: CursorWrapper, environment_id: int) -> None:
         cursor.execute(f"SET LOCAL statement_timeout = {ceil(limit * 1000)}")
     try:
         cursor.execute(
-            'UPDATE environment SET "offset" = "offset" + 1 WHERE id = %s RETURNING "offset", policy_version_id',
-            (environment_id,),
+            'UPDATE environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s'
+            ' RETURNING "offset", policy_version_id',
+            (new_moment(), environment_id),
         )
     except OperationalError as error:
         if was_cancelled(error) and 0 < limit <= time.monotonic() - started:

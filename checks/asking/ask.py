@@ -8,30 +8,24 @@ row is a refused key, another version means to compile for that one and ask agai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
-from checks.asking import run
-from checks.asking.askers import Asker, confirmed, likely_session, nobody, session_after, session_now
+from checks.asking import by_rows, run
+from checks.asking.askers import Asker, confirmed, given_by, likely_session, nobody, session_after, session_now
+from checks.asking.confirmation import NEW_SIGNATURE, Holding
+from checks.asking.query import Check, allow
 from checks.asking.question import Asked, Page, Question
-from checks.asking.session import TRIES, LiveSession, PreparedStatement
+from checks.asking.session import TRIES, Found, LiveSession, Ready
 from checks.engine.answers import Row
 from checks.engine.compile import Compiled
-from checks.errors import PolicyMoved
+from checks.errors import PolicyMoved, StatementTooLarge
 from facts.accept import Unused
 from facts.wire import Fact
-from policy.active import Caller
 from policy.errors import AuthzError
 from policy.values import Value
 
 AT_ONCE = 50  # questions in one statement; more take several, in one snapshot
-
-
-def allow(
-    actor: Asked, action: Asked, resource: Asked, outs: tuple[str, ...] = (), context: Sequence[Fact] = ()
-) -> Question:
-    """Ask whether `actor` may do `action` on `resource`; `outs` are those of the three that are asked for."""
-    variables = {"actor": actor, "action": action, "resource": resource}
-    return Question((("allow", ("actor", "action", "resource")),), variables, outs, context)
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------
@@ -44,6 +38,7 @@ class Answered(NamedTuple):
     questions: Sequence[Question]
     rows: list[tuple[int, Row]]
     unused: Unused  # of the context
+    holding: Holding | None = None  # while that holds, so does the answer; None: it is of this time only
 
     @property
     def holds(self) -> bool:
@@ -68,8 +63,8 @@ def answer(asker: Asker, question: Question, page: Page | None = None) -> Answer
 
 def allowed_among(
     asker: Asker, actor: Asked, action: Asked, resources: Sequence[Value], context: Sequence[Fact] = ()
-) -> tuple[list[Value], Unused]:
-    """Return the resources that the actor may act on, as they come; and what of the context counted for nothing."""
+) -> tuple[list[Value], Answered]:
+    """Return the resources that the actor may act on, as they come; and how that was found."""
     ids: dict[str, dict[str, None]] = {}
     for resource in resources:
         ids.setdefault(resource.type, {})[resource.id] = None
@@ -77,7 +72,14 @@ def allowed_among(
     questions = [allow(actor, action, Asked(name, tuple(ids[name])), ("resource",), context) for name in types]
     found = answered(asker, questions, context)
     allowed = {Value(types[index], text) for index, (text,) in found.rows if text is not None}
-    return [resource for resource in resources if resource in allowed], found.unused
+    return [resource for resource in resources if resource in allowed], found
+
+
+def allowed_each(asker: Asker, checks: Sequence[Check], context: Sequence[Fact] = ()) -> tuple[list[bool], Answered]:
+    """Return of each check whether it is allowed; and how that was found."""
+    found = answered_each(asker, [allow(*check, (), context) for check in checks], context)
+    allowed = {index for index, _ in found.rows}
+    return [index in allowed for index in range(len(checks))], found
 
 
 def plan(asker: Asker, question: Question, page: Page | None = None) -> tuple[Compiled, Unused]:
@@ -98,55 +100,75 @@ def answered(
 
     Where it depends on the policy what to ask, `questions` is a function of the session.
     """
+
+    def statements(session: LiveSession, asked: Sequence[Question], facts: Sequence[Fact]) -> list[Ready]:
+        return session.statements_for(asked, facts, page, at_once)
+
+    return _answered(asker, questions, context, statements)
+
+
+def answered_each(asker: Asker, questions: Sequence[Question], context: Sequence[Fact] = ()) -> Answered:
+    """Answer many questions of few kinds: those of one kind are rows of values in one statement."""
+    with run.question_time():
+        if len(questions) > 1:
+            with suppress(StatementTooLarge):
+                return _answered(asker, questions, context, by_rows.statements_for)
+        return answered(asker, questions, context, at_once=1)
+
+
+Statements = Callable[[LiveSession, Sequence[Question], Sequence[Fact]], list[Ready]]
+
+
+def _answered(
+    asker: Asker,
+    questions: Sequence[Question] | Callable[[LiveSession], Sequence[Question]],
+    context: Sequence[Fact],
+    statements_for: Statements,
+) -> Answered:
     with run.question_time():
         session = likely_session(asker)
         for _ in range(TRIES):
             asked: Sequence[Question] = ()
+            current: int | None
             try:
                 useful = session.brought(context)
                 asked = questions(session) if callable(questions) else questions
-                statements = session.statements_for(asked, useful.facts, page, at_once)
+                statements = statements_for(session, asked, useful.facts)
             except AuthzError as refusal:
                 # A refusal by a policy that is not active any more refuses nothing.
-                current = confirmed(asker)
+                current = confirmed(asker).version
                 if current == session.version:
                     raise asked[0].in_words_of_caller(refusal) if len(asked) == 1 else refusal from None
+            except by_rows.Renumbered:
+                current = NEW_SIGNATURE
             else:
-                current, rows = _run(asker, session, statements, page)
+                holding, rows = _run(asker, session, statements)
+                current = holding.version
                 if current == session.version:
-                    return Answered(session, asked, rows, useful.unused)
+                    is_timeless = not callable(questions) and all(each.is_timeless for each in statements)
+                    return Answered(session, asked, rows, useful.unused, holding if is_timeless else None)
             session = session_after(session, current)
     raise PolicyMoved
 
 
-WithValues = list[tuple[PreparedStatement, dict[str, object], int]]
-
-
-def _run(
-    asker: Asker, session: LiveSession, statements: WithValues, page: Page | None
-) -> tuple[int | None, list[tuple[int, Row]]]:
-    """Return the version that is active, and the answers, which count only if it is the session's."""
+def _run(asker: Asker, session: LiveSession, statements: Sequence[Ready]) -> Found:
+    """Return what holds, and the answers, which count only if its version is the session's."""
     if not statements:
-        return confirmed(asker), []
+        return Found(confirmed(asker), [])
     if len(statements) == 1:  # which sees one moment as it is
-        return _run_one(asker, *statements[0], page)
-    found: list[tuple[int, Row]] = []
+        return _run_one(asker, statements[0])
+    rows: list[tuple[int, Row]] = []
     with run.snapshot():
         for each in statements:
-            current, answers = _run_one(asker, *each, page)
-            if current != session.version:
-                return current, []
-            found += answers
-    return session.version, found
+            found = _run_one(asker, each)
+            if found.holding.version != session.version:
+                return found
+            rows += found.rows
+    return Found(found.holding, rows)
 
 
-def _run_one(
-    asker: Asker, prepared: PreparedStatement, slots: dict[str, object], start: int, page: Page | None
-) -> tuple[int | None, list[tuple[int, Row]]]:
-    if isinstance(asker, Caller):
-        slots["key"] = asker.key_hash
-    assert prepared.statement is not None, "what nothing can make true is not run"
-    rows = run.answer(prepared.statement, prepared.rounds, slots)
+def _run_one(asker: Asker, ready: Ready) -> Found:
+    rows = run.answer(ready.statement, ready.rounds, ready.slots | given_by(asker))
     if not rows:
         raise nobody(asker)
-    return prepared.confirmed(rows, start, page)
+    return ready.read(rows)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from threading import Lock
 
-from django.db import connection
-
-from checks.asking.confirmation import NEW_SIGNATURE
+from checks.asking import run
+from checks.asking.confirmation import NEW_SIGNATURE, Holding, asking_what_holds
 from checks.asking.session import LiveSession
-from policy.active import Caller, confirm
+from policy.active import Caller
 from policy.errors import AuthzError, KeyRefused, NotFound
 
 _MOST = 10_000
@@ -25,19 +24,18 @@ class Trusted:
 Asker = Caller | Trusted
 
 
-def confirmed(asker: Asker) -> int | None:
-    """Return the policy version that is active now, or refuse a key that is not good any more."""
-    if isinstance(asker, Caller):
-        found = confirm(asker)
-        if found.environment_id != asker.environment_id:  # it opens another one now, as statements would find
-            raise KeyRefused
-        return found.policy_version_id
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT policy_version_id FROM environment WHERE id = %s", (asker.environment_id,))
-        row = cursor.fetchone()
-    if row is None:
+def confirmed(asker: Asker) -> Holding:
+    """Return what holds now, or refuse a key that is not good any more, or opens another environment."""
+    statement = asking_what_holds(asker.environment_id, isinstance(asker, Caller), run.dialect())
+    rows = run.execute(statement, given_by(asker))
+    if not rows:
         raise nobody(asker)
-    return row[0]
+    return Holding(*rows[0])
+
+
+def given_by(asker: Asker) -> dict[str, object]:
+    """Return the slots that statements have from the asker."""
+    return {"key": asker.key_hash} if isinstance(asker, Caller) else {}
 
 
 def nobody(asker: Asker) -> AuthzError:
@@ -47,7 +45,7 @@ def nobody(asker: Asker) -> AuthzError:
 
 def session_now(asker: Asker) -> LiveSession:
     """Return a session by the policy that is active now."""
-    return LiveSession(asker.environment_id, confirmed(asker), isinstance(asker, Caller))
+    return LiveSession(asker.environment_id, confirmed(asker).version, isinstance(asker, Caller))
 
 
 # ---- what was active when last seen: a hint, confirmed by every statement ----------------------------------------

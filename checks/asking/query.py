@@ -1,4 +1,4 @@
-"""Questions of calls: one call with its variables by their places, and the query of version 2 out of JSON."""
+"""Questions of calls: of `allow`, of any one by its variables' places, and the query of version 2 out of JSON."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ from policy.values import ABSTRACT
 
 NamedCall = tuple[str, tuple[str, ...]]  # a predicate and the names of its variables
 TypedId = tuple[str, str | None]  # None is every id of the type
+Check = tuple[Asked, Asked, Asked]  # an actor, an action, a resource
 MAX_CALLS = 50
 MAX_VARIABLES = 20  # of one call
+
+
+def allow(
+    actor: Asked, action: Asked, resource: Asked, outs: tuple[str, ...] = (), context: Sequence[Fact] = ()
+) -> Question:
+    """Ask whether `actor` may do `action` on `resource`; `outs` are those of the three that are asked for."""
+    variables = {"actor": actor, "action": action, "resource": resource}
+    return Question((("allow", ("actor", "action", "resource")),), variables, outs, context)
 
 
 def question_about(

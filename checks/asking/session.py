@@ -14,25 +14,26 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.conf import settings
 
 from checks.asking import deadline, run
-from checks.asking.confirmation import IS_ANSWER, Confirmation
+from checks.asking.confirmation import Confirmation, Holding, held_beside_rows, held_beside_truth
 from checks.asking.open_policy import Policy, open_program, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
 from checks.asking.remembered import Remembered
 from checks.engine.answers import Row, answers_of
 from checks.engine.compile import Compiled, Root, Shape, compiled
+from checks.engine.rules.clauses import NOW
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.rounds import Rounds
-from checks.engine.sql.text import Statement
+from checks.engine.sql.rounds import Fetched, Rounds, statements_of
+from checks.engine.sql.text import Statement, Text
 from facts.accept import Brought, brought
 from facts.batches import by_signature
 from facts.numbering import Numbering
@@ -60,6 +61,7 @@ class StatementKey(NamedTuple):
     is_paged: bool = False
     has_after: bool = False
     most: int = 0  # so many rows, whichever are found first; 0: all
+    by_rows: bool = False  # whether values come in rows, each of them asked about
 
     def places(self, program: Program) -> tuple[int, ...]:
         """Return which of the questions may have answers: those about types that the program knows."""
@@ -74,6 +76,23 @@ class StatementKey(NamedTuple):
         return Shape(roots, self.width, self.inline, has_stored, self.is_paged, self.has_after, self.most)
 
 
+class Found(NamedTuple):
+    """What a statement of a live session found: what holds, and answers, each with its question's place."""
+
+    holding: Holding
+    rows: list[tuple[int, Row]]
+
+
+class Ready(NamedTuple):
+    """A statement with its values, and what reads the rows that it fetches."""
+
+    statement: Statement
+    rounds: tuple[Rounds, ...]
+    slots: dict[str, object]
+    read: Callable[[list[Fetched]], Found]
+    is_timeless: bool
+
+
 class PreparedStatement(NamedTuple):
     """A statement and how to read its rows. No statement: nothing can be true, whatever the facts."""
 
@@ -84,36 +103,37 @@ class PreparedStatement(NamedTuple):
     places: tuple[int, ...] = ()  # of its questions, among those that it was asked for
     numbers: Mapping[Signature, int] = {}  # of the facts that a request brings
     mark: int = 0  # of the signatures that it was compiled for
+    is_timeless: bool = True  # whether it is answered the same whatever time it is
 
     @classmethod
     def of(
         cls, made: Compiled, places: tuple[int, ...], numbers: Mapping[Signature, int], mark: int
     ) -> PreparedStatement:
         """Keep what the engine compiled without its plans, which nobody looks at again."""
-        return cls(made.statement, made.rounds, made.shape.width, made.is_guarded, places, numbers, mark)
+        every = [*([made.statement] if made.statement else []), *statements_of(made.rounds)]
+        is_timeless = not any(NOW in each.parameters for each in every)
+        shape = made.shape
+        return cls(made.statement, made.rounds, shape.width, made.is_guarded, places, numbers, mark, is_timeless)
 
-    def answers(self, rows: list[tuple[Any, ...]]) -> Sequence[Row]:
+    def answers(self, rows: list[Fetched]) -> Sequence[Row]:
         """Return the answers to one question, out of the rows of a statement that confirms nothing."""
         if not self.width:
             return [()] if rows[0][0] else []
         return answers_of(rows) if self.is_guarded else rows
 
-    def confirmed(
-        self, rows: list[tuple[Any, ...]], start: int, page: Page | None
-    ) -> tuple[int | None, list[tuple[int, Row]]]:
-        """Return the policy version that is active, and answers, each with its question's place, from `start` on."""
+    def confirmed(self, start: int, page: Page | None, rows: list[Fetched]) -> Found:
+        """Return what the rows of a statement that confirms say; the places of its questions are from `start` on."""
         places = self.places
         first = start + places[0]
         if not self.width:
-            version, truth = rows[0]
-            return version, [(first, ())] if truth else []
-        version = next(row[0] for row in rows if row[0] != IS_ANSWER)
-        found = [row[1:] for row in rows if row[0] == IS_ANSWER]
+            holding, truth = held_beside_truth(rows)
+            return Found(holding, [(first, ())] if truth else [])
+        holding, found = held_beside_rows(rows)
         if self.is_guarded:
             found = answers_of(found)
         if len(places) > 1:
-            return version, [(start + places[int(row[0])], row[1:]) for row in found]
-        return version, [(first, row) for row in (_page_of(found, page) if page else found)]
+            return Found(holding, [(start + places[int(row[0])], row[1:]) for row in found])
+        return Found(holding, [(first, row) for row in (_page_of(found, page) if page else found)])
 
 
 UNANSWERED = PreparedStatement(None)
@@ -154,26 +174,26 @@ class Session(ABC):
 
     def _prepared_now(self, key: StatementKey) -> PreparedStatement:
         deadline.check()
-        self._check(key)
-        places = key.places(self._program(key))
+        self.check(key)
+        places = key.places(self.program_of(key))
         if not places:  # which is not remembered: of types that nobody declared there is no end
             return UNANSWERED
-        if not self._keeps():
+        if not self.keeps():
             return self._compiled(key, places)
         # After a change of the policy, many ask the same at once: one compiles it, the others wait and find it done.
         return self.statements.made_once(key, lambda: self._compiled(key, places))
 
-    def _program(self, key: StatementKey) -> Program:
+    def program_of(self, key: StatementKey) -> Program:
         """Return the program for what the key mentions."""
         return self.program
 
-    def _check(self, key: StatementKey) -> None:
+    def check(self, key: StatementKey) -> None:
         """Refuse predicates that the policy does not have."""
         for each in key.asked:
             for predicate, _ in each.calls if isinstance(each, Outline) else ():
-                check_predicate(self._program(key), predicate)
+                check_predicate(self.program_of(key), predicate)
 
-    def _keeps(self) -> bool:
+    def keeps(self) -> bool:
         """Say whether what is compiled now may be remembered."""
         return True
 
@@ -214,22 +234,28 @@ class LiveSession(Session):
 
     def statements_for(
         self, questions: Sequence[Question], context: Sequence[Fact] = (), page: Page | None = None, at_once: int = 1
-    ) -> list[tuple[PreparedStatement, dict[str, object], int]]:
-        """Return statements with their values and the place of their first question, `at_once` at most in each.
+    ) -> list[Ready]:
+        """Return statements with their values, for `at_once` questions at most in each.
 
         Questions that nothing can make true have none. The context is what `brought` gives.
         """
-        names, now, found = self.program.names, int(time.time()), []
+        names, found = self.program.names, []
+        given = self.given()
         for start in range(0, len(questions), at_once):
-            slots: dict[str, object] = {"now": now, "version": self.version}
+            slots = dict(given)
             key = self.key(names, questions[start : start + at_once], context, page, slots)
             prepared = self.prepared(key)
             if prepared.statement is not None:
                 slots["mark"] = prepared.mark
                 if context:
                     slots["facts"] = inline_rows(context, prepared.numbers.__getitem__)
-                found.append((prepared, slots, start))
+                read = partial(prepared.confirmed, start, page)
+                found.append(Ready(prepared.statement, prepared.rounds, slots, read, prepared.is_timeless))
         return found
+
+    def given(self) -> dict[str, object]:
+        """Return the slots that all statements of a request have alike."""
+        return {"now": int(time.time()), "version": self.version}
 
     def key(
         self,
@@ -259,13 +285,13 @@ class LiveSession(Session):
     def plan(self, question: Question, page: Page | None = None) -> Compiled:
         """Return what a question is compiled to, for people to read."""
         key = self.key(self.program.names, (question,), question.context, page, {})
-        self._check(key)
+        self.check(key)
         return self._made(key, (0,), Numbering(self.environment_id))
 
-    def _program(self, key: StatementKey) -> Program:
+    def program_of(self, key: StatementKey) -> Program:
         return self.program_for(key.policy if isinstance(key.policy, frozenset) else _NO_TYPES)
 
-    def _keeps(self) -> bool:
+    def keeps(self) -> bool:
         return not run.in_transaction()  # numbers that this very transaction gave may be taken back
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
@@ -278,8 +304,11 @@ class LiveSession(Session):
     def _made(self, key: StatementKey, places: tuple[int, ...], numbering: Numbering) -> Compiled:
         assert key.policy is not None, "there is always a policy"
         shape = key.shape(places)
-        confirmation = Confirmation(self.environment_id, self.needs_key, numbering, key.dialect)
-        confirmed = confirmation.of_rows if key.width else confirmation.of_truth
+
+        def confirmed(rows: Text, columns: int) -> Text:
+            confirmation = Confirmation(self.environment_id, self.needs_key, bool(numbering.missing), key.dialect)
+            return confirmation.of_rows(rows, columns) if key.width else confirmation.of_truth(rows, columns)
+
         return compiled(rules_of(key.policy), shape, key.dialect, numbering.of, confirmed, numbering.knows)
 
 

@@ -46,10 +46,10 @@ _published = new_statements()
 @contextmanager
 def active_snapshot(asker: Asker, context: Sequence[Fact], mentioned: Types) -> Iterator[Snapshot]:
     """Open a snapshot by the policy that is active in it."""
-    version = confirmed(asker)
+    version = confirmed(asker).version
     for _ in range(TRIES):
         with snapshot(asker.environment_id, version, context, mentioned) as found:
-            current = confirmed(asker)
+            current = confirmed(asker).version
             if current == version:
                 yield found
                 return

@@ -13,6 +13,7 @@ from typing import Any
 from checks.engine.errors import CannotEnumerate
 
 Row = tuple[str | None, ...]
+UNGUARDED = "0"  # in place of an exit's number
 
 
 @dataclass
@@ -29,12 +30,12 @@ class _Exit:
 
 
 def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
-    """The answers out of rows (exit, outcome, answer columns…); exit 0 has no guards."""
+    """The answers out of rows (exit, outcome, answer columns…)."""
     plain: set[Row] = set()
-    exits: dict[int, _Exit] = {}
+    exits: dict[str, _Exit] = {}
     for index, outcome, *columns in rows:
         row = tuple(columns)
-        if index == 0:
+        if index == UNGUARDED:
             plain.add(row)
         else:
             found = exits.setdefault(index, _Exit())

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from checks.engine.answers import UNGUARDED
 from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
 from checks.engine.plan.planner import Planner
@@ -184,6 +185,16 @@ def _tests(planner: Planner, guards: Iterable[Neg]) -> Iterable[Condition]:
             yield verdict
 
 
+@dataclass(frozen=True)
+class Written:
+    """A shape's plans in SQL: the tables that they define, and the rows. No renderer: nothing can be true."""
+
+    plans: tuple[PlannedRoot, ...]
+    renderer: StoredRenderer | None = None
+    tables: tuple[Text, ...] = ()
+    rows: Text = ()
+
+
 def compiled(
     rules: RuleSet,
     shape: Shape,
@@ -196,6 +207,18 @@ def compiled(
 
     Facts of signatures that nobody `knows` are left out: there are none.
     """
+    found = written(rules, shape, dialect, number_of, knows)
+    nothing = Compiled(shape, found.plans, None)
+    if found.renderer is None:
+        return nothing
+    text = (*found.renderer.head(found.tables), *around(found.rows, nothing.columns))
+    return Compiled(shape, found.plans, finished(text, dialect.placeholder), tuple(found.renderer.rounds.values()))
+
+
+def written(
+    rules: RuleSet, shape: Shape, dialect: Dialect, number_of: Callable[[Signature], int], knows: Knows
+) -> Written:
+    """The shape planned and put into words."""
     asked: list[bool] = []
 
     def noting(signature: Signature) -> bool:
@@ -207,14 +230,11 @@ def compiled(
             plans = _fitting(rules, shape, noting, dialect)
         except RecursionError:
             raise NestedTooDeep from None
-        nothing = Compiled(shape, plans, None)
         if all(asked) and not any(each.plan.exits for each in plans):
-            return nothing
+            return Written(plans)
         renderer = StoredRenderer(dialect, number_of, shape.places(knows), shape.inline)
-        tables, rows = _question(renderer, shape, plans, nothing.columns)
-        text = (*renderer.head(tables), *around(rows, nothing.columns))
-        rounds = tuple(renderer.rounds.values())
-        return Compiled(shape, plans, finished(text, dialect.placeholder), rounds)
+        tables, rows = _question(renderer, shape, plans, Compiled(shape, plans, None).columns)
+        return Written(plans, renderer, tuple(tables), rows)
 
 
 def _question(
@@ -224,7 +244,7 @@ def _question(
     entered = [renderer.entered(each.plan, Scope(prefix=prefix)) for each, prefix in zip(roots, prefixes)]
     tables = [table for _, defined in entered for table in defined]
     is_guarded = any(root.guarded for root in roots)
-    unguarded: list[Column] = [("0",), ("1",)] if is_guarded else []
+    unguarded: list[Column] = [(f"'{UNGUARDED}'",), ("1",)] if is_guarded else []
     arms: list[Text] = []
     exit_count = 0
     for index, (root, (scope, _)) in enumerate(zip(roots, entered)):
@@ -234,7 +254,7 @@ def _question(
         for each in root.guarded:
             exit_count += 1
             verdict = renderer.verdict(each.exit, each.tests, scope)
-            columns_of_exit = [(str(exit_count),), verdict, *first, *renderer.outs(each.exit)]
+            columns_of_exit = [(f"'{exit_count}'",), verdict, *first, *renderer.outs(each.exit)]
             arms.append(renderer.arm(each.exit, columns_of_exit, scope))
     if not arms:
         arms = [("SELECT ", ", ".join(["NULL AS o0"] * columns), " WHERE 1 = 0")]

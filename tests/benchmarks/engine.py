@@ -116,6 +116,7 @@ Side = Callable[[Sample], object]  # a bool, or a sorted list of ids
 def compiled_sides(caller, question) -> tuple[Side, Side]:
     """What the question executes, alone; and the whole question. Only here is it known how the engine is asked."""
     from checks.asking import ask, run
+    from checks.asking.query import allow
     from checks.asking.question import Asked, Page
     from tests.benchmarks.handwritten import LIMIT
 
@@ -126,7 +127,7 @@ def compiled_sides(caller, question) -> tuple[Side, Side]:
         actor, action = Asked("User", (sample.actor,)), Asked("String", (question.action,))
         resource = Asked(question.resource_type, None if question.is_list else (sample.resource,))
         outs = ("resource",) if question.is_list else ()
-        asked = ask.allow(actor, action, resource, outs, sample.context)
+        asked = allow(actor, action, resource, outs, sample.context)
         found = ask.answer(caller, asked, page)
         return [row[0] for row in found.of_one] if question.is_list else found.holds
 

@@ -66,6 +66,7 @@ def parts(server: Served) -> list[Part]:
     from authz_project.keys import caller_of_token
     from checks.asking import ask, run
     from checks.asking.askers import session_now
+    from checks.asking.query import allow
     from checks.asking.question import Question
     from checks.serializers import AuthorizeQuery
     from policy.serializers import decoded
@@ -74,13 +75,13 @@ def parts(server: Served) -> list[Part]:
     fields = decoded(AuthorizeQuery, EMPTY)
 
     def question() -> Question:
-        return ask.allow(fields["actor"], fields["action"], fields["resource"])
+        return allow(fields["actor"], fields["action"], fields["resource"])
 
     asked = question()
     ask.answer(who, asked)
     session = session_now(who)
-    ((prepared, slots, _),) = session.statements_for([asked])
-    slots["key"] = who.key_hash
+    (ready,) = session.statements_for([asked])
+    slots = ready.slots | {"key": who.key_hash}
     return [
         ("a request of the empty view", lambda: answered(server.key, "/api/empty", body)),
         ("a request of /authorize", lambda: answered(server.key, "/api/authorize", body)),
@@ -89,7 +90,7 @@ def parts(server: Served) -> list[Part]:
         ("  serializer", lambda: decoded(AuthorizeQuery, EMPTY)),
         ("  the question, asked", lambda: ask.answer(who, asked)),
         ("    shape lookup: its statement and values", lambda: session.statements_for([asked])),
-        ("    execution, by the driver", lambda: run.execute(prepared.statement, slots)),
+        ("    execution, by the driver", lambda: run.execute(ready.statement, slots)),
     ]
 
 

@@ -12,6 +12,7 @@ from authz_project.keys import revoke_key
 from authz_project.models import ApiKey
 from checks.asking import ask, session
 from checks.asking.askers import Trusted
+from checks.asking.query import allow
 from checks.asking.question import Asked
 from facts import store as facts_store
 from facts.context_header import HEADER
@@ -198,7 +199,7 @@ def test_a_key_that_opens_another_environment_now_is_not_answered_from_the_old_o
 
 def test_what_is_asked_from_inside_confirms_no_key_and_makes_none_good(api):
     publish(api, READERS)
-    question = ask.allow(Asked("User", ("ann",)), Asked("String", ("read",)), Asked("Doc", ("d",)))
+    question = allow(Asked("User", ("ann",)), Asked("String", ("read",)), Asked("Doc", ("d",)))
     store(api, fact("has_role", "User:ann", "reader", "Doc:d"))
     inside = Trusted(api.environment.pk)
     assert ask.answer(inside, question).holds

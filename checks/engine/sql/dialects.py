@@ -49,6 +49,10 @@ class SQLite:
         shown = ", ".join(f"value ->> {index} AS {column}" for index, column in enumerate(columns))
         return (f"SELECT {shown} FROM json_each(", *slot, ")")
 
+    def gathered(self, columns: str) -> str:
+        """The columns of all rows, as a JSON list of lists."""
+        return f"json_group_array(json_array({columns}))"
+
     def rows(self, slot: Text, arity: int) -> Text:
         """Facts out of a JSON object, lists of ids by signature number; as far as they go: each column takes time."""
         columns = ", ".join(f"r.value ->> {index} AS a{index}" for index in range(arity))
@@ -102,6 +106,9 @@ class PostgreSQL:
         if column == "tag":
             return f"CAST(value ->> {index} AS integer) AS tag"
         return f'(value ->> {index}) COLLATE "C" AS {column}'
+
+    def gathered(self, columns: str) -> str:
+        return f"CAST(json_agg(json_build_array({columns})) AS text)"  # NULL where there is no row
 
     def rows(self, slot: Text, arity: int) -> Text:
         columns = ", ".join(f'(r.value ->> {index}) COLLATE "C" AS a{index}' for index in range(arity))

@@ -7,7 +7,7 @@ nothing, all is known. Rounds of one question must run in one snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -43,6 +43,14 @@ class Rounds:
     def slot(self, variant: Variant) -> str:
         """The slot that statements read the answers of a variant from."""
         return f"{self.name}v{[each for each, _ in self.exits].index(variant)}"
+
+
+def statements_of(rounds: Iterable[Rounds]) -> Iterator[Statement]:
+    """All that are run."""
+    for each in rounds:
+        yield from (each.seed,) if each.seed else ()
+        yield from each.steps
+        yield from (exits for _, exits in each.exits)
 
 
 def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, str]:
@@ -85,7 +93,7 @@ class Renders(Protocol):
     @property
     def dialect(self) -> Dialect: ...
     def select(self, branch: Branch, columns: Sequence[Column], scope: Scope[Source]) -> Text: ...
-    def head(self, tables: list[Text]) -> Text: ...
+    def head(self, tables: Iterable[Text]) -> Text: ...
 
 
 def rounds_for(plan: Plan, number: int, renderer: Callable[[], Renders]) -> Rounds:

@@ -50,14 +50,13 @@ class StoredRenderer(Renderer[Dialect, Source]):
     rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans that are worked out before the statement runs
     shared: dict[tuple[Plan, Variant], tuple[str, Text]] = field(default_factory=dict)  # plans that branches join with
 
-    def head(self, tables: list[Text]) -> Text:
+    def head(self, tables: Iterable[Text]) -> Text:
         """WITH all that the statement's selects read by name."""
-        inline: list[Text] = []
-        if self.inline:
-            rows = self.dialect.rows((FACTS,), max(len(each.types) for each in self.inline))
-            inline = [(f"{INLINE} AS MATERIALIZED (", *rows, ")")]
-        every = [*inline, *(text for _, text in self.shared.values()), *tables]
-        return ("WITH RECURSIVE ", *joined(", ", every), " ") if every else ()
+        return with_tables([*inline_table(self.dialect, self.inline), *self.defined(tables)])
+
+    def defined(self, tables: Iterable[Text]) -> list[Text]:
+        """All of that but the facts that the request brings."""
+        return [*(text for _, text in self.shared.values()), *tables]
 
     # ---- plans ---------------------------------------------------------------------------------------------------
 
@@ -314,6 +313,18 @@ class StoredRenderer(Renderer[Dialect, Source]):
 
     def _at(self, column: Col, scope: Scoped) -> str:
         return f"{scope.names[column.source]}.{column.name}"
+
+
+def inline_table(dialect: Dialect, inline: frozenset[Signature]) -> list[Text]:
+    """The facts of these signatures that the request brings, as a table; none where it brings none."""
+    if not inline:
+        return []
+    rows = dialect.rows((FACTS,), max(len(each.types) for each in inline))
+    return [(f"{INLINE} AS MATERIALIZED (", *rows, ")")]
+
+
+def with_tables(tables: list[Text]) -> Text:
+    return ("WITH RECURSIVE ", *joined(", ", tables), " ") if tables else ()
 
 
 def _exits_of(source: Relation) -> list[Exit]:

@@ -7,6 +7,7 @@ from django.core.management.base import CommandParser
 from checks.asking import ask
 from checks.asking.advice import advice_on_question
 from checks.asking.askers import Trusted
+from checks.asking.query import allow
 from checks.asking.question import Asked, Page, Question, by_ids
 from checks.engine.compile import Compiled
 from facts.notation import action_from_text, fact_from_text, value_from_text
@@ -66,7 +67,7 @@ def _question(*, kind: str, actor: str, context: list[str], **options: Any) -> Q
     action = asked_action(options["action"]) if kind != "actions" else Asked(STRING)
     resource = Asked(options["resource_type"]) if kind == "list" else asked_value(options["resource"])
     outs = {"authorize": (), "actions": ("action",), "list": ("resource",)}[kind]
-    return ask.allow(asked_value(actor), action, resource, outs, facts)
+    return allow(asked_value(actor), action, resource, outs, facts)
 
 
 def asked_value(text: str) -> Asked:

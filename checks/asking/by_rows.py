@@ -1,0 +1,251 @@
+"""Many questions of few kinds -> few statements: questions that differ in their values are rows of one.
+
+    may User:ann read Doc:d, may User:ben read Doc:e    ->    may User:v0 "read" Doc:v1, of (ann, d) and (ben, e)
+
+A statement answers several kinds, each about rows of its own, or none. Kinds that were asked together stay together: so
+there are few statements, whichever kinds meet in a request, and none depends on how many rows there are. A kind whose
+answer takes rounds of statements is asked in the usual way, one question after the other in the same snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from threading import Lock
+from typing import NamedTuple, TypeVar
+
+import orjson
+
+from checks.asking import deadline, run
+from checks.asking.confirmation import Confirmation, held_beside_rows
+from checks.asking.open_policy import Policy
+from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
+from checks.asking.remembered import Remembered
+from checks.asking.session import Found, LiveSession, Ready, StatementKey, rules_of
+from checks.engine.answers import Row, answers_of
+from checks.engine.compile import MOST_WEIGHT
+from checks.engine.each import Expression, expression_of, slot_of, statement_of
+from checks.engine.rules.clauses import NOW
+from checks.engine.sql.rounds import Fetched
+from checks.engine.sql.text import Statement
+from facts.batches import by_signature
+from facts.numbering import Numbering
+from facts.wire import Fact
+from policy.rules.program import Signature
+
+MOST_KINDS = 16  # in one statement
+MOST_GROUPS = 64  # of kinds by one policy; then they are put together anew
+
+V = TypeVar("V")
+Rows = dict[tuple[object, ...], list[int]]  # the values of each row, and which questions they are of
+
+
+class Renumbered(Exception):
+    """Signatures were given numbers while kinds were compiled one by one: each kind has to be compiled anew."""
+
+
+class Kind(NamedTuple):
+    """What questions with the same outline are compiled to. No expression: it takes rounds."""
+
+    outline: Outline
+    expression: Expression | None
+    misses_signatures: bool  # whether it goes by there being no facts of some signature
+    mark: int  # of the environment's signatures when it was compiled
+
+
+class Grouped(NamedTuple):
+    """The statement for several kinds."""
+
+    statement: Statement
+    mark: int
+    numbers: Mapping[Signature, int]  # of the facts that a request brings
+
+
+_kinds: Remembered[StatementKey, Kind] = Remembered(8192)
+_groups: Remembered[StatementKey, Groups] = Remembered(1024)
+_statements: Remembered[StatementKey, Grouped] = Remembered(1024)
+
+
+def statements_for(session: LiveSession, questions: Sequence[Question], context: Sequence[Fact]) -> list[Ready]:
+    """Return statements with their values; none for what nothing can make true. The context is what `brought` gives."""
+    rows = _rows_of(session, questions)
+    frame = _frame(session, rows, context)
+    program = session.program_of(frame)
+    known = [_kind(session, frame, outline) for outline in rows if all(map(program.knows, outline.types))]
+    together = [kind for kind in known if kind.expression is not None and kind.expression.text]
+    groups = _groups_of(session, frame).with_all(together) if together else []
+    found = [_ready(session, frame, group, rows, context) for group in groups]
+    for kind in known:
+        if kind.expression is None:
+            for place in sorted(place for places in rows[kind.outline].values() for place in places):
+                found += [_at(place, each) for each in session.statements_for([questions[place]], context)]
+    return found
+
+
+def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outline, Rows]:
+    """Return the outlines, and for each the values that are asked about."""
+    names = session.program.names
+    found: dict[Outline, Rows] = {}
+    for place, question in enumerate(questions):
+        slots: dict[str, object] = {}
+        rows = found.setdefault(outline_of(question, Values(names, slots)), {})
+        rows.setdefault(tuple(slots.values()), []).append(place)
+    return found
+
+
+def _frame(session: LiveSession, outlines: Iterable[Outline], context: Sequence[Fact]) -> StatementKey:
+    """Return the key of all that the questions have in common."""
+    inline = frozenset(by_signature(context))
+    policy: Policy | None = session.version
+    if policy is None:
+        policy = frozenset().union(*(each.types for each in outlines), *(each.types for each in inline))
+    (width,) = {len(each.outs) for each in outlines}
+    mine = (session.environment_id, policy, session.needs_key, session.generation, run.dialect())
+    return StatementKey(*mine, (), width, inline, by_rows=True)
+
+
+# ---- kinds -----------------------------------------------------------------------------------------------------
+
+
+def _kind(session: LiveSession, frame: StatementKey, outline: Outline) -> Kind:
+    key = frame._replace(asked=(outline,))
+    return _made(session, _kinds, key, lambda: _compiled(session, key, outline))
+
+
+def _made(session: LiveSession, known: Remembered[StatementKey, V], key: StatementKey, make: Callable[[], V]) -> V:
+    """Return what is remembered by the key, or make it. What is made within a transaction is only good there."""
+    if not session.keeps():
+        return make()
+    found = known.get(key)
+    if found is None:
+        deadline.check()
+        found = known.made_once(key, make)
+    return found
+
+
+def _compiled(session: LiveSession, key: StatementKey, outline: Outline) -> Kind:
+    session.check(key)
+    numbering = _numbering(session, key)
+    assert key.policy is not None, "there is always a policy"
+    expression = None
+    if all(kind in OPERANDS or kind == EVERY for _, _, kind, _ in outline.variables):
+        shape, columns = key.shape((0,)), _columns_of(outline)
+        expression = expression_of(rules_of(key.policy), shape, columns, key.dialect, numbering.of, numbering.knows)
+    return Kind(outline, expression, bool(numbering.missing), numbering.mark)
+
+
+def _numbering(session: LiveSession, key: StatementKey) -> Numbering:
+    """Return the numbers of now. What the request brings is numbered first, so that all kinds agree on it."""
+    numbering = Numbering(session.environment_id)
+    for signature in sorted(key.inline, key=str):
+        numbering.of(signature)
+    return numbering
+
+
+def _columns_of(outline: Outline) -> tuple[str, ...]:
+    """Return the slots of its values, in the order in which they were given out."""
+    return tuple(dict.fromkeys(place for _, _, kind, place in outline.variables if kind in (OTHER, VALUE)))
+
+
+# ---- groups of kinds ---------------------------------------------------------------------------------------------
+
+
+class Groups:
+    """Which kinds are answered together."""
+
+    def __init__(self) -> None:
+        self._groups: list[list[Kind]] = []
+        self._places: dict[Outline, int] = {}
+        self._changing = Lock()
+
+    def with_all(self, kinds: Sequence[Kind]) -> list[tuple[Kind, ...]]:
+        """Return the groups that have these kinds, which come into one if they are in none."""
+        with self._changing:
+            if len(self._groups) > MOST_GROUPS:
+                self._groups, self._places = [], {}
+            for kind in kinds:
+                if kind.outline not in self._places:
+                    self._place(kind)
+            return [tuple(self._groups[place]) for place in sorted({self._places[kind.outline] for kind in kinds})]
+
+    def _place(self, kind: Kind) -> None:
+        if not self._groups or not _fits(kind, self._groups[-1]):
+            self._groups.append([])
+        self._groups[-1].append(kind)
+        self._places[kind.outline] = len(self._groups) - 1
+
+
+def _groups_of(session: LiveSession, frame: StatementKey) -> Groups:
+    return _made(session, _groups, frame, Groups)
+
+
+def _fits(kind: Kind, group: Sequence[Kind]) -> bool:
+    weight = sum(each.expression.weight for each in (kind, *group) if each.expression)
+    return len(group) < MOST_KINDS and weight <= MOST_WEIGHT
+
+
+def _ready(
+    session: LiveSession,
+    frame: StatementKey,
+    group: tuple[Kind, ...],
+    rows: Mapping[Outline, Rows],
+    context: Sequence[Fact],
+) -> Ready:
+    key = frame._replace(asked=tuple([kind.outline for kind in group]))
+    made = _made(session, _statements, key, lambda: _grouped(session, frame, group))
+    slots = session.given() | {"mark": made.mark}
+    if context:
+        slots["facts"] = inline_rows(context, made.numbers.__getitem__)
+    for place, kind in enumerate(group):
+        slots[slot_of(place)] = _json(rows.get(kind.outline, {}))
+    is_timeless = NOW not in made.statement.parameters
+    return Ready(made.statement, (), slots, partial(_read, group, rows), is_timeless)
+
+
+def _json(rows: Rows) -> str:
+    """Return the rows, each after the place of its first question."""
+    return orjson.dumps([[places[0], *values] for values, places in rows.items()]).decode()
+
+
+def _grouped(session: LiveSession, frame: StatementKey, group: tuple[Kind, ...]) -> Grouped:
+    numbering = _numbering(session, frame)
+    if any(kind.misses_signatures and kind.mark != numbering.mark for kind in group):
+        raise Renumbered
+    expressions = [kind.expression for kind in group if kind.expression is not None]
+    watches = any(kind.misses_signatures for kind in group)
+    confirmation = Confirmation(session.environment_id, session.needs_key, watches, frame.dialect)
+    statement = statement_of(expressions, frame.dialect, frame.inline, confirmation.of_rows)
+    return Grouped(statement, numbering.mark, {each: numbering.of(each) for each in frame.inline})
+
+
+# ---- answers -----------------------------------------------------------------------------------------------------
+
+
+def _read(group: tuple[Kind, ...], rows: Mapping[Outline, Rows], fetched: list[Fetched]) -> Found:
+    holding, found = held_beside_rows(fetched)
+    said = {int(number): answer for number, answer in found}
+    answers: list[tuple[int, Row]] = []
+    for kind in group:
+        for places in rows.get(kind.outline, {}).values():
+            each = _answers_of(kind, said.get(places[0]))
+            answers += [(place, row) for place in places for row in each]
+    return Found(holding, answers)
+
+
+def _answers_of(kind: Kind, said: object) -> Sequence[Row]:
+    if not kind.outline.outs:
+        return [()] if said else []
+    if not isinstance(said, str):
+        return []
+    rows = [tuple(row) for row in orjson.loads(said)]
+    return answers_of(rows) if kind.expression and kind.expression.is_guarded else rows
+
+
+def _at(place: int, ready: Ready) -> Ready:
+    """Return the statement of one question as that of the question in this place."""
+
+    def read(fetched: list[Fetched]) -> Found:
+        found = ready.read(fetched)
+        return found._replace(rows=[(place, row) for _, row in found.rows])
+
+    return ready._replace(read=read)

@@ -1,0 +1,94 @@
+"""One question about many rows of values: what is a parameter of a statement becomes a column of a row.
+
+    may User:v0 "read" Doc:v1    ->    SELECT r.n, (SELECT EXISTS (… f0.a0 = r.v1 …)) FROM (<rows>) r
+
+The plan is that of the question about one row, and all that it defines stands within the expression, which the database
+works out for each row. Questions of several kinds are arms of one union; their rows are told apart by numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from checks.engine.compile import Compiled, Knows, Shape, Written, written
+from checks.engine.rules.clauses import Other, Slot
+from checks.engine.rules.ruleset import RuleSet
+from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.stored import inline_table, with_tables
+from checks.engine.sql.text import Part, Statement, Text, finished, joined
+from policy.rules.program import Signature
+
+COLUMNS = 2  # of an arm's rows: the number, and the answer
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A question's answer as a row has it: whether there is one, or the answers' rows as JSON.
+
+    No text: nothing can be true, whatever the facts.
+    """
+
+    columns: tuple[str, ...]  # of the row, which are slots of the question
+    text: Text = ()
+    is_guarded: bool = False
+    weight: int = 0  # how many tables it reads
+
+
+def expression_of(
+    rules: RuleSet,
+    shape: Shape,
+    columns: tuple[str, ...],
+    dialect: Dialect,
+    number_of: Callable[[Signature], int],
+    knows: Knows,
+) -> Expression | None:
+    """The one question of the shape as an expression; None where its answer takes rounds of statements."""
+    found = written(rules, shape, dialect, number_of, knows)
+    if found.renderer is None:
+        return Expression(columns)
+    if found.renderer.rounds:
+        return None
+    whole = _within(found, shape, dialect)
+    text = tuple([_of_row(part, columns) for part in whole])
+    (root,) = found.plans
+    return Expression(columns, text, bool(root.guarded), root.plan.weight)
+
+
+def _within(found: Written, shape: Shape, dialect: Dialect) -> Text:
+    """A SELECT of one value."""
+    assert found.renderer is not None, "something can be true"
+    defined = found.renderer.defined(found.tables)
+    if not shape.width:
+        return (*with_tables(defined), *found.rows)
+    columns = ", ".join(f"c{index}" for index in range(Compiled(shape, found.plans, None).columns))
+    rows: Text = (f"found({columns}) AS (", *found.rows, ")")
+    return (*with_tables([*defined, rows]), f"SELECT {dialect.gathered(columns)} FROM found")
+
+
+def _of_row(part: Part, columns: tuple[str, ...]) -> Part:
+    match part:
+        case Slot(name) | Other(name) if name in columns:
+            return f"r.{name}"
+    return part
+
+
+def statement_of(
+    expressions: Sequence[Expression],
+    dialect: Dialect,
+    inline: frozenset[Signature],
+    around: Callable[[Text, int], Text],
+) -> Statement:
+    """The statement for all of them. The rows of each come in a slot of its own, by its place: see `slot_of`."""
+    arms = [_arm(each, slot_of(place), dialect) for place, each in enumerate(expressions)]
+    rows = joined(" UNION ALL ", arms)
+    return finished((*with_tables(inline_table(dialect, inline)), *around(rows, COLUMNS)), dialect.placeholder)
+
+
+def slot_of(place: int) -> str:
+    return f"rows{place}"
+
+
+def _arm(expression: Expression, slot: str, dialect: Dialect) -> Text:
+    rows = dialect.table((Slot(slot),), ["n", *expression.columns])
+    return ("SELECT r.n, (", *expression.text, ") AS o0 FROM (", *rows, ") r")
