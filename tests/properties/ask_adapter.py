@@ -19,6 +19,7 @@ from tests.properties.questions import (
     Actions,
     Ask,
     Authorize,
+    AuthorizeEach,
     AuthorizeResources,
     Evaluate,
     Explain,
@@ -81,6 +82,8 @@ def ask(caller: Caller, question: Ask) -> Any:
             return list_(caller, actor, action, resource_type)
         case AuthorizeResources(actor, action, resources):
             return authorize_resources(caller, actor, action, resources)
+        case AuthorizeEach(checks):
+            return authorize_each(caller, checks)
         case Evaluate():
             return evaluate_query(caller, question)
         case QueryFacts(predicate, pattern):
@@ -100,11 +103,14 @@ def actions(caller: Caller, actor: Value, resource: Value) -> list[str] | Refuse
 
 
 def bulk_actions(caller: Caller, actor: Value, resource: Value) -> list[str] | Refused:
-    """Between questions about others; the first one brings the facts for all."""
-    things = (Value(resource.type, "another"), resource, Value(resource.type, "a third"))
-    bodies = [{"resource_type": each.type, "resource_id": each.id} | _who(caller, actor) for each in things]
+    """Between questions about others, of other types too; the first one brings the facts for all."""
+    pairs = ((actor, Value(resource.type, "another")), (actor, resource), (resource, actor), (actor, resource))
+    bodies = [{"resource_type": each.type, "resource_id": each.id} | _who(caller, who) for who, each in pairs]
     said = _post(caller, "/bulk_actions", [bodies[0], *({**body, "context_facts": []} for body in bodies[1:])])
-    return said if isinstance(said, Refused) else said[1]["results"]
+    if isinstance(said, Refused):
+        return said
+    assert said[1] == said[3], "the same to the same"
+    return said[1]["results"]
 
 
 def list_(caller: Caller, actor: Value, action: str, resource_type: str) -> list[str] | Refused:
@@ -127,6 +133,20 @@ def _allowed_of(caller: Caller, actor: Value, action: str, resources: tuple[Valu
     body = {"action": action, "resources": [_value(value) for value in resources]}
     found = _member(_post(caller, "/authorize_resources", _who(caller, actor) | body), "results")
     return found if isinstance(found, Refused) else [Value(**value) for value in found]
+
+
+def authorize_each(caller: Caller, checks: tuple[tuple[Value, str, Value], ...]) -> list[bool] | Refused:
+    """All of them; and some, which must be answered as among all."""
+    found, fewer = _each_of(caller, checks), _each_of(caller, checks[1::2])
+    if isinstance(found, Refused) or isinstance(fewer, Refused):
+        return found
+    assert fewer == found[1::2], "an answer does not depend on what else is asked"
+    return found
+
+
+def _each_of(caller: Caller, checks: tuple[tuple[Value, str, Value], ...]) -> list[bool] | Refused:
+    each = [{"actor": _value(a), "action": action, "resource": _value(r)} for a, action, r in checks]
+    return _member(_post(caller, "/authorize_each", {"checks": each, "context_facts": _context(caller)}), "results")
 
 
 def evaluate_query(caller: Caller, query: Evaluate) -> list[dict[str, str | None]] | Refused:

@@ -12,6 +12,7 @@ from tests.properties.questions import (
     Actions,
     Ask,
     Authorize,
+    AuthorizeEach,
     AuthorizeResources,
     Evaluate,
     Explain,
@@ -24,6 +25,8 @@ from tests.reference import Row
 
 ALLOW = "allow"
 ALIKE = 4
+UNKNOWN = "Nobody's type"
+ODD = ("**", "o'hara", '"]', "$1 ?1 %s :v0", "\\u0000", "\x01\u2028 \N{GRINNING FACE}", "7", "null")
 FEWER = 6  # of the case's own questions, beside the others
 
 
@@ -37,7 +40,22 @@ def in_every_way(case: Case, rng: Random, most: int) -> Case:
     for predicate, row in case.goals[: 2 * most]:
         with_context = rng.random() < 0.4
         asked += [Question(way, with_context) for way in ways_of_goal(predicate, row, case, rng)]
+    at_once = AuthorizeEach(tuple(some_checks(case, rng)))
+    asked += [Question(at_once, with_context) for with_context in (False, True)]
     return replace(case, questions=tuple(dict.fromkeys((*case.questions[:FEWER], *asked))))
+
+
+def some_checks(case: Case, rng: Random) -> Iterator[tuple[Value, str, Value]]:
+    """All of the case's decisions, some about others, and what nobody mentions; in any order, some of them twice."""
+    found = []
+    for ask in [each.ask for each in case.questions if isinstance(each.ask, Authorize)]:
+        action = rng.choice((ask.action, *ODD))
+        found += [(actor, ask.action, resource) for actor, resource in alike((ask.actor, ask.resource), case, rng)]
+        found += [(ask.actor, action, ask.resource), (ask.resource, ask.action, ask.actor)]
+        found += [(ask.actor, ask.action, ask.actor), (Value(UNKNOWN, ask.actor.id), ask.action, ask.resource)]
+        found += [(ask.actor, ask.action, Value(ask.resource.type, rng.choice(ODD)))]
+    rng.shuffle(found)
+    yield from (*found, *found[:3])
 
 
 def ways_of_decision(ask: Authorize, case: Case, rng: Random) -> Iterator[Ask]:

@@ -55,6 +55,13 @@ class AuthorizeResources:
 
 
 @dataclass(frozen=True)
+class AuthorizeEach:
+    """Checks of anything, at once; some of them perhaps twice."""
+
+    checks: tuple[tuple[Value, str, Value], ...]
+
+
+@dataclass(frozen=True)
 class Evaluate:
     calls: tuple[tuple[str, tuple[str, ...]], ...]  # predicate and variables; the first is the predicate asked
     constraints: tuple[tuple[str, str, tuple[str, ...] | None], ...]  # variable, exact type, ids
@@ -80,7 +87,7 @@ class Explain:
     row: Row
 
 
-Ask = Authorize | Actions | List | AuthorizeResources | Evaluate | QueryFacts | Explain
+Ask = Authorize | Actions | List | AuthorizeResources | AuthorizeEach | Evaluate | QueryFacts | Explain
 
 
 @dataclass(frozen=True)
@@ -100,12 +107,18 @@ def values_in(ask: Ask) -> list[Value]:
             return [actor, Value(STRING, action)]
         case AuthorizeResources(actor, action, resources):
             return [actor, Value(STRING, action), *resources]
+        case AuthorizeEach(checks):
+            return [value for row in _rows_of(checks) for value in row]
         case Evaluate(_, constraints):
             return [Value(type_name, an_id) for _, type_name, ids in constraints for an_id in ids or ()]
         case QueryFacts(_, pattern):
             return [Value(type_name, an_id) for type_name, an_id in pattern if an_id is not None]
         case Explain(_, row):
             return list(row)
+
+
+def _rows_of(checks: Sequence[tuple[Value, str, Value]]) -> list[Row]:
+    return [(actor, Value(STRING, action), resource) for actor, action, resource in checks]
 
 
 def predicates_in(ask: Ask) -> set[str]:
@@ -137,6 +150,8 @@ def _expected_rows(ask: Ask, model: Model, world: World) -> set[Row]:
             return {(row[2],) for row in allowed if row[:2] == said and row[2].type == type_name}
         case AuthorizeResources(actor, action, resources):
             return {(value,) for value in resources if (actor, Value(STRING, action), value) in allowed}
+        case AuthorizeEach(checks):
+            return {row for row in _rows_of(checks) if row in allowed}
         case Evaluate(calls, constraints):
             return answers(model, world, calls, {name: (kind, ids) for name, kind, ids in constraints})
         case QueryFacts(predicate, pattern):
@@ -165,6 +180,12 @@ def meaning(ask: Ask, said: Any, world: World) -> Meaning:
             kept = [value for value in resources if value in said]
             assert kept == said, "order and duplicates are those of the question"
             return frozenset((value,) for value in said)
+        case AuthorizeEach(checks):
+            assert len(said) == len(checks), "one answer to each"
+            found = list(zip(_rows_of(checks), said))
+            allowed = frozenset(row for row, is_allowed in found if is_allowed is True)
+            assert all(is_allowed is (row in allowed) for row, is_allowed in found), "the same to the same"
+            return allowed
         case Evaluate():
             kinds = {name: kind for name, kind, _ in ask.constraints}
             return _covered([[(kinds[name], row[name]) for name in ask.variables] for row in said], world)
