@@ -24,7 +24,8 @@ class View(APIView):
 
     def initial(self, request: framework_request.Request, *args: Any, **kwargs: Any) -> None:
         asked: Any = request  # which has more than its type: the middleware's, and our own kind of caller
-        self.asked = Request(asked.method, asked.META, lambda: asked.data, asked.request_id, asked.started)
+        receive, read = lambda: asked._request.body, lambda body: asked.data
+        self.asked = Request(asked.method, asked.META, receive, read, asked.request_id, asked.started)
         super().initial(request, *args, **kwargs)
         self.asked.auth = asked.auth
 

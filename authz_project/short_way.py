@@ -56,7 +56,8 @@ class Route:
         """Never raises an `Exception`."""
         started = time.perf_counter()
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
-        request = Request(environ["REQUEST_METHOD"].upper(), environ, lambda: body_of(environ), request_id, started)
+        method = environ["REQUEST_METHOD"].upper()
+        request = Request(method, environ, lambda: body_of(environ), read, request_id, started)
         try:
             response = self._response(request)
             content = written(response.data)
@@ -84,16 +85,20 @@ class Route:
             return refused(self._endpoint, request, error)
 
 
-def body_of(environ: Environ) -> Any:
-    """The request's, as the framework has it: none at all is an empty object."""
+def body_of(environ: Environ) -> bytes:
     length = environ.get("CONTENT_LENGTH") or ""
     if not (length.isdecimal() and int(length)):
-        return {}
+        return b""
     try:
-        text = environ["wsgi.input"].read(int(length))
+        text: bytes = environ["wsgi.input"].read(int(length))
     except OSError as error:
         raise UnreadablePostError(*error.args) from error
-    return parsed(text)
+    return text
+
+
+def read(body: bytes) -> Any:
+    """The body as the framework has it: none at all is an empty object."""
+    return parsed(body) if body else {}
 
 
 def routes_of(table: Mapping[str, Endpoint]) -> dict[str, Route]:

@@ -1,9 +1,14 @@
 """The asking half of the interface."""
 
+from abc import ABC, abstractmethod
+from hashlib import sha256
+
+import orjson
 from django.db import Error
 from rest_framework.exceptions import APIException
 
-from checks.asking import ask, fact_patterns, paging
+from checks.asking import ask, fact_patterns, kept, paging
+from checks.asking.ask import Answered
 from checks.asking.query import Query, allow
 from checks.asking.question import Asked, Question, by_ids
 from checks.engine.answers import Row
@@ -23,6 +28,7 @@ from checks.serializers import (
     any_value,
 )
 from facts.context_header import answer
+from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response, caller, changed, unconfirmed_caller
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.offsets import current_offset
@@ -44,64 +50,101 @@ class Asking(Endpoint):
         return error
 
 
-class Authorize(Asking):
+Said = tuple[object, Answered]  # the body, and how it was found
+
+
+class Answering(Asking, ABC):
+    """Answers a question; the same one again as before, once the database says that nothing has changed since."""
+
     def post(self, request: Request) -> Response:
+        who = unconfirmed_caller(request)
+        if not kept.keeps():
+            body, found = self.said(request, who)
+            return answer(request, body, found.unused)
+        asked = self._asked(request, who)
+        again = kept.kept(who, asked)
+        if again is not None:
+            return answer(request, orjson.Fragment(again.body), again.unused)
+        body, found = self.said(request, who)
+        text = orjson.dumps(body)
+        kept.keep(who, asked, found, text)
+        return answer(request, orjson.Fragment(text), found.unused)
+
+    def _asked(self, request: Request, who: Caller) -> kept.Asked:
+        """All of the request that its answer depends on."""
+        client = "published client" if is_published_client(request) else ""
+        return who.environment_id, f"{type(self).__name__} {client}", sha256(request.body).digest()
+
+    @abstractmethod
+    def said(self, request: Request, who: Caller) -> Said:
+        """Ask what the request asks; by nothing but its body, and by whether a published client sends it."""
+
+
+class Authorize(Answering):
+    def said(self, request: Request, who: Caller) -> Said:
         body = decoded(AuthorizeQuery, request.data)
         question = allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
-        found = ask.answer(unconfirmed_caller(request), question)
-        return answer(request, {"allowed": found.holds}, found.unused)
+        found = ask.answer(who, question)
+        return {"allowed": found.holds}, found
 
 
-class Actions(Asking):
-    def post(self, request: Request) -> Response:
-        question = actions_question(decoded(ActionsQuery, request.data))
-        found = ask.answer(unconfirmed_caller(request), question)
-        return answer(request, {"results": names(found.of_one)}, found.unused)
+class Actions(Answering):
+    def said(self, request: Request, who: Caller) -> Said:
+        found = ask.answer(who, actions_question(decoded(ActionsQuery, request.data)))
+        return {"results": names(found.of_one)}, found
 
 
-class List(Asking):
-    def post(self, request: Request) -> Response:
-        body, who = decoded(ListQuery, request.data), unconfirmed_caller(request)
+class List(Answering):
+    def said(self, request: Request, who: Caller) -> Said:
+        body = decoded(ListQuery, request.data)
         resource = Asked(body["resource_type"])
         question = allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
         asked = (body["page_size"], body["page_token"], who.environment_id, question)
         cut = paging.cut_from_json(*asked, is_published_client(request))
         found = ask.answer(who, question, cut.page)
-        ids = [row[0] for row in found.of_one]
-        return answer(request, paging.listing(cut, ids, who.environment_id, question), found.unused)
+        return paging.listing(cut, [row[0] for row in found.of_one], who.environment_id, question), found
 
 
-class AuthorizeResources(Asking):
-    def post(self, request: Request) -> Response:
+class AuthorizeResources(Answering):
+    def said(self, request: Request, who: Caller) -> Said:
         body = decoded(AuthorizeResourcesQuery, request.data)
         asked = (body["actor"], body["action"], body["resources"], body["context_facts"])
-        allowed, found = ask.allowed_among(unconfirmed_caller(request), *asked)
-        results = [{"type": value.type, "id": value.id} for value in allowed]
-        return answer(request, {"results": results}, found.unused)
+        allowed, found = ask.allowed_among(who, *asked)
+        return {"results": [{"type": value.type, "id": value.id} for value in allowed]}, found
 
 
-class AuthorizeEach(Asking):
-    def post(self, request: Request) -> Response:
+class AuthorizeEach(Answering):
+    def said(self, request: Request, who: Caller) -> Said:
         body = decoded(AuthorizeEachQuery, request.data)
-        allowed, found = ask.allowed_each(unconfirmed_caller(request), body["checks"], body["context_facts"])
-        return answer(request, {"results": allowed}, found.unused)
+        allowed, found = ask.allowed_each(who, body["checks"], body["context_facts"])
+        return {"results": allowed}, found
 
 
-class Evaluate(Asking):
-    def post(self, request: Request) -> Response:
+class Evaluate(Answering):
+    def said(self, request: Request, who: Caller) -> Said:
         body = decoded(EvaluateQuery, request.data)
         query = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"])
-        found = ask.answer(unconfirmed_caller(request), query.question)
-        return answer(request, {"results": query.results(found.of_one)}, found.unused)
+        found = ask.answer(who, query.question)
+        return {"results": query.results(found.of_one)}, found
 
 
-class Facts(Asking):
+class Facts(Answering):
     """The first version of the query."""
 
-    def post(self, request: Request) -> Response:
+    def said(self, request: Request, who: Caller) -> Said:
         body = decoded(FactQuery, request.data)
-        found = fact_patterns.find_facts(unconfirmed_caller(request), body["fact"], body["context_facts"])
-        return answer(request, {"results": fact_patterns.facts_to_json(body["fact"], found)}, found.unused)
+        found = fact_patterns.find_facts(who, body["fact"], body["context_facts"])
+        return {"results": fact_patterns.facts_to_json(body["fact"], found)}, found
+
+
+class BulkActions(Answering):
+    """Context facts come with the first element, and count for all."""
+
+    def said(self, request: Request, who: Caller) -> Said:
+        bodies = ACTIONS_QUERIES.decode(request.data, "")
+        context = bodies[0]["context_facts"] if bodies else ()
+        found = ask.answered_each(who, [actions_question(body) for body in bodies], context)
+        return [{"results": names(rows)} for rows in found.of_each], found
 
 
 class Explain(Asking):
@@ -112,17 +155,6 @@ class Explain(Asking):
         question = solution(decoded(EvaluateQuery, request.data)) if is_query else explained(request.data)
         explanation = explain.explain(unconfirmed_caller(request), question)
         return answer(request, explanation_to_json(explanation, is_query), explanation.unused)
-
-
-class BulkActions(Asking):
-    """Context facts come with the first element, and count for all."""
-
-    def post(self, request: Request) -> Response:
-        bodies = ACTIONS_QUERIES.decode(request.data, "")
-        context = bodies[0]["context_facts"] if bodies else ()
-        questions = [actions_question(body) for body in bodies]
-        found = ask.answered_each(unconfirmed_caller(request), questions, context)
-        return answer(request, [{"results": names(rows)} for rows in found.of_each], found.unused)
 
 
 class Expect(Asking):

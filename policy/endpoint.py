@@ -21,21 +21,38 @@ _UNREAD = object()
 class Request:
     """What an endpoint is asked. Bodies and query strings are read when they are first looked at, if at all."""
 
-    def __init__(self, method: str, headers: dict[str, Any], read: Callable[[], Any], request_id: str, started: float):
+    def __init__(
+        self,
+        method: str,
+        headers: dict[str, Any],
+        receive: Callable[[], bytes],
+        read: Callable[[bytes], Any],
+        request_id: str,
+        started: float,
+    ):
         self.method = method
         self.headers = headers  # and what else there is to know, as WSGI has it
         self.id = request_id
         self.started = started  # by `perf_counter`
         self.auth: Caller | None = None  # whoever has a key, once it is looked at
+        self._receive = receive
         self._read = read
+        self._body: bytes | None = None
         self._data: Any = _UNREAD
         self._query: Mapping[str, str] | None = None
+
+    @property
+    def body(self) -> bytes:
+        """As it was sent."""
+        if self._body is None:
+            self._body = self._receive()
+        return self._body
 
     @property
     def data(self) -> Any:
         """The body: JSON."""
         if self._data is _UNREAD:
-            self._data = self._read()
+            self._data = self._read(self.body)
         return self._data
 
     @property

@@ -145,8 +145,10 @@ def _answered(
                 holding, rows = _run(asker, session, statements)
                 current = holding.version
                 if current == session.version:
-                    is_timeless = not callable(questions) and all(each.is_timeless for each in statements)
-                    return Answered(session, asked, rows, useful.unused, holding if is_timeless else None)
+                    lasts = all(each.is_timeless for each in statements)
+                    if callable(questions) and session.version is None:
+                        lasts = False  # what is asked then depends on facts, which were looked at before
+                    return Answered(session, asked, rows, useful.unused, holding if lasts else None)
             session = session_after(session, current)
     raise PolicyMoved
 

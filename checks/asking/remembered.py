@@ -17,8 +17,9 @@ V = TypeVar("V")
 class Remembered(Generic[K, V]):
     """Lets go first of what was used least lately. What many ask for at once is made by one of them."""
 
-    def __init__(self, most: int):
-        self._kept: LRUCache[K, V] = LRUCache(most)
+    def __init__(self, most: int, weigh: Callable[[V], int] | None = None):
+        """Make room for so many, or for so much, where things are weighed."""
+        self._kept: LRUCache[K, V] = LRUCache(most, weigh)
         self._changing = Lock()  # every use changes the order in which things go
         self._making = tuple(Lock() for _ in range(16))
 
@@ -29,14 +30,18 @@ class Remembered(Generic[K, V]):
             except KeyError:
                 return None
 
+    def keep(self, key: K, made: V) -> None:
+        """Remember what is at hand; it must not weigh more than there is room for."""
+        with self._changing:
+            self._kept[key] = made
+
     def made_once(self, key: K, make: Callable[[], V]) -> V:
         """Return what `get` gives, or make it. Nobody waits for another longer than the question may take."""
         with deadline.holding(self._making[hash(key) % len(self._making)]):
             found = self.get(key)
             if found is None:
                 found = make()
-                with self._changing:
-                    self._kept[key] = found
+                self.keep(key, found)
             return found
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from django import forms
 from django.utils.safestring import SafeString
 
 from checks.asking.advice import advice_on_question
-from checks.asking.ask import allow
+from checks.asking.query import allow
 from checks.asking.question import Asked, Question
 from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.explain.cases import ANY

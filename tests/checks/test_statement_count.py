@@ -33,6 +33,13 @@ QUESTIONS = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def remembering(request, settings) -> None:
+    """Whether answers are kept, where a test says so."""
+    settings.ANSWER_CACHE *= getattr(request, "param", False)
+
+
+@pytest.mark.parametrize("remembering", [True, False], ids=["kept", "asked"], indirect=True)
 @pytest.mark.parametrize("name", QUESTIONS)
 @pytest.mark.parametrize("context", [[], CONTEXT], ids=["plain", "with context facts"])
 def test_a_question_is_one_statement(repos, name, context):

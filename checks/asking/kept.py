@@ -1,0 +1,78 @@
+"""Answers that are kept, for whoever sends the same request again: exact, since nothing is trusted but the database.
+
+An answer is kept with what held in the snapshot that it was read from: the policy version, and the moment, a number that
+is drawn by lot with every change of the environment. Who asks again is given it once the database says, with the check
+of the key, that the same holds now. All else that an answer depends on is in the request, and the whole request is what
+answers are found by.
+
+Which moment is the latest, a process only guesses, by what its statements saw: where an answer cannot be good any more,
+the question is asked at once. So a question that is new, or new since a change, is one statement, as it always is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from django.conf import settings
+
+from checks.asking import run
+from checks.asking.ask import Answered
+from checks.asking.askers import confirmed
+from checks.asking.confirmation import Holding
+from checks.asking.remembered import Remembered
+from facts.accept import Unused
+from policy.active import Caller
+
+Asked = tuple[int, str, bytes]  # an environment, what is asked of it, and a digest of the whole request
+_OVERHEAD = 1_000  # bytes that the smallest answer takes, with its key and its places in tables
+_OF_UNUSED = 16_000  # bytes, about as much as can be told of context facts that count for nothing
+_SHARE = 8  # an answer that is larger than this part of the room is not kept
+_MOST_ENVIRONMENTS = 10_000
+
+
+class Kept(NamedTuple):
+    """An answer as JSON, what of the question's context counted for nothing, and under what it was found."""
+
+    body: bytes
+    unused: Unused
+    holding: Holding
+
+
+def _bytes_of(answer: Kept) -> int:
+    return len(answer.body) + _OVERHEAD + (_OF_UNUSED if answer.unused else 0)
+
+
+_answers: Remembered[Asked, Kept] = Remembered(settings.ANSWER_CACHE, _bytes_of)
+_latest: dict[int, Holding] = {}  # by environment, as far as this process has seen
+
+
+def keeps() -> bool:
+    """Say whether answers are kept. Within a transaction they are not: its changes come one by one, at one moment."""
+    return settings.ANSWER_CACHE > 0 and not run.in_transaction()
+
+
+def kept(who: Caller, asked: Asked) -> Kept | None:
+    """Return the answer that the same request was given before, if nothing has changed since."""
+    found = _answers.get(asked)
+    if found is None or found.holding != _latest.get(who.environment_id):
+        return None
+    with run.question_time():
+        now = confirmed(who)
+    _note(who, now)
+    return found if found.holding == now else None
+
+
+def keep(who: Caller, asked: Asked, found: Answered, body: bytes) -> None:
+    """Keep an answer, unless it is good for this time only or too large."""
+    if found.holding is None:
+        return
+    _note(who, found.holding)
+    answer = Kept(body, found.unused, found.holding)
+    if _bytes_of(answer) <= settings.ANSWER_CACHE / _SHARE:
+        _answers.keep(asked, answer)
+
+
+def _note(who: Caller, holding: Holding) -> None:
+    if len(_latest) >= _MOST_ENVIRONMENTS:
+        _latest.clear()
+    _latest[who.environment_id] = holding
