@@ -1,9 +1,9 @@
 """Answers that are kept, for whoever sends the same request again: exact, since nothing is trusted but the database.
 
-An answer is kept with what held in the snapshot that it was read from: the policy version, and the moment, a number that
-is drawn by lot with every change of the environment. Who asks again is given it once the database says, with the check
-of the key, that the same holds now. All else that an answer depends on is in the request, and the whole request is what
-answers are found by.
+An answer is kept with what held in the snapshot that it was read from: the policy version, and the moment, a number
+that is drawn by lot with every change of the environment. Who asks again is given it once the database says, with the
+check of the key, that the same holds now. All else that an answer depends on is in the request, and the whole request
+is what answers are found by.
 
 Which moment is the latest, a process only guesses, by what its statements saw: where an answer cannot be good any more,
 the question is asked at once. So a question that is new, or new since a change, is one statement, as it always is.

@@ -109,7 +109,7 @@ LIST = {
     ("place", "path", "body"),
     [
         ("checks.asking.session.compiled", "/authorize", LOOK),
-        ("checks.asking.by_rows.expression_of", "/bulk_actions", [about("User:ann", "Doc:d"), about("User:ann", "Doc:e")]),
+        ("checks.asking.by_rows.expression_of", "/bulk_actions", [about("User:ann", f"Doc:{name}") for name in "de"]),
         ("checks.explain.explain.proof_of", "/explain", LOOK),
         ("checks.explain.explain.question_of_goal", "/explain", LOOK),
         ("localsql.documents._scalar", "/list_query", LIST),
