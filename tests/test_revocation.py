@@ -38,6 +38,8 @@ REQUESTS = (
     ("POST", "/list", {**ACTOR, "action": "read", "resource_type": "Repo", "page_size": 10_000}),
     ("POST", "/authorize_resources", {**ACTOR, "action": "read", "resources": [VALUE]}),
     ("POST", "/authorize_resources", {**ACTOR, "action": "read", "resources": []}),
+    ("POST", "/authorize_each", {"checks": [{"actor": VALUE, "action": "read", "resource": VALUE}] * 2}),
+    ("POST", "/authorize_each", {"checks": []}),
     ("POST", "/evaluate_query", QUERY),
     ("POST", "/explain", {**ACTOR, "action": "read", **RESOURCE}),
     ("POST", "/query", {"fact": {"predicate": "has_role", "args": [None, None, None]}}),

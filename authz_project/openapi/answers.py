@@ -32,6 +32,7 @@ QUESTIONS: dict[str, Schema] = {
         {"next_page_token": {"type": ["string", "null"], "description": "null or absent after the last page."}},
     ),
     "Allowed": answered("", {"results": many(answered("", {"type": text(), "id": text()}), "In the order asked.")}),
+    "Decisions": answered("", {"results": many({"type": "boolean"}, "One for each check, in their order.")}),
     "Solutions": answered(
         "",
         {

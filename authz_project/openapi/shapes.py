@@ -20,6 +20,7 @@ BODIES: dict[str, type[serializers.Serializer]] = {
     "ActionsQuery": questions.ActionsQuery,
     "ListQuery": questions.ListQuery,
     "AuthorizeResourcesQuery": questions.AuthorizeResourcesQuery,
+    "AuthorizeEachQuery": questions.AuthorizeEachQuery,
     "Query": questions.EvaluateQuery,
     "FactQuery": questions.FactQuery,
     "Expectation": questions.Expectation,

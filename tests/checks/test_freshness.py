@@ -159,6 +159,8 @@ QUESTIONS = [
     ("/list", about("User:ann", action="read", resource_type="Doc", page_token="x")),
     ("/authorize_resources", about("User:ann", action="read", resources=[value("Doc:d")])),
     ("/authorize_resources", about("User:ann", action="read", resources=[])),
+    ("/authorize_each", {"checks": [{"actor": value("User:a"), "action": "read", "resource": value("Doc:d")}] * 2}),
+    ("/authorize_each", {"checks": []}),
     (
         "/evaluate_query",
         {"predicate": ["allow", ["u", "a", "d"]], "constraints": {name: {"type": "User"} for name in "uad"}},

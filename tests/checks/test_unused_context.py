@@ -28,6 +28,12 @@ QUESTIONS = {
     "/actions": ON_A,
     "/list": {**EVE, "action": "read", "resource_type": "Repo", "page_size": 10_000},
     "/authorize_resources": {**EVE, "action": "read", "resources": [{"type": "Repo", "id": "a"}]},
+    "/authorize_each": {
+        "checks": [
+            {"actor": {"type": "User", "id": "eve"}, "action": action, "resource": {"type": "Repo", "id": "a"}}
+            for action in ("read", "write")
+        ]
+    },
     "/evaluate_query": QUERY,
     "/query": {"fact": {"predicate": "allow", "args": [{"type": "User", "id": "eve"}, None, None]}},
 }

@@ -82,6 +82,26 @@ GROUP = Group(
         ),
         Operation(
             "POST",
+            "/api/authorize_each",
+            "Which of these checks are allowed?",
+            ref("Decisions"),
+            Example(
+                {"results": [True, False, True]},
+                {
+                    "checks": [
+                        {"actor": {"type": "User", "id": name}, "action": action, "resource": ANVIL}
+                        for name, action in (("ann", "read"), ("ann", "delete"), ("ben", "delete"))
+                    ],
+                    "context_facts": [],
+                },
+            ),
+            description="Of any actors, actions and resources, as of one moment. They are answered together: where one "
+            "cannot be decided, because its body is wrong or it is too hard, none is.",
+            body=ref("AuthorizeEachQuery"),
+            has_context=True,
+        ),
+        Operation(
+            "POST",
             "/api/evaluate_query",
             "Ask anything about the policy's rules",
             ref("Solutions"),
