@@ -323,8 +323,8 @@ def test_nothing_is_kept_within_a_transaction(api, asked):
     with transaction.atomic():
         advance(api.environment.pk)
         assert not allowed(api)
-        number = facts_store.rows_of_facts(api.environment.pk, None, [fact_from_json(READER, "")], "")
-        facts_store.fact_table().insert(number)
+        rows = facts_store.rows_of_facts(api.environment.pk, [fact_from_json(READER, "")])
+        facts_store.fact_table().insert(rows)
         assert allowed(api)
     assert len(asked) == 2 and allowed(api)
 
