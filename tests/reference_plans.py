@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from checks.engine.answers import UNGUARDED
 from checks.engine.compile import PlannedRoot
 from checks.engine.plan.plan import (
     Among,
@@ -75,12 +76,12 @@ def rows_of(plans: tuple[PlannedRoot, ...], width: int, known: Known) -> set[tup
         root, tables = (str(index),) if len(plans) > 1 else (), tables_of(plan.plan, {}, known)
         for end in plan.plain:
             for env in taken(end.branch, {}, tables, known):
-                found.add((*((0, 1) if is_guarded else ()), *root, *outs_of(end, env, known)))
+                found.add((*((UNGUARDED, 1) if is_guarded else ()), *root, *outs_of(end, env, known)))
         for each in plan.guarded:
             exit_count += 1
             for env in taken(each.exit.branch, {}, tables, known):
                 outcome = all(is_met(test, env, known) for test in each.tests)
-                found.add((exit_count, int(outcome), *root, *outs_of(each.exit, env, known)))
+                found.add((str(exit_count), int(outcome), *root, *outs_of(each.exit, env, known)))
     return found if width else {(int(bool(found)),)}
 
 
