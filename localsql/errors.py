@@ -2,12 +2,15 @@
 
 from policy.errors import AuthzError
 
+LONGEST_PLACE, LONGEST_REASON = 200, 1_000  # characters of what the caller sent, which may be megabytes
+
 
 class BindingRejected(AuthzError):
     """The data bindings are not what they should be; `place` is a fact's signature, or a key of the document."""
 
     def __init__(self, place: str, reason: str):
         self.place = place
+        place, reason = _cut(place, LONGEST_PLACE), _cut(reason, LONGEST_REASON)
         super().__init__(f"data_bindings: `{place}`: {reason}" if place else f"data_bindings: {reason}")
 
 
@@ -15,7 +18,7 @@ class ColumnRejected(AuthzError):
     """The caller's column is no plain name of a column."""
 
     def __init__(self, column: str, reason: str):
-        super().__init__(f"the column `{column}` {reason}")
+        super().__init__(f"the column `{_cut(column, LONGEST_PLACE)}` {reason}")
 
 
 class CannotSay(AuthzError):
@@ -48,3 +51,7 @@ class UnboundedVariable(CannotSay):
             f"the unbounded variable `{name}` can be any {type_name}; give its `ids`, or the query of all ids of"
             f" {type_name} under `domains` in the data bindings"
         )
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -215,6 +215,26 @@ def test_what_is_short_to_write_and_long_to_read_is_refused_at_once(text, reason
     assert reason in refused.value.message
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'facts: {{"{long}": {{query: SELECT 1}}}}',
+        'facts: {{"is_public(-{long}:_)": {{query: SELECT 1}}}}',
+        'facts: {{"is_public(Repo:_)": {{"{long}": SELECT 1}}}}',
+        '? "{long}"\n: 1',
+        '? "{long}"\n: 1\n? "{long}"\n: 1',
+        "facts: {{}}\nsql_types: {{'-{long}': text}}",
+        "facts: {{}}\nsql_types: {{Repo: '-{long}'}}",
+        "facts: {{}}\ndialect: '{long}'",
+    ],
+)
+def test_what_is_long_is_not_repeated_whole(text):
+    with pytest.raises(BindingRejected) as refused:
+        bindings_from_text(text.format(long="long" * 1000))
+    assert "data_bindings: " in refused.value.message
+    assert len(refused.value.message) < 1_300
+
+
 def test_words_mean_what_they_mean_in_yaml_and_numbers_are_text():
     text = "facts: {'p(A:_)': {query: SELECT a, not_null: yes}, 'p(A:007)': {query: SELECT 1, not_null: 'yes'}}"
     with pytest.raises(BindingRejected, match="`not_null` must be true or false"):
