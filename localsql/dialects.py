@@ -234,7 +234,7 @@ class SQLite(Dialect):
             case Family.TEXT:
                 return f"{side.sql} COLLATE BINARY"
             case Family.BOOLEAN:
-                return f"(CASE {side.sql} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)"
+                return _truth_of_number(side.sql)
             case Family.NUMERIC:  # 7.0 that no column made a 7 of
                 whole = f"CAST({side.sql} AS INTEGER)"
                 return f"CAST(CASE {side.sql} WHEN {whole} THEN {whole} ELSE {side.sql} END AS TEXT) COLLATE BINARY"
@@ -314,9 +314,12 @@ class MariaDB(MySQL):
 
 
 def _characters(side: Typed) -> str:
-    is_boolean = side.family == Family.BOOLEAN
-    shown = f"(CASE {side.sql} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)" if is_boolean else side.sql
+    shown = _truth_of_number(side.sql) if side.family == Family.BOOLEAN else side.sql
     return f"CONVERT({shown} USING utf8mb4)"
+
+
+def _truth_of_number(number: str) -> str:
+    return f"(CASE {number} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)"
 
 
 DIALECTS: dict[str, Dialect] = {

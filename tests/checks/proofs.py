@@ -39,6 +39,11 @@ class Truth:
     clauses: dict[int | None, list[tuple[str, Clause]]]
 
 
+def rows_of(facts: list[dict]) -> tuple[tuple[str, Row], ...]:
+    """Facts as they are sent."""
+    return tuple((fact["predicate"], tuple(Value(arg["type"], arg["id"]) for arg in fact["args"])) for fact in facts)
+
+
 @cache  # both databases are held to the same
 def truth(text: str, stored: tuple, context: tuple, mentioned: tuple[Value, ...]) -> Truth:
     policy = parse(Source(text))

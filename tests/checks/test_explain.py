@@ -10,7 +10,7 @@ from facts.models import Signature
 from policy import rules
 from policy.values import Value
 from tests.checks.conftest import POLICY, about, fact, publish, store
-from tests.checks.proofs import faults_of_proof, truth
+from tests.checks.proofs import faults_of_proof, rows_of, truth
 from tests.conftest import Api
 
 FOLDERS = """
@@ -148,7 +148,7 @@ def test_circular_data_have_a_short_proof_that_does_not_lead_back_to_itself(api)
     for folder in "abcde":
         said = explain(api, "User:u", "read", f"Folder:{folder}")
         goal = ("allow", tuple(map(_value, about_goal(folder))))
-        assert faults_of_proof(said["proof"], goal, truth(FOLDERS, _rows(stored), (), goal[1])) == []
+        assert faults_of_proof(said["proof"], goal, truth(FOLDERS, rows_of(stored), (), goal[1])) == []
     assert max(depth for depth, _ in walk(explain(api, "User:u", "read", "Folder:c")["proof"])) == 3
 
 
@@ -158,10 +158,6 @@ def about_goal(folder: str) -> list[dict]:
 
 def _value(raw: dict) -> Value:
     return Value(raw["type"], raw["id"])
-
-
-def _rows(facts: list[dict]) -> tuple[tuple[str, tuple[Value, ...]], ...]:
-    return tuple((each["predicate"], tuple(map(_value, each["args"]))) for each in facts)
 
 
 def chain(api: Api, length: int) -> None:
@@ -203,7 +199,7 @@ def test_what_was_proved_on_the_way_to_something_else_is_proved_whole(api):
     store(api, *stored)
     said = explain(api, "User:a", "read", "Doc:d")
     goal = ("allow", tuple(map(_value, said["proof"]["fact"]["args"])))
-    assert faults_of_proof(said["proof"], goal, truth(TWO_OF_A_RECURSION, _rows(stored), (), goal[1])) == []
+    assert faults_of_proof(said["proof"], goal, truth(TWO_OF_A_RECURSION, rows_of(stored), (), goal[1])) == []
 
 
 NAMES_IN_A_CIRCLE = """
@@ -228,7 +224,7 @@ def test_a_name_that_changes_on_the_way_is_no_reason_for_itself(api, granted):
     said = explain(api, "User:u", "read", "Doc:d")
     assert said["allowed"] is True
     goal = ("allow", tuple(map(_value, said["proof"]["fact"]["args"])))
-    assert faults_of_proof(said["proof"], goal, truth(NAMES_IN_A_CIRCLE, _rows(stored), (), goal[1])) == []
+    assert faults_of_proof(said["proof"], goal, truth(NAMES_IN_A_CIRCLE, rows_of(stored), (), goal[1])) == []
 
 
 def test_a_search_that_is_too_long_says_so(api, monkeypatch):
@@ -394,7 +390,7 @@ def test_a_proof_with_something_wrong_in_it_is_found_out(repos):
     ]
     said = explain(repos, "User:ann", "read", "Repo:b")["proof"]
     goal = ("allow", tuple(_value(arg) for arg in said["fact"]["args"]))
-    known = truth(POLICY, _rows(raw), (), goal[1])
+    known = truth(POLICY, rows_of(raw), (), goal[1])
     assert faults_of_proof(said, goal, known) == []
     for spoil in (
         lambda proof: reader(proof)["because"].pop(),

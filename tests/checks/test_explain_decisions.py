@@ -9,7 +9,7 @@ from policy import rules
 from policy.language.source import Source
 from policy.values import Value
 from tests.checks.decisions import useful
-from tests.checks.proofs import faults_of_obstacles, faults_of_proof, truth
+from tests.checks.proofs import faults_of_obstacles, faults_of_proof, rows_of, truth
 from tests.sampling import some
 
 CASES = json.loads((Path(__file__).parent.parent / "cases" / "decisions.json").read_text())
@@ -24,7 +24,7 @@ def test_every_decision_of_the_case_has_a_proof_or_an_obstacle(api, case):
     questions = [each for each in case["questions"] if each["kind"] == "authorize"]
     mentioned = tuple(value for each in questions for value in _goal(each)[1])
     known = {
-        brings: truth(case["policy"], rows(stored), rows(context) if brings else (), mentioned)
+        brings: truth(case["policy"], rows_of(stored), rows_of(context) if brings else (), mentioned)
         for brings in {each["context"] for each in questions}
     }
     faults = []
@@ -38,10 +38,6 @@ def test_every_decision_of_the_case_has_a_proof_or_an_obstacle(api, case):
         what = said["proof"] if said["allowed"] else said
         faults += [(question, fault) for fault in look(what, _goal(question), known[question["context"]])]
     assert not faults, faults[:5]
-
-
-def rows(facts: list[dict]) -> tuple[tuple[str, tuple[Value, ...]], ...]:
-    return tuple((fact["predicate"], tuple(Value(arg["type"], arg["id"]) for arg in fact["args"])) for fact in facts)
 
 
 def _goal(question: dict) -> tuple[str, tuple[Value, ...]]:
