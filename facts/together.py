@@ -29,6 +29,7 @@ from policy.active import Caller, caller_of_hash, confirm, program_of_version
 from policy.errors import AuthzError, Busy, Unavailable
 from policy.offsets import Turn, advance, changing, claim
 from policy.rules.program import Program
+from policy.waiting import come_back, leave_place
 
 SMALL = 100  # facts and patterns of a change that may share
 MOST = 100  # writers of one commit
@@ -40,7 +41,12 @@ def apply(caller: Caller, changes: Sequence[Change]) -> int:
         return _apply_alone(caller, changes)
     writer = _Writer(caller, changes)
     queue = _enter(caller.environment_id, writer)
-    if writer.leads or queue.wait(writer):
+    if not writer.leads:
+        leave_place()
+        queue.wait(writer)
+        if writer.leads or writer.is_alone:
+            come_back()
+    if writer.leads:
         _lead(queue, writer)
     if writer.is_alone:
         return _apply_alone(caller, changes)
@@ -77,15 +83,12 @@ class _Writer:
 
     caller: Caller
     changes: Sequence[Change]
-    until: float = field(init=False)  # when it has waited for others as long as it may
+    since: float = field(default_factory=time.monotonic)
     woken: Event = field(default_factory=Event)
     leads: bool = False
     is_alone: bool = False
     offset: int = 0
     error: Exception | None = None
-
-    def __post_init__(self):
-        self.until = time.monotonic() + settings.WRITE_TIMEOUT if settings.WRITE_TIMEOUT else float("inf")
 
     @property
     def is_decided(self) -> bool:
@@ -100,18 +103,15 @@ class _Queue:
         self.waiting: list[_Writer] = []
         self.lock = Lock()
 
-    def wait(self, writer: _Writer) -> bool:
-        """Until it is decided or leads; whether it leads. `Busy` is raised where it has waited too long."""
-        while not writer.woken.wait(
-            None if writer.until == float("inf") else max(0.0, writer.until - time.monotonic())
-        ):
-            with _entering:
-                if writer in self.waiting and not writer.leads:
-                    self.waiting.remove(writer)
-                    raise Busy(settings.WRITE_TIMEOUT)
-            # A group that is at work has it: what becomes of that is what becomes of it.
-            writer.until = float("inf")
-        return writer.leads
+    def wait(self, writer: _Writer) -> None:
+        """Until it is decided or leads; `Busy` is raised where it waits for too long."""
+        if writer.woken.wait(settings.WRITE_TIMEOUT or None):
+            return
+        with _entering:
+            if writer in self.waiting and not writer.leads:
+                self.waiting.remove(writer)
+                raise Busy(settings.WRITE_TIMEOUT)
+        writer.woken.wait()  # a group that is at work has it: what becomes of that is what becomes of it
 
     def take(self) -> list[_Writer]:
         """All that wait, its leader first."""
