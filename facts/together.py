@@ -1,11 +1,10 @@
-"""Writers of one environment that wait in the same process share a transaction: one turn, one commit, for all of them.
+"""Writers of one environment that wait in the same process share a transaction: one turn and one commit for all.
 
-Whoever comes first leads. Once it has the environment's row, it takes all that wait by then, files what they bring in
-the order in which they came, each with an offset of its own, and commits; each gets its own answer, after the commit.
-Whoever is refused (by its key, or by the policy) is left out before anything of it is filed.
-
-Only small changes of known rows come together. What may take long or match without limit has a transaction of its own,
-and so has each of a group whose common transaction fails for a reason that may be one writer's alone.
+The first leads. Once it has the environment's row, it takes all that wait by then and stores what they bring, in the
+order in which they came, each under an offset of its own. After the commit each has its own answer. Whoever is refused,
+by its key or by the policy, is left out before anything of it is stored. Only small changes that name their facts come
+together: what may take long has a transaction of its own. So has each of a group whose common one failed for a reason
+that may be one writer's; where the database was lost or ended it, all of them are told so.
 """
 
 from __future__ import annotations
@@ -26,26 +25,23 @@ from facts.models import Row
 from facts.store import Change, Deletes, Inserts, is_exact
 from facts.table import fact_table
 from policy.active import Caller, caller_of_hash, confirm, program_of_version
-from policy.errors import AuthzError, Busy, Unavailable
+from policy.errors import AuthzError, Busy, NotFound, Unavailable
 from policy.offsets import Turn, advance, changing, claim
 from policy.rules.program import Program
 from policy.waiting import come_back, leave_place
 
 SMALL = 100  # facts and patterns of a change that may share
-MOST = 100  # writers of one commit
+MOST = 100  # changes of one commit
 
 
 def apply(caller: Caller, changes: Sequence[Change]) -> int:
-    """Make the changes, all or none, as the holder of the caller's key; the offset at which they are committed."""
+    """Make the changes, all or none, as whoever holds the caller's key now; the offset at which they are committed."""
     if not _may_share(changes):
         return _apply_alone(caller, changes)
     writer = _Writer(caller, changes)
-    queue = _enter(caller.environment_id, writer)
+    queue = _entered(writer)
     if not writer.leads:
-        leave_place()
         queue.wait(writer)
-        if writer.leads or writer.is_alone:
-            come_back()
     if writer.leads:
         _lead(queue, writer)
     if writer.is_alone:
@@ -56,17 +52,10 @@ def apply(caller: Caller, changes: Sequence[Change]) -> int:
 
 
 def _may_share(changes: Sequence[Change]) -> bool:
-    entries, deletes = 0, 0
-    for change in changes:
-        match change:
-            case Inserts(facts):
-                entries += len(facts)
-            case Deletes(patterns):
-                deletes += len(patterns)
-                if not all(map(is_exact, patterns)):
-                    return False
-    limit = settings.MAX_DELETE_MATCHES
-    return entries + deletes <= SMALL and (not limit or deletes <= limit)
+    inserts = sum(len(change.facts) for change in changes if isinstance(change, Inserts))
+    patterns = [pattern for change in changes if isinstance(change, Deletes) for pattern in change.patterns]
+    most_deletes = settings.MAX_DELETE_MATCHES or SMALL
+    return inserts + len(patterns) <= SMALL and len(patterns) <= most_deletes and all(map(is_exact, patterns))
 
 
 def _apply_alone(caller: Caller, changes: Sequence[Change]) -> int:
@@ -83,138 +72,140 @@ class _Writer:
 
     caller: Caller
     changes: Sequence[Change]
-    since: float = field(default_factory=time.monotonic)
-    woken: Event = field(default_factory=Event)
     leads: bool = False
-    is_alone: bool = False
+    woken: Event = field(default_factory=Event)  # because it leads, or is decided
+    since: float = field(default_factory=time.monotonic)
     offset: int = 0
     error: Exception | None = None
+    is_alone: bool = False
 
     @property
-    def is_decided(self) -> bool:
-        return bool(self.is_alone or self.offset or self.error)
+    def is_refused(self) -> bool:
+        return self.is_alone or self.error is not None
 
 
 class _Queue:
-    """Writers of one environment. The first that waits leads, and as long as somebody does, the others wait."""
+    """Writers of one environment, in the order in which they came. While one leads, the others wait."""
 
     def __init__(self, environment_id: int):
         self.environment_id = environment_id
-        self.waiting: list[_Writer] = []
-        self.lock = Lock()
+        self.leader: _Writer | None = None
+        self._waiting: list[_Writer] = []
+
+    def enter(self, writer: _Writer) -> None:
+        self._waiting.append(writer)
+        if self.leader is None:
+            self._follow(writer)
 
     def wait(self, writer: _Writer) -> None:
-        """Until it is decided or leads; `Busy` is raised where it waits for too long."""
-        if writer.woken.wait(settings.WRITE_TIMEOUT or None):
-            return
-        with _entering:
-            if writer in self.waiting and not writer.leads:
-                self.waiting.remove(writer)
-                raise Busy(settings.WRITE_TIMEOUT)
-        writer.woken.wait()  # a group that is at work has it: what becomes of that is what becomes of it
+        """Until it leads or is decided; `Busy` is raised where that takes too long."""
+        leave_place()
+        if not writer.woken.wait(settings.WRITE_TIMEOUT or None):
+            self._give_up(writer)
+            writer.woken.wait()  # somebody is at work on it, or has just made it the leader
+        if not writer.offset and not writer.error:
+            come_back()
 
     def take(self) -> list[_Writer]:
-        """All that wait, its leader first."""
+        """Those who waited longest, the leader among them."""
         with _entering:
-            taken = self.waiting[:MOST]
-            del self.waiting[:MOST]
+            taken, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
         return taken
 
     def hand_on(self, leader: _Writer) -> None:
-        """To whoever has waited for longest."""
+        """To whoever waits for longest, unless the leader has done so."""
         with _entering:
-            if leader in self.waiting:
-                self.waiting.remove(leader)
-            if self.waiting:
-                self.waiting[0].leads = True
-                self.waiting[0].woken.set()
+            if self.leader is not leader:
+                return
+            self._waiting = [each for each in self._waiting if each is not leader]
+            if self._waiting:
+                self._follow(self._waiting[0])
             else:
                 del _queues[self.environment_id]
+                self.leader = None
+
+    def _follow(self, leader: _Writer) -> None:
+        self.leader, leader.leads = leader, True
+        leader.woken.set()
+
+    def _give_up(self, writer: _Writer) -> None:
+        with _entering:
+            if writer in self._waiting and not writer.leads:
+                self._waiting.remove(writer)
+                raise Busy(settings.WRITE_TIMEOUT)
 
 
 _queues: dict[int, _Queue] = {}  # by environment, of those that have a leader
-_entering = Lock()
+_entering = Lock()  # all of the above
 
 
-def _enter(environment_id: int, writer: _Writer) -> _Queue:
+def _entered(writer: _Writer) -> _Queue:
+    """The queue of the environment that the key opened when it was last seen."""
+    environment_id = writer.caller.environment_id
     with _entering:
         queue = _queues.get(environment_id)
         if queue is None:
             queue = _queues[environment_id] = _Queue(environment_id)
-            writer.leads = True
-        queue.waiting.append(writer)
+        queue.enter(writer)
     return queue
 
 
-# ---- writing -----------------------------------------------------------------------------------------------------
+# ---- leading -----------------------------------------------------------------------------------------------------
 
 
-class _Nothing(Exception):
-    """Nobody of a group had anything that is accepted: its turn is given back."""
+class _NobodyAccepted(Exception):
+    """The turn is given back."""
 
 
 def _lead(queue: _Queue, leader: _Writer) -> None:
+    """Commit what a group brings, and tell each of it what became of its change."""
     group: list[_Writer] = []
+    waited = time.monotonic() - leader.since
     try:
-        with changing():
-            turn = advance(queue.environment_id)
+        with changing(waited):
+            turn = advance(queue.environment_id, waited)
             group = queue.take()
-            _write(queue.environment_id, turn, group)
-    except _Nothing:
-        pass
-    except Exception as error:
+            _write(queue, turn, leader, group)
+    except (_NobodyAccepted, NotFound):  # of an environment that is gone, no key is left: what follows finds out
+        group = group or [leader]
+    except (OperationalError, InterfaceError, Unavailable) as error:
+        if not group:  # nobody else is concerned
+            raise
+        _fail(group, error)
+    except Exception:
         if not group:
             raise
-        if isinstance(error, (OperationalError, InterfaceError, Unavailable)):
-            for each in group:
-                each.error = each.error or _told_again(error)
     finally:
         queue.hand_on(leader)
         for each in group:
-            each.is_alone = not each.is_decided
+            each.is_alone = not (each.offset or each.error)
             each.woken.set()
 
 
-def _write(environment_id: int, turn: Turn, group: Sequence[_Writer]) -> None:
-    """All that is accepted of the group, in its order."""
-    for each in group:
-        each.error = None
-    _refuse_keys(environment_id, group)
+def _write(queue: _Queue, turn: Turn, leader: _Writer, group: Sequence[_Writer]) -> None:
+    _refuse_keys(queue.environment_id, group)
     program = program_of_version(turn.policy_version_id)
-    accepted = [each for each in group if not each.is_decided and _is_accepted(program, each)]
+    accepted = [each for each in group if not each.is_refused and _is_accepted(program, each)]
     if not accepted:
-        raise _Nothing
-    claim(environment_id, len(accepted) - 1)
-    inserted = 0
-    changes = [change for each in accepted for change in each.changes]
-    for kind, run in groupby(changes, type):
-        if kind is Inserts:
-            inserted += _insert(environment_id, run)
-        else:
-            store.delete_exactly(environment_id, [pattern for change in run for pattern in change.patterns])
-    # What is committed is told before the statistics are looked at.
-    transaction.on_commit(partial(_tell, accepted, turn.offset))
+        raise _NobodyAccepted
+    claim(queue.environment_id, len(accepted) - 1)
+    inserted = _store(queue.environment_id, [change for each in accepted for change in each.changes])
+    # What is committed is told before anything else, such as a look at the statistics.
+    transaction.on_commit(partial(_tell, queue, leader, accepted, turn.offset))
     fact_table().note_stored(inserted)
 
 
-def _tell(writers: Iterable[_Writer], first: int) -> None:
-    for offset, each in enumerate(writers, first):
-        each.offset = offset
-        if not each.leads:
-            each.woken.set()
-
-
 def _refuse_keys(environment_id: int, group: Sequence[_Writer]) -> None:
-    """As the database has them now. Who turns out to belong elsewhere goes there alone."""
+    """By what the database says of each now. Who turns out to belong elsewhere goes there alone."""
     for key_hash in {each.caller.key_hash for each in group}:
-        refusal, is_alone = None, False
+        holders = [each for each in group if each.caller.key_hash == key_hash]
         try:
-            is_alone = caller_of_hash(key_hash).environment_id != environment_id
+            opened = caller_of_hash(key_hash).environment_id
         except AuthzError as error:
-            refusal = error
-        for each in group:
-            if each.caller.key_hash == key_hash:
-                each.error, each.is_alone = refusal, is_alone
+            _fail(holders, error)
+        else:
+            for each in holders:
+                each.is_alone = opened != environment_id
 
 
 def _is_accepted(program: Program | None, writer: _Writer) -> bool:
@@ -227,15 +218,42 @@ def _is_accepted(program: Program | None, writer: _Writer) -> bool:
     return writer.error is None
 
 
-def _insert(environment_id: int, run: Iterable[Inserts]) -> int:
+def _store(environment_id: int, changes: Iterable[Change]) -> int:
+    """In order, neighbours of a kind by one statement; how many facts are new."""
+    inserted = 0
+    for kind, run in groupby(changes, type):
+        neighbours = list(run)
+        if kind is Inserts:
+            inserted += _insert(environment_id, [each for each in neighbours if isinstance(each, Inserts)])
+        else:
+            patterns = [one for each in neighbours if isinstance(each, Deletes) for one in each.patterns]
+            store.delete_exactly(environment_id, patterns)
+    return inserted
+
+
+def _insert(environment_id: int, changes: Iterable[Inserts]) -> int:
     rows: dict[Row, None] = {}
-    for change in run:
+    for change in changes:
         rows |= dict.fromkeys(store.rows_of_facts(environment_id, change.facts))
     return fact_table().insert(list(rows)) if rows else 0
 
 
-def _told_again(error: Exception) -> Exception:
-    """For another thread: an exception that is raised remembers where."""
-    copied = type(error)(*error.args)
+def _tell(queue: _Queue, leader: _Writer, accepted: Iterable[_Writer], first: int) -> None:
+    queue.hand_on(leader)
+    for offset, each in enumerate(accepted, first):
+        each.offset = offset
+        each.woken.set()
+
+
+def _fail(group: Iterable[_Writer], error: Exception) -> None:
+    """Each with an exception of its own: one that is raised remembers where."""
+    for each in group:
+        if each.error is None:
+            each.error = _copied(error)
+
+
+def _copied(error: Exception) -> Exception:
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
     copied.__cause__ = error.__cause__
     return copied

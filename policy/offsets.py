@@ -3,12 +3,13 @@
 Waiting for one's turn is not asking: it has a limit of its own, and whoever meets it may try again.
 """
 
+import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from math import ceil
 from sqlite3 import SQLITE_BUSY
+from typing import Any
 
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
@@ -17,6 +18,7 @@ from django.db.backends.utils import CursorWrapper
 from policy.errors import Busy, Cancelled, NotFound
 from policy.models import new_moment
 
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.005  # seconds between looks at whether an SQLite file is free
 QUERY_CANCELED = "57014"  # PostgreSQL's code for a statement that ran out of time, or that somebody ended
 
 
@@ -29,24 +31,77 @@ class Turn:
 
 
 @contextmanager
-def changing() -> Iterator[None]:
-    """A transaction that changes something: all of it, or nothing and the reason."""
+def changing(waited: float = 0.0) -> Iterator[None]:
+    """A transaction that changes something: all of it, or nothing and the reason.
+
+    It has `waited` for its turn so many seconds already, and waits no longer than `WRITE_TIMEOUT` in all.
+    """
     try:
-        with transaction.atomic(savepoint=False):
+        with _begun(waited):
             yield
     except OperationalError as error:
         if was_cancelled(error):
             raise Cancelled from error
-        if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF == SQLITE_BUSY:
+        if is_busy(error):
             raise Busy(settings.WRITE_TIMEOUT) from error
         raise
+
+
+@contextmanager
+def _begun(waited: float) -> Iterator[None]:
+    atomic = transaction.atomic(savepoint=False)
+    if connection.vendor == "sqlite" and not connection.in_atomic_block:
+        _await_file(atomic.__enter__, time.monotonic() + left(waited))
+    else:
+        atomic.__enter__()
+    with ExitStack() as stack:
+        stack.push(atomic.__exit__)
+        yield
+
+
+def _await_file(begin: Callable[[], None], until: float) -> None:
+    """Begin when nobody writes. SQLite itself looks less and less often, in the end ten times a second."""
+    pause = SHORTEST_PAUSE
+    while True:
+        try:
+            with _without_waiting():
+                begin()
+            return
+        except OperationalError as error:
+            rest = until - time.monotonic()
+            if not is_busy(error) or rest <= 0:
+                raise
+        time.sleep(min(pause, rest))
+        pause = min(pause * 1.3, LONGEST_PAUSE)
+
+
+@contextmanager
+def _without_waiting() -> Iterator[None]:
+    connection.ensure_connection()
+    raw = connection.connection
+    (usual,) = raw.execute("PRAGMA busy_timeout").fetchone()
+    raw.execute("PRAGMA busy_timeout = 0")
+    try:
+        yield
+    finally:
+        raw.execute(f"PRAGMA busy_timeout = {usual:d}")
+
+
+def left(waited: float) -> float:
+    """How many seconds more a change may wait for others."""
+    return max(0.0, settings.WRITE_TIMEOUT - waited) if settings.WRITE_TIMEOUT else math.inf
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether somebody else writes, and SQLite would not wait."""
+    return getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF == SQLITE_BUSY
 
 
 def was_cancelled(error: Exception) -> bool:
     return getattr(error.__cause__, "sqlstate", None) == QUERY_CANCELED
 
 
-def advance(environment_id: int) -> Turn:
+def advance(environment_id: int, waited: float = 0.0) -> Turn:
     """Take the environment's next turn. First thing in a writing transaction, so that writers queue here.
 
     The row stays locked until the transaction ends: writers of one environment follow each other, the
@@ -54,24 +109,19 @@ def advance(environment_id: int) -> Turn:
     """
     assert transaction.get_connection().in_atomic_block, "a turn is part of the transaction that changes something"
     with connection.cursor() as cursor:
-        _take(cursor, environment_id)
+        _take(cursor, environment_id, left(waited))
         row = cursor.fetchone()
+        if waited > settings.WRITE_TIMEOUT / 10 and connection.vendor == "postgresql":
+            _limit_statements(cursor, left(0))  # what waiting has left is too short for what follows
     if row is None:
         raise NotFound("the environment no longer exists")
     return Turn(*row)
 
 
-def claim(environment_id: int, offsets: int) -> None:
-    """For others of the same transaction, those that follow its turn's."""
-    if offsets:
-        with connection.cursor() as cursor:
-            cursor.execute('UPDATE environment SET "offset" = "offset" + %s WHERE id = %s', (offsets, environment_id))
-
-
-def _take(cursor: CursorWrapper, environment_id: int) -> None:
-    limit, started = settings.WRITE_TIMEOUT, time.monotonic()
+def _take(cursor: CursorWrapper, environment_id: int, limit: float) -> None:
+    started = time.monotonic()
     if connection.vendor == "postgresql":  # on SQLite, who has begun to change something has waited already
-        cursor.execute(f"SET LOCAL statement_timeout = {ceil(limit * 1000)}")
+        _limit_statements(cursor, limit)
     try:
         cursor.execute(
             'UPDATE environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s'
@@ -79,9 +129,33 @@ def _take(cursor: CursorWrapper, environment_id: int) -> None:
             (new_moment(), environment_id),
         )
     except OperationalError as error:
-        if was_cancelled(error) and 0 < limit <= time.monotonic() - started:
-            raise Busy(limit) from error
+        if was_cancelled(error) and limit <= time.monotonic() - started:
+            raise Busy(settings.WRITE_TIMEOUT) from error
         raise
+
+
+def _limit_statements(cursor: CursorWrapper, seconds: float) -> None:
+    """For the rest of the transaction; together with its BEGIN, where that is still to be sent."""
+    driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
+    raw = connection.connection.pgconn
+    milliseconds = 0 if seconds == math.inf else max(1, math.ceil(seconds * 1000))
+    limit = f"SET LOCAL statement_timeout = {milliseconds}"
+    if raw.transaction_status != driver.pq.TransactionStatus.IDLE:
+        cursor.execute(limit)
+        return
+    with connection.wrap_database_errors:
+        begun = raw.exec_(f"BEGIN; {limit}".encode())
+        if raw.status != driver.pq.ConnStatus.OK:  # and the server could not say why
+            raise driver.OperationalError(begun.get_error_message())
+        if begun.status != driver.pq.ExecStatus.COMMAND_OK:
+            raise driver.errors.error_from_result(begun)
+
+
+def claim(environment_id: int, offsets: int) -> None:
+    """For others of the same transaction, those that follow its turn's."""
+    if offsets:
+        with connection.cursor() as cursor:
+            cursor.execute('UPDATE environment SET "offset" = "offset" + %s WHERE id = %s', (offsets, environment_id))
 
 
 def current_offset(environment_id: int) -> int:

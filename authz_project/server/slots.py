@@ -107,7 +107,7 @@ class _Aside:
 
     def __init__(self, slots: Slots):
         self._slots = slots
-        self._slot: Slot | None = None
+        self._slot: Slot = nullcontext()
         self._taken = threading.Event()
 
     def take(self, slot: Slot) -> None:
@@ -116,12 +116,10 @@ class _Aside:
         self._taken.set()
 
     def leave(self) -> None:
-        slot = self._slot
-        if slot is not None:
-            self._slot = None
+        if self._taken.is_set():
             self._taken.clear()
-            slot.__exit__(None, None, None)
-            self._slots.give(slot)
+            self._slot.__exit__(None, None, None)
+            self._slots.give(self._slot)
 
     def come_back(self) -> None:
         self._slots.await_turn(self)
