@@ -1,0 +1,383 @@
+"""Writers that wait together share a commit, and nothing else: each has its own answer."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
+
+import pytest
+from django.db import DataError, connection
+
+from authz_project.keys import create_key, revoke_key
+from facts import together
+from facts.table import fact_table
+from policy.models import Environment
+from policy.offsets import advance, changing, current_offset
+from policy.publishing import publish
+from tests.conftest import Api
+from tests.waiting import another_writer
+
+POLICY = "actor User {} resource Repo { roles = ['reader']; }".replace("'", '"')
+
+
+def role(user: str, name: str = "reader") -> dict:
+    args = [("User", user), ("String", name), ("Repo", "r")]
+    return {"predicate": "has_role", "args": [{"type": kind, "id": text} for kind, text in args]}
+
+
+def sent(api: Api, method: str, path: str, body: object):
+    """The answer, in a thread of its own."""
+    try:
+        return api.request(method, path, body)
+    finally:
+        connection.close()
+
+
+def told(api: Api, user: str, name: str = "reader"):
+    return sent(api, "POST", "/facts", role(user, name))
+
+
+def are_waiting(environment_id: int, number: int) -> bool:
+    queue = together._queues.get(environment_id)
+    return queue is not None and len(queue._waiting) == number
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def gathered(pool: ThreadPoolExecutor, environment_id: int, calls: list[Callable]) -> list[Future]:
+    """Calls that wait for their turn, in this order."""
+    futures = []
+    for number, call in enumerate(calls, 1):
+        futures.append(pool.submit(call))
+        wait_for(lambda number=number: are_waiting(environment_id, number))
+    return futures
+
+
+@contextmanager
+def waiting(environment_id: int, calls: list[Callable], first: Callable = another_writer) -> Iterator[list[Future]]:
+    """They wait for a `first` writer, until the end."""
+    with ThreadPoolExecutor(len(calls)) as pool, first(environment_id):
+        yield gathered(pool, environment_id, calls)
+
+
+@contextmanager
+def doing(environment_id: int, act: Callable[[], object]) -> Iterator[None]:
+    """A writer that has its turn, and acts at the end."""
+    begun, done = Event(), Event()
+
+    @contextmanager
+    def held() -> Iterator[None]:
+        with changing():
+            advance(environment_id)
+            begun.set()
+            done.wait(30)
+            yield
+
+    def work() -> None:
+        try:
+            if act is publish:
+                publish(environment_id, POLICY, None, within=held)
+            else:
+                with held():
+                    act()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        working = thread.submit(work)
+        assert begun.wait(20)
+        try:
+            yield
+        finally:
+            done.set()
+            working.result()
+
+
+def codes(futures: list[Future]) -> list[int]:
+    return [future.result(30).status_code for future in futures]
+
+
+def offsets(futures: list[Future]) -> list[int]:
+    return [int(future.result(30)["OsoOffset"]) for future in futures]
+
+
+def users(api: Api) -> list[str]:
+    return [fact["args"][0]["id"] for fact in api.get("/facts").json()]
+
+
+# ---- one group --------------------------------------------------------------------------------------------------
+
+
+def test_they_share_a_commit_and_have_an_offset_each(api):
+    with waiting(api.environment.pk, [lambda n=n: told(api, f"u{n}") for n in range(5)]) as futures:
+        pass
+    assert offsets(futures) == [2, 3, 4, 5, 6]
+    assert [future.result().json() for future in futures] == [role(f"u{n}") for n in range(5)]
+    assert current_offset(api.environment.pk) == 6
+    assert users(api) == [f"u{n}" for n in range(5)]
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(DISTINCT xmin::text) FROM fact")
+            assert cursor.fetchone() == (1,)
+
+
+def test_their_changes_apply_in_the_order_in_which_they_came(api):
+    calls = [
+        lambda: sent(api, "POST", "/facts", role("ann")),
+        lambda: sent(api, "DELETE", "/facts", role("ann")),
+        lambda: sent(api, "POST", "/batch", [{"inserts": [role("bob")]}, {"deletes": [role("bob")]}]),
+        lambda: sent(api, "POST", "/bulk", {"delete": [role("bob")], "tell": [role("cid"), role("ann")]}),
+        lambda: sent(api, "POST", "/bulk_delete", [role("cid")]),
+    ]
+    with waiting(api.environment.pk, calls) as futures:
+        pass
+    assert codes(futures) == [200] * 5
+    assert users(api) == ["ann"]
+
+
+def test_who_is_refused_by_the_policy_takes_nobody_along(api):
+    assert api.post("/policy", {"src": POLICY, "filename": ""}).status_code == 200
+    body = [{"inserts": [role("no"), {"predicate": "nonsense", "args": [{"type": "User", "id": "no"}]}]}]
+    calls = [
+        lambda: sent(api, "POST", "/batch", body),
+        lambda: told(api, "ann"),
+        lambda: sent(api, "POST", "/batch", body),
+        lambda: told(api, "bob"),
+    ]
+    with waiting(api.environment.pk, calls) as futures:
+        pass
+    assert codes(futures) == [400, 200, 400, 200]
+    assert futures[0].result().json()["message"].startswith("[0].inserts[1]: the fact `nonsense(User)` is not used")
+    assert offsets([futures[1], futures[3]]) == [3, 4]  # the policy and the first writer have the others
+    assert users(api) == ["ann", "bob"]
+
+
+def test_a_group_that_is_refused_moves_nothing(api):
+    assert api.post("/policy", {"src": POLICY, "filename": ""}).status_code == 200
+    nonsense = {"predicate": "nonsense", "args": [{"type": "User", "id": "no"}]}
+    with waiting(api.environment.pk, [lambda: sent(api, "POST", "/facts", nonsense)] * 2) as futures:
+        pass
+    assert codes(futures) == [400, 400]
+    assert current_offset(api.environment.pk) == 2
+
+
+def test_a_policy_that_comes_first_holds_for_all(api):
+    nonsense = {"predicate": "nonsense", "args": [{"type": "User", "id": "no"}]}
+    calls = [lambda: told(api, "ann"), lambda: sent(api, "POST", "/facts", nonsense), lambda: told(api, "bob")]
+    with waiting(api.environment.pk, calls, lambda pk: doing(pk, publish)) as futures:
+        pass
+    assert codes(futures) == [200, 400, 200]
+
+
+def test_a_key_that_is_revoked_in_between_opens_nothing(api):
+    key, text = create_key(api.environment)
+    revoked = Api(api.environment, text)
+    assert revoked.get("/facts").status_code == 200
+    calls = [lambda: told(revoked, "no"), lambda: told(api, "ann"), lambda: told(revoked, "no")]
+    with waiting(api.environment.pk, calls, lambda pk: doing(pk, lambda: revoke_key(key))) as futures:
+        pass
+    assert codes(futures) == [401, 200, 401]
+    assert users(api) == ["ann"]
+
+
+def test_a_key_that_opens_another_environment_now_writes_there(api, new_api):
+    key, text = create_key(api.environment)
+    moved, other = Api(api.environment, text), new_api("other")
+    assert moved.get("/facts").status_code == 200
+
+    def move() -> None:
+        key.environment = other.environment
+        key.save()
+
+    calls = [lambda: told(moved, "bob"), lambda: told(api, "ann")]
+    with waiting(api.environment.pk, calls, lambda pk: doing(pk, move)) as futures:
+        pass
+    assert codes(futures) == [200, 200]
+    assert (users(api), users(other)) == (["ann"], ["bob"])
+
+
+def test_an_environment_that_is_removed_in_between_has_no_writers(api):
+    def remove() -> None:
+        Environment.objects.filter(pk=api.environment.pk).delete()
+
+    calls = [lambda: told(api, "ann"), lambda: told(api, "bob")]
+    with waiting(api.environment.pk, calls, lambda pk: doing(pk, remove)) as futures:
+        pass
+    assert codes(futures) == [401, 401]
+
+
+def test_environments_do_not_wait_for_each_other_in_a_process(api, new_api):
+    if connection.vendor == "sqlite":
+        pytest.skip("the whole file has one writer")
+    other = new_api("other")
+    with waiting(api.environment.pk, [lambda: told(api, "ann")]):
+        assert told(other, "bob").status_code == 200
+
+
+# ---- what goes wrong --------------------------------------------------------------------------------------------
+
+
+def test_a_statement_that_fails_for_one_is_made_without_it(api, monkeypatch):
+    insert = type(fact_table()).insert
+
+    def insert_what_is_good(table, rows):
+        if any("poison" in row for row in rows):
+            raise DataError("poison")
+        return insert(table, rows)
+
+    monkeypatch.setattr(type(fact_table()), "insert", insert_what_is_good)
+    calls = [lambda: told(api, "ann"), lambda: told(api, "poison"), lambda: told(api, "bob")]
+    with waiting(api.environment.pk, calls) as futures:
+        pass
+    assert codes(futures) == [200, 500, 200]
+    assert sorted(offsets([futures[0], futures[2]])) == [2, 3]
+    assert users(api) == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_a_database_that_is_lost_in_the_middle_fails_all_of_them(api, monkeypatch):
+    def lose(*arguments):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    monkeypatch.setattr(together, "_store", lose)
+    with waiting(api.environment.pk, [lambda n=n: told(api, f"u{n}") for n in range(3)]) as futures:
+        pass
+    for future in futures:
+        answer = future.result()
+        assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+        assert answer.json() == {"message": "the database cannot be reached, try again"}
+    monkeypatch.undo()
+    assert users(api) == []
+    assert told(api, "ann")["OsoOffset"] == "2"
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_a_common_statement_that_somebody_cancels_fails_all_of_them(api, monkeypatch):
+    def cancel(*arguments):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(5)")
+
+    monkeypatch.setattr(together, "_store", cancel)
+    with waiting(api.environment.pk, [lambda n=n: told(api, f"u{n}") for n in range(3)]) as futures:
+        pass
+    assert codes(futures) == [503] * 3
+    assert "cancelled" in futures[2].result().json()["message"]
+    assert current_offset(api.environment.pk) == 1
+
+
+def test_who_has_waited_too_long_does_not_hold_up_the_others(api, settings):
+    settings.WRITE_TIMEOUT = 1.0
+    with ThreadPoolExecutor(2) as pool:
+        with another_writer(api.environment.pk):
+            first = gathered(pool, api.environment.pk, [lambda: told(api, "no")])[0]
+            time.sleep(0.6)
+            second = pool.submit(told, api, "ann")
+            assert first.result().status_code == 503
+        assert second.result().status_code == 200
+    assert users(api) == ["ann"]
+    assert not together._queues
+
+
+def test_who_follows_waits_no_longer_than_it_may(api, settings):
+    settings.WRITE_TIMEOUT = 0.5
+    with waiting(api.environment.pk, [lambda: told(api, "no")] * 3) as futures:
+        started = time.monotonic()
+        assert codes(futures) == [503] * 3
+        assert time.monotonic() - started < 5
+        assert "limit of WRITE_TIMEOUT" in futures[2].result().json()["message"]
+    assert not together._queues
+
+
+def test_what_may_take_long_has_a_commit_of_its_own(api):
+    many = [role(f"u{n}") for n in range(together.SMALL + 1)]
+    assert api.post("/bulk_load", many).status_code == 200
+    pattern = {"predicate": "has_role", "args": [{"type": "User", "id": None}, None, None]}
+    with ThreadPoolExecutor(2) as pool, another_writer(api.environment.pk):
+        calls = [("/bulk_load", many), ("/bulk_delete", [pattern])]
+        futures = [pool.submit(sent, api, "POST", path, body) for path, body in calls]
+        time.sleep(0.3)
+        assert not together._queues
+    assert codes(futures) == [200, 200]
+
+
+# ---- any of them ------------------------------------------------------------------------------------------------
+
+WRITERS, CHANGES = 6, 25
+
+
+def changes_at_random(source: random.Random) -> tuple[str, object, list[tuple[str, str | None]]]:
+    """A path, a body, and what it does: users that come and go, None for all."""
+    steps = [(source.choice(("inserts", "deletes")), source.randrange(8)) for _ in range(source.randint(1, 3))]
+    if source.random() < 0.1:
+        return "/bulk_delete", [{"predicate": "has_role", "args": [{"type": "User"}, None, None]}], [("deletes", None)]
+    body = [{kind: [role(f"u{user}")]} for kind, user in steps]
+    if source.random() < 0.2:
+        body.insert(source.randrange(len(body) + 1), {"inserts": [role("no", "x") | {"predicate": "nonsense"}]})
+        return "/batch", body, []
+    return "/batch", body, [(kind, f"u{user}") for kind, user in steps]
+
+
+def applied(before: frozenset[str], steps: list[tuple[str, str | None]]) -> frozenset[str]:
+    after = set(before)
+    for kind, user in steps:
+        if user is None:
+            after.clear()
+        elif kind == "inserts":
+            after.add(user)
+        else:
+            after.discard(user)
+    return frozenset(after)
+
+
+def seen(environment_id: int) -> tuple[int, frozenset[str]]:
+    """The offset and the facts, in one statement."""
+    joined = "string_agg(a0, ',')" if connection.vendor == "postgresql" else "group_concat(a0, ',')"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f'SELECT "offset", (SELECT {joined} FROM fact) FROM environment WHERE id = %s', (environment_id,)
+        )
+        offset, found = cursor.fetchone()
+    return offset, frozenset(found.split(",") if found else ())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_writers_at_random_are_as_one_after_the_other(api, seed):
+    assert api.post("/policy", {"src": POLICY, "filename": ""}).status_code == 200
+    made: dict[int, list] = {}
+    read: list[tuple[int, frozenset[str]]] = []
+
+    def write(number: int) -> None:
+        source = random.Random(f"{seed} {number}")
+        try:
+            for _ in range(CHANGES):
+                path, body, steps = changes_at_random(source)
+                answer = api.post(path, body)
+                assert answer.status_code == (200 if steps else 400), answer.content
+                if steps:
+                    offset = int(answer["OsoOffset"])
+                    assert offset not in made
+                    made[offset] = steps
+                    now = seen(api.environment.pk)
+                    assert now[0] >= offset
+                    read.append(now)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        for future in [pool.submit(write, number) for number in range(WRITERS)]:
+            future.result(120)
+    states = {1: frozenset[str]()}
+    for offset in sorted(made):
+        states[offset] = applied(states[offset - 1], made[offset])  # none is left out
+    assert len(read) > WRITERS
+    for offset, users_then in read:
+        assert states[offset] == users_then
+    assert not together._queues
