@@ -5,14 +5,14 @@ Waiting for one's turn is not asking: it has a limit of its own, and whoever mee
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from sqlite3 import SQLITE_BUSY
 from typing import Any
 
 from django.conf import settings
-from django.db import OperationalError, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
 from policy.errors import Busy, Cancelled, NotFound
@@ -37,7 +37,7 @@ def changing(waited: float = 0.0) -> Iterator[None]:
     It has `waited` for its turn so many seconds already, and waits no longer than `WRITE_TIMEOUT` in all.
     """
     try:
-        with _begun(waited):
+        with _Transaction(waited):
             yield
     except OperationalError as error:
         if was_cancelled(error):
@@ -47,44 +47,38 @@ def changing(waited: float = 0.0) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _begun(waited: float) -> Iterator[None]:
-    atomic = transaction.atomic(savepoint=False)
-    if connection.vendor == "sqlite" and not connection.in_atomic_block:
-        _await_file(atomic.__enter__, time.monotonic() + left(waited))
-    else:
-        atomic.__enter__()
-    with ExitStack() as stack:
-        stack.push(atomic.__exit__)
-        yield
+class _Transaction(transaction.Atomic):
+    """Begins when nobody writes to the SQLite file. SQLite itself looks less and less often, in the end ten times a
+    second."""
 
+    def __init__(self, waited: float):
+        super().__init__(using=DEFAULT_DB_ALIAS, savepoint=False, durable=False)
+        self.waited = waited
 
-def _await_file(begin: Callable[[], None], until: float) -> None:
-    """Begin when nobody writes. SQLite itself looks less and less often, in the end ten times a second."""
-    pause = SHORTEST_PAUSE
-    while True:
-        try:
-            with _without_waiting():
-                begin()
+    def __enter__(self) -> None:
+        mine = connections[DEFAULT_DB_ALIAS]
+        if mine.vendor != "sqlite" or mine.in_atomic_block:
+            super().__enter__()
             return
-        except OperationalError as error:
-            rest = until - time.monotonic()
-            if not is_busy(error) or rest <= 0:
-                raise
-        time.sleep(min(pause, rest))
-        pause = min(pause * 1.3, LONGEST_PAUSE)
+        mine.ensure_connection()
+        mine.connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            self._await_file(time.monotonic() + left(self.waited))
+        finally:
+            usual = mine.settings_dict["OPTIONS"]["timeout"]
+            mine.connection.execute(f"PRAGMA busy_timeout = {usual * 1000:.0f}")
 
-
-@contextmanager
-def _without_waiting() -> Iterator[None]:
-    connection.ensure_connection()
-    raw = connection.connection
-    (usual,) = raw.execute("PRAGMA busy_timeout").fetchone()
-    raw.execute("PRAGMA busy_timeout = 0")
-    try:
-        yield
-    finally:
-        raw.execute(f"PRAGMA busy_timeout = {usual:d}")
+    def _await_file(self, until: float) -> None:
+        pause = SHORTEST_PAUSE
+        while True:
+            try:
+                super().__enter__()
+                return
+            except OperationalError as error:
+                if not is_busy(error) or time.monotonic() >= until:
+                    raise
+            time.sleep(min(pause, max(0.0, until - time.monotonic())))
+            pause = min(pause * 1.3, LONGEST_PAUSE)
 
 
 def left(waited: float) -> float:
