@@ -25,6 +25,7 @@ class Slots:
     """
 
     def __init__(self, count: int, aside: int = 0, slot: Callable[[], Slot] = nullcontext):
+        self.count = count
         self._free = [slot() for _ in range(count)]
         self._waiting: deque[Work] = deque()
         self._returning: deque[_Aside] = deque()  # threads that had a slot, or are to have one

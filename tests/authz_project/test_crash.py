@@ -38,6 +38,21 @@ def send_until_it_dies(client: Client, numbers, acknowledged: set[int]) -> None:
         pass
 
 
+def single(number: int) -> dict:
+    return {"predicate": "single", "args": [{"type": "T", "id": f"s{number}"}]}
+
+
+def send_singles_until_it_dies(client: Client, numbers, acknowledged: dict[int, int]) -> None:
+    """Each with the offset that it was told."""
+    try:
+        for number in numbers:
+            answer = client.post("/facts", single(number), timeout=20)
+            if answer.status_code == 200:
+                acknowledged[number] = int(answer.headers["OsoOffset"])
+    except requests.RequestException:
+        pass
+
+
 def kill(process_id: int) -> None:
     """The server and its workers, at once and without notice."""
     parent = psutil.Process(process_id)
@@ -70,3 +85,33 @@ def test_killed_servers_leave_whole_batches(tmp_path, url):
     service.stop()
     assert set(parts.values()) <= {BATCH}
     assert {f"b{number}" for number in acknowledged} <= set(parts)
+
+
+def test_killed_servers_lose_no_single_change_that_they_acknowledged(tmp_path, url):
+    """Eight writers in two processes, whose commits they share."""
+    acknowledged: dict[int, int] = {}
+    service = start_service(tmp_path, url, "--dev", "--workers", "2")
+    key = service.fresh_client().key
+    for turn in range(KILLS):
+        numbers = [range(turn * 100_000 + start, (turn + 1) * 100_000, 8) for start in range(8)]
+        senders = [
+            threading.Thread(target=send_singles_until_it_dies, args=(service.client(key), mine, acknowledged))
+            for mine in numbers
+        ]
+        for sender in senders:
+            sender.start()
+        time.sleep(random.uniform(0.3, 1.2))
+        kill(service.process.pid)
+        service.process.wait()
+        for sender in senders:
+            sender.join()
+        service = start_service(tmp_path, url, "--dev", "--workers", "2")
+    client = service.client(key)
+    stored = {fact["args"][0]["id"] for fact in client.get("/facts").json()}
+    last = int(client.post("/facts", single(-1)).headers["OsoOffset"])
+    service.stop()
+    assert acknowledged
+    assert {f"s{number}" for number in acknowledged} <= stored
+    assert len(set(acknowledged.values())) == len(acknowledged)
+    assert max(acknowledged.values()) < last
+    assert last == len(stored) + 1  # every offset is of a change that is stored, and every change has one

@@ -4,7 +4,8 @@
 
 prints, for durable PostgreSQL and SQLite, single writes a second with one client and with eight, their p50 and p99,
 and the milliseconds of a processor that each takes of the server and of PostgreSQL (SQLite is part of the server);
-then facts a second of `load_facts`. Each side has a server and a database of its own, over 100,000 facts. Every answer is looked at.
+then facts a second of `load_facts`. Each side has a server and a database of its own, over 100,000 facts. Every
+answer is looked at.
 """
 
 from __future__ import annotations
