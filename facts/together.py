@@ -47,7 +47,10 @@ def apply(caller: Caller, changes: Sequence[Change]) -> int:
     if writer.is_alone:
         return _apply_alone(caller, changes)
     if writer.error is not None:
-        raise writer.error
+        try:
+            raise writer.error
+        finally:
+            writer.error = None  # or the two would keep each other, and what they know, until a collection
     return writer.offset
 
 

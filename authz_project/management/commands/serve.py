@@ -39,7 +39,10 @@ class Command(ServiceCommand):
             "--workers", type=at_least_one, default=os.cpu_count() or 1, help="processes (default: one a core)"
         )
         parser.add_argument(
-            "--threads", type=at_least_one, default=4, help="threads, and so connections, of each process"
+            "--threads",
+            type=at_least_one,
+            default=4,
+            help="threads of each process; all but one answer, on a connection each",
         )
         parser.add_argument("--dev", action="store_true", help="turn on the well-known key and POST /test_environment")
 
