@@ -1,4 +1,4 @@
-"""One request, as Django wants it asked, and its answer."""
+"""One request, as WSGI has it, and its answer."""
 
 import io
 import logging
@@ -81,7 +81,7 @@ class _Head:
 
 
 def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtocol, *, close: bool = False) -> None:
-    """Have Django answer; and `close` the connection, if there is more of the body than was read."""
+    """Have the application answer; and `close` the connection, if there is more of the body than was read."""
     environ["CONTENT_LENGTH"] = str(length)
     environ["wsgi.input"] = body
     head = _Head()
@@ -98,7 +98,7 @@ def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoco
 
 
 def say(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = False) -> None:
-    """Answer without Django."""
+    """Answer without the application."""
     _say(protocol, status, message, request_id_of(scope.headers.get("x-request-id", "")), close)
 
 
@@ -107,7 +107,7 @@ def say_broken(scope: Scope, protocol: HTTPProtocol) -> None:
 
 
 def _broken(protocol: HTTPProtocol, request_id: str) -> None:
-    """What is left to say of the exception at hand, where Django itself fails."""
+    """What is left to say of the exception at hand, where the application itself fails."""
     log.exception("request %s failed", request_id)
     _say(protocol, 500, f"something went wrong here; it is logged as request {request_id}", request_id, close=True)
 
