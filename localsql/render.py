@@ -306,11 +306,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return shown is None or (self.dialect.unequal(typed, Typed(shown, family, is_normal=True)),)
 
     def number(self, operand: Operand, scope: LocalScope) -> Text:
-        if not isinstance(operand, Const):
-            return (self.dialect.number(self.typed(operand, scope)),)
-        shown = self.dialect.constant(operand.id, Family.INTEGER)
-        assert shown is not None, "what is compared by size is an Integer"
-        return (shown,)
+        return (operand.id if isinstance(operand, Const) else self.dialect.number(self.typed(operand, scope)),)
 
     def holds(self, plan: Plan, negated: bool, scope: LocalScope) -> Text | bool:
         if negated:

@@ -1,7 +1,7 @@
 """Folded plans -> the SQL that is handed out: a row, rows, or a condition on the caller's column.
 
 What is certain is said plainly: TRUE, FALSE, a list of constants. A condition is one expression that can stand
-beside AND, and after NOT. It is not true of a row whose column is NULL, which names nothing.
+beside AND, and after NOT.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _all_but_some(folded: Folded, index: int) -> CannotSay:
 def condition(renderer: LocalRenderer, folded: Folded, column: str) -> str:
     """A truth value for each row that the caller's column is of."""
     side = Typed(column, renderer.tables.bindings.family(folded.types[0]))
-    return _Condition(renderer, folded, side, f"{column} IS NOT NULL").among(folded.branches)
+    return _Condition(renderer, folded, side).among(folded.branches)
 
 
 @dataclass(frozen=True)
@@ -158,16 +158,15 @@ class _Condition:
     renderer: LocalRenderer
     folded: Folded
     side: Typed  # the caller's column
-    every: str  # what is true of every id; TRUE within a condition that has said already that there is one
 
     def among(self, branches: FoldedBranches) -> str:
         """Whether the column is among what the branches lead to."""
         if any(branch.is_everything for branch in branches.each):
-            return self.every
+            return TRUE
         gates = [self._gate(branches, branch) for branch in branches.each if branch.open_columns]
         listed = _listed(self.renderer, branches.plan, [w.exit for w in branches.each if not w.open_columns], self.side)
-        if self.every in gates:
-            return self.every
+        if TRUE in gates:
+            return TRUE
         pieces = [each for each in dict.fromkeys((*gates, listed or FALSE)) if each != FALSE]
         if len(pieces) < 2:
             return pieces[0] if pieces else FALSE
@@ -177,8 +176,7 @@ class _Condition:
         """Every value, as far as a test of its own holds, but those that are withheld."""
         if branch.withheld is None:
             raise _all_but_some(self.folded, 0)
-        tests = [self.every]
-        tests += [] if branch.is_certain else [_exists(self.renderer, branches.plan, [branch.exit])]
+        tests = [] if branch.is_certain else [_exists(self.renderer, branches.plan, [branch.exit])]
         tests += map(self._not_among, branch.withheld)
         if FALSE in tests:
             return FALSE
@@ -190,7 +188,7 @@ class _Condition:
     def _not_among(self, withheld: FoldedBranches) -> str:
         for plan in withheld.plans():
             check_whole(self.renderer.dialect, plan)
-        found = replace(self, every=TRUE).among(withheld)
+        found = self.among(withheld)
         return TRUE if found == FALSE else f"NOT ({found})"
 
 

@@ -47,6 +47,7 @@ class Tally:
 
     asked: int = 0
     wrong: int = 0
+    with_nulls: int = 0  # conditions that hold for a row whose column is NULL
     refused: Counter[str] = field(default_factory=Counter)
 
 
@@ -145,7 +146,7 @@ def _difference(sitting: Sitting, ask: Ask | Filter, tally: Tally) -> str | None
     tally.asked += 1
     sql = said["sql"]
     try:
-        return _wrong(sitting, ask, sql)
+        return _wrong(sitting, ask, sql, tally)
     except Exception as error:  # whatever goes wrong is what this looks for
         return f"{type(error).__name__} {error}\n{sql}"
 
@@ -180,7 +181,7 @@ def _query(ask: Evaluate, context: list) -> dict:
 # ---- what the SQL must find -----------------------------------------------------------------------------------
 
 
-def _wrong(sitting: Sitting, ask: Ask | Filter, sql: str) -> str | None:
+def _wrong(sitting: Sitting, ask: Ask | Filter, sql: str, tally: Tally) -> str | None:
     rows = _expected_rows(ask.query if isinstance(ask, Filter) else ask, sitting.model, sitting.world)
     match ask:
         case Authorize():
@@ -189,11 +190,11 @@ def _wrong(sitting: Sitting, ask: Ask | Filter, sql: str) -> str | None:
         case Actions():
             return _wrong_actions(sitting, sql, {row[0].id for row in rows})
         case List(_, _, type_name):
-            return _wrong_condition(sitting, type_name, sql, {row[0].id for row in rows})
+            return _wrong_condition(sitting, type_name, sql, {row[0].id for row in rows}, tally)
         case Filter(query, variable):
             type_name = next(kind for name, kind, _ in query.constraints if name == variable)
             index = query.variables.index(variable)
-            return _wrong_condition(sitting, type_name, sql, {row[index].id for row in rows})
+            return _wrong_condition(sitting, type_name, sql, {row[index].id for row in rows}, tally)
         case Evaluate():
             return _wrong_rows(sitting, ask, sql, rows) if ask.variables else None
     return None
@@ -213,15 +214,14 @@ def _wrong_actions(sitting: Sitting, sql: str, wanted: set[str]) -> str | None:
     return None if wanted == whole else f"{sql}\nfound {found}\nwanted {wanted}"
 
 
-def _wrong_condition(sitting: Sitting, type_name: str, sql: str, granted: set[str]) -> str | None:
+def _wrong_condition(sitting: Sitting, type_name: str, sql: str, granted: set[str], tally: Tally) -> str | None:
     """The condition is true exactly for the rows that are granted; its negation for the others."""
     rows = {number: an_id for number, an_id, _ in kept(sitting.made, sitting.world, type_name)}
     for around, is_granted in CONDITIONS:
         statement = f"SELECT k FROM {everything(type_name)} t WHERE {around.format(sql)}"
         found = {row[0] for row in sitting.database.run(statement)[1]}
+        tally.with_nulls += 0 in found and sql not in ("TRUE", "FALSE")
         wanted = {number for number, an_id in rows.items() if (an_id in granted) == is_granted}
-        if 0 in found and is_granted:
-            return f"{statement}\nfound a row whose column is NULL"
         if found - {0} != wanted:
             ids = [sorted(rows[number] for number in numbers if number) for numbers in (found, wanted)]
             return f"{statement}\nfound {ids[0]}\nwanted {ids[1]}"

@@ -138,6 +138,7 @@ def closing(tally, broken: Counter, wrong: dict[int, list[str]], slow: dict[str,
         print(f"{count:8d} refused: {text}" if text in tally.refused else f"{count:8d} {text}")
     for name, taken in sorted(slow.items(), key=lambda each: -each[1])[:20]:
         print(f"{taken:8.1f} s {name}")
+    print(f"{tally.with_nulls} conditions held for a row whose column is NULL")
     print(f"wrong for the seeds {sorted(wrong)}")
     print(f"{tally.wrong} wrong of {tally.asked}, {tally.refused.total()} refused, in {seconds:.0f} s")
     return 1 if wrong or any(text.startswith("broken") for text in broken) else 0

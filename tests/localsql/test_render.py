@@ -3,10 +3,7 @@
 import pytest
 
 from checks.engine.rules.clauses import Const, Slot
-from localsql.bindings import bindings_from_text
-from localsql.layouts import Layouts
-from localsql.relations import CallerTables
-from localsql.render import TOP, LocalRenderer, written
+from localsql.render import written
 
 
 def test_sql_for_a_caller_is_text_alone():
@@ -17,11 +14,3 @@ def test_sql_for_a_caller_is_text_alone():
 def test_a_value_that_nobody_wrote_as_a_literal_does_not_pass_for_a_parameter(value):
     with pytest.raises(AssertionError, match="no parameters"):
         written(("SELECT ", value))
-
-
-def test_a_number_that_is_compared_by_size_is_a_literal_too():
-    bindings = bindings_from_text("dialect: sqlite\nfacts: {}")
-    renderer = LocalRenderer(bindings.dialect, CallerTables(bindings), Layouts(bindings))
-    assert renderer.number(Const("-7"), TOP) == ("-7",)
-    with pytest.raises(AssertionError):
-        renderer.number(Const("1 OR 1 = 1"), TOP)

@@ -1,7 +1,5 @@
 """What produced statements look like, where that decides whether a database can run them at all."""
 
-import pytest
-
 WAYS = [f"way{number}" for number in range(14)]
 POLICY = f"""
 actor User {{}}
@@ -94,36 +92,3 @@ def test_many_stored_ids_that_a_negation_mentions_are_no_more_than_a_table(api, 
     caller_database.fill("hidden", [("r700",)])
     rows = caller_database.run(f"SELECT id FROM docs WHERE {answer.json()['sql']} ORDER BY id")[1]
     assert rows == [(1,), (2,)]
-
-
-EVERY_DOC = """
-actor User {}
-resource Doc { permissions = ["read"]; }
-allow(user: User, "read", _: Doc) if is_root(user);
-allow(user: User, "read", _: Doc) if is_guest(user);
-allow(user: User, "read", doc: Doc) if is_auditor(user) and not is_hidden(doc);
-"""
-EVERY_DOC_BINDINGS = """
-dialect: {dialect}
-facts:
-  is_hidden(Doc:_): {{query: SELECT id FROM hidden}}
-  is_guest(User:_): {{query: SELECT id FROM guests}}
-sql_types: {{Doc: bigint, User: text}}
-"""
-
-
-@pytest.mark.parametrize("user", ["root", "guest", "auditor"])
-def test_what_is_granted_for_every_resource_is_not_for_null_which_is_none(api, caller_database, user):
-    assert api.post("/policy", {"src": EVERY_DOC}).status_code == 200
-    stored = [{"predicate": f"is_{who}", "args": [{"type": "User", "id": who}]} for who in ("root", "auditor")]
-    assert api.post("/batch", [{"inserts": stored}]).status_code == 200
-    query = {"actor_type": "User", "actor_id": user, "action": "read", "resource_type": "Doc", "context_facts": []}
-    bindings = EVERY_DOC_BINDINGS.format(dialect=caller_database.dialect)
-    condition = api.post("/list_query", {"query": query, "column": "id", "data_bindings": bindings}).json()["sql"]
-    caller_database.fresh(
-        "CREATE TABLE docs (id bigint); CREATE TABLE hidden (id bigint); CREATE TABLE guests (id text)"
-    )
-    caller_database.fill("docs", [(1,), (None,), (2,)])
-    caller_database.fill("guests", [("guest",)])
-    assert caller_database.run(f"SELECT id FROM docs WHERE {condition} ORDER BY id")[1] == [(1,), (2,)]
-    assert caller_database.run(f"SELECT id FROM docs WHERE NOT {condition} AND id IS NOT NULL")[1] == []
