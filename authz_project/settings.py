@@ -82,7 +82,7 @@ DEV_SERVER = os.environ.get(DEV_SERVER_VARIABLE) in (str(os.getppid()), str(os.g
 # ---- where things are kept ---------------------------------------------------------------------------
 
 STATEMENT_TIMEOUT = number("STATEMENT_TIMEOUT", 5)  # seconds
-PLANNING_TIMEOUT = number("PLANNING_TIMEOUT", 2)  # seconds of processor time, for one new kind of question
+PLANNING_TIMEOUT = number("PLANNING_TIMEOUT", 1)  # seconds of processor time, for one new kind of question
 WRITE_TIMEOUT = number("WRITE_TIMEOUT", 30)  # seconds
 _FOR_EVER = 2_000_000.0  # seconds, as far as SQLite counts
 SQLITE_OPTIONS = {

@@ -37,10 +37,12 @@ from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.text import Column, Statement, Text, finished, union
 from policy.rules.program import Signature
 
+Places = Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
 Knows = Callable[[Signature], bool]  # whether there may be stored facts of a signature
 
 AFTER = Slot("after")
 LIMIT = Slot("limit")
+QUESTION = ""  # the predicate of what is asked, where it is a call of its own
 MOST_WEIGHT = 40_000  # tables read by a statement; SQLite refuses 65,536 references to one
 
 
@@ -68,7 +70,7 @@ class Shape:
     has_after: bool = False
     most: int = 0  # so many rows, whichever are found first; 0: all
 
-    def places(self, knows: Knows) -> Callable[[Signature], tuple[str, ...]]:
+    def places(self, knows: Knows) -> Places:
         """Where facts of a signature are, given of which there may be stored ones."""
 
         def places_of(signature: Signature) -> tuple[str, ...]:
@@ -115,41 +117,69 @@ class Compiled:
         return 2 * self.is_guarded + (len(self.roots) > 1) + max(self.shape.width, 1)
 
 
-def planned(
-    rules: RuleSet, shape: Shape, knows: Knows, tables_in_rounds: bool = False, is_bounded: bool = True
-) -> tuple[PlannedRoot, ...]:
-    """A plan for each root; `Sprawling` where one that is bounded would be too large."""
-    places = shape.places(knows)
-    return tuple(_plan(Planner(rules, places, tables_in_rounds, is_bounded), root, shape.width) for root in shape.roots)
+@dataclass(frozen=True)
+class _Fitting:
+    """Plans roots, each in the first form that is not too large for a statement; `most` is what it may weigh."""
+
+    rules: RuleSet
+    width: int
+    places: Places
+    dialect: Dialect
+    most: int
+    has_gaps: Callable[[], bool]  # whether there are no facts where rules looked for some
+
+    def planned(self, root: Root) -> PlannedRoot:
+        """Rules are written out where they are called; else what several rules call is tabled; else all is, in rounds.
+
+        Rounds, and all that is large, may be due to rules that have no facts.
+        """
+        rules = self.rules
+        written = self._written_out(rules, root)
+        if written is not None and not written.plan.has_rounds:
+            return written
+        if self.has_gaps():
+            rules = rules.knowing(lambda signature: bool(self.places(signature)))
+            written = self._written_out(rules, root) or written
+        return written or self._tabled(rules, root) or planned_in_rounds(rules, self.places, root, self.width)
+
+    def _written_out(self, rules: RuleSet, root: Root) -> PlannedRoot | None:
+        with suppress(Sprawling, RecursionError):
+            made = planned(Planner(rules, self.places), root, self.width)
+            if made.plan.weight <= self.most:
+                return made
+        return None
+
+    def _tabled(self, rules: RuleSet, root: Root) -> PlannedRoot | None:
+        with suppress(Sprawling, RecursionError):
+            tabling = rules.tabling(map(pattern_of, _calls(root)))
+            made = planned(Planner(tabling, self.places), root, self.width)
+            if not self.dialect.expands_tables or made.plan.weight <= self.most:
+                return made
+        return None
 
 
-def _fitting(rules: RuleSet, shape: Shape, knows: Knows, dialect: Dialect) -> tuple[PlannedRoot, ...]:
-    """The plans in the first form that is not too large for a statement.
-
-    Rules are written out where they are called; else what several rules call is tabled; else that in rounds.
-    """
-    with suppress(Sprawling):
-        plans = planned(rules, shape, knows)
-        if _is_light(plans):
-            return plans
-    tabling = rules.tabling([pattern_of(call) for root in shape.roots for call in _calls(root)])
-    with suppress(Sprawling):
-        plans = planned(tabling, shape, knows)
-        if not dialect.expands_tables or _is_light(plans):
-            return plans
-    return planned(tabling, shape, knows, tables_in_rounds=True, is_bounded=False)
+def planned(planner: Planner, root: Root, width: int) -> PlannedRoot:
+    literals, outs = _asked(root, width)
+    fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, Slot))
+    return _with_guards(planner, planner.plan(literals, outs, fixed))
 
 
-def _is_light(plans: tuple[PlannedRoot, ...]) -> bool:
-    return max(each.plan.weight for each in plans) <= MOST_WEIGHT
+def planned_in_rounds(rules: RuleSet, places: Places, root: Root, width: int) -> PlannedRoot:
+    """The root as one call, that a rule of its own answers: all that this rule leads to is tabled."""
+    literals, outs = _asked(root, width)
+    question = Call(QUESTION, tuple(out.type for out in outs), outs)
+    planner = Planner(rules.asking(question, literals), places, in_rounds=True, is_bounded=False)
+    return _with_guards(planner, planner.plan((question,), outs, frozenset()))
 
 
-def _plan(planner: Planner, root: Root, width: int) -> PlannedRoot:
+def _asked(root: Root, width: int) -> tuple[tuple[Literal, ...], tuple[Var, ...]]:
+    """What must hold, and the variables of the answer columns."""
     literals = (*root.givens, *root.calls, *root.others)
     named = {variable.number: variable for variable in variables_of(literals)}
-    outs = tuple(named.get(k, Var(k)) for k in range(width))
-    fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, Slot))
-    plan = planner.plan(literals, outs, fixed)
+    return literals, tuple(named.get(k, Var(k)) for k in range(width))
+
+
+def _with_guards(planner: Planner, plan: Plan) -> PlannedRoot:
     if any(same_columns(end) for end in plan.exits):
         raise CannotEnumerate("every value with itself")
     plain = tuple(end for end in plan.exits if not end.guards)
@@ -227,7 +257,9 @@ def written(
 
     with rules.planning((shape, dialect)):
         try:
-            plans = _fitting(rules, shape, noting, dialect)
+            most = MOST_WEIGHT // len(shape.roots)
+            fitting = _Fitting(rules, shape.width, shape.places(noting), dialect, most, lambda: not all(asked))
+            plans = tuple(map(fitting.planned, shape.roots))
         except RecursionError:
             raise NestedTooDeep from None
         if all(asked) and not any(each.plan.exits for each in plans):

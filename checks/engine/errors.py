@@ -39,10 +39,19 @@ class TooComplex(AuthzError):
     """Planning would take longer than it may."""
 
     def __init__(self, limit: str):
+        self.limit = limit
         super().__init__(
             f"planning the question takes more than {limit}, because the rules that it goes through combine in"
             " too many ways; give their variables types, with `matches` or in their heads"
         )
+
+    def blame(self, line: int, rule: str) -> None:
+        """Name the rule that planning took most of its steps for."""
+        self.message = (
+            f"planning the question takes more than {self.limit}, because the rule in line {line}, `{rule}`, combines"
+            " in too many ways; give its variables types, with `matches` or in its head"
+        )
+        self.args = (self.message,)
 
 
 class TooManySteps(TooComplex):

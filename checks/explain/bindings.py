@@ -1,7 +1,7 @@
 """What makes conditions of a rule true together: bindings of their variables, found by one statement.
 
-    has_relation(doc, "folder", up) and has_role(user, "reader", up)      with doc = Doc:d and user = User:ann
-    ->  up = Folder:f
+has_relation(doc, "folder", up) and has_role(user, "reader", up)      with doc = Doc:d and user = User:ann
+->  up = Folder:f
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def _is_about(rule: Rule, pattern: Pattern) -> bool:
 def ordered_body(rule: Rule) -> list[Literal]:
     """Return the body in the order of the text, but each test after what gives its variables values.
 
-        is_senior(user) if level > 3 and has_level(user, level)   ->   has_level(user, level), level > 3
+    is_senior(user) if level > 3 and has_level(user, level)   ->   has_level(user, level), level > 3
     """
     bound = {term for term in rule.head.args if isinstance(term, Var)} | _quantified(rule)
     waiting, found = list(rule.body), []

@@ -163,9 +163,7 @@ class PolicyComparison:
             return None
         return Compared(kind, tally)
 
-    def both(
-        self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
-    ) -> tuple[set[Row], set[Row]]:
+    def both(self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float) -> tuple[set[Row], set[Row]]:
         """Return what both policies answer, for given ids in some of the places."""
         old, new = (self._rows(session, kind, ids, seconds) for session in self.sides)
         return old, new

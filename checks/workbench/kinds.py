@@ -1,6 +1,6 @@
 """Kinds of questions: what is asked about a predicate, for values of certain types.
 
-    allow(User:_, "read", Doc:_)      all questions of this kind may be asked at once, or some of them
+allow(User:_, "read", Doc:_)      all questions of this kind may be asked at once, or some of them
 """
 
 from __future__ import annotations

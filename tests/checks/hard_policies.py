@@ -78,19 +78,36 @@ def policies() -> Iterator[Hard]:
         yield Hard(
             f"mutual recursion over {types} types",
             _mutual(types),
-            ("above(Kind0, Kind1)", "above(Kind0, Kind1?)", "above(x=Kind0?, y=Kind1?) and beside(y, z=Kind1?) and above(z, x)"),
+            (
+                "above(Kind0, Kind1)",
+                "above(Kind0, Kind1?)",
+                "above(x=Kind0?, y=Kind1?) and beside(y, z=Kind1?) and above(z, x)",
+            ),
         )
-    ladder = "".join(
-        f'resource T{number} {{ roles = ["viewer", "editor", "owner"]; permissions = ["read", "write"];'
-        f' relations = {{ org: Org, parent: T{max(number - 1, 0)} }}; "viewer" if "editor"; "editor" if "owner";'
-        ' "read" if "viewer"; "write" if "editor"; "viewer" if "member" on "org"; "viewer" if "viewer" on "parent"; }\n'
-        for number in range(200)
-    )
-    groups = "has_role(u: User, r: String, x: Resource) if g matches Group and has_group(u, g) and has_role(g, r, x);\n"
-    yield Hard(
-        "an ordinary policy of 200 types",
-        'actor User {}\nactor Group {}\nresource Org { roles = ["member", "admin"]; "member" if "admin"; }\n'
-        + ladder
-        + groups,
-        ('allow(User, "read", T4)', 'allow(User, "read", T4?)', 'allow(User, "read", T150)', "allow(User, String?, T30)"),
-    )
+    chains = ('allow(User, "read", T59)', 'allow(User, "read", T59?)')
+    yield Hard("an ordinary policy of 200 types", _ordinary(200, 10), ORDINARY)
+    yield Hard("a chain of 60 types, and groups", _ordinary(60, 60), chains)
+
+
+ORDINARY = (
+    'allow(User, "read", T29)',
+    'allow(User, "read", T29?)',
+    "allow(User, String?, T199)",
+    'allow(User?, "write", T109)',
+)
+
+
+def _ordinary(types: int, length: int) -> str:
+    """Types in chains of some length, each with roles, an organization, and groups."""
+    text = 'actor User {}\nactor Group {}\nresource Org { roles = ["member", "admin"]; "member" if "admin"; }\n'
+    for number in range(types):
+        is_first = number % length == 0
+        parent = "" if is_first else f", parent: T{number - 1}"
+        down = "" if is_first else ' "viewer" if "viewer" on "parent";'
+        text += (
+            f'resource T{number} {{ roles = ["viewer", "editor", "owner"]; permissions = ["read", "write"];'
+            f' relations = {{ org: Org{parent} }}; "viewer" if "editor"; "editor" if "owner"; "read" if "viewer";'
+            f' "write" if "editor"; "viewer" if "member" on "org";{down} }}\n'
+        )
+    rule = "has_role(u: User, r: String, x: Resource) if g matches Group and has_group(u, g) and has_role(g, r, x);\n"
+    return text + rule

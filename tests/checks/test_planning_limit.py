@@ -71,5 +71,7 @@ def test_others_are_answered_by_the_same_policy(api, settings):
     store(api, fact("owner", "User:ann", "Doc:1"), *near)
     refused = api.post("/authorize", about("User:ann", "Doc:1", action="read"))
     assert refused.status_code == 400
-    assert "the limit of PLANNING_TIMEOUT" in refused.json()["message"]
+    message = refused.json()["message"]
+    assert "the limit of PLANNING_TIMEOUT" in message
+    assert "the rule in line 7, `linked(x, z) if linked(x, y) and linked(y, z) and linked(z, x);`" in message
     assert api.post("/authorize", about("User:ann", "Doc:1", action="see")).json() == {"allowed": True}

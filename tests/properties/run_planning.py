@@ -156,7 +156,8 @@ def size(made: Compiled) -> int:
     """The characters of all statements of the question."""
     every = [made.statement] if made.statement else []
     for rounds in made.rounds:
-        every += [each for each in (rounds.seed, *rounds.steps, *(exits for _, exits in rounds.exits)) if each]
+        steps = (step.statement for step in rounds.steps)
+        every += [each for each in (rounds.seed, *steps, *(exits for _, exits in rounds.exits)) if each]
     return sum(len(each.sql) for each in every)
 
 

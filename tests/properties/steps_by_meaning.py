@@ -249,13 +249,14 @@ def held(case: Case, rng: Random, questions: int = 2, in_order: bool = True) -> 
 
 def said_of(rules: RuleSet, shape: Shape, rng: Random, in_order: bool) -> list[Said]:
     """What planning says of the question, as far as it gets; now and then with tables of what rules share."""
-    tables = rng.random()
-    if tables < 0.3:
+    places = shape.places(lambda signature: True)
+    if rng.random() < 0.3:
         rules = rules.tabling([pattern_of(call) for root in shape.roots for call in root.calls])
     choose = next_literal if in_order else in_another_order(rng)
     few = patch.object(unfold, "MOST_STEPS", MOST_STEPS)
     with recorded(choose) as record, few, suppress(AuthzError, Sprawling), bounded(PATIENCE):
-        planned(rules, shape, lambda signature: True, tables_in_rounds=tables < 0.15)
+        for root in shape.roots:
+            planned(Planner(rules, places), root, shape.width)
     return record.said
 
 

@@ -58,3 +58,10 @@ def test_these_plans_are_made_of_everything_that_plans_are_made_of():
     written = [planned(written_case(name, Random(25)), only_known=False) for name in tricky]
     found = {form for each in (*of_all, small, *written) for every in each for form in forms_in(every)}
     assert found >= FORMS
+
+
+@pytest.mark.parametrize("seed", [*range(3), *OF_ALL_FEATURES[:3]])
+def test_what_is_worked_out_in_rounds_is_what_it_would_be_in_one_statement(seed, monkeypatch):
+    """As if every question were too large for one."""
+    monkeypatch.setattr("checks.engine.plan.unfold.MANY_STEPS", 3)
+    check(random_case(Random(seed), ["small_ladder"] if seed < 3 else ()), seed)

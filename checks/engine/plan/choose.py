@@ -1,9 +1,9 @@
 """How a call is met: the one place where that is decided.
 
-    allow(:actor, "read", :doc) if …                       in place: its clauses are written where it stands
-    … and blocked(:actor, s1.a2)                           tested: it only has to hold, so it is a condition
-    … and path(:actor, t) and has_role(t, "reader", :doc)  joined: worked out once, read wherever it is needed
-    has_role(u, "reader", f) in its own recursion          a state: the plan goes on there
+allow(:actor, "read", :doc) if …                       in place: its clauses are written where it stands
+… and blocked(:actor, s1.a2)                           tested: it only has to hold, so it is a condition
+… and path(:actor, t) and has_role(t, "reader", :doc)  joined: worked out once, read wherever it is needed
+has_role(u, "reader", f) in its own recursion          a state: the plan goes on there
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Chooser:
     def chosen(self, call: Call, rest: Draft) -> Choice:
         """How the call is met, where `rest` is all else of the draft."""
         component = self.rules.component(pattern_of(call))
-        if component == TABLED and TABLED not in self.apart:
+        if TABLED in self.apart:
+            return self._in_rounds(rest, component)
+        if component == TABLED:
             pattern = pattern_of(call)
             return IN_PLACE if pattern == rest.inside.table else Choice(Meeting.JOINED, table=pattern)
         if call.is_path and is_free(call):
@@ -81,6 +83,15 @@ class Chooser:
         if rest.inside.may_jump and self._is_far(rest, call):
             return Choice(Meeting.ENTERED)
         return IN_PLACE
+
+    def _in_rounds(self, rest: Draft, component: int | None) -> Choice:
+        """Where all is tabled and worked out in rounds, what is not is written in place."""
+        if component is None:
+            return IN_PLACE
+        if rest.inside.rounds is None:
+            return Choice(Meeting.JOINED, rounds=component)
+        is_last = not rest.pending and not any(isinstance(out, Col) for out in rest.outs)
+        return Choice(Meeting.ENTERED if is_last else Meeting.CONTINUED, component)
 
     def _own(self, call: Call, rest: Draft, component: int) -> Choice:
         """The call of a recursion that the draft is inside of."""

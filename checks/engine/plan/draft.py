@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from checks.engine.plan.plan import Branch, Comparison, Condition, Same, Source
 from checks.engine.plan.states import Active, State
@@ -62,7 +62,7 @@ class Draft:
 
     def testing(self, conditions: Iterable[Condition]) -> Draft:
         """The draft with more conditions."""
-        return replace(self, conditions=(*self.conditions, *conditions))
+        return Draft(self.pending, self.outs, self.sources, (*self.conditions, *conditions), self.inside)
 
     def __str__(self) -> str:
         pending = " and ".join(map(str, self.pending)) or "true"
@@ -70,12 +70,15 @@ class Draft:
 
 
 def read(draft: Draft, source: Source, bound: Mapping[Var, Term]) -> Draft:
-    return replace(bind(draft, bound), sources=(*draft.sources, source))
+    made = bind(draft, bound)
+    return Draft(made.pending, made.outs, (*made.sources, source), made.conditions, made.inside)
 
 
 def bind(draft: Draft, bound: Mapping[Var, Term]) -> Draft:
-    pending = tuple(substituted(literal, bound) for literal in draft.pending)
-    return replace(draft, pending=pending, outs=substituted_terms(draft.outs, bound))
+    if not bound:
+        return draft
+    pending = tuple([substituted(literal, bound) for literal in draft.pending])
+    return Draft(pending, substituted_terms(draft.outs, bound), draft.sources, draft.conditions, draft.inside)
 
 
 def fixed_in(draft: Draft) -> frozenset[Operand]:

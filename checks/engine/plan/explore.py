@@ -1,7 +1,7 @@
 """A draft -> the ends of its branches, and of those of every state that they lead to.
 
-    can_read(:doc)   ->   entry:    exit <- …, jump to state 0 with (s1.a2) <- parent of :doc
-                          state 0:  exit <- …, jump to state 0 with (s3.a2) <- parent of its goal
+can_read(:doc)   ->   entry:    exit <- …, jump to state 0 with (s1.a2) <- parent of :doc
+                      state 0:  exit <- …, jump to state 0 with (s3.a2) <- parent of its goal
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How a plan recurses: by what exploring the branches of a question shows.
 
-    exits only                                              nothing recurses
-    jumps to states                                         goals, each tested at the exits of its state
-    a branch that goes on from each answer of a state       answers to the goals
-    a recursion that takes two of its answers at once       that recursion in rounds: the question is planned again
+exits only                                              nothing recurses
+jumps to states                                         goals, each tested at the exits of its state
+a branch that goes on from each answer of a state       answers to the goals
+a recursion that takes two of its answers at once       that recursion in rounds: the question is planned again
 """
 
 from __future__ import annotations

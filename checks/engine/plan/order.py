@@ -8,6 +8,8 @@ half the table may have them. A call with a given argument goes before a fact th
 
 from __future__ import annotations
 
+from math import inf
+
 from checks.engine.plan.draft import Draft, Enclosing
 from checks.engine.plan.paths import anchors, is_given
 from checks.engine.rules.clauses import (
@@ -21,7 +23,7 @@ from checks.engine.rules.clauses import (
     pattern_of,
     variables_of,
 )
-from checks.engine.rules.ruleset import RuleSet
+from checks.engine.rules.ruleset import TABLED, RuleSet
 
 # What meeting a literal next costs; the least goes first. Only the order of the numbers means something.
 PROBE = 0.0  # a fact of which all is known
@@ -46,13 +48,15 @@ OWN_LATER = 30.0  # the recursion's own call before it is the last one
 
 def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
     """The literal to meet next; None where only tests of unbound variables are left."""
-    ranked = []
+    found, least = None, inf
     for index, literal in enumerate(draft.pending):
         others = draft.pending[:index] + draft.pending[index + 1 :]
         cost = _cost(literal, others, draft.outs, rules, draft.inside)
-        if cost is not None:
-            ranked.append((cost, index, literal))
-    return min(ranked, key=lambda each: each[:2])[2] if ranked else None
+        if cost is not None and cost < least:
+            found, least = literal, cost
+            if cost == PROBE:
+                break
+    return found
 
 
 def _cost(
@@ -72,9 +76,9 @@ def _cost(
 
 
 def _scan_cost(types: tuple[str, ...], args: tuple[Term, ...]) -> float:
-    if all(map(is_bound, args)):
+    open_args = len([arg for arg in args if not is_bound(arg)])
+    if not open_args:
         return PROBE
-    open_args = sum(not is_bound(arg) for arg in args)
     return (SEARCH if anchors(types, args) else READ_THROUGH) + open_args * OPEN_ARGUMENT
 
 
@@ -83,12 +87,20 @@ def _call_cost(
 ) -> float:
     pattern = pattern_of(call)
     component = rules.component(pattern)
+    if component == TABLED:
+        return _tabled_cost(call, others, outs)
     if component is not None:
         return _recursive_cost(call, others, outs, enclosing, component)
     if len(rules.alternatives(pattern)) <= 1:
         return RENAMING
     if not variables_of((call,)) & (variables_of(others) | set(outs)):
         return ALONE
+    return LED_TO if anchors(call.types, call.args) else OPEN
+
+
+def _tabled_cost(call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...]) -> float:
+    if not variables_of((call,)) & (variables_of(others) | set(outs)):
+        return ASIDE
     return LED_TO if anchors(call.types, call.args) else OPEN
 
 

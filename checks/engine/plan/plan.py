@@ -333,6 +333,11 @@ class Plan:
         answers = sum(_weight(arm.exit.branch, goals, 1) for arm in self.answers)
         return sum(_weight(end.branch, goals, answers) for end in self.exits)
 
+    @cached_property
+    def has_rounds(self) -> bool:
+        """Whether it is worked out in rounds, or one that it reads."""
+        return self.form == Form.ROUNDS or any(plan.has_rounds for plan in self.nested())
+
     @property
     def is_plain_path(self) -> bool:
         """Its answers are just the goals, and its start where that is one: what is reached, and nothing else.
@@ -351,11 +356,19 @@ class Plan:
         """What an answer column is called where another plan reads it."""
         return f"c{index}" if self.is_plain_path else f"o{index}"
 
-    @property
+    def tag_of(self, state: State) -> int:
+        """What the goals of a state are tagged with."""
+        return self._tags_of_states[state]
+
+    @cached_property
+    def _tags_of_states(self) -> dict[State, int]:
+        return {state: tag for tag, state in enumerate(self.states)}
+
+    @cached_property
     def key_count(self) -> int:
         return max((state.key_count for state in self.states), default=0)
 
-    @property
+    @cached_property
     def answer_width(self) -> int:
         return max((state.width for state in self.states), default=0)
 

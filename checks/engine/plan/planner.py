@@ -1,9 +1,9 @@
 """One question's plan, and all that it reads, each planned once.
 
-    explore     the question's branches, and the states that they lead to
-    inline      states that need not stay
-    form_of     how that recurses: not at all, by goals, by answers, or in rounds
-    then the plan of that form; or, where a recursion turns out to need rounds of its own, once more from the start
+explore     the question's branches, and the states that they lead to
+inline      states that need not stay
+form_of     how that recurses: not at all, by goals, by answers, or in rounds
+then the plan of that form; or, where a recursion turns out to need rounds of its own, once more from the start
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Planner:
     """Plans one root of a question.
 
     A question is planned anew, in another form, where its plan gets too large: `is_bounded` says that there is such a
-    form left, so that `Sprawling` may be raised. The last form works out in rounds what the rules table.
+    form left, so that `Sprawling` may be raised. The last form works out in rounds all that the rules table.
     """
 
     rules: RuleSet
     places: Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
-    tables_in_rounds: bool = False  # the patterns that the rules table (`RuleSet.tabled`)
+    in_rounds: bool = False  # all that the rules table (`RuleSet.asking`)
     is_bounded: bool = True
     _unfolder: Unfolder = field(init=False)
     _apart: set[int] = field(init=False)  # recursions that take two answers at once
@@ -51,9 +51,10 @@ class Planner:
 
     def __post_init__(self) -> None:
         numbers = Numbers()
-        self._apart = {TABLED} if self.tables_in_rounds else set()
+        self._apart = {TABLED} if self.in_rounds else set()
         subqueries = Subqueries(self.rules, numbers, self._asked_inside)
-        self._unfolder = Unfolder(self.rules, self.places, numbers, Chooser(self.rules, self._apart), subqueries)
+        chooser = Chooser(self.rules, self._apart)
+        self._unfolder = Unfolder(self.rules, self.places, numbers, chooser, subqueries, self.is_bounded)
 
     # ---- what a question needs ----------------------------------------------------------------------------------
 
@@ -81,7 +82,8 @@ class Planner:
             return self._planned(asked, fixed_in(asked.start))
         self._depth += 1
         self._nested += self._depth > 1 and asked.table is None
-        if max(self._nested, self._depth - MOST_DEEP) > MOST_NESTED and self.is_bounded:
+        are_many = max(self._nested, self._depth - MOST_DEEP) > MOST_NESTED
+        if are_many and self.is_bounded and not self.rules.is_tabling:
             raise Sprawling
         plan = self._planned(asked, fixed_in(asked.start))
         self._depth -= 1
@@ -91,13 +93,13 @@ class Planner:
         name = f"n{next(self._names)}"
         enclosing = Enclosing(fixed, rounds=asked.rounds, table=asked.table)
         while True:
-            known, spent = frozenset(self._apart), (self._nested, self._depth, self._unfolder.steps)
+            known, spent = frozenset(self._apart), (self._nested, self._depth)
             found = self._attempt(name, asked, enclosing)
             if isinstance(found, Plan):
                 return found
             assert found.component not in known, "what is worked out in rounds takes any number of answers"
             self._apart.add(found.component)
-            self._nested, self._depth, self._unfolder.steps = spent
+            self._nested, self._depth = spent
 
     def _attempt(self, name: str, asked: Asked, enclosing: Enclosing) -> Plan | Twice:
         width, explored = len(asked.start.outs), self._explored(asked, enclosing)

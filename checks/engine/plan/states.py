@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checks.engine.rules.clauses import Call, Col, Key, Literal, Operand, Term, Var, mapped, terms_of
+from checks.engine.rules.clauses import NOW, Call, Col, Key, Literal, Operand, Slot, Term, Var, mapped, terms_of
 
 FAR = -1_000_000  # stands for a component: what is far from the entry is a state, though it does not recurse
 
@@ -49,16 +49,24 @@ def state_of(
     outs: tuple[Term, ...],
     active: Active,
     fixed: frozenset[Operand],
+    with_values: bool = False,
 ) -> tuple[State, tuple[Operand, ...]]:
-    """The state, whatever the branch's columns and variables are called; and the operands for its keys."""
+    """The state, whatever the branch's columns and variables are called; and the operands for its keys.
+
+    So are the question's values, if the state is to be the same one `with_values`.
+    """
     keys: dict[Operand, Key] = {}
     names: dict[Var, Var] = {}
+    typed = zip(call.args, call.types) if with_values else ()
+    given = {arg: kind for arg, kind in typed if isinstance(arg, Slot) and arg != NOW}
 
     def general(term: Term) -> Term:
         if isinstance(term, Var):
             return names.setdefault(term, term.numbered(len(names)))
         if isinstance(term, Col) and term not in fixed:
             return keys.setdefault(term, Key(len(keys), term.type))
+        if isinstance(term, Slot) and term in given:
+            return keys.setdefault(term, Key(len(keys), given[term]))
         return term
 
     asked = tuple(map(general, outs))

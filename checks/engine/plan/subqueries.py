@@ -91,7 +91,7 @@ class Subqueries:
                 return None
             if verdict is not True and verdict not in conditions:
                 conditions.append(verdict)
-        return replace(draft, pending=tuple(waiting), conditions=tuple(conditions))
+        return Draft(tuple(waiting), draft.outs, draft.sources, tuple(conditions), draft.inside)
 
     def tested(self, literal: Literal, among: tuple[Source, ...] = ()) -> Condition | bool:
         """The condition that a test comes to, over rows of these sources."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from checks.engine.errors import CannotEnumerate, TooManySteps, UnboundVariable
+from checks.engine.errors import CannotEnumerate, Sprawling, TooManySteps, UnboundVariable
 from checks.engine.plan.choose import Choice, Chooser, Meeting
 from checks.engine.plan.draft import Draft, bind, comparison, read
 from checks.engine.plan.open_values import Found, candidates_of
@@ -56,12 +56,13 @@ from checks.engine.rules.clauses import (
     terms_of,
     variables_of,
 )
-from checks.engine.rules.limits import tick
-from checks.engine.rules.ruleset import RuleSet
+from checks.engine.rules.limits import spend, tick
+from checks.engine.rules.ruleset import TABLED, RuleSet
 from checks.engine.rules.unify import resolved
 from policy.rules.program import Signature
 
 MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
+MANY_STEPS = 1_200  # of a plan that can be had in a form which takes fewer
 
 Outcome = Draft | End | Twice
 
@@ -73,6 +74,7 @@ class Unfolder:
     numbers: Numbers
     chooser: Chooser
     subqueries: Subqueries
+    is_bounded: bool = False
     steps: int = 0
 
     def ends(self, drafts: Iterable[Draft]) -> Iterator[End | Twice]:
@@ -95,7 +97,8 @@ class Unfolder:
         literal = next_literal(settled, self.rules)
         if literal is None:
             return self.finished(settled)
-        rest = replace(settled, pending=tuple(each for each in settled.pending if each is not literal))
+        pending = tuple([each for each in settled.pending if each is not literal])
+        rest = Draft(pending, settled.outs, settled.sources, settled.conditions, settled.inside)
         match literal:
             case Scan():
                 return self.scanned(literal, rest)
@@ -110,6 +113,8 @@ class Unfolder:
     def count(self) -> None:
         """One step more of planning; too many are refused."""
         self.steps += 1
+        if self.is_bounded and self.steps > MANY_STEPS:
+            raise Sprawling
         if self.steps > MOST_STEPS:
             raise TooManySteps(MOST_STEPS)
         tick()
@@ -187,13 +192,15 @@ class Unfolder:
 
         where `p(x, y) if fact s(x, y)` and `p("a", y) if p("b", y)`.
         """
+        spend((call.predicate, len(call.args)))
         found = []
         for clause in self.rules.alternatives(pattern_of(call), is_backward(call)):
             opened = self._opened(clause, call.args)
             if opened is not None:
                 body, bound, conditions = opened
                 draft = bind(rest, bound)
-                found.append(replace(draft, pending=(*body, *draft.pending)).testing(conditions))
+                joined = Draft((*body, *draft.pending), draft.outs, draft.sources, draft.conditions, draft.inside)
+                found.append(joined.testing(conditions))
         return found
 
     def _opened(
@@ -247,7 +254,8 @@ class Unfolder:
         (y) of p(s1.a0, x) and q(x, y) <- s1 <- stored s   ->   jump to (y) of p(c0, x) and q(x, y) with (s1.a0)
         """
         active = _active(choice, rest)
-        state, keys = state_of(call, rest.pending, rest.outs, active, rest.inside.fixed)
+        with_values = rest.inside.rounds == TABLED
+        state, keys = state_of(call, rest.pending, rest.outs, active, rest.inside.fixed, with_values)
         if state not in rest.inside.in_place:
             return [Jump(rest.branch, state, keys)]
         inside = replace(rest.inside, active=active, in_place=rest.inside.in_place - {state})
@@ -260,7 +268,8 @@ class Unfolder:
         """
         needed = variables_of(rest.pending) | set(rest.outs)
         results = tuple(dict.fromkeys(arg for arg in call.args if isinstance(arg, Var) and arg in needed))
-        state, keys = state_of(call, (), results, _active(choice, rest), rest.inside.fixed)
+        with_values = rest.inside.rounds == TABLED
+        state, keys = state_of(call, (), results, _active(choice, rest), rest.inside.fixed, with_values)
         return Continuation(rest.branch, state, keys, results, rest.pending, rest.outs)
 
     # ---- the end of a branch -----------------------------------------------------------------------------------

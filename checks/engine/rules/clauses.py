@@ -53,6 +53,9 @@ class Var:
     name: str = field(default="", compare=False)  # as the policy has it, for messages
     type: str = field(default="", compare=False)
 
+    def __hash__(self) -> int:
+        return self.number
+
     def numbered(self, number: int) -> Var:
         """The variable under another number."""
         return Var(number, self.name, self.type)
@@ -255,11 +258,13 @@ def substituted(literal: Neg, terms: Mapping[Var, Term]) -> Neg: ...
 @overload
 def substituted(literal: Literal, terms: Mapping[Var, Term]) -> Literal: ...
 def substituted(literal: Literal, terms: Mapping[Var, Term]) -> Literal:
-    return mapped(literal, lambda term: terms.get(term, term) if isinstance(term, Var) else term) if terms else literal
+    if terms.keys().isdisjoint(terms_of(literal)):
+        return literal
+    return mapped(literal, lambda term: terms.get(term, term) if isinstance(term, Var) else term)
 
 
 def substituted_terms(args: tuple[Term, ...], terms: Mapping[Var, Term]) -> tuple[Term, ...]:
-    return tuple(terms.get(term, term) if isinstance(term, Var) else term for term in args)
+    return tuple([terms.get(term, term) if isinstance(term, Var) else term for term in args])
 
 
 # ---- clauses --------------------------------------------------------------------------------------------------
@@ -273,6 +278,14 @@ class Pattern:
     types: tuple[str, ...]
     consts: tuple[Const | Other | None, ...]
     part: Part | Path = Part.WHOLE
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Once: all that is known of a call is found by its pattern."""
+        object.__setattr__(self, "_hash", hash((self.predicate, self.types, self.consts, self.part)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def is_path(self) -> bool:

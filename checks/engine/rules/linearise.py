@@ -1,8 +1,8 @@
 """Rules that say that a relation is transitive -> linear ones, which call the relation without those rules.
 
-    p(x, z) if p(x, y) and p(y, z)          p(x, z) if p(x, y) and p base(y, z)
-    p(x, y) if fact q(x, y)             ->  p(x, y) if fact q(x, y)
-                                            p base(x, y) if fact q(x, y)
+p(x, z) if p(x, y) and p(y, z)          p(x, z) if p(x, y) and p base(y, z)
+p(x, y) if fact q(x, y)             ->  p(x, y) if fact q(x, y)
+                                        p base(x, y) if fact q(x, y)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Clauses that differ in one constant of one fact -> one clause with a list of constants.
 
-    p(u, r) if fact has_role(u, "reader", r)          p(u, r) if fact has_role(u, n, r) and n in ["reader", "writer"]
-    p(u, r) if fact has_role(u, "writer", r)      ->
+p(u, r) if fact has_role(u, "reader", r)          p(u, r) if fact has_role(u, n, r) and n in ["reader", "writer"]
+p(u, r) if fact has_role(u, "writer", r)      ->
 """
 
 from __future__ import annotations

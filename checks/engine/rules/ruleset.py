@@ -13,18 +13,20 @@ from threading import RLock
 
 from checks.engine.errors import TooComplex
 from checks.engine.rules.calls import Calls
-from checks.engine.rules.clauses import Clause, ClausesOf, Pattern, calls_made
-from checks.engine.rules.limits import PATIENCE, Refusals, bounded, tick
+from checks.engine.rules.clauses import Call, Clause, ClausesOf, Literal, Pattern, calls_made, pattern_of
+from checks.engine.rules.limits import PATIENCE, Refusals, bounded, spent, tick
 from checks.engine.rules.linearise import linearised
 from checks.engine.rules.live import Live
 from checks.engine.rules.merge import merged
 from checks.engine.rules.rename import Renamed
 from checks.engine.rules.separate import Separated
-from checks.engine.rules.specialise import Specialised
+from checks.engine.rules.specialise import AreFacts, Specialised, anywhere
 from checks.engine.rules.subsume import subsumed
+from policy.language.source import NOWHERE
 from policy.rules.components import Components, reachable
 from policy.rules.program import Program
 
+MOST_SHOWN = 200  # characters of a rule in an error
 TABLED = 0  # stands for a component: its members need not recurse
 
 
@@ -46,8 +48,8 @@ class Passes:
     separated: Separated  # recursion of one argument apart from that of others
 
     @classmethod
-    def over(cls, program: Program) -> Passes:
-        specialised = Specialised(program)
+    def over(cls, program: Program, are_facts: AreFacts = anywhere) -> Passes:
+        specialised = Specialised(program, are_facts)
         live = Live(specialised)
         linear = linearised(live)
         renamed = Renamed(linear)
@@ -60,15 +62,17 @@ class Passes:
 class RuleSet:
     program: Program
     patience: float = PATIENCE  # seconds of processor time for one plan
-    tabled: frozenset[Pattern] = frozenset()  # whose answers are tabled, lest their rules be multiplied out
-    passes_of: InitVar[RuleSet | None] = None  # another rule set of the same program
+    tabled: frozenset[Pattern] | None = None  # whose answers are tabled, lest their rules be multiplied out
+    question: tuple[Pattern, Clause] | None = None  # with one, all is tabled that is not just another call
+    passes_of: InitVar[RuleSet | None] = None  # another rule set over the same facts
+    are_facts: InitVar[AreFacts] = anywhere  # of which signatures there may be any
     lock: RLock = field(default_factory=RLock)  # for whoever plans: what is remembered must not be half written
     refused: Refusals = field(default_factory=Refusals)
     _paths: dict[Pattern, int] = field(default_factory=dict)
     _takes_two: dict[int, bool] = field(default_factory=dict)
 
-    def __post_init__(self, passes_of: RuleSet | None) -> None:
-        self.passes: Passes = passes_of.passes if passes_of else Passes.over(self.program)
+    def __post_init__(self, passes_of: RuleSet | None, are_facts: AreFacts) -> None:
+        self.passes: Passes = passes_of.passes if passes_of else Passes.over(self.program, are_facts)
         self.calls = Calls(self.alternatives, self.component)
         self._components = Components(lambda pattern: calls_made(self.alternatives(pattern)), tick)
 
@@ -81,13 +85,30 @@ class RuleSet:
             try:
                 yield
             except TooComplex as refused:
+                self._blame(refused)
                 self.refused.remember(asked, refused)
                 raise
+
+    @property
+    def is_tabling(self) -> bool:
+        return self.tabled is not None
+
+    def _blame(self, refused: TooComplex) -> None:
+        """Name the rule of the text that most clauses were made of, of those for what was unfolded most."""
+        by_predicate, taken = self.program.rules_by_predicate, spent()
+        unfolded = max(by_predicate, key=lambda each: taken[each], default=None)
+        rules = by_predicate[unfolded] if unfolded is not None and taken[unfolded] else self.program.rules
+        written = [rule.origin for rule in rules if rule.origin != NOWHERE]
+        if written:
+            line, _ = self.program.source.position(max(written, key=lambda each: taken[each]).start)
+            refused.blame(line, self.program.source.line_text(line).strip()[:MOST_SHOWN])
 
     # ---- what plans ask ------------------------------------------------------------------------------------------
 
     def alternatives(self, pattern: Pattern, backward: bool = False) -> tuple[Clause, ...]:
         """The clauses of a call; `backward` where only the end of a path is known, not its start."""
+        if self.question and pattern == self.question[0]:
+            return self.question[1:]
         return self.passes.separated(pattern, backward)
 
     def component(self, pattern: Pattern) -> int | None:
@@ -95,8 +116,10 @@ class RuleSet:
 
         A path that is no mere identity counts as one of its own: it is followed whole, not hop by hop in place.
         """
-        if pattern in self.tabled:
+        if self.tabled and pattern in self.tabled:
             return TABLED
+        if self.question:
+            return None if self._is_renaming(pattern) else TABLED
         number = self._components.number(pattern)
         if number is None and pattern.is_path and any(clause.body for clause in self.alternatives(pattern)):
             return self._paths.setdefault(pattern, -1 - len(self._paths))
@@ -120,7 +143,22 @@ class RuleSet:
         Tabled answers are a relation of the statement, read by name.
         """
         every = reachable(starts, lambda pattern: calls_made(self.alternatives(pattern)), tick)
-        return RuleSet(self.program, self.patience, frozenset(self._shared(every)), self)
+        return RuleSet(self.program, self.patience, frozenset(self._shared(every)), passes_of=self)
+
+    def knowing(self, are_facts: AreFacts) -> RuleSet:
+        """A rule set without what only facts could make true that are not there."""
+        return RuleSet(self.program, self.patience, are_facts=are_facts)
+
+    def asking(self, question: Call, body: tuple[Literal, ...]) -> RuleSet:
+        """A rule set for one question, which holds where the body does: it and all that it leads to are tabled."""
+        clause = Clause(question.args, body)
+        return RuleSet(self.program, self.patience, passes_of=self, question=(pattern_of(question), clause))
+
+    def _is_renaming(self, pattern: Pattern) -> bool:
+        """Whether one clause with one call at most makes the call true: writing it in place multiplies nothing."""
+        clauses = self.alternatives(pattern)
+        is_question = self.question is not None and pattern == self.question[0]
+        return not is_question and len(clauses) <= 1 and len(calls_made(clauses)) <= 1
 
     def _shared(self, patterns: Iterable[Pattern]) -> Iterator[Pattern]:
         """Those that are called more than once, where answers can be worked out apart and that saves something."""

@@ -13,7 +13,7 @@ fact or rule can meet are made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from checks.engine.rules.clauses import (
     NOW,
@@ -32,32 +32,42 @@ from checks.engine.rules.clauses import (
     canonical,
     substituted,
 )
-from checks.engine.rules.limits import tick
+from checks.engine.rules.limits import spend, tick
 from checks.engine.rules.typings import Typing, atom_typings, head_typing, may_be, types_of, typings_of
 from checks.engine.rules.unify import applied
 from policy.rules import program as p
 from policy.rules.flat import terms_of
 from policy.values import Value
 
+AreFacts = Callable[[p.Signature], bool]  # whether there may be facts of a signature
+
+
+def anywhere(signature: p.Signature) -> bool:
+    """Whether there may be facts of a signature, where nobody knows."""
+    return True
+
 
 class Specialised:
     """The pass that begins with rules, for whole predicates: their parts are made by later passes."""
 
-    def __init__(self, program: p.Program):
+    def __init__(self, program: p.Program, are_facts: AreFacts = anywhere):
         self._program = program
+        self._are_facts = are_facts
         self._rules: dict[tuple[str, tuple[str, ...]], list[p.Rule]] = {}
         self._rules_by_last: dict[tuple[str | int, ...], list[p.Rule]] = {}
 
     def __call__(self, pattern: Pattern) -> tuple[Clause, ...]:
         params = pattern.params
         clauses = []
-        if self._program.accepts(pattern.predicate, pattern.types):
-            clauses.append(Clause(params, (Scan(p.Signature(pattern.predicate, pattern.types), params),)))
+        signature = p.Signature(pattern.predicate, pattern.types)
+        if self._program.accepts(pattern.predicate, pattern.types) and self._are_facts(signature):
+            clauses.append(Clause(params, (Scan(signature, params),)))
         for rule in self._rules_for(pattern.predicate, pattern.types):
             if not _may_match(rule, pattern):
                 continue
             for clause in _clauses(self._program, rule, pattern.types):
                 tick()
+                spend(rule.origin)
                 made = applied(clause, params)
                 if made is not None:
                     clauses.append(canonical(made))
@@ -110,9 +120,7 @@ def concrete_literals(
 
 def numbers_of(rule: p.Rule, typing: Typing) -> dict[p.Var, Var]:
     """What the rule's variables are called in its clauses."""
-    return {
-        variable: Var(index, variable.name, typing.get(variable, "")) for index, variable in enumerate(rule.types)
-    }
+    return {variable: Var(index, variable.name, typing.get(variable, "")) for index, variable in enumerate(rule.types)}
 
 
 def _clause(program: p.Program, rule: p.Rule, typing: Typing) -> Clause | None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import orjson
 
 from checks.engine.errors import TooMuchRecursion
-from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jump, Plan, Source, Variant
+from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jump, Plan, Source, Tagged, Variant
 from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Slot, Var
 from checks.engine.sql.dialects import Dialect
@@ -31,13 +31,24 @@ MOST_ROWS = 1_000_000
 MOST_BRANCHES = 100  # in one statement
 
 
+Tag = tuple[int, int]  # of a new row: whether it is an answer, and what it answers or asks
+
+
+@dataclass(frozen=True)
+class RoundStep:
+    """A statement of each round that has new rows of one of these tags."""
+
+    tags: frozenset[Tag]
+    statement: Statement
+
+
 @dataclass(frozen=True)
 class Rounds:
-    """How a plan's answers are worked out: the first statement, that of each round, and those of the answers."""
+    """How a plan's answers are worked out: the first statement, those of each round, and those of the answers."""
 
     name: str
     seed: Statement | None
-    steps: tuple[Statement, ...]  # of each round: several, where one would be too large
+    steps: tuple[RoundStep, ...]  # several, where one would be too large
     exits: tuple[tuple[Variant, Statement], ...]
 
     def slot(self, variant: Variant) -> str:
@@ -62,7 +73,9 @@ def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, 
         if len(known) > MOST_ROWS:
             raise TooMuchRecursion(MOST_ROWS)
         tables = slots | _tables(known, new)
-        new = {row for step in rounds.steps for row in run(step, tables)} - known
+        tags = {row[:2] for row in new}
+        run_now = [step.statement for step in rounds.steps if not tags.isdisjoint(step.tags)]
+        new = {row for statement in run_now for row in run(statement, tables)} - known
     every = slots | _tables(known, set())
     return {rounds.slot(variant): _json(run(exits, every)) for variant, exits in rounds.exits}
 
@@ -110,15 +123,19 @@ def _seed(plan: Plan, renderer: Renders) -> Statement | None:
     return _statement(plan, renderer, rows) if rows else None
 
 
-def _steps(plan: Plan, renderer: Callable[[], Renders]) -> tuple[Statement, ...]:
+def _steps(plan: Plan, renderer: Callable[[], Renders]) -> tuple[RoundStep, ...]:
+    """Branches that go on from new rows of one tag are together, so that few statements have anything to do."""
     arms: list[Arm] = [*plan.moves, *plan.answers]
-    chunks = [arms[start : start + MOST_BRANCHES] for start in range(0, len(arms), MOST_BRANCHES)]
+    tried = [(arm, tables, tag) for arm in arms for tables, tag in _tried(_branch_of(arm))]
+    if len(arms) > MOST_BRANCHES:
+        tried.sort(key=lambda each: each[2])
+    chunks = [tried[start : start + 2 * MOST_BRANCHES] for start in range(0, len(tried), 2 * MOST_BRANCHES)]
     return tuple(_step(plan, renderer(), chunk) for chunk in chunks)
 
 
-def _step(plan: Plan, renderer: Renders, arms: list[Arm]) -> Statement:
-    rows = [_row(plan, renderer, arm, tables) for arm in arms for tables in _tried(_branch_of(arm))]
-    return _statement(plan, renderer, rows)
+def _step(plan: Plan, renderer: Renders, tried: list[tuple[Arm, dict[int, str], Tag]]) -> RoundStep:
+    rows = [_row(plan, renderer, arm, tables) for arm, tables, _ in tried]
+    return RoundStep(frozenset(tag for _, _, tag in tried), _statement(plan, renderer, rows))
 
 
 def _answers(plan: Plan, renderer: Renders, ends: list[Exit]) -> Statement:
@@ -137,15 +154,19 @@ def _read(branch: Branch, goals: str, answers: str) -> list[tuple[Goals | Answer
     return [(source, goals if isinstance(source, Goals) else answers) for source in found]
 
 
-def _tried(branch: Branch) -> list[dict[int, str]]:
+def _tried(branch: Branch) -> list[tuple[dict[int, str], Tag]]:
     """Once for each row that the branch reads: that one from the new ones, the others from all."""
     every = {source.number: name for source, name in _read(branch, ALL_GOALS, ALL_ANSWERS)}
-    return [{**every, source.number: name} for source, name in _read(branch, NEW_GOALS, NEW_ANSWERS)]
+    tags = {each.source: each.tags[0] for each in branch.conditions if isinstance(each, Tagged)}
+    return [
+        ({**every, source.number: name}, (int(isinstance(source, Answers)), tags[source.number]))
+        for source, name in _read(branch, NEW_GOALS, NEW_ANSWERS)
+    ]
 
 
 def _row(plan: Plan, renderer: Renders, arm: Arm, tables: dict[int, str]) -> Text:
     if isinstance(arm, Jump):
-        is_answer, tag, terms = "0", plan.states.index(arm.state), goal_terms(arm)
+        is_answer, tag, terms = "0", plan.tag_of(arm.state), goal_terms(arm)
     else:
         is_answer, tag, terms = "1", arm.tag, answer_terms(arm)
     columns = [(is_answer,), (str(tag),), *_layout(plan, renderer.dialect).cells(tag, terms)]

@@ -56,28 +56,32 @@ def joined(separator: str, texts: Iterable[Text]) -> Text:
 def merged(arms: Iterable[Text]) -> list[Text]:
     """The arms of a union without repeats, those that differ in one choice of constants as one."""
     found = list(dict.fromkeys(arms))
-    while True:
+    while len(found) > 1:
         fewer = _merged_once(found)
         if len(fewer) == len(found):
-            return found
+            break
         found = fewer
+    return found
 
 
 def _merged_once(arms: list[Text]) -> list[Text]:
-    groups: dict[tuple[int, Text, str, Text], list[tuple[int, Choice]]] = {}
+    """Every group of arms that differ in one choice, as one arm, as far as no group has an arm of another."""
+    groups: dict[tuple[int, str, Text], list[tuple[int, Choice]]] = {}
     for index, arm in enumerate(arms):
         tick()
         for place, part in enumerate(arm):
             if isinstance(part, Choice):
-                groups.setdefault((place, arm[:place], part.column, arm[place + 1 :]), []).append((index, part))
-    for (_, before, _, after), members in groups.items():
-        if len(members) > 1:
-            (at, first), *others = members
-            ids = first.ids.union(*(choice.ids for _, choice in others))
-            dropped = {index for index, _ in others}
-            whole = (*before, replace(first, ids=ids), *after)
-            return [whole if index == at else arm for index, arm in enumerate(arms) if index not in dropped]
-    return arms
+                key = (place, part.column, (*arm[:place], *arm[place + 1 :]))
+                groups.setdefault(key, []).append((index, part))
+    whole: dict[int, Text] = {}
+    taken: set[int] = set()
+    for (place, _, rest), members in groups.items():
+        if len(members) > 1 and taken.isdisjoint(index for index, _ in members):
+            taken.update(index for index, _ in members)
+            at, first = members[0]
+            ids = first.ids.union(*(choice.ids for _, choice in members))
+            whole[at] = (*rest[:place], replace(first, ids=ids), *rest[place:])
+    return [whole.get(index, arm) for index, arm in enumerate(arms) if index in whole or index not in taken]
 
 
 def union(arms: Iterable[Text], distinct: bool) -> Text:

@@ -85,7 +85,7 @@ def shown_plan(compiled: Compiled) -> str:
     if compiled.statement is None:
         return "\n".join([*lines, "", "no statement: nothing can be true, whatever the facts"])
     for rounds in compiled.rounds:
-        each = [rounds.seed, *rounds.steps, *(exits for _, exits in rounds.exits)]
+        each = [rounds.seed, *(step.statement for step in rounds.steps), *(exits for _, exits in rounds.exits)]
         lines += ["", f"rounds {rounds.name}", *(statement.sql for statement in each if statement)]
     parameters = [f"  {number}: {parameter}" for number, parameter in enumerate(compiled.statement.parameters, 1)]
     return "\n".join([*lines, "", compiled.statement.sql, "", *parameters])
