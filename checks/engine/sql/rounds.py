@@ -60,7 +60,7 @@ def statements_of(rounds: Iterable[Rounds]) -> Iterator[Statement]:
     """All that are run."""
     for each in rounds:
         yield from (each.seed,) if each.seed else ()
-        yield from each.steps
+        yield from (step.statement for step in each.steps)
         yield from (exits for _, exits in each.exits)
 
 
