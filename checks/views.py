@@ -1,7 +1,6 @@
 """The asking half of the interface."""
 
 from abc import ABC, abstractmethod
-from hashlib import sha256
 
 import orjson
 from django.db import Error
@@ -58,22 +57,21 @@ class Answering(Asking, ABC):
 
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
-        if not kept.keeps():
-            body, found = self.said(request, who)
-            return answer(request, body, found.unused)
-        asked = self._asked(request, who)
-        again = kept.kept(who, asked)
+        asked = kept.asked_again(who, self._what(request), request.body)
+        again = kept.kept(who, asked) if asked else None
         if again is not None:
             return answer(request, orjson.Fragment(again.body), again.unused)
         body, found = self.said(request, who)
-        text = orjson.dumps(body)
-        kept.keep(who, asked, found, text)
-        return answer(request, orjson.Fragment(text), found.unused)
+        kept.note(who, found)
+        if asked:
+            text = orjson.dumps(body)
+            kept.keep(asked, found, text)
+            body = orjson.Fragment(text)
+        return answer(request, body, found.unused)
 
-    def _asked(self, request: Request, who: Caller) -> kept.Asked:
-        """All of the request that its answer depends on."""
-        client = "published client" if is_published_client(request) else ""
-        return who.environment_id, f"{type(self).__name__} {client}", sha256(request.body).digest()
+    def _what(self, request: Request) -> str:
+        """All of the request that its answer depends on, beside its body."""
+        return f"{type(self).__name__} {'of a published client' if is_published_client(request) else ''}"
 
     @abstractmethod
     def said(self, request: Request, who: Caller) -> Said:

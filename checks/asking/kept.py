@@ -6,11 +6,13 @@ check of the key, that the same holds now. All else that an answer depends on is
 is what answers are found by.
 
 Which moment is the latest, a process only guesses, by what its statements saw: where an answer cannot be good any more,
-the question is asked at once. So a question that is new, or new since a change, is one statement, as it always is.
+the question is asked at once. So a question that is new, or new since a change, is one statement, as it always is. And
+nothing is kept for a request that comes for the first time: most that do never come again.
 """
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import NamedTuple
 
 from django.conf import settings
@@ -28,6 +30,7 @@ _OVERHEAD = 1_000  # bytes that the smallest answer takes, with its key and its 
 _OF_UNUSED = 16_000  # bytes, about as much as can be told of context facts that count for nothing
 _SHARE = 8  # an answer that is larger than this part of the room is not kept
 _MOST_ENVIRONMENTS = 10_000
+_MOST_SEEN = 1 << 16
 
 
 class Kept(NamedTuple):
@@ -44,11 +47,23 @@ def _bytes_of(answer: Kept) -> int:
 
 _answers: Remembered[Asked, Kept] = Remembered(settings.ANSWER_CACHE, _bytes_of)
 _latest: dict[int, Holding] = {}  # by environment, as far as this process has seen
+_seen = [0] * _MOST_SEEN  # hashes of requests, each in its place, as long as no other needs that
 
 
-def keeps() -> bool:
-    """Say whether answers are kept. Within a transaction they are not: its changes come one by one, at one moment."""
-    return settings.ANSWER_CACHE > 0 and not run.in_transaction()
+def asked_again(who: Caller, what: str, body: bytes) -> Asked | None:
+    """Return what the answer is kept by; None where none is.
+
+    That is, where nothing is kept at all, when the request comes for the first time, and within a transaction, whose
+    changes come one by one at one moment.
+    """
+    if not settings.ANSWER_CACHE:
+        return None
+    number = hash((who.environment_id, what, body))
+    place = number % _MOST_SEEN
+    if _seen[place] != number:
+        _seen[place] = number
+        return None
+    return None if run.in_transaction() else (who.environment_id, what, sha256(body).digest())
 
 
 def kept(who: Caller, asked: Asked) -> Kept | None:
@@ -62,14 +77,19 @@ def kept(who: Caller, asked: Asked) -> Kept | None:
     return found if found.holding == now else None
 
 
-def keep(who: Caller, asked: Asked, found: Answered, body: bytes) -> None:
+def keep(asked: Asked, found: Answered, body: bytes) -> None:
     """Keep an answer, unless it is good for this time only or too large."""
     if found.holding is None:
         return
-    _note(who, found.holding)
     answer = Kept(body, found.unused, found.holding)
     if _bytes_of(answer) <= settings.ANSWER_CACHE / _SHARE:
         _answers.keep(asked, answer)
+
+
+def note(who: Caller, found: Answered) -> None:
+    """Note what held when an answer was found, kept or not."""
+    if found.holding is not None:
+        _note(who, found.holding)
 
 
 def _note(who: Caller, holding: Holding) -> None:

@@ -1,5 +1,7 @@
 """Answers that are kept are those that would be found now, whatever an answer depends on."""
 
+from __future__ import annotations
+
 import time
 from contextlib import contextmanager, suppress
 
@@ -38,7 +40,18 @@ def asked(monkeypatch) -> list[object]:
     monkeypatch.setattr(ask, "_answered", lambda *args: found.append(args[1]) or answered(*args))
     kept._answers._kept.clear()
     kept._latest.clear()
+    monkeypatch.setattr(kept, "_seen", Everything())
     return found
+
+
+class Everything:
+    """In place of what was seen: every request comes again."""
+
+    def __getitem__(self, place: int) -> Everything:
+        return self
+
+    def __ne__(self, number: object) -> bool:
+        return False
 
 
 def allowed(api, body=ANN_READS) -> bool:
@@ -94,6 +107,16 @@ def test_unused_context_facts_are_told_again(repos, asked, caplog):
     assert len(asked) == 1 and first[HEADER] == second[HEADER]
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 2 and second["X-Request-ID"] in told[1]
+
+
+def test_nothing_is_kept_for_what_comes_for_the_first_time(repos, asked, monkeypatch):
+    monkeypatch.setattr(kept, "_seen", [0] * kept._MOST_SEEN)
+    for wanted in (0, 1, 1):
+        repos.post(*REQUESTS[0])
+        assert len(kept._answers) == wanted
+    assert len(asked) == 2
+    repos.post(*REQUESTS[1])
+    assert len(kept._answers) == 1 and len(asked) == 3
 
 
 def test_refusals_are_not_kept(repos, asked):
