@@ -149,8 +149,9 @@ def main() -> int:
 
 def compare(world: World, url: str, count: int) -> int:
     """One line of the table; how many lists differ."""
+    from checks.asking.ask import answer
     from checks.asking.askers import Trusted
-    from checks.asking.query import allow, answer
+    from checks.asking.query import allow
     from checks.asking.question import Asked, Page
     from facts.bulk import load
     from facts.wire import Fact

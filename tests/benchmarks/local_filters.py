@@ -183,12 +183,12 @@ def by_hand(question: Filter, user: str) -> str:
 
 
 def made(asker, action: str, user: str) -> str:
-    from checks.asking.question import Asked, Question
+    from checks.asking.query import allow
+    from checks.asking.question import Asked
     from localsql import asking
-    from localsql.views import ALLOW
 
-    variables = {"actor": Asked("User", (user,)), "action": Asked("String", (action,)), "resource": Asked("Doc")}
-    return asking.filtered(asker, Question(ALLOW, variables, ("resource",), ()), BINDINGS, "docs.id").sql
+    question = allow(Asked("User", (user,)), Asked("String", (action,)), Asked("Doc"), ("resource",))
+    return asking.filtered(asker, question, BINDINGS, "docs.id").sql
 
 
 def same_rows(connection: psycopg.Connection, first: str, second: str) -> int:

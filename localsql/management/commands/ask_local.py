@@ -8,6 +8,7 @@ from sqlglot.errors import SqlglotError
 
 from checks.asking.advice import advice_on_question
 from checks.asking.askers import Trusted
+from checks.asking.query import allow
 from checks.asking.question import Asked, Question
 from facts.notation import action_from_text, fact_from_text, value_from_text
 from localsql import asking
@@ -17,8 +18,6 @@ from policy.active import active_program
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.values import STRING
-
-ALLOW = (("allow", ("actor", "action", "resource")),)
 
 
 class Command(PolicyCommand):
@@ -59,8 +58,7 @@ def _question(kind: str, *, actor: str, context: list[str], **options: Any) -> Q
     action = Asked(STRING) if kind == "actions" else Asked(STRING, (action_from_text(options["action"]),))
     resource = Asked(options["resource_type"]) if kind == "list" else _value(options["resource"])
     outs = {"authorize": (), "actions": ("action",), "list": ("resource",)}[kind]
-    variables = {"actor": _value(actor), "action": action, "resource": resource}
-    return Question(ALLOW, variables, outs, tuple(fact_from_text(text) for text in context))
+    return allow(_value(actor), action, resource, outs, tuple(fact_from_text(text) for text in context))
 
 
 def _value(text: str) -> Asked:
