@@ -26,9 +26,9 @@ from facts.store import Change, Deletes, Inserts, is_exact
 from facts.table import fact_table
 from policy.active import Caller, caller_of_hash, confirm, program_of_version
 from policy.errors import AuthzError, Busy, NotFound, Unavailable
+from policy.handing import made
 from policy.offsets import Turn, advance, changing, claim
 from policy.rules.program import Program
-from policy.waiting import come_back, leave_place
 
 SMALL = 100  # facts and patterns of a change that may share
 MOST = 100  # changes of one commit
@@ -37,15 +37,18 @@ MOST = 100  # changes of one commit
 def apply(caller: Caller, changes: Sequence[Change]) -> int:
     """Make the changes, all or none, as whoever holds the caller's key now; the offset at which they are committed."""
     if not _may_share(changes):
-        return _apply_alone(caller, changes)
+        return made(partial(_apply_alone, caller, changes))
     writer = _Writer(caller, changes)
     queue = _entered(writer)
     if not writer.leads:
         queue.wait(writer)
     if writer.leads:
-        _lead(queue, writer)
+        try:
+            made(partial(_lead, queue, writer))
+        finally:
+            queue.hand_on(writer)  # where nobody was found to make it
     if writer.is_alone:
-        return _apply_alone(caller, changes)
+        return made(partial(_apply_alone, caller, changes))
     if writer.error is not None:
         try:
             raise writer.error
@@ -102,12 +105,9 @@ class _Queue:
 
     def wait(self, writer: _Writer) -> None:
         """Until it leads or is decided; `Busy` is raised where that takes too long."""
-        leave_place()
         if not writer.woken.wait(settings.WRITE_TIMEOUT or None):
             self._give_up(writer)
             writer.woken.wait()  # somebody is at work on it, or has just made it the leader
-        if not writer.offset and not writer.error:
-            come_back()
 
     def take(self) -> list[_Writer]:
         """Those who waited longest, the leader among them."""

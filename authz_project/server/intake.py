@@ -14,18 +14,18 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
 from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
-from authz_project.connections import KeptConnection
 from authz_project.errors import too_large
 from authz_project.server.admission import SMALL, allowance, largest, quick_allowance
+from authz_project.server.changes import Changes
 from authz_project.server.exchange import Environ, Withheld, answer, environ_of, say, say_broken
 from authz_project.server.reading import Body, Rest, start_watch
 from authz_project.server.slots import Slots
 from policy.errors import KeyRefused
 
 HEALTH = ("/healthcheck", "/api/healthcheck")
-# Small changes that wait for one another: `facts.together`.
-CHANGES = frozenset(f"/api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
-ASIDE = 16  # threads of a process for those
+# Where changes come that may wait for one another: `facts.together`.
+CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
+WAITING = 16  # of them at once, in a process; more wait in line
 HELD_AT_ONCE = 16  # of the largest bodies, in memory at the same time
 
 
@@ -33,7 +33,8 @@ class Intake:
     """What granian calls for each request of a process, whose slow work `threads` of its threads do."""
 
     def __init__(self, threads: int):
-        self._slots = Slots(threads, ASIDE, KeptConnection)
+        self._slots = Slots(threads)
+        self._changes = Changes(WAITING, threads)
         self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
         start_watch()
 
@@ -80,8 +81,8 @@ class Intake:
         elif not self._room.take(held):
             _refuse(scope, protocol, 503, "too many large bodies at once, try again")
         else:
-            do = self._slots.do_change if environ["PATH_INFO"] in CHANGES else self._slots.do
-            done = partial(do, self._answer, environ, protocol, held)
+            threads = self._changes if environ["PATH_INFO"].lstrip("/") in CHANGES else self._slots
+            done = partial(threads.do, self._answer, environ, protocol, held)
             Body(protocol, length, limit, done, partial(self._fail, scope, protocol, held, limit))
 
     def _answer(self, environ: Environ, protocol: HTTPProtocol, held: int, body: bytes) -> None:
