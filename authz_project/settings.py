@@ -221,7 +221,6 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["authz_project.api.Renderer"],
     "DEFAULT_PARSER_CLASSES": ["authz_project.api.Parser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "authz_project.api.AlwaysJson",
-    "EXCEPTION_HANDLER": "authz_project.api.handle_exception",
     "UNAUTHENTICATED_USER": None,
 }
 

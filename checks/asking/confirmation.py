@@ -20,6 +20,8 @@ from checks.engine.sql.text import Statement, Text, finished
 from policy.active import key_check
 
 IS_ANSWER, NEW_SIGNATURE = -1, -2  # in place of a policy version
+# With the offset, which servers of before there were moments move, too.
+_MOMENT = '(e.moment + e."offset")'
 
 
 class Holding(NamedTuple):
@@ -33,7 +35,7 @@ class Holding(NamedTuple):
 def asking_what_holds(environment_id: int, needs_key: bool, dialect: Dialect) -> Statement:
     """The statement of nothing but that; a caller's needs the slot `key`. No row: the key is not good here."""
     gate = _gate(environment_id, needs_key)
-    return finished(("SELECT e.policy_version_id, e.moment FROM ", *gate), dialect.placeholder)
+    return finished((f"SELECT e.policy_version_id, {_MOMENT} FROM ", *gate), dialect.placeholder)
 
 
 def held_beside_truth(rows: list[tuple[Any, ...]]) -> tuple[Holding, bool]:
@@ -57,14 +59,14 @@ class Confirmation(NamedTuple):
     def of_truth(self, truth: Text, columns: int = 1) -> Text:
         """Select one row while the key is good: what holds, and whether the truth does under my version."""
         mine: Text = ("CASE WHEN ", *self._mine, " THEN (", *truth, ") END")
-        return ("SELECT ", *self._version, ", ", *mine, ", e.moment FROM ", *self._gate)
+        return ("SELECT ", *self._version, ", ", *mine, f", {_MOMENT} FROM ", *self._gate)
 
     def of_rows(self, rows: Text, columns: int) -> Text:
         """Select what holds in a row of its own while the key is good, and the rows if the version is mine.
 
         Their first column is text, in PostgreSQL, and so the moment is.
         """
-        moment = f", CAST(e.moment AS text){', NULL' * (columns - 1)} FROM "
+        moment = f", CAST({_MOMENT} AS text){', NULL' * (columns - 1)} FROM "
         first: Text = ("SELECT ", *self._version, moment, *self._gate)
         here: Text = ("EXISTS (SELECT 1 FROM ", *self._gate, " AND ", *self._mine, ")")
         return (*first, f" UNION ALL SELECT {IS_ANSWER}, x.* FROM (", *rows, ") x WHERE ", *here)

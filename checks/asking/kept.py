@@ -27,7 +27,7 @@ from policy.active import Caller
 
 Asked = tuple[int, str, bytes]  # an environment, what is asked of it, and a digest of the whole request
 _OVERHEAD = 1_000  # bytes that the smallest answer takes, with its key and its places in tables
-_OF_UNUSED = 16_000  # bytes, about as much as can be told of context facts that count for nothing
+_OF_UNUSED = 12_000  # bytes of what can be said of one kind of context facts that count for nothing
 _SHARE = 8  # an answer that is larger than this part of the room is not kept
 _MOST_ENVIRONMENTS = 10_000
 _MOST_SEEN = 1 << 16
@@ -42,7 +42,7 @@ class Kept(NamedTuple):
 
 
 def _bytes_of(answer: Kept) -> int:
-    return len(answer.body) + _OVERHEAD + (_OF_UNUSED if answer.unused else 0)
+    return len(answer.body) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
 
 
 _answers: Remembered[Asked, Kept] = Remembered(settings.ANSWER_CACHE, _bytes_of)

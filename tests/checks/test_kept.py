@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 from django.db import connection, transaction
+from django.db.models import F
 
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
@@ -329,6 +330,16 @@ def test_no_moment_comes_again(api):
     store(api, fact("has_role", "User:eve", "reader", "Doc:d"))
     assert Environment.objects.get(pk=api.environment.pk).offset == before["offset"] + 1
     assert not allowed(api) and not allowed(api)
+
+
+def test_a_change_by_a_server_of_before_there_were_moments_counts(api):
+    """It moves the offset alone."""
+    publish(api, READERS)
+    store(api, READER)
+    assert allowed(api) and allowed(api)
+    remove(api, READER)
+    Environment.objects.filter(pk=api.environment.pk).update(offset=F("offset") + 1)
+    assert not allowed(api)
 
 
 def test_a_change_that_is_taken_back_leaves_no_answer(api):
