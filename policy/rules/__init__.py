@@ -23,7 +23,7 @@ from policy.rules.normalise import flat_rules
 from policy.rules.problems import Problems
 from policy.rules.program import Program
 from policy.rules.safety import check_safety
-from policy.rules.signatures import accepted_patterns, default_allows, stated_patterns
+from policy.rules.signatures import accepted_patterns, default_allows, standing_patterns, stated_patterns
 from policy.rules.strata import check_strata
 
 __all__ = ["compile_policy", "compile_source", "compile_text"]
@@ -32,13 +32,13 @@ __all__ = ["compile_policy", "compile_source", "compile_text"]
 def compile_policy(policy: ast.Policy, source: Source) -> Program:
     problems = Problems(source)
     known = vocabulary_of(policy, problems)
-    stated = stated_patterns(policy, known, problems)
+    stated, standing = stated_patterns(policy, known, problems), standing_patterns(known)
     longhand = longhand_rules(policy, known, problems) + default_allows(policy)
     flat = flat_rules(longhand, known, problems)
-    inferred = infer(flat, stated, known, problems)
+    inferred = infer(flat, stated, standing, known, problems)
     check_safety(policy, flat, known, problems)
     check_strata(flat, inferred.typings, known, problems)
-    accepted = accepted_patterns(flat, inferred, stated, known)
+    accepted = accepted_patterns(flat, inferred, stated, standing, known)
     tests = tests_of(policy, source, accepted, known, problems)
     problems.reject_errors()
     return Program(

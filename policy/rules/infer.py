@@ -15,6 +15,9 @@ only be what some *pattern* of p, among those that fit the call's other argument
   - the calls that fit no pattern. They ask for facts of a shape of their own, and in place of their open variables
     they take anything. (Which calls these are is known only at the end; then the narrowing starts over with them.)
 
+Facts that are accepted whatever the rules say are no reason for a call to fit. But one that fits may meet these facts,
+too: its open variables keep the types that they have there.
+
 Open calls that fit are no patterns, since they would only confirm themselves, and no signatures. So narrowing loses no
 answer: what it takes away is in no fact that the policy accepts for p, and in no row that p's rules could derive. A
 `not` narrows only variables that occur nowhere else: for the others, being outside of p makes the `not` true.
@@ -45,10 +48,12 @@ class Inferred:
     calls: Patterns  # what the calls ask for, apart from heads and what is stated
 
 
-def infer(rules: list[FlatRule], stated: Patterns, vocabulary: Vocabulary, problems: Problems) -> Inferred:
+def infer(
+    rules: list[FlatRule], stated: Patterns, standing: Patterns, vocabulary: Vocabulary, problems: Problems
+) -> Inferred:
     own: dict[Key, set[Pattern]] = defaultdict(set)
     for _ in range(MAX_STARTS):
-        narrowing = Narrowing(rules, stated, own, vocabulary)
+        narrowing = Narrowing(rules, stated, standing, own, vocabulary)
         narrowing.run()
         unfit = [(key, pattern) for key, pattern in narrowing.unfit_calls() if pattern not in own[key]]
         if not unfit:

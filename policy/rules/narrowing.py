@@ -31,8 +31,11 @@ class _Site:
 class Narrowing:
     """All that changes from round to round is `typings`, and `patterns` with it."""
 
-    def __init__(self, rules: list[FlatRule], stated: Patterns, own: Patterns, vocabulary: Vocabulary):
+    def __init__(
+        self, rules: list[FlatRule], stated: Patterns, standing: Patterns, own: Patterns, vocabulary: Vocabulary
+    ):
         self.rules, self.stated, self.own, self.vocabulary = rules, stated, own, vocabulary
+        self.standing = standing  # accepted whatever the rules say
         self.typings = [_declared(rule, vocabulary) for rule in rules]
         self.sites = [_sites(rule) for rule in rules]
         self.askers: dict[Key, set[int]] = defaultdict(set)  # the rules that the patterns of a predicate matter to
@@ -87,11 +90,8 @@ class Narrowing:
         """At each position, what the patterns that fit the call allow; None if none fits."""
         known = self.fits[key]
         if call not in known:
-            union = [0] * len(call)
-            for pattern in self._candidates(key, call[0]) if call else ():
-                if all(map(int.__and__, pattern, call)):
-                    union = list(map(int.__or__, union, pattern))
-            known[call] = tuple(union) if all(union) else None
+            fit = _fitting_union(self._candidates(key, call[0]) if call else (), call)
+            known[call] = fit and _fitting_union((fit, *self.standing.get(key, ())), call)
         return known[call]
 
     def _candidates(self, key: Key, first: Mask) -> Iterable[Pattern]:
@@ -180,6 +180,15 @@ class Narrowing:
 
 
 # ---- rules and calls ---------------------------------------------------------------------------------------
+
+
+def _fitting_union(patterns: Iterable[Pattern], call: Pattern) -> Pattern | None:
+    """At each position, what those of the patterns allow that fit the call; None if none fits."""
+    union = (0,) * len(call)
+    for pattern in patterns:
+        if all(map(int.__and__, pattern, call)):
+            union = tuple(map(int.__or__, union, pattern))
+    return union if all(union) else None
 
 
 def pattern_of(args: Iterable[Term], typing: Typing, vocabulary: Vocabulary) -> Pattern:

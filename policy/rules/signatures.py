@@ -41,6 +41,14 @@ def stated_patterns(policy: ast.Policy, vocabulary: Vocabulary, problems: Proble
     return {key: frozenset(p for p in patterns if all(p)) for key, patterns in found.items()}
 
 
+def standing_patterns(vocabulary: Vocabulary) -> Patterns:
+    """What is accepted whatever the policy does with it at the moment: who belongs to which group is kept up."""
+    if sum(known.kind == "actor" for known in vocabulary.types.values()) < 2:
+        return {}
+    actor = vocabulary.masks[ACTOR]
+    return {("has_group", 2): {(actor, actor)}}
+
+
 def missing_allows(policy: ast.Policy) -> tuple[int, ...]:
     """The arities for which the text has no `allow` rule, so that a default stands in."""
     heads = (item.head for item in policy.items if isinstance(item, ast.Rule))
@@ -80,15 +88,12 @@ def _declared(item: ast.Declare, vocabulary: Vocabulary, problems: Problems) -> 
 
 
 def accepted_patterns(
-    rules: list[FlatRule], inferred: Inferred, stated: Patterns, vocabulary: Vocabulary
+    rules: list[FlatRule], inferred: Inferred, stated: Patterns, standing: Patterns, vocabulary: Vocabulary
 ) -> Mapping[Key, tuple[tuple[Types, ...], ...]]:
     """Every pattern of a fact that the policy could use, none of them inside another."""
     found: dict[Key, set[Pattern]] = defaultdict(set)
-    for key, patterns in (*stated.items(), *inferred.calls.items()):
+    for key, patterns in (*stated.items(), *standing.items(), *inferred.calls.items()):
         found[key] |= patterns
-    if sum(known.kind == "actor" for known in vocabulary.types.values()) > 1:
-        # Who belongs to which group is kept up whatever the policy does with it at the moment.
-        found["has_group", 2].add((vocabulary.masks[ACTOR], vocabulary.masks[ACTOR]))
     for rule, typing in zip(rules, inferred.typings, strict=True):
         found[key_of(rule.head)].add(pattern_of(rule.head.args, typing, vocabulary))
     usable = {key: {p for p in patterns if all(p)} for key, patterns in sorted(found.items()) if _is_storable(key)}

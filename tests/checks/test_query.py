@@ -328,3 +328,23 @@ def test_values_that_are_asked_about_hold_where_the_only_rule_says_another(api):
     assert results(api, ("same", "u v d d d d"), u="User:ann,bob", v="User:bob,eve", d="Doc") == [
         {"u": "bob", "v": "bob", "d": "a"}
     ]
+
+
+def test_an_untyped_call_finds_members_of_groups_that_no_rule_speaks_of(api):
+    """Who is in which group may be stored for all actors, though the only rule about it is for teams."""
+    publish(
+        api,
+        """
+        actor User {} actor Group {} actor Team {}
+        resource Folder {}
+        sees(x: Actor, _y: Folder) if has_group(x, _g);
+        alone(x: Actor) if is_known(x) and not has_group(x, _g);
+        has_group(x: Team, outer: Team) if next_to(x, outer);
+        """,
+    )
+    known = [fact("is_known", name) for name in ("User:ann", "User:bob", "Team:a", "Team:b")]
+    store(api, *known, fact("has_group", "User:ann", "Group:g"), fact("next_to", "Team:a", "Team:b"))
+    assert results(api, ("sees", "x y"), x="User", y="Folder") == [{"x": "ann", "y": None}]
+    assert results(api, ("sees", "x y"), x="Team", y="Folder") == [{"x": "a", "y": None}]
+    assert results(api, ("alone", "x"), x="User") == [{"x": "bob"}]
+    assert results(api, ("alone", "x"), x="Team") == [{"x": "b"}]

@@ -89,6 +89,25 @@ def test_a_call_that_fits_nothing_keeps_its_open_variables():
     assert "q(Bot, _)" in accepted(text)
 
 
+def test_facts_that_are_accepted_in_any_case_stay_in_sight():
+    """`has_group` has a rule for Bots alone, but any actor may be stored in any group: open calls can meet those."""
+    text = BLOCKS + "has_group(x: Bot, y: Bot) if next_to(x, y); p(x: User) if r(x); "
+    assert types_of(text + "p(x, g) if has_group(x, g);", "p", 1) == {"x": "Actor", "g": "Actor"}
+    assert types_of(text + "p(x) if r(x) and not has_group(x, g);", "p", 1)["g"] == "Actor"
+    assert types_of(text + "p(x: Doc, g) if has_group(x, g);", "p", 1) == {"x": "Doc", "g": "_"}
+    only_one = text.replace("actor Bot", "resource Bot")
+    assert types_of(only_one + "p(x, g) if has_group(x, g);", "p", 1) == {"x": "Bot", "g": "Bot"}
+
+
+def test_facts_that_are_accepted_in_any_case_leave_a_call_that_fits_nothing_its_shape():
+    text = BLOCKS + "p(x, g) if has_group(x, g);"
+    assert types_of(text, "p") == {"x": "_", "g": "_"}
+    assert "has_group(_, _)" in accepted(text)
+    text = BLOCKS + "has_group(x: Bot, y: Bot) if next_to(x, y); p(x: User, g) if has_group(x, g);"
+    assert types_of(text, "p")["g"] == "_"
+    assert "has_group(User, _)" in accepted(text)
+
+
 def test_allow_covers_whatever_has_permission_says():
     text = BLOCKS + 'has_permission(_: User, "create", "Report"); has_permission(Doc{"d"}, "see", 3);'
     types = types_of(text, "allow", 1)
