@@ -6,6 +6,7 @@ import pytest
 
 from policy.language import parse
 from policy.language.source import Source
+from policy.rules.program import Signature
 from policy.values import STRING, Value
 from tests.checks.in_memory import Engine
 from tests.reference import World, model_of
@@ -57,3 +58,31 @@ def test_recursions_beside_and_inside_each_other_are_decided_as_they_mean(seed):
         wanted = [(user, Value(STRING, action), node) in allowed for node in NODES]
         found = [engine.ask("authorize", action, "Node", actor="u", resource=node.id) for node in NODES]
         assert found == wanted, action
+
+
+INSIDE = """
+actor User {}
+resource Doc { permissions = ["read", "write"]; relations = { left: Doc, right: Doc }; }
+inner(u: User, d: Doc) if near(u, d);
+inner(u: User, d: Doc) if has_relation(d, "left", l) and inner(u, l) and has_relation(d, "right", r) and inner(u, r);
+outer(u: User, d: Doc) if far(u, d) and not inner(u, d);
+outer(u: User, d: Doc) if has_relation(d, "left", l) and outer(u, l)
+  and has_relation(d, "right", r) and outer(u, r) and not inner(u, d);
+has_permission(u: User, "read", d: Doc) if outer(u, d) and not inner(u, d);
+has_permission(u: User, "read", d: Doc) if inner(u, d) and open(d);
+has_permission(u: User, "write", d: Doc) if outer(u, d) and special(d);
+has_permission(u: User, "write", d: Doc) if inner(u, d) and open(d);
+"""
+
+
+@pytest.mark.parametrize(("action", "wanted"), [("read", ["2", "3", "4"]), ("write", ["2", "4"])])
+def test_rounds_that_others_read_are_read_beside_them(action, wanted):
+    """By the statement too: what each came to has a name of its own."""
+    engine = Engine(INSIDE)
+    for predicate, docs in {"near": "12", "far": "134"}.items():
+        engine.store_all(Signature(predicate, ("User", "Doc")), [("ann", doc) for doc in docs])
+    for predicate, docs in {"open": "23", "special": "4"}.items():
+        engine.store_all(Signature(predicate, ("Doc",)), [(doc,) for doc in docs])
+    assert engine.ask("list", action, actor="ann") == wanted
+    assert [doc for doc in "12345" if engine.ask("authorize", action, actor="ann", resource=doc)] == wanted
+    assert len(engine.compiled("list", action).rounds) == 2

@@ -46,10 +46,14 @@ class RoundStep:
 class Rounds:
     """How a plan's answers are worked out: the first statement, those of each round, and those of the answers."""
 
-    name: str
     seed: Statement | None
     steps: tuple[RoundStep, ...]  # several, where one would be too large
     exits: tuple[tuple[Variant, Statement], ...]
+    number: int = 0  # its own, among all that are worked out for a statement
+
+    @property
+    def name(self) -> str:
+        return f"known{self.number}"
 
     def slot(self, variant: Variant) -> str:
         """The slot that statements read the answers of a variant from."""
@@ -109,13 +113,13 @@ class Renders(Protocol):
     def head(self, tables: Iterable[Text]) -> Text: ...
 
 
-def rounds_for(plan: Plan, number: int, renderer: Callable[[], Renders]) -> Rounds:
+def rounds_for(plan: Plan, renderer: Callable[[], Renders]) -> Rounds:
     """The statements for a plan; each is rendered by a renderer of its own."""
     exits: dict[Variant, list[Exit]] = {}
     for end in plan.exits:
         exits.setdefault(variant_of(end, plan.fixed), []).append(end)
     answers = tuple((variant, _answers(plan, renderer(), ends)) for variant, ends in exits.items())
-    return Rounds(f"known{number}", _seed(plan, renderer()), _steps(plan, renderer), answers)
+    return Rounds(_seed(plan, renderer()), _steps(plan, renderer), answers)
 
 
 def _seed(plan: Plan, renderer: Renders) -> Statement | None:

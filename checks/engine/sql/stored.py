@@ -103,8 +103,8 @@ class StoredRenderer(Renderer[Dialect, Source]):
 
     def rounds_of(self, plan: Plan) -> Rounds:
         if plan not in self.rounds:
-            made = rounds_for(plan, len(self.rounds), lambda: replace(self, shared={}))
-            self.rounds[plan] = made  # after those that it reads itself
+            made = rounds_for(plan, lambda: replace(self, shared={}))
+            self.rounds[plan] = replace(made, number=len(self.rounds))  # after those that it reads itself
         return self.rounds[plan]
 
     # ---- branches -------------------------------------------------------------------------------------------------
