@@ -165,11 +165,21 @@ def planned(planner: Planner, root: Root, width: int) -> PlannedRoot:
 
 
 def planned_in_rounds(rules: RuleSet, places: Places, root: Root, width: int) -> PlannedRoot:
-    """The root as one call, that a rule of its own answers: all that this rule leads to is tabled."""
+    """The root as one call, that a rule of its own answers: all that this rule leads to is tabled.
+
+    Tables are the same for any values of the question, unless a guard mentions one: there it has to stay as it is.
+    """
     literals, outs = _asked(root, width)
     question = Call(QUESTION, tuple(out.type for out in outs), outs)
-    planner = Planner(rules.asking(question, literals), places, in_rounds=True, is_bounded=False)
-    return _with_guards(planner, planner.plan((question,), outs, frozenset()))
+    asking = rules.asking(question, literals)
+
+    def made(with_values: bool) -> PlannedRoot:
+        planner = Planner(asking, places, in_rounds=True, is_bounded=False, with_values=with_values)
+        return _with_guards(planner, planner.plan((question,), outs, frozenset()))
+
+    with suppress(CannotEnumerate):
+        return made(with_values=True)
+    return made(with_values=False)
 
 
 def _asked(root: Root, width: int) -> tuple[tuple[Literal, ...], tuple[Var, ...]]:
@@ -257,9 +267,8 @@ def written(
 
     with rules.planning((shape, dialect)):
         try:
-            most = MOST_WEIGHT // len(shape.roots)
-            fitting = _Fitting(rules, shape.width, shape.places(noting), dialect, most, lambda: not all(asked))
-            plans = tuple(map(fitting.planned, shape.roots))
+            fitting = _Fitting(rules, shape.width, shape.places(noting), dialect, MOST_WEIGHT, lambda: not all(asked))
+            plans = _planned_together(fitting, shape.roots)
         except RecursionError:
             raise NestedTooDeep from None
         if all(asked) and not any(each.plan.exits for each in plans):
@@ -267,6 +276,15 @@ def written(
         renderer = StoredRenderer(dialect, number_of, shape.places(knows), shape.inline)
         tables, rows = _question(renderer, shape, plans, Compiled(shape, plans, None).columns)
         return Written(plans, renderer, tuple(tables), rows)
+
+
+def _planned_together(fitting: _Fitting, roots: tuple[Root, ...]) -> tuple[PlannedRoot, ...]:
+    """Plan all roots; where they weigh too much together, those that take more than their share once more."""
+    plans = tuple(map(fitting.planned, roots))
+    if sum(each.plan.weight for each in plans) <= fitting.most:
+        return plans
+    share = replace(fitting, most=fitting.most // len(roots))
+    return tuple(each if each.plan.weight <= share.most else share.planned(root) for root, each in zip(roots, plans))
 
 
 def _question(

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from checks.engine.compile import Compiled
+from checks.engine.answers import answers_of
+from checks.engine.compile import Compiled, Root, Shape
+from checks.engine.errors import CannotEnumerate
 from checks.engine.plan.plan import Branch, Fact, Plan, Same
-from checks.engine.rules.clauses import Col, Const, Other
+from checks.engine.rules.clauses import Call, Col, Const, Other, Slot, Var
 from checks.engine.sql.dialects import PostgreSQL, SQLite
 from policy.values import STRING
 from tests.checks.in_memory import Engine
@@ -142,6 +144,58 @@ def test_two_hundred_types_with_ten_roles_make_no_large_statement():
     engine = Engine("\n".join(blocks))
     for kind in ("authorize", "list", "actions", "actors"):
         assert len(engine.compiled(kind, "p3", resource="T199").statement.sql) < MOST_TEXT
+
+
+def list_of(resource: str, slot: str = "actor") -> Root:
+    return Root((Call("allow", ("User", STRING, resource), (Slot(slot), Const("read"), Var(0))),))
+
+
+def test_roots_share_what_a_statement_may_weigh_only_where_they_are_too_heavy_together(monkeypatch):
+    roots = (list_of("T0"), *(list_of("T6", f"actor{number}") for number in range(9)))
+    weights = [each.plan.weight for each in Engine(diamond(7, "or")).compiled_for(Shape(roots, 1)).roots]
+    assert weights[0] > sum(weights) // len(roots) >= weights[-1]
+    monkeypatch.setattr("checks.engine.compile.MOST_WEIGHT", sum(weights))
+    fitting = Engine(diamond(7, "or")).compiled_for(Shape(roots, 1))
+    assert [each.plan.weight for each in fitting.roots] == weights and not fitting.rounds
+    monkeypatch.setattr("checks.engine.compile.MOST_WEIGHT", sum(weights) - 1)
+    shared = Engine(diamond(7, "or")).compiled_for(Shape(roots, 1))
+    assert shared.rounds and [each.plan.weight for each in shared.roots[1:]] == weights[1:]
+
+
+# ---- in rounds ----------------------------------------------------------------------------------------------------
+
+BLOCKED = """
+actor User {}
+resource Doc { permissions = ["read"]; }
+has_permission(u: User, "read", d: Doc) if sees(u, d);
+sees(u: User, d: Doc) if admin(u) and not shut(u, d);
+sees(u: User, d: Doc) if owner(u, d);
+shut(u: User, d: Doc) if blocked(u, d);
+shut(u: User, d: Doc) if closed(d);
+"""
+FORMS = {"written out": (), "tabled": ("_written_out",), "in rounds": ("_written_out", "_tabled")}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_that_nothing_keeps_from_the_actor_is_listed_in_every_form(form, monkeypatch):
+    for name in FORMS[form]:
+        monkeypatch.setattr(f"checks.engine.compile._Fitting.{name}", lambda *_: None)
+    engine = Engine(BLOCKED)
+    for predicate, *args in (("admin", "User:ann"), ("admin", "User:ben"), ("blocked", "User:ben", "Doc:x"),
+                             ("blocked", "User:eve", "Doc:y"), ("owner", "User:eve", "Doc:y")):  # fmt: skip
+        engine.store(predicate, *args)
+    made = engine.compiled_for(Shape((list_of("Doc"),), 1))
+    assert bool(made.rounds) == (form == "in rounds")
+
+    def answers(actor: str) -> list:
+        return answers_of(engine.rows(made, {"actor": actor, "now": 0}))
+
+    assert (answers("ann"), answers("eve"), answers("bob")) == ([(None,)], [("y",)], [])
+    with pytest.raises(CannotEnumerate, match="every value but some, such as `x`"):
+        answers("ben")
+    engine.store("closed", "Doc:z")
+    with pytest.raises(CannotEnumerate, match="every value but some, such as `z`"):
+        answers("ann")
 
 
 # ---- how deep -----------------------------------------------------------------------------------------------------

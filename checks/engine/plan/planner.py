@@ -43,6 +43,7 @@ class Planner:
     places: Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
     in_rounds: bool = False  # all that the rules table (`RuleSet.asking`)
     is_bounded: bool = True
+    with_values: bool = True  # see `Unfolder`
     _unfolder: Unfolder = field(init=False)
     _apart: set[int] = field(init=False)  # recursions that take two answers at once
     _names: Iterator[int] = field(default_factory=count)  # of plans: a plan is read by them
@@ -54,7 +55,9 @@ class Planner:
         self._apart = {TABLED} if self.in_rounds else set()
         subqueries = Subqueries(self.rules, numbers, self._asked_inside)
         chooser = Chooser(self.rules, self._apart)
-        self._unfolder = Unfolder(self.rules, self.places, numbers, chooser, subqueries, self.is_bounded)
+        self._unfolder = Unfolder(
+            self.rules, self.places, numbers, chooser, subqueries, self.is_bounded, self.with_values
+        )
 
     # ---- what a question needs ----------------------------------------------------------------------------------
 

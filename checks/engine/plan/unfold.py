@@ -34,7 +34,7 @@ from checks.engine.plan.plan import (
     Same,
     Twice,
 )
-from checks.engine.plan.states import Active, before, state_of
+from checks.engine.plan.states import Active, State, before, state_of
 from checks.engine.plan.subqueries import Numbers, Subqueries
 from checks.engine.rules.clauses import (
     FRESH,
@@ -47,6 +47,7 @@ from checks.engine.rules.clauses import (
     Literal,
     Member,
     Neg,
+    Operand,
     Scan,
     Term,
     Var,
@@ -75,6 +76,7 @@ class Unfolder:
     chooser: Chooser
     subqueries: Subqueries
     is_bounded: bool = False
+    with_values: bool = True  # whether what is worked out in rounds is the same for any values of the question
     steps: int = 0
 
     def ends(self, drafts: Iterable[Draft]) -> Iterator[End | Twice]:
@@ -253,12 +255,10 @@ class Unfolder:
 
         (y) of p(s1.a0, x) and q(x, y) <- s1 <- stored s   ->   jump to (y) of p(c0, x) and q(x, y) with (s1.a0)
         """
-        active = _active(choice, rest)
-        with_values = rest.inside.rounds == TABLED
-        state, keys = state_of(call, rest.pending, rest.outs, active, rest.inside.fixed, with_values)
+        state, keys = self._state_of(call, rest.pending, rest.outs, choice, rest)
         if state not in rest.inside.in_place:
             return [Jump(rest.branch, state, keys)]
-        inside = replace(rest.inside, active=active, in_place=rest.inside.in_place - {state})
+        inside = replace(rest.inside, active=state.active, in_place=rest.inside.in_place - {state})
         return self.in_place(call, replace(rest, inside=inside))
 
     def continued(self, call: Call, choice: Choice, rest: Draft) -> Continuation:
@@ -268,9 +268,14 @@ class Unfolder:
         """
         needed = variables_of(rest.pending) | set(rest.outs)
         results = tuple(dict.fromkeys(arg for arg in call.args if isinstance(arg, Var) and arg in needed))
-        with_values = rest.inside.rounds == TABLED
-        state, keys = state_of(call, (), results, _active(choice, rest), rest.inside.fixed, with_values)
+        state, keys = self._state_of(call, (), results, choice, rest)
         return Continuation(rest.branch, state, keys, results, rest.pending, rest.outs)
+
+    def _state_of(
+        self, call: Call, pending: tuple[Literal, ...], outs: tuple[Term, ...], choice: Choice, rest: Draft
+    ) -> tuple[State, tuple[Operand, ...]]:
+        with_values = self.with_values and rest.inside.rounds == TABLED
+        return state_of(call, pending, outs, _active(choice, rest), rest.inside.fixed, with_values)
 
     # ---- the end of a branch -----------------------------------------------------------------------------------
 
