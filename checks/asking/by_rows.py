@@ -4,7 +4,7 @@
 
 A statement answers several kinds, each about rows of its own, or none. Kinds that were asked together stay together: so
 there are few statements, whichever kinds meet in a request, and none depends on how many rows there are. A kind whose
-answer takes rounds of statements is asked in the usual way, one question after the other in the same snapshot.
+answer takes rounds of statements is asked in the usual way, one row after the other in the same snapshot.
 """
 
 from __future__ import annotations
@@ -68,17 +68,19 @@ _statements: Remembered[StatementKey, Grouped] = Remembered(1024)
 
 def statements_for(session: LiveSession, questions: Sequence[Question], context: Sequence[Fact]) -> list[Ready]:
     """Return statements with their values; none for what nothing can make true. The context is what `brought` gives."""
+    given = session.given()  # once: all are answered at one time
     rows = _rows_of(session, questions)
     frame = _frame(session, rows, context)
     program = session.program_of(frame)
     known = [_kind(session, frame, outline) for outline in rows if all(map(program.knows, outline.types))]
     together = [kind for kind in known if kind.expression is not None and kind.expression.text]
     groups = _groups_of(session, frame).with_all(together) if together else []
-    found = [_ready(session, frame, group, rows, context) for group in groups]
+    found = [_ready(session, frame, group, rows, context, given) for group in groups]
     for kind in known:
         if kind.expression is None:
-            for place in sorted(place for places in rows[kind.outline].values() for place in places):
-                found += [_at(place, each) for each in session.statements_for([questions[place]], context)]
+            for places in rows[kind.outline].values():
+                alone = session.statements_for([questions[places[0]]], context, given=given)
+                found += [_at(places, each) for each in alone]
     return found
 
 
@@ -190,10 +192,11 @@ def _ready(
     group: tuple[Kind, ...],
     rows: Mapping[Outline, Rows],
     context: Sequence[Fact],
+    given: Mapping[str, object],
 ) -> Ready:
     key = frame._replace(asked=tuple([kind.outline for kind in group]))
     made = _made(session, _statements, key, lambda: _grouped(session, frame, group))
-    slots = session.given() | {"mark": made.mark}
+    slots = {**given, "mark": made.mark}
     if context:
         slots["facts"] = inline_rows(context, made.numbers.__getitem__)
     for place, kind in enumerate(group):
@@ -241,11 +244,11 @@ def _answers_of(kind: Kind, said: object) -> Sequence[Row]:
     return answers_of(rows) if kind.expression and kind.expression.is_guarded else rows
 
 
-def _at(place: int, ready: Ready) -> Ready:
-    """Return the statement of one question as that of the question in this place."""
+def _at(places: Sequence[int], ready: Ready) -> Ready:
+    """Return the statement of one question as that of the equal questions in these places."""
 
     def read(fetched: list[Fetched]) -> Found:
         found = ready.read(fetched)
-        return found._replace(rows=[(place, row) for _, row in found.rows])
+        return found._replace(rows=[(place, row) for place in places for _, row in found.rows])
 
     return ready._replace(read=read)

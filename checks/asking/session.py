@@ -233,14 +233,20 @@ class LiveSession(Session):
         return brought(self.program, context, path) if context else _NO_CONTEXT
 
     def statements_for(
-        self, questions: Sequence[Question], context: Sequence[Fact] = (), page: Page | None = None, at_once: int = 1
+        self,
+        questions: Sequence[Question],
+        context: Sequence[Fact] = (),
+        page: Page | None = None,
+        at_once: int = 1,
+        given: Mapping[str, object] | None = None,
     ) -> list[Ready]:
         """Return statements with their values, for `at_once` questions at most in each.
 
-        Questions that nothing can make true have none. The context is what `brought` gives.
+        Questions that nothing can make true have none. The context is what `brought` gives; what is `given`, the
+        request's other statements have as well.
         """
         names, found = self.program.names, []
-        given = self.given()
+        given = given or self.given()
         for start in range(0, len(questions), at_once):
             slots = dict(given)
             key = self.key(names, questions[start : start + at_once], context, page, slots)
@@ -254,7 +260,7 @@ class LiveSession(Session):
         return found
 
     def given(self) -> dict[str, object]:
-        """Return the slots that all statements of a request have alike."""
+        """Return the slots that all statements of a request have alike: the time is that of this call."""
         return {"now": int(time.time()), "version": self.version}
 
     def key(

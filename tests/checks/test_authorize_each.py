@@ -1,11 +1,13 @@
 """Many checks at once are answered as each alone, by few statements, whatever comes together."""
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from django.db import connection, transaction
 
-from checks.asking import ask, by_rows
+from checks.asking import ask, by_rows, session
 from checks.errors import StatementTooLarge
 from checks.serializers import MAX_CHECKS
 from tests.checks.conftest import about, fact, publish, store, value
@@ -114,6 +116,44 @@ def test_what_takes_rounds_is_asked_one_by_one_beside_the_others(api):
     store(api, *(fact("has_role", "User:ann", "reader", f"Doc:{number}") for number in (2, 3)))
     checks = [check("User:ann", name, f"Doc:{number}") for name in ("read", "other") for number in (1, 2, 4)]
     assert each(api, *checks, checks[0]) == [True, True, False, False, False, False, True]
+
+
+def test_equal_checks_that_take_rounds_are_asked_once(api):
+    publish(api, TWO_SIDES)
+    store(api, fact("has_role", "User:ann", "reader", "Doc:1"), fact("has_relation", "Doc:1", "left", "Doc:2"))
+    checks = [check("User:ann", "read", "Doc:1"), check("User:ann", "read", "Doc:2")]
+    assert each(api, *checks) == [True, False]
+    with counted() as once:
+        each(api, *checks)
+    with counted() as often:
+        assert each(api, *checks * 5, checks[0]) == [True, False] * 5 + [True]
+    assert len(often) == len(once)
+
+
+def test_all_is_answered_at_one_time(api, monkeypatch):
+    """However long it takes: what is asked together, in several statements, and what takes rounds."""
+    publish(api, TWO_SIDES + """
+resource Box { permissions = ["read", "write"]; }
+has_permission(u: User, _: String, b: Box) if until(u, b, t) and t > @current_unix_time;
+has_role(u: User, "reader", d: Doc) if until(u, d, t) and t > @current_unix_time;
+""")  # fmt: skip
+    store(api, *(fact("until", "User:ann", thing, "Integer:1000") for thing in ("Box:1", "Doc:1", "Doc:2")))
+    monkeypatch.setattr(by_rows, "MOST_KINDS", 1)
+    checks = [check("User:ann", *rest) for rest in (("read", "Box:1"), ("write", "Box:1"))]
+    checks += [check("User:ann", "read", f"Doc:{number}") for number in (1, 2)]
+    each(api, *checks)
+    for now, answer in ((0, True), (999, True), (1000, False)):
+        monkeypatch.setattr(session, "time", a_clock_from(now))
+        assert each(api, *checks) == [answer] * 4
+    monkeypatch.setattr(session, "time", a_clock_from(999))
+    found = api.post("/bulk_actions", [about("User:ann", thing) for thing in ("Box:1", "Doc:1", "Doc:2")]).json()
+    assert [each["results"] for each in found] == [["*"], ["read"], ["read"]]
+
+
+def a_clock_from(now: int) -> SimpleNamespace:
+    """A second passes whenever somebody looks."""
+    seconds = count(now)
+    return SimpleNamespace(time=lambda: next(seconds))
 
 
 def test_what_is_too_large_together_is_asked_one_by_one(repos, monkeypatch):
