@@ -1,5 +1,6 @@
 """Counts what is sent to the database, below everything that sends it."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,11 +22,13 @@ def counted() -> Iterator[list[str]]:
         finally:
             connection.connection.set_trace_callback(None)
         return
+    mine = threading.current_thread()
     execute, rows, executed = psycopg.Cursor.execute, libpq.rows, libpq._executed
 
     def noted(run: Callable) -> Callable:
         def noting(first, statement, *values, **options):
-            found.append(statement.decode() if isinstance(statement, bytes) else str(statement))
+            if threading.current_thread() is mine:  # another may write when a key was last used
+                found.append(statement.decode() if isinstance(statement, bytes) else str(statement))
             return run(first, statement, *values, **options)
 
         return noting

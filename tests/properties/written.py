@@ -57,6 +57,16 @@ sees(x: Resource, f: Folder) if has_relation(g, "parent", f) and sees(x, g) and 
 sees(x: Resource, f: Folder) if has_group(x, g) and sees(g, f) and not hides(x, f);
 has_permission(u: User, "p0", f: Folder) if sees(u, f) and not (has_relation(f, "parent", p) and not sees(u, p));
 """,
+    "rounds that read rounds": """
+inner(u: User, d: Folder) if near(u, d);
+inner(u: User, d: Folder) if left(d, l) and inner(u, l) and right(d, r) and inner(u, r);
+outer(u: User, d: Folder) if far(u, d) and not inner(u, d);
+outer(u: User, d: Folder) if left(d, l) and outer(u, l) and right(d, r) and outer(u, r) and not inner(u, d);
+has_permission(u: User, "p0", d: Folder) if outer(u, d) and not inner(u, d);
+has_permission(u: User, "p0", d: Folder) if inner(u, d) and open(d);
+has_permission(u: User, "p1", d: Folder) if outer(u, d) and special(d);
+has_permission(u: User, "p1", d: Folder) if inner(u, d) and open(d);
+""",
     "a role that changes on its way": """
 has_role(a: Actor, "r1", f: Folder) if has_relation(f, "parent", p) and has_role(a, "r0", p);
 has_role(a: Actor, "r0", f: Folder) if has_group(a, g) and has_role(g, "r1", f);
