@@ -13,23 +13,18 @@ import argparse
 import sys
 import time
 from collections import Counter
-from itertools import count
 from random import Random
 
 from tests import standalone
+from tests.properties.long_runs import parser_of, seeds
 from tests.properties.patience import TookTooLong, at_most
 
 LONGEST = 10  # seconds for a policy
-SMALL_LADDERS_EVERY = 3  # policies, where no features are named
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument("--seed", type=int, default=0, help="of the first policy; the next has the next")
-    parser.add_argument("--features", nargs="*", default=(), help="names of features, or of modules of them: ladders")
+    parser = parser_of(__doc__)
     parser.add_argument("--orders", action="store_true", help="meet literals in other orders than the planner's")
-    parser.add_argument("--prints", type=int, default=5, help="disagreements to print at most")
     options = parser.parse_args()
     standalone.set_up()
     return run(options)
@@ -42,10 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
     times, with_rows, other = Counter(), Counter(), Counter()
     started = time.monotonic()
-    for seed in count(options.seed):
-        if time.monotonic() - started > 60 * options.minutes:
-            break
-        features = options.features or (["small_ladder"] if seed % SMALL_LADDERS_EVERY == 0 else [])
+    for seed, features in seeds(options):
         rng = Random(seed)
         try:
             with at_most(LONGEST):
