@@ -21,6 +21,8 @@ from facts import store
 from policy.errors import Unavailable
 from policy.models import DEFAULT_SLUG, Environment
 from policy.offsets import advance, changing
+from policy.pages.author import by_admin
+from policy.revisions import Done, Kind, record
 
 RESERVED = "this is a name for test environments, whose keys are good with `serve --dev` only"
 
@@ -143,7 +145,8 @@ class EnvironmentAdmin(ChangingAdmin):
     def save_model(self, request: HttpRequest, environment: Environment, form: ModelForm, change: bool) -> None:
         """What the form changed: the rest of the row moves on with every write, and is not to be set back."""
         if change:
-            advance(environment.pk)
+            turn = advance(environment.pk)
+            record(environment.pk, [Done(turn.offset, Kind.ENVIRONMENT, by_admin(request), turn.policy_version_id)])
         environment.save(update_fields=form.changed_data if change else None)
 
     def has_delete_permission(self, request: HttpRequest, environment: Environment | None = None) -> bool:
@@ -158,5 +161,5 @@ class EnvironmentAdmin(ChangingAdmin):
         return shown, counts, set(), protected
 
     def delete_model(self, request: HttpRequest, environment: Environment) -> None:
-        store.clear(environment.id)
+        store.remove(environment.id)
         environment.delete()

@@ -43,6 +43,8 @@ CHECK = KeyCheck(
         " AND e.id = k.environment_id"
     ),
     hash="k.hash",
+    number="k.id",
+    label="k.label",
 )
 
 

@@ -5,7 +5,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.core import signing
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
@@ -17,6 +17,8 @@ from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
 from policy.errors import AuthzError, Unavailable
 from policy.models import Environment
+from policy.pages.author import by_admin
+from policy.revisions import By
 
 COUNTED = 10_000  # facts: of what is more than that, no more is said
 
@@ -60,6 +62,10 @@ class NewFact(forms.Form):
         "or shorter <code>has_role(User:ann, admin, Repo:acme)</code>",
     )
 
+    def __init__(self, by: By, data: QueryDict | None):
+        super().__init__(data)
+        self.by = by
+
     def clean(self) -> dict:
         """Storing is the validation, the same as of the API."""
         super().clean()
@@ -67,7 +73,7 @@ class NewFact(forms.Form):
         if not self.errors:
             try:
                 fact = fact_from_text(asked["fact"])
-                store.apply(asked["environment"].id, [Inserts([fact], None)])
+                store.apply(asked["environment"].id, [Inserts([fact], None)], self.by)
                 asked["stored"] = fact
             except (AuthzError, Unavailable) as reason:
                 self.add_error("fact", reason.message)
@@ -125,14 +131,14 @@ class FactAdmin(admin.ModelAdmin):
         if kind is None:
             return 0
         pattern = _pattern_of_row(kind, row)
-        deleted = store.apply(kind.environment_id, [Deletes([pattern])]).deleted
+        deleted = store.apply(kind.environment_id, [Deletes([pattern])], by_admin(request)).deleted
         self._note(request, kind, f"deleted {pattern}")
         return deleted
 
     def add(self, request: HttpRequest) -> HttpResponse:
         if not self.has_add_permission(request):
             raise PermissionDenied
-        form = NewFact(request.POST or None)
+        form = NewFact(by_admin(request), request.POST or None)
         if request.method == "POST" and form.is_valid():
             return self._added(request, form.cleaned_data["environment"], form.cleaned_data["stored"])
         context = self.admin_site.each_context(request) | {"title": "Add a fact", "opts": self.opts, "form": form}

@@ -7,7 +7,7 @@ from collections.abc import Set as AnySet
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from facts.models import MAX_ARGUMENTS, Row
+from facts.models import MAX_ARGUMENTS, NewRow
 from facts.wire import Fact, fact_from_json, list_from_json, plain_fact
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER
@@ -88,14 +88,14 @@ def place_of_first(facts: Iterable[Fact], signature: Signature) -> int:
     return next(index for index, fact in enumerate(facts) if fact.signature == signature)
 
 
-def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int]) -> list[Row]:
-    rows: list[Row] = []
+def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int], since: int) -> list[NewRow]:
+    rows: list[NewRow] = []
     for signature, ids in by_signature(facts).items():
-        number, rest = number_of(signature), padding(signature)
+        number, rest = number_of(signature), rest_of_row(signature, since)
         rows += [(number, *(each + rest)) for each in ids]
     return rows
 
 
-def padding(signature: Signature) -> Ids:
-    """What follows the ids in a row."""
-    return ("",) * (MAX_ARGUMENTS - len(signature.types))
+def rest_of_row(signature: Signature, since: int) -> tuple[Any, ...]:
+    """What follows the ids in a row of a fact that has no end."""
+    return (*("",) * (MAX_ARGUMENTS - len(signature.types)), since, None)

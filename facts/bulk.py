@@ -8,24 +8,25 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import orjson
 
 from facts.accept import check_signature
-from facts.batches import Ids, Key, padding, remember
-from facts.models import Row
+from facts.batches import Key, remember, rest_of_row
+from facts.models import NewRow
 from facts.numbering import signature_number
 from facts.table import fact_table
 from facts.wire import Fact, fact_from_json, fact_to_json, plain_fact
 from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.offsets import advance, changing
+from policy.revisions import NOBODY, By, Done, Kind, record
 from policy.rules.program import Program, Signature
 
 CHUNK = 10_000  # facts
 ENOUGH = 100  # wrong lines, after which reading on helps nobody
-Filed = tuple[int, Ids]  # a signature's number, and what follows the ids in a row
+Filed = tuple[int, tuple[Any, ...]]  # a signature's number, and what follows the ids in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +58,18 @@ def load(
     lines: Iterable[tuple[int, object]],
     skip_bad: bool = False,
     report: Callable[[int], None] = lambda read: None,
+    by: By = NOBODY,
 ) -> Loaded:
     """Store the facts of all lines, or of none; with `skip_bad`, of those that are right.
 
     A line is a `Fact`, or what JSON says of one, or known to be bad.
     """
     with changing():
-        program = program_of_version(advance(environment_id).policy_version_id)
+        turn = advance(environment_id)
+        program = program_of_version(turn.policy_version_id)
         fact_table().expect_many()
         with fact_table().loader() as loader:
-            filing = _Filing(environment_id, program, skip_bad, loader.settle)
+            filing = _Filing(environment_id, turn.offset, program, skip_bad, loader.settle)
             lines = iter(lines)
             while rows := filing.rows(islice(lines, CHUNK)):
                 right = list(filter(None, rows))
@@ -75,6 +78,7 @@ def load(
                 report(filing.read)
         if filing.bad and not skip_bad:
             raise LinesRejected(tuple(filing.bad))
+        record(environment_id, [Done(turn.offset, Kind.LOAD, by, turn.policy_version_id, loader.inserted)])
         fact_table().note_stored(loader.inserted)
     return Loaded(filing.read, loader.inserted, tuple(filing.bad))
 
@@ -82,8 +86,11 @@ def load(
 class _Filing:
     """Turns lines into rows, and keeps the wrong ones. `settle` is called before the database is."""
 
-    def __init__(self, environment_id: int, program: Program | None, skip_bad: bool, settle: Callable[[], None]):
+    def __init__(
+        self, environment_id: int, since: int, program: Program | None, skip_bad: bool, settle: Callable[[], None]
+    ):
         self.environment_id = environment_id
+        self.since = since
         self.program = program
         self.skip_bad = skip_bad
         self.settle = settle
@@ -92,9 +99,9 @@ class _Filing:
         self.filed: dict[Signature, Filed | str] = {}  # or why the policy has no use for such facts
         self.known: dict[Key, Filed] = {}
 
-    def rows(self, lines: Iterable[tuple[int, object]]) -> list[Row | None]:
+    def rows(self, lines: Iterable[tuple[int, object]]) -> list[NewRow | None]:
         """Each line's, or None where it is wrong. What JSON said of a line is gone before the next one is read."""
-        rows: list[Row | None] = []
+        rows: list[NewRow | None] = []
         for number, line in lines:
             plain = plain_fact(line, self.known)
             if plain is None:
@@ -105,7 +112,7 @@ class _Filing:
         self.read += len(rows)
         return rows
 
-    def _with_care(self, number: int, line: object) -> Row | None:
+    def _with_care(self, number: int, line: object) -> NewRow | None:
         try:
             if isinstance(line, BadLine):
                 self._refuse(line)
@@ -129,7 +136,8 @@ class _Filing:
             self.filed[signature] = error.message
         else:
             self.settle()
-            filed = self.filed[signature] = signature_number(self.environment_id, signature), padding(signature)
+            number = signature_number(self.environment_id, signature)
+            filed = self.filed[signature] = number, rest_of_row(signature, self.since)
             remember(self.known, signature, filed)
         return self.filed[signature]
 

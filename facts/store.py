@@ -7,16 +7,19 @@ from itertools import groupby
 from django.conf import settings
 from django.db import connection
 
+from facts import past
 from facts.accept import check_facts
 from facts.batches import rows_of
-from facts.models import COLUMNS, Row
+from facts.models import COLUMNS, NewRow, Row
 from facts.numbering import signature_number, signature_numbers
+from facts.past import Changed
 from facts.read import id_conditions, matching
 from facts.table import fact_table
 from facts.wire import Fact, Pattern
 from policy.active import program_of_version
 from policy.errors import TooLarge
-from policy.offsets import advance, changing
+from policy.offsets import Turn, advance, changing
+from policy.revisions import NOBODY, By, Done, Kind, record
 from policy.rules.program import Signature
 
 
@@ -40,99 +43,144 @@ class Applied:
     deleted: int = 0
 
 
-def apply(environment_id: int, changes: Iterable[Change]) -> Applied:
+def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Applied:
     """Make the changes, all or none; the offset at which they are committed."""
     with changing():
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
-        deleted = inserted = 0
+        work = Work(environment_id)
         for change in changes:
             match change:
                 case Inserts(facts, path):
                     check_facts(program, facts, path)
-                    rows = rows_of_facts(environment_id, facts)
-                    inserted += fact_table().insert(rows) if rows else 0
+                    work.insert(rows_of_facts(environment_id, facts, turn.offset))
                 case Deletes(patterns):
-                    deleted += _delete(environment_id, patterns)
-                    _check_deleted(deleted)
-        fact_table().note_stored(inserted)
-    return Applied(turn.offset, deleted)
+                    work.delete(patterns, turn.offset)
+                    _check_deleted(work.deleted)
+        work.settle(turn.offset)
+        _record(environment_id, turn, Kind.FACTS, by, work.counts(turn.offset, turn.offset)[turn.offset])
+        fact_table().note_stored(work.inserted)
+    return Applied(turn.offset, work.deleted)
 
 
-def clear(environment_id: int) -> Applied:
-    """Remove every fact of the environment; its policy and its signatures' numbers stay."""
+def clear(environment_id: int, by: By = NOBODY) -> Applied:
+    """End every fact of the environment; its policy and its signatures' numbers stay."""
     with changing():
         turn = advance(environment_id)
         fact_table().lift_time_limit()
-        deleted = 0
-        with connection.cursor() as cursor:
-            for number in signature_numbers(environment_id).values():
-                cursor.execute("DELETE FROM fact WHERE sig = %s", (number,))
-                deleted += cursor.rowcount
+        numbers = signature_numbers(environment_id).values()
+        deleted = sum(fact_table().end_all("sig = %s", (number,), turn.offset) for number in numbers)
+        _record(environment_id, turn, Kind.CLEAR, by, Changed(deleted=deleted))
     return Applied(turn.offset, deleted)
 
 
-def copy_facts(origin_id: int, target_id: int) -> None:
+def remove(environment_id: int) -> None:
+    """Drop all facts of an environment that is to be deleted, those of the past as well."""
+    with changing():
+        advance(environment_id)
+        fact_table().lift_time_limit()
+        with connection.cursor() as cursor:
+            for number in signature_numbers(environment_id).values():
+                cursor.execute("DELETE FROM fact WHERE sig = %s", (number,))
+                cursor.execute("DELETE FROM past_fact WHERE sig = %s", (number,))
+
+
+def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
     """Give one environment the facts of another."""
     with changing():
-        advance(target_id)
+        turn = advance(target_id)
         names = ", ".join(COLUMNS)
+        copied = 0
         with connection.cursor() as cursor:
             for signature, number in signature_numbers(origin_id).items():
-                copied = f"INSERT INTO fact SELECT %s, {names} FROM fact WHERE sig = %s ON CONFLICT DO NOTHING"
-                cursor.execute(copied, (signature_number(target_id, signature), number))
-                fact_table().note_stored(cursor.rowcount)
+                cursor.execute(
+                    f"INSERT INTO fact (sig, {names}, since, expires_at) SELECT %s, {names}, %s, expires_at"
+                    " FROM fact WHERE sig = %s ON CONFLICT DO NOTHING",
+                    (signature_number(target_id, signature), turn.offset, number),
+                )
+                copied += cursor.rowcount
+        _record(target_id, turn, Kind.COPY, by, Changed(copied))
+        fact_table().note_stored(copied)
+
+
+def _record(environment_id: int, turn: Turn, kind: Kind, by: By, counts: Changed) -> None:
+    done = Done(turn.offset, kind, by, turn.policy_version_id, counts.inserted, counts.deleted)
+    record(environment_id, [done])
+
+
+class Work:
+    """Changes of facts in one transaction, in order, and how many facts they meet."""
+
+    def __init__(self, environment_id: int):
+        self.environment_id = environment_id
+        self.inserted = 0
+        self.deleted = 0
+        self.touched: set[int] = set()  # numbers of signatures
+
+    def insert(self, rows: Sequence[NewRow]) -> None:
+        if rows:
+            self.touched.update(row[0] for row in rows)
+            self.inserted += fact_table().insert(rows)
+
+    def delete(self, patterns: Sequence[Pattern], until: int) -> None:
+        """End what the patterns match. Neighbours that say a fact each are ended by one statement."""
+        for exact, run in groupby(patterns, is_exact):
+            if exact:
+                self.delete_exactly([(pattern, until) for pattern in run])
+            else:
+                self._delete_matches(run, until)
+
+    def delete_exactly(self, patterns: Iterable[tuple[Pattern, int]]) -> None:
+        """End the facts that patterns with all ids say, each at a revision: of those that say the same, the first."""
+        numbers = signature_numbers(self.environment_id)
+        rows: dict[Row, int] = {}
+        for pattern, until in patterns:
+            number = numbers.get(Signature(pattern.predicate, tuple(arg.type or "" for arg in pattern.args)))
+            if number is not None:
+                ids = [arg.id or "" for arg in pattern.args]
+                rows.setdefault((number, *(ids + [""] * (len(COLUMNS) - len(ids)))), until)
+        if rows:
+            self._ended({row[0] for row in rows}, fact_table().end([(*row, until) for row, until in rows.items()]))
+
+    def _delete_matches(self, patterns: Iterable[Pattern], until: int) -> None:
+        fact_table().lift_time_limit()
+        numbers = signature_numbers(self.environment_id)
+        for pattern in patterns:
+            conditions, ids = id_conditions(pattern.args)
+            for number in matching(numbers, pattern.predicate, pattern.args).values():
+                self._ended({number}, fact_table().end_all(f"sig = %s{conditions}", (number, *ids), until))
+
+    def _ended(self, numbers: set[int], count: int) -> None:
+        if count:
+            self.touched |= numbers
+            self.deleted += count
+
+    def settle(self, revision: int) -> None:
+        """Once all of a revision is made: what it began and ended itself was no change."""
+        if self.inserted and self.deleted:
+            past.settle(self.touched, revision)
+
+    def counts(self, first: int, last: int) -> dict[int, Changed]:
+        """Return what each of these revisions changed in the end."""
+        if first == last and not (self.inserted and self.deleted):
+            return {first: Changed(self.inserted, self.deleted)}
+        return past.changed(self.touched, first, last)
 
 
 # ---- inserting ------------------------------------------------------------------------------------------
 
 
-def rows_of_facts(environment_id: int, facts: Sequence[Fact]) -> list[Row]:
+def rows_of_facts(environment_id: int, facts: Sequence[Fact], since: int) -> list[NewRow]:
     """The facts' rows, once each."""
-    return list(dict.fromkeys(rows_of(facts, lambda signature: signature_number(environment_id, signature))))
+    return list(dict.fromkeys(rows_of(facts, lambda signature: signature_number(environment_id, signature), since)))
 
 
 # ---- deleting -------------------------------------------------------------------------------------------
 
 
-def delete_exactly(environment_id: int, patterns: Sequence[Pattern]) -> int:
-    """The facts that patterns with all ids say."""
-    return _delete_rows(signature_numbers(environment_id), patterns) if patterns else 0
-
-
-def _delete(environment_id: int, patterns: Sequence[Pattern]) -> int:
-    if not patterns:
-        return 0
-    numbers = signature_numbers(environment_id)
-    runs = [(exact, list(run)) for exact, run in groupby(patterns, is_exact)]
-    return sum(_delete_rows(numbers, run) if exact else _delete_matches(numbers, run) for exact, run in runs)
-
-
 def is_exact(pattern: Pattern) -> bool:
     """Whether it is one fact at most that the pattern matches."""
     return all(arg.id is not None for arg in pattern.args)
-
-
-def _delete_rows(numbers: dict[Signature, int], patterns: Iterable[Pattern]) -> int:
-    rows: list[Row] = []
-    for pattern in patterns:
-        number = numbers.get(Signature(pattern.predicate, tuple(arg.type or "" for arg in pattern.args)))
-        if number is not None:
-            ids = [arg.id or "" for arg in pattern.args]
-            rows.append((number, *(ids + [""] * (len(COLUMNS) - len(ids)))))
-    return fact_table().delete(rows) if rows else 0
-
-
-def _delete_matches(numbers: dict[Signature, int], patterns: Iterable[Pattern]) -> int:
-    fact_table().lift_time_limit()
-    deleted = 0
-    with connection.cursor() as cursor:
-        for pattern in patterns:
-            conditions, ids = id_conditions(pattern.args)
-            for number in matching(numbers, pattern.predicate, pattern.args).values():
-                cursor.execute(f"DELETE FROM fact WHERE sig = %s{conditions}", (number, *ids))
-                deleted += cursor.rowcount
-    return deleted
 
 
 def _check_deleted(deleted: int) -> None:

@@ -11,19 +11,21 @@ from typing import Protocol
 
 from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, connections, transaction
 
-from facts.models import COLUMNS, Row
+from facts.models import COLUMNS, GoneRow, NewRow, Row
 from facts.statistics import note_stored
 
 TURN = 0.0005  # seconds that one thread may keep the other from the interpreter
 
-_NAMES = ", ".join(("sig", *COLUMNS))
+_KEY = ", ".join(("sig", *COLUMNS))
+_NAMES = f"{_KEY}, since, expires_at"
 _EQUAL = " AND ".join(f"fact.{name} = gone.{name}" for name in ("sig", *COLUMNS))
 
 
 class Table(Protocol):
-    def insert(self, rows: Sequence[Row]) -> int: ...
+    def insert(self, rows: Sequence[NewRow]) -> int: ...
     def loader(self) -> AbstractContextManager[Loader]: ...
-    def delete(self, rows: Sequence[Row]) -> int: ...
+    def end(self, rows: Sequence[GoneRow]) -> int: ...
+    def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int: ...
     def stream(self, statement: str) -> Iterator[Row]: ...
     def lift_time_limit(self) -> None: ...
     def expect_many(self) -> None: ...
@@ -31,19 +33,28 @@ class Table(Protocol):
 
 
 class SqliteTable:
-    def insert(self, rows: Sequence[Row]) -> int:
+    def insert(self, rows: Sequence[NewRow]) -> int:
+        inserted = f"INSERT INTO fact ({_NAMES}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
         with connection.cursor() as cursor:
             # In key order, neighbours land on the same page.
-            cursor.executemany("INSERT INTO fact VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING", sorted(rows))
+            cursor.executemany(inserted, sorted(rows))
             return cursor.rowcount
 
     def loader(self) -> AbstractContextManager[Loader]:
         return nullcontext(Loader(self.insert))
 
-    def delete(self, rows: Sequence[Row]) -> int:
+    def end(self, rows: Sequence[GoneRow]) -> int:
         condition = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
+        ordered = sorted(rows)
         with connection.cursor() as cursor:
-            cursor.executemany(f"DELETE FROM fact WHERE {condition}", rows)
+            cursor.executemany(_moved(condition), [(row[-1], *row[:-1]) for row in ordered])
+            cursor.executemany(f"DELETE FROM fact WHERE {condition}", [row[:-1] for row in ordered])
+            return cursor.rowcount
+
+    def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(_moved(condition), (until, *values))
+            cursor.execute(f"DELETE FROM fact WHERE {condition}", values)
             return cursor.rowcount
 
     def stream(self, statement: str) -> Iterator[Row]:
@@ -65,15 +76,16 @@ class SqliteTable:
 
 
 class PostgresqlTable:
-    _ARRAYS = "unnest(%s::integer[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])"
+    _TEXTS = ", ".join(["%s::text[]"] * len(COLUMNS))
 
-    def insert(self, rows: Sequence[Row]) -> int:
-        return self._with_arrays(f"INSERT INTO fact SELECT * FROM {self._ARRAYS} ON CONFLICT DO NOTHING", rows)
+    def insert(self, rows: Sequence[NewRow]) -> int:
+        arrays = f"unnest(%s::integer[], {self._TEXTS}, %s::bigint[], %s::bigint[])"
+        return self._with_arrays(f"INSERT INTO fact ({_NAMES}) SELECT * FROM {arrays} ON CONFLICT DO NOTHING", rows)
 
     def loader(self) -> AbstractContextManager[Loader]:
         return loader_behind(self._load)
 
-    def _load(self, rows: Sequence[Row]) -> int:
+    def _load(self, rows: Sequence[NewRow]) -> int:
         """By COPY, which knows no conflicts: where there is one, by way of a table of this transaction."""
         try:
             with transaction.atomic():
@@ -82,23 +94,29 @@ class PostgresqlTable:
         except IntegrityError:
             return self._load_around_conflicts(rows)
 
-    def _load_around_conflicts(self, rows: Sequence[Row]) -> int:
+    def _load_around_conflicts(self, rows: Sequence[NewRow]) -> int:
         with connection.cursor() as cursor:
             cursor.execute("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE fact) ON COMMIT DROP")
             self._copy("incoming", rows)
-            cursor.execute("INSERT INTO fact SELECT * FROM incoming ON CONFLICT DO NOTHING")
+            cursor.execute(f"INSERT INTO fact ({_NAMES}) SELECT {_NAMES} FROM incoming ON CONFLICT DO NOTHING")
             inserted = cursor.rowcount
             cursor.execute("TRUNCATE incoming")
         return inserted
 
-    def _copy(self, table: str, rows: Sequence[Row]) -> None:
+    def _copy(self, table: str, rows: Sequence[NewRow]) -> None:
         statement = f"COPY {table} ({_NAMES}) FROM STDIN"
         with connection.wrap_database_errors, connection.cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
                 copy.write_row(row)
 
-    def delete(self, rows: Sequence[Row]) -> int:
-        return self._with_arrays(f"DELETE FROM fact USING {self._ARRAYS} AS gone ({_NAMES}) WHERE {_EQUAL}", rows)
+    def end(self, rows: Sequence[GoneRow]) -> int:
+        arrays = f"unnest(%s::integer[], {self._TEXTS}, %s::bigint[]) AS gone ({_KEY}, until)"
+        return self._with_arrays(_ended(f"DELETE FROM fact USING {arrays} WHERE {_EQUAL}", "gone.until"), rows)
+
+    def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(_ended(f"DELETE FROM fact WHERE {condition}", "%s::bigint"), (*values, until))
+            return cursor.rowcount
 
     def stream(self, statement: str) -> Iterator[Row]:
         """Row by row, as of one moment, without holding the result in memory."""
@@ -119,10 +137,23 @@ class PostgresqlTable:
     def note_stored(self, number: int) -> None:
         note_stored(number)
 
-    def _with_arrays(self, statement: str, rows: Sequence[Row]) -> int:
+    def _with_arrays(self, statement: str, rows: Sequence[Sequence[object]]) -> int:
         with connection.cursor() as cursor:
             cursor.execute(statement, [list(column) for column in zip(*rows)])
             return cursor.rowcount
+
+
+def _moved(condition: str) -> str:
+    """Facts as past ones; the first parameter is the revision that ends them."""
+    kept = f"{_KEY}, since, until, expires_at"
+    return f"INSERT INTO past_fact ({kept}) SELECT {_KEY}, since, %s, expires_at FROM fact WHERE {condition}"
+
+
+def _ended(deleting: str, until: str) -> str:
+    """The same, of a statement that deletes them."""
+    keys = ", ".join(f"fact.{name}" for name in ("sig", *COLUMNS))
+    gone = f"WITH ended AS ({deleting} RETURNING {keys}, fact.since, {until} AS until, fact.expires_at)"
+    return f"{gone} INSERT INTO past_fact ({_KEY}, since, until, expires_at) SELECT * FROM ended"
 
 
 _TABLES: dict[str, Table] = {"sqlite": SqliteTable(), "postgresql": PostgresqlTable()}
@@ -139,11 +170,11 @@ def fact_table() -> Table:
 class Loader:
     """Stores chunks of rows as they come."""
 
-    def __init__(self, store: Callable[[Sequence[Row]], int]):
+    def __init__(self, store: Callable[[Sequence[NewRow]], int]):
         self._store = store
         self.inserted = 0
 
-    def take(self, rows: Sequence[Row]) -> None:
+    def take(self, rows: Sequence[NewRow]) -> None:
         self.inserted += self._store(rows)
 
     def settle(self) -> None:
@@ -153,13 +184,13 @@ class Loader:
 class _LoaderBehind(Loader):
     """Stores a chunk while the next one is read."""
 
-    def __init__(self, store: Callable[[Sequence[Row]], int], thread: Executor):
+    def __init__(self, store: Callable[[Sequence[NewRow]], int], thread: Executor):
         super().__init__(store)
         self._thread = thread
         self._under_way: Future[int] | None = None
-        self._kept: deque[Sequence[Row]] = deque(maxlen=2)
+        self._kept: deque[Sequence[NewRow]] = deque(maxlen=2)
 
-    def take(self, rows: Sequence[Row]) -> None:
+    def take(self, rows: Sequence[NewRow]) -> None:
         tidy = sorted(set(rows))
         # Thousands of rows take their time to be let go of: here, while the database has others to store. The thread
         # that stores would do so between two chunks, when the database waits.
@@ -174,7 +205,7 @@ class _LoaderBehind(Loader):
 
 
 @contextmanager
-def loader_behind(store: Callable[[Sequence[Row]], int]) -> Iterator[Loader]:
+def loader_behind(store: Callable[[Sequence[NewRow]], int]) -> Iterator[Loader]:
     """For databases in a process of their own. Two threads have the connection, by turns; one load in a process."""
     mine = connections[DEFAULT_DB_ALIAS]
     mine.inc_thread_sharing()

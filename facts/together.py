@@ -21,24 +21,26 @@ from django.db import InterfaceError, OperationalError, transaction
 
 from facts import store
 from facts.accept import check_facts
-from facts.models import Row
+from facts.models import ROW_LENGTH, NewRow, Row
+from facts.past import Changed
 from facts.store import Change, Deletes, Inserts, is_exact
 from facts.table import fact_table
 from policy.active import Caller, caller_of_hash, confirm, program_of_version
 from policy.errors import AuthzError, Busy, NotFound, Unavailable
 from policy.handing import made
 from policy.offsets import Turn, advance, changing, claim
+from policy.revisions import By, Done, Kind, record
 from policy.rules.program import Program
 
 SMALL = 100  # facts and patterns of a change that may share
 MOST = 100  # changes of one commit
 
 
-def apply(caller: Caller, changes: Sequence[Change]) -> int:
+def apply(caller: Caller, changes: Sequence[Change], request_id: str = "") -> int:
     """Make the changes, all or none, as whoever holds the caller's key now; the offset at which they are committed."""
     if not _may_share(changes):
-        return made(partial(_apply_alone, caller, changes))
-    writer = _Writer(caller, changes)
+        return made(partial(_apply_alone, caller, changes, request_id))
+    writer = _Writer(caller, changes, request_id)
     queue = _entered(writer)
     if not writer.leads:
         queue.wait(writer)
@@ -48,7 +50,7 @@ def apply(caller: Caller, changes: Sequence[Change]) -> int:
         finally:
             queue.hand_on(writer)  # where nobody was found to make it
     if writer.is_alone:
-        return made(partial(_apply_alone, caller, changes))
+        return made(partial(_apply_alone, caller, changes, request_id))
     if writer.error is not None:
         try:
             raise writer.error
@@ -64,9 +66,10 @@ def _may_share(changes: Sequence[Change]) -> bool:
     return inserts + len(patterns) <= SMALL and len(patterns) <= most_deletes and all(map(is_exact, patterns))
 
 
-def _apply_alone(caller: Caller, changes: Sequence[Change]) -> int:
+def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> int:
     with changing():
-        return store.apply(confirm(caller).environment_id, changes).offset
+        who = confirm(caller)
+        return store.apply(who.environment_id, changes, By(who.author, request_id)).offset
 
 
 # ---- waiting -----------------------------------------------------------------------------------------------------
@@ -78,12 +81,19 @@ class _Writer:
 
     caller: Caller
     changes: Sequence[Change]
+    request_id: str
     leads: bool = False
     woken: Event = field(default_factory=Event)  # because it leads, or is decided
     since: float = field(default_factory=time.monotonic)
+    author: str = ""  # once its key is confirmed
     offset: int = 0
     error: Exception | None = None
     is_alone: bool = False
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it inserts and deletes, perhaps the same."""
+        return len(set(map(type, self.changes))) > 1
 
     @property
     def is_refused(self) -> bool:
@@ -192,7 +202,7 @@ def _write(queue: _Queue, turn: Turn, leader: _Writer, group: Sequence[_Writer])
     if not accepted:
         raise _NobodyAccepted
     claim(queue.environment_id, len(accepted) - 1)
-    inserted = _store(queue.environment_id, [change for each in accepted for change in each.changes])
+    inserted = _store(queue.environment_id, turn, accepted)
     # What is committed is told before anything else, such as a look at the statistics.
     transaction.on_commit(partial(_tell, queue, leader, accepted, turn.offset))
     fact_table().note_stored(inserted)
@@ -203,12 +213,13 @@ def _refuse_keys(environment_id: int, group: Sequence[_Writer]) -> None:
     for key_hash in {each.caller.key_hash for each in group}:
         holders = [each for each in group if each.caller.key_hash == key_hash]
         try:
-            opened = caller_of_hash(key_hash).environment_id
+            who = caller_of_hash(key_hash)
         except AuthzError as error:
             _fail(holders, error)
         else:
             for each in holders:
-                each.is_alone = opened != environment_id
+                each.author = who.author
+                each.is_alone = who.environment_id != environment_id
 
 
 def _is_accepted(program: Program | None, writer: _Writer) -> bool:
@@ -221,24 +232,45 @@ def _is_accepted(program: Program | None, writer: _Writer) -> bool:
     return writer.error is None
 
 
-def _store(environment_id: int, changes: Iterable[Change]) -> int:
-    """In order, neighbours of a kind by one statement; how many facts are new."""
-    inserted = 0
-    for kind, run in groupby(changes, type):
-        neighbours = list(run)
-        if kind is Inserts:
-            inserted += _insert(environment_id, [each for each in neighbours if isinstance(each, Inserts)])
+def _store(environment_id: int, turn: Turn, accepted: Sequence[_Writer]) -> int:
+    """In order, each writer's as a revision; how many facts are new."""
+    work = store.Work(environment_id)
+    numbered = list(enumerate(accepted, turn.offset))
+    for is_mixed, run in groupby(numbered, lambda each: each[1].is_mixed):
+        if is_mixed:
+            for number, writer in run:
+                _make(work, [(number, change) for change in writer.changes])
+                work.settle(number)
         else:
-            patterns = [one for each in neighbours if isinstance(each, Deletes) for one in each.patterns]
-            store.delete_exactly(environment_id, patterns)
-    return inserted
+            _make(work, [(number, change) for number, writer in run for change in writer.changes])
+    counts = work.counts(numbered[0][0], numbered[-1][0])
+    record(environment_id, [_done(number, each, turn, counts[number]) for number, each in numbered])
+    return work.inserted
 
 
-def _insert(environment_id: int, changes: Iterable[Inserts]) -> int:
-    rows: dict[Row, None] = {}
-    for change in changes:
-        rows |= dict.fromkeys(store.rows_of_facts(environment_id, change.facts))
-    return fact_table().insert(list(rows)) if rows else 0
+def _make(work: store.Work, changes: Iterable[tuple[int, Change]]) -> None:
+    """In order, neighbours of a kind by one statement."""
+    for kind, run in groupby(changes, lambda change: type(change[1])):
+        if kind is Inserts:
+            _insert(work, run)
+        else:
+            deletes = [(number, each.patterns) for number, each in run if isinstance(each, Deletes)]
+            work.delete_exactly((pattern, number) for number, patterns in deletes for pattern in patterns)
+
+
+def _insert(work: store.Work, changes: Iterable[tuple[int, Change]]) -> None:
+    """Store what is inserted, of equal facts the first."""
+    rows: dict[Row, NewRow] = {}
+    for number, change in changes:
+        if isinstance(change, Inserts):
+            for row in store.rows_of_facts(work.environment_id, change.facts, number):
+                rows.setdefault(row[:ROW_LENGTH], row)
+    work.insert(list(rows.values()))
+
+
+def _done(number: int, writer: _Writer, turn: Turn, counts: Changed) -> Done:
+    by = By(writer.author, writer.request_id)
+    return Done(number, Kind.FACTS, by, turn.policy_version_id, counts.inserted, counts.deleted)
 
 
 def _tell(queue: _Queue, leader: _Writer, accepted: Iterable[_Writer], first: int) -> None:

@@ -7,6 +7,7 @@ from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, pat
 from facts.store import Change, Deletes, Inserts
 from policy.endpoint import Endpoint, Request, Response, caller, changed, unconfirmed_caller, writing
 from policy.errors import TooLarge
+from policy.revisions import By
 from policy.serializers import decoded
 
 
@@ -51,7 +52,7 @@ class BulkDelete(Endpoint):
 class ClearData(Endpoint):
     def post(self, request: Request) -> Response:
         with writing(request) as who:
-            applied = store.clear(who.environment_id)
+            applied = store.clear(who.environment_id, By(who.author, request.id))
         return changed("all facts are deleted", applied.offset)
 
 
@@ -63,7 +64,7 @@ class Stats(Endpoint):
 
 def _apply(request: Request, changes: list[Change], message: str) -> Response:
     _check_entries(changes)
-    return changed(message, together.apply(unconfirmed_caller(request), changes))
+    return changed(message, together.apply(unconfirmed_caller(request), changes, request.id))
 
 
 def _check_entries(changes: list[Change]) -> None:

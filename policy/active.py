@@ -28,12 +28,14 @@ from policy.rules.program import Program
 class KeyCheck(NamedTuple):
     """How statements check a key: `FROM {before}<its hash>{after}` has one row while it is good, none when it is not.
 
-    There, `e` is the environment that the key opens, and `hash` the key's own.
+    There, `e` is the environment that the key opens, and `hash`, `number` and `label` are the key's own.
     """
 
     before: str
     after: str
     hash: str
+    number: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Caller:
     key_hash: str
     confirmed: bool = False
     policy_version_id: int | None = None  # once confirmed
+    author: str = ""  # as revisions name the key, once confirmed
 
 
 @cache
@@ -58,12 +61,15 @@ def caller_of_hash(key_hash: str) -> Caller:
     check = key_check()
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {check.hash}, e.id, e.policy_version_id FROM {check.before}%s{check.after}", (key_hash,)
+            f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.label}"
+            f" FROM {check.before}%s{check.after}",
+            (key_hash,),
         )
         row = cursor.fetchone()
     if row is None or not hmac.compare_digest(row[0], key_hash):
         raise KeyRefused
-    return Caller(row[1], key_hash, confirmed=True, policy_version_id=row[2])
+    author = f'key {row[3]} "{row[4]}"' if row[4] else f"key {row[3]}"
+    return Caller(row[1], key_hash, confirmed=True, policy_version_id=row[2], author=author)
 
 
 def confirm(caller: Caller) -> Caller:

@@ -16,6 +16,7 @@ from policy.active import program_of_version
 from policy.errors import AuthzError, Unavailable
 from policy.models import Environment, PolicyVersion, default_environment
 from policy.pages import editor
+from policy.pages.author import by_admin
 from policy.pages.differing_lines import difference
 from policy.pages.editor import Outcome, PolicyForm
 from policy.pages.excerpts import excerpts_of_problems
@@ -119,7 +120,7 @@ class PolicyVersionAdmin(admin.ModelAdmin):
 
     def _activate(self, request: HttpRequest, version: PolicyVersion) -> HttpResponse:
         try:
-            published = publishing.activate(version.environment_id, version.number)
+            published = publishing.activate(version.environment_id, version.number, by=by_admin(request))
         except (AuthzError, Unavailable) as reason:
             self.message_user(request, reason.message, messages.ERROR)
             return HttpResponseRedirect(_url("change", version))
@@ -145,7 +146,8 @@ class PolicyVersionAdmin(admin.ModelAdmin):
         form = PolicyForm(request.POST)
         if not form.is_valid():
             return self._editor(request, form, Outcome(trouble="nothing is published, because of the fields below"))
-        outcome = (editor.check if "_check" in request.POST else editor.publish)(form.cleaned_data)
+        sent = form.cleaned_data
+        outcome = editor.check(sent) if "_check" in request.POST else editor.publish(sent, by_admin(request))
         if outcome.published is None:
             return self._editor(request, form, outcome)
         if not outcome.published.is_unchanged:

@@ -28,6 +28,10 @@ class Environment(models.Model):
     signature_mark = models.BigIntegerField(default=0, db_default=0, editable=False)
     # Drawn by lot with every change: while it is the same, so are the facts and the policy.
     moment = models.BigIntegerField(default=new_moment, editable=False)
+    # Another number, drawn by lot, whenever facts of a signature may end from then on that did not before.
+    ends_mark = models.BigIntegerField(default=0, db_default=0, editable=False)
+    # The oldest revision whose facts are still known whole.
+    horizon = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
         db_table = "environment"
@@ -54,6 +58,30 @@ class PolicyVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.environment.slug} {self.number}"
+
+
+class Revision(models.Model):
+    """One committed change of an environment. Its number is the offset that clients see; before 1, nothing was."""
+
+    pk = models.CompositePrimaryKey("environment", "number")
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="revisions", db_index=False)
+    number = models.BigIntegerField()
+    at = models.BigIntegerField()  # by the database's clock, in microseconds; never before that of the one before
+    author = models.TextField(blank=True)  # `key "billing"`, `admin ann`, `load_facts`
+    request_id = models.TextField(blank=True)
+    policy_version = models.ForeignKey(  # the one that is active from then on
+        PolicyVersion, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
+    )
+    kind = models.TextField()  # see `policy.revisions.Kind`
+    inserted = models.BigIntegerField()  # facts that were not there before
+    deleted = models.BigIntegerField()  # facts that were
+
+    class Meta:
+        db_table = "revision"
+        indexes = [models.Index(fields=["environment", "at"], name="revision_at")]
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.kind}"
 
 
 def default_environment() -> Environment:

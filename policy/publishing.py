@@ -21,6 +21,7 @@ from policy.errors import AuthzError, NotFound, PolicyTestsFailed
 from policy.language.source import Source
 from policy.models import Environment, PolicyVersion
 from policy.offsets import advance, changing
+from policy.revisions import NOBODY, By, Done, Kind, record
 from policy.rules.program import Program
 from policy.testing import TestReport
 
@@ -76,6 +77,7 @@ def publish(
     force: bool = False,
     fail_fast: bool = False,
     within: Transaction = changing,
+    by: By = NOBODY,
 ) -> Published:
     """Make the text the environment's policy. `within` opens the transaction in which it becomes so.
 
@@ -89,6 +91,7 @@ def publish(
     with within():
         turn = advance(environment_id)
         if unchanged := _unchanged(environment_id, digest):
+            _record(environment_id, turn.offset, unchanged.version, by)
             return unchanged
         version = PolicyVersion.objects.create(
             environment_id=environment_id,
@@ -98,6 +101,7 @@ def publish(
             digest=digest,
         )
         _point(environment_id, version)
+        _record(environment_id, turn.offset, version, by)
         transaction.on_commit(lambda: remember_program(version.pk, drafted.program))
     return Published(version, turn.offset, drafted, ignored_facts(environment_id, drafted.program))
 
@@ -118,13 +122,14 @@ def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bo
     return Draft(program, report, untested)
 
 
-def activate(environment_id: int, number: int, *, within: Transaction = changing) -> Published:
+def activate(environment_id: int, number: int, *, within: Transaction = changing, by: By = NOBODY) -> Published:
     """Return to a version that was published before. Its tests are not run again: what takes back must be quick."""
     chosen = version_numbered(environment_id, number)
     program = program_of_version(chosen.pk)
     with within():
         turn = advance(environment_id)
         _point(environment_id, chosen)
+        _record(environment_id, turn.offset, chosen, by)
     is_unchanged = turn.policy_version_id == chosen.pk
     return Published(chosen, turn.offset, None, ignored_facts(environment_id, program), is_unchanged)
 
@@ -180,6 +185,10 @@ def _unchanged(environment_id: int, digest: str) -> Published | None:
 def _next_number(environment_id: int) -> int:
     latest = PolicyVersion.objects.filter(environment_id=environment_id).aggregate(latest=Max("number"))["latest"]
     return (latest or 0) + 1
+
+
+def _record(environment_id: int, offset: int, version: PolicyVersion, by: By) -> None:
+    record(environment_id, [Done(offset, Kind.POLICY, by, version.pk)])
 
 
 def _point(environment_id: int, version: PolicyVersion) -> None:

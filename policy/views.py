@@ -8,6 +8,7 @@ from policy.endpoint import Endpoint, Request, Response, caller, changed, writin
 from policy.errors import MalformedRequest, NotFound
 from policy.models import PolicyVersion
 from policy.publishing import Published
+from policy.revisions import By
 from policy.rules.program import Program
 from policy.serializers import PolicyBody, PublishFlags
 
@@ -31,6 +32,7 @@ class Policy(Endpoint):
             body.validated_data["src"],
             body.validated_data["filename"],
             within=lambda: writing(request),
+            by=By(who.author, request.id),
             **flags.validated_data,
         )
         response = changed(_message(published, suggesting), published.offset)

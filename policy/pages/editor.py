@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from django import forms
 
@@ -12,6 +13,7 @@ from policy.language.source import Source
 from policy.models import Environment
 from policy.pages.excerpts import Excerpt, excerpts_of_failures, excerpts_of_problems
 from policy.publishing import Published, ignored_facts, remarks_on
+from policy.revisions import By
 from policy.serializers import MAX_FILENAME
 
 SPARE_NUMBERS = 500  # of lines, for what is written without JavaScript
@@ -48,13 +50,13 @@ def check(sent: dict) -> Outcome:
     return _outcome(sent, _checked)
 
 
-def publish(sent: dict) -> Outcome:
+def publish(sent: dict, by: By) -> Outcome:
     active = publishing.active_version(sent["environment"].pk)
     number = active.number if active else None
     if number != sent["seen"]:
         trouble = f"version {number} was published meanwhile; publish once more to replace it with what is below"
         return Outcome(trouble=trouble)
-    return _outcome(sent, _published)
+    return _outcome(sent, partial(_published, by))
 
 
 def _outcome(sent: dict, act: Callable[[dict, Source], Outcome]) -> Outcome:
@@ -83,10 +85,9 @@ def _checked(sent: dict, source: Source) -> Outcome:
     return Outcome(note=f"{note}; nothing is published yet", excerpts=warnings)
 
 
-def _published(sent: dict, source: Source) -> Outcome:
-    return Outcome(
-        published=publishing.publish(sent["environment"].pk, source.text, source.filename, force=sent["force"])
-    )
+def _published(by: By, sent: dict, source: Source) -> Outcome:
+    where, name, force = sent["environment"].pk, source.filename, sent["force"]
+    return Outcome(published=publishing.publish(where, source.text, name, force=force, by=by))
 
 
 def line_numbers(text: str, excerpts: list[Excerpt]) -> list[tuple[int, str, str]]:

@@ -45,7 +45,8 @@ class Engine:
     def store_all(self, signature: Signature, rows: Iterable[tuple[str, ...]]) -> None:
         number = self.number(signature)
         whole = [(number, *ids, *[""] * (5 - len(ids))) for ids in rows]
-        self.database.executemany("INSERT OR IGNORE INTO fact VALUES (?, ?, ?, ?, ?, ?)", whole)
+        insert = "INSERT OR IGNORE INTO fact (sig, a0, a1, a2, a3, a4) VALUES (?, ?, ?, ?, ?, ?)"
+        self.database.executemany(insert, whole)
 
     # ---- compiled -----------------------------------------------------------------------------------------------
 

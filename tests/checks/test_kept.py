@@ -358,7 +358,7 @@ def test_nothing_is_kept_within_a_transaction(api, asked):
     with transaction.atomic():
         advance(api.environment.pk)
         assert not allowed(api)
-        rows = facts_store.rows_of_facts(api.environment.pk, [fact_from_json(READER, "")])
+        rows = facts_store.rows_of_facts(api.environment.pk, [fact_from_json(READER, "")], 1)
         facts_store.fact_table().insert(rows)
         assert allowed(api)
     assert len(asked) == 2 and allowed(api)
@@ -386,7 +386,7 @@ def elsewhere(api):
                 'UPDATE environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s',
                 (new_moment(), api.environment.pk),
             )
-            cursor.execute("INSERT INTO fact VALUES (%s, 'ann', 'reader', 'd', '', '')", (number,))
+            cursor.execute("INSERT INTO fact (sig, a0, a1, a2, a3, a4) VALUES (%s, 'ann', 'reader', 'd', '', '')", (number,))
             yield other.commit
     finally:
         other.close()

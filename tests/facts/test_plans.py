@@ -21,7 +21,7 @@ def filled(db):
         for n in range(2000)
     ]
     with connection.cursor() as cursor:
-        cursor.executemany("INSERT INTO fact VALUES (%s, %s, %s, %s, %s, %s)", rows)
+        cursor.executemany("INSERT INTO fact (sig, a0, a1, a2, a3, a4) VALUES (%s, %s, %s, %s, %s, %s)", rows)
         if connection.vendor == "postgresql":
             cursor.execute("ANALYZE fact")
     return db

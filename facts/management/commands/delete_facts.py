@@ -7,6 +7,7 @@ from facts.notation import pattern_from_text
 from facts.store import Deletes
 from policy.management.command import PolicyCommand
 from policy.models import Environment
+from policy.revisions import by_command
 
 
 class Command(PolicyCommand):
@@ -22,5 +23,5 @@ class Command(PolicyCommand):
         if dry_run:
             self.stdout.write(f"{read.count(environment.pk, wanted)} facts match; nothing is deleted")
             return
-        applied = store.apply(environment.pk, [Deletes([wanted])])
+        applied = store.apply(environment.pk, [Deletes([wanted])], by_command("delete_facts"))
         self.stdout.write(f"{applied.deleted} facts are deleted")

@@ -12,6 +12,7 @@ from policy.files import shown_name, why
 from policy.language.collector import without_collections
 from policy.management.command import PolicyCommand
 from policy.models import Environment
+from policy.revisions import by_command
 
 # Bytes. A thread that reads little by little lets go of the interpreter again and again, too shortly for another to
 # have it, and each time the other's wait counts from the start: the one that stores would starve.
@@ -32,7 +33,7 @@ class Command(PolicyCommand):
         with opened(file) as source, without_collections():
             report = progress(source, size_of(file)) if sys.stderr.isatty() else lambda read: None
             try:
-                loaded = load(environment.pk, read_lines(source), skip_bad, report)
+                loaded = load(environment.pk, read_lines(source), skip_bad, report, by_command("load_facts"))
             except LinesRejected as reason:
                 raise CommandError(f"nothing is stored, because of\n{reason.message}") from None
         for line in loaded.bad:

@@ -5,6 +5,7 @@ from typing import Any
 from policy.management.command import PolicyCommand, number
 from policy.models import Environment
 from policy.publishing import activate
+from policy.revisions import by_command
 
 
 class Command(PolicyCommand):
@@ -15,4 +16,4 @@ class Command(PolicyCommand):
         parser.add_argument("version_number", type=number, metavar="VERSION", help="as policy_history shows it")
 
     def act(self, environment: Environment, *, version_number: int, **options: Any) -> None:
-        self.stdout.write(activate(environment.pk, version_number).message)
+        self.stdout.write(activate(environment.pk, version_number, by=by_command("activate_policy")).message)

@@ -9,6 +9,7 @@ from policy.language.rejection import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, failures, rejection, warnings
 from policy.models import Environment
 from policy.publishing import Draft, draft, ignored_facts, publish, remarks_on
+from policy.revisions import by_command
 
 
 class Command(PolicyCommand):
@@ -32,7 +33,8 @@ class Command(PolicyCommand):
                 ignored = ignored_facts(environment.pk, drafted.program)
                 message = "; ".join(["nothing is changed, and the policy can be loaded", *remarks_on(drafted, ignored)])
             else:
-                published = publish(environment.pk, bundle.text, bundle.filename, force=force, fail_fast=fail_fast)
+                text, name, by = bundle.text, bundle.filename, by_command("load_policy")
+                published = publish(environment.pk, text, name, force=force, fail_fast=fail_fast, by=by)
                 drafted, message = published.draft, published.message
         except (PolicyRejected, PolicyTestsFailed) as reason:
             raise rejection(reason, bundle, self.stderr) from None

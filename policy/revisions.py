@@ -1,0 +1,73 @@
+"""What every committed change leaves behind, beside what it changed: a revision, which says who did what, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.db import connection
+
+from policy.clock import now_in
+
+
+class Kind(StrEnum):
+    FACTS = "facts"  # inserts and deletes
+    LOAD = "load"  # a file of facts
+    CLEAR = "clear"  # all facts are deleted
+    COPY = "copy"  # the facts of another environment
+    EXPIRY = "expiry"  # facts whose end has come
+    POLICY = "policy"  # another version is active
+    ENVIRONMENT = "environment"  # what it is called
+    UPGRADE = "upgrade"  # of a database that kept no revisions
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who makes a change: `key 3 "billing"`, `admin ann`, `command load_facts`; and in which request."""
+
+    author: str = ""
+    request_id: str = ""
+
+
+NOBODY = By()
+
+
+def by_command(name: str) -> By:
+    return By(f"command {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A change that is to be committed under a number of its own, with how many facts really changed."""
+
+    number: int
+    kind: Kind
+    by: By
+    policy_version_id: int | None  # that is active from then on
+    inserted: int = 0
+    deleted: int = 0
+
+
+_COLUMNS = "environment_id, number, at, author, request_id, policy_version_id, kind, inserted, deleted"
+
+
+def record(environment_id: int, changes: Sequence[Done]) -> None:
+    """Write the revisions down. Last thing in a writing transaction, under numbers that follow each other.
+
+    Their time is that of the database, but never before that of the revision before.
+    """
+    latest = "MAX" if connection.vendor == "sqlite" else "GREATEST"
+    before = "(SELECT at FROM revision WHERE environment_id = %s AND number = %s)"
+    at = f"{latest}({now_in(connection.vendor)}, COALESCE({before}, 0))"
+    rows = ", ".join([f"(%s, %s, {at}, %s, %s, %s, %s, %s, %s)"] * len(changes))
+    first = changes[0].number
+    values: list[str | int | None] = [value for each in changes for value in _values(environment_id, first, each)]
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO revision ({_COLUMNS}) VALUES {rows}", values)
+
+
+def _values(environment_id: int, first: int, done: Done) -> Iterable[str | int | None]:
+    by = done.by
+    yield from (environment_id, done.number, environment_id, first - 1, by.author, by.request_id)
+    yield from (done.policy_version_id, done.kind.value, done.inserted, done.deleted)
