@@ -44,6 +44,7 @@ QUESTIONS = {
     "transitive": "inside(Box, Box)",
     "renamed_roles": 'has_permission(User, "read", Repo)',
     "groups_and_folders": 'has_role(User, "reader", Folder)',
+    "groups_and_projects": 'has_role(User, "reader", Repository)',
 }
 
 

@@ -8,19 +8,24 @@ is a hop of the third argument, from f to g, whatever u and r are: `(f, g) if ha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checks.engine.rules.clauses import (
     Call,
     Clause,
+    ClausesOf,
     Cmp,
     Literal,
     Neg,
     Pattern,
+    Scan,
+    Term,
     Var,
     canonical,
     mentioned,
     pattern_of,
+    substituted,
+    substituted_terms,
     variables_of,
 )
 from policy.rules.components import reachable
@@ -76,6 +81,45 @@ def hop_of(clause: Clause, pattern: Pattern, component: ComponentOf) -> tuple[in
                 ends = (clause.params[index], call.args[index])
                 return index, Hop(canonical(Clause(ends, rest)), call.types[index])
     return None
+
+
+def with_call(clause: Clause, pattern: Pattern, clauses: ClausesOf) -> Clause:
+    """The clause with a call of the pattern's predicate where it has all that this call comes to, a fact, instead.
+
+    has_role(u, "reader", t) if has_relation(t, "parent", s) and fact has_role(u, "reader", s)
+    ->  has_role(u, "reader", t) if has_relation(t, "parent", s) and has_role(u, "reader", s)      if only facts say that
+    """
+    for scan in clause.body:
+        if isinstance(scan, Scan) and scan.signature.predicate == pattern.predicate:
+            target = replace(pattern, types=scan.signature.types)
+            found = clauses(target)
+            called = _called_instead(clause, scan, target, found[0]) if len(found) == 1 else None
+            if called is not None:
+                return called
+    return clause
+
+
+def _called_instead(clause: Clause, scan: Scan, target: Pattern, only: Clause) -> Clause | None:
+    """The clause with a call that has one clause only, instead of that one's body; None where that is not in it."""
+    own = [each for each in only.body if isinstance(each, Scan)]
+    if len(own) != 1 or own[0].signature != scan.signature or len(clause.body) <= len(only.body):
+        return None
+    names: dict[Var, Term] = {}
+    for inner, outer in zip(own[0].args, scan.args):
+        if (names.setdefault(inner, outer) if isinstance(inner, Var) else inner) != outer:
+            return None
+    if not variables_of((Call("", (), only.params), *only.body)) <= names.keys():
+        return None
+    body = [substituted(each, names) for each in only.body]
+    rest = tuple(each for each in clause.body if each not in body)
+    args = substituted_terms(only.params, names)
+    hidden = variables_of(body) - set(args)
+    call = Call(target.predicate, target.types, args, target.part)
+    if pattern_of(call) != target or not set(body) <= set(clause.body):
+        return None
+    if hidden & (variables_of(rest) | set(clause.params)):
+        return None
+    return Clause(clause.params, (*rest, call))
 
 
 def _moved(clause: Clause, call: Call, rest: tuple[Literal, ...]) -> int | None:

@@ -17,6 +17,9 @@ of as pairs: a sum where there was a product. Where one rule of the recursion is
     has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g) and not barred(u, f)
 
 `core` would recurse as well, and each of its steps would follow all groups again: then nothing is followed apart.
+
+The recursion may be that of what a hop goes by: of groups of groups, where `f` is a repository below a project below an
+organization. Each of these would follow the groups again, so they are followed apart as well.
 """
 
 from __future__ import annotations
@@ -34,9 +37,11 @@ from checks.engine.rules.clauses import (
     Pattern,
     Var,
     calls_made,
+    mentioned,
+    pattern_of,
     variables_of,
 )
-from checks.engine.rules.hops import ComponentOf, Hop, Hops, are_cyclic, hop_of, leads
+from checks.engine.rules.hops import ComponentOf, Hop, Hops, are_cyclic, hop_of, leads, with_call
 from checks.engine.rules.limits import tick
 from policy.rules.components import Components
 
@@ -61,9 +66,12 @@ class Separated:
             return _path_clauses(pattern, self._hops[pattern.predicate, pattern.part], backward)
         if pattern.part == Part.CORE:
             whole = replace(pattern, part=Part.WHOLE)
-            return (each for each in self._clauses(whole) if hop_of(each, whole, self._component) is None)
+            return (each for each in self._clauses(whole) if self._hop(each, whole) is None)
         factors = factors_of(pattern, self._clauses, self._component) if pattern.part == Part.WHOLE else None
         return self._clauses(pattern) if factors is None else self._separate(pattern, factors)
+
+    def _hop(self, clause: Clause, pattern: Pattern) -> tuple[int, Hop] | None:
+        return hop_of(with_call(clause, pattern, self._clauses), pattern, self._component)
 
     def _separate(self, pattern: Pattern, factors: Factors) -> Iterator[Clause]:
         """For each combination of types: paths that lead there, and the core, as far as there are any."""
@@ -116,22 +124,29 @@ def factors_of(pattern: Pattern, clauses: ClausesOf, component: ComponentOf) -> 
     for each in queue:  # which grows meanwhile
         tick()
         if each not in found:
-            hops = _hops_of(each, clauses(each), component)
+            hops = _hops_of(each, clauses, component)
             if hops is None:
                 return None
             found[each] = hops
             queue += [_moved(each, index, hop.target) for index, hop in hops]
     tables = _independent(found)
-    if not tables or not any(map(are_cyclic, tables.values())):
+    if not tables or not (any(map(are_cyclic, tables.values())) or _goes_by_recursion(tables, component)):
         return None
     return Factors(tuple(sorted(tables.items())), tuple(found))
 
 
-def _hops_of(pattern: Pattern, clauses: tuple[Clause, ...], component: ComponentOf) -> list[tuple[int, Hop]] | None:
+def _goes_by_recursion(tables: dict[int, Hops], component: ComponentOf) -> bool:
+    """Whether a hop goes by what recurses itself, which would be followed again for each hop of another argument."""
+    hops = (hop for table in tables.values() for each in table.values() for hop in each)
+    calls = (call for hop in hops for call in mentioned(hop.clause.body))
+    return len(tables) > 1 and any(component(pattern_of(call)) is not None for call in calls)
+
+
+def _hops_of(pattern: Pattern, clauses: ClausesOf, component: ComponentOf) -> list[tuple[int, Hop]] | None:
     """The clauses that hop; None where another one recurses."""
     found = []
-    for clause in clauses:
-        hop = hop_of(clause, pattern, component)
+    for clause in clauses(pattern):
+        hop = hop_of(with_call(clause, pattern, clauses), pattern, component)
         if hop is not None:
             found.append(hop)
         elif _calls_back(clause, pattern, component):
