@@ -86,8 +86,8 @@ def hop_of(clause: Clause, pattern: Pattern, component: ComponentOf) -> tuple[in
 def with_call(clause: Clause, pattern: Pattern, clauses: ClausesOf) -> Clause:
     """The clause with a call of the pattern's predicate where it has all that this call comes to, a fact, instead.
 
-    has_role(u, "reader", t) if has_relation(t, "parent", s) and fact has_role(u, "reader", s)
-    ->  has_role(u, "reader", t) if has_relation(t, "parent", s) and has_role(u, "reader", s)      if only facts say that
+    has_role(u, r, t) if has_relation(t, "parent", s) and fact has_role(u, r, s)
+    ->  has_role(u, r, t) if has_relation(t, "parent", s) and has_role(u, r, s)
     """
     for scan in clause.body:
         if isinstance(scan, Scan) and scan.signature.predicate == pattern.predicate:

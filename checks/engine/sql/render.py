@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from checks.engine.plan.plan import (
     Among,
@@ -34,7 +34,7 @@ from checks.engine.plan.plan import (
 from checks.engine.rules.clauses import Col, Const, Operand, Term
 from checks.engine.rules.limits import tick
 from checks.engine.sql.scope import Scope, Seen
-from checks.engine.sql.text import Column, Text, joined, merged, union
+from checks.engine.sql.text import Column, Part, Text, joined, merged, settled, union
 
 ColumnsOf = Callable[[Exit], Sequence[Column]]
 
@@ -78,6 +78,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
     """Walks the plan and writes its SELECTs; what it reads and how it compares, the database's own renderer says."""
 
     dialect: AnyDialect
+    reads: ClassVar[Part] = " FROM "
 
     # ---- what differs: where sources are read, and how values are compared ------------------------------------------
 
@@ -194,7 +195,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         self, name: str, row: str, columns: list[str], seeds: Iterable[Text | None], arms: Iterable[Text | None]
     ) -> Text | None:
         """A table out of its first rows, and of steps from any of its rows; None where nothing starts it."""
-        first, following = merged(_some(seeds)), merged(_some(arms))
+        first, following = ([settled(each) for each in merged(_some(some))] for some in (seeds, arms))
         if not first:
             return None
         steps = self.dialect.steps(name, row, columns, following)
@@ -227,7 +228,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         tables, tests = read
         text: Text = ("SELECT ", *joined(", ", written))
         if tables:
-            text = (*text, " FROM ", *joined(" CROSS JOIN ", tables))
+            text = (*text, self.reads, *joined(" CROSS JOIN ", tables))
         elif tests and self.dialect.dual:
             text = (*text, self.dialect.dual)
         return (*text, " WHERE ", *joined(" AND ", tests)) if tests else text

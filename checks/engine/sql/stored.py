@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.engine.plan.plan import (
+    Among,
     Answers,
     Branch,
     Candidates,
+    Comparison,
     Condition,
     Exit,
     Fact,
@@ -31,7 +33,7 @@ from checks.engine.sql.render import ColumnsOf, Renderer, no_columns
 from checks.engine.sql.rounds import Rounds, rounds_for
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.steps import Names, idle_in, names_of, steps_of
-from checks.engine.sql.text import Choice, Column, Formed, Shown, Text, joined
+from checks.engine.sql.text import READS, Choice, Column, Formed, Numbered, Shown, Text, joined, settled
 from policy.rules.program import Signature
 
 INLINE = "inline_fact"
@@ -42,6 +44,8 @@ Scoped = Scope[Source]
 @dataclass
 class StoredRenderer(Renderer[Dialect, Source]):
     """Any text may be stored, so nothing that it renders comes to nothing."""
+
+    reads = READS
 
     number_of: Callable[[Signature], int]
     places: Callable[[Signature], tuple[str, ...]]
@@ -131,7 +135,9 @@ class StoredRenderer(Renderer[Dialect, Source]):
         return (self._number_test(source, scope),) if isinstance(source, Fact) else ()
 
     def _number_test(self, source: Fact, scope: Scoped) -> Text:
-        return (f"{scope.names[source.number]}.sig = {self.number_of(source.signature)}",)
+        name, number = scope.names[source.number], self.number_of(source.signature)
+        test = Numbered(f"{name}.sig" if name else "sig", number)
+        return (test if self.dialect.joins_numbers else str(test),)
 
     def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]] | None:
         if not self.dialect.joins_apart:
@@ -149,26 +155,31 @@ class StoredRenderer(Renderer[Dialect, Source]):
         tables: list[Text] = []
         tests: list[Text] = []
         for source, conditions in steps_of(branch, scope.read(branch.sources)):
-            names = {} if source in idle else names_of(source, conditions)
-            alias = scope.names.get(source.number, "") if source else ""
-            own = [self._named_test(each, scope, names, alias) for each in conditions]
-            if isinstance(source, Fact):
-                own.insert(0, self._number_test(source, scope))
-            tables += [self._names(each, alias) for each in names.values()]
-            looked_up: Text = (
-                (" FROM ", *self._named(source, branch, scope), " WHERE ", *joined(" AND ", own)) if source else ()
-            )
-            if source in idle:
-                tests.insert(0, ("EXISTS (SELECT 1", *looked_up, ")"))
-            elif isinstance(source, Fact) and source.place == "stored" and (tables or scope.lateral):
-                tables.append(("LATERAL (SELECT *", *looked_up, f" OFFSET 0) {alias}"))
-            else:
-                tests += own
+            if not isinstance(source, Fact):
+                tests += [self._test(each, scope) for each in conditions]
                 tables += [self._named(source, branch, scope)] if source else []
+                continue
+            alias, is_idle = scope.names[source.number], source in idle
+            names = {} if is_idle else names_of(source, conditions)
+            tables += [self._names(each, alias) for each in names.values()]
+            is_apart = is_idle or (source.place == "stored" and bool(tables or scope.lateral))
+            inner = _alone(source, conditions, scope) if is_apart else scope
+            table = self._named(source, branch, inner)
+            own = [self._named_test(each, inner, names, alias) for each in conditions]
+            own.insert(0, self._number_test(source, inner))
+            if not is_apart:
+                tests += own
+                tables.append(table)
+            elif is_idle:
+                tests.insert(0, ("EXISTS (SELECT 1 FROM ", *table, " WHERE ", *joined(" AND ", own), ")"))
+            else:
+                looked_up: Text = (*table, " WHERE ", *joined(" AND ", own))
+                tables.append(("LATERAL (SELECT * FROM ", *looked_up, f" OFFSET 0) {alias}"))
         return tables, tests
 
     def _named(self, source: Source, branch: Branch, scope: Scoped) -> Text:
-        return (*_always(self.source(source, branch, scope)), f" {scope.names[source.number]}")
+        alias = scope.names[source.number]
+        return (*_always(self.source(source, branch, scope)), *((f" {alias}",) if alias else ()))
 
     def _names(self, names: Names, alias: str) -> Text:
         """The names that a column may have, as a table."""
@@ -272,7 +283,7 @@ class StoredRenderer(Renderer[Dialect, Source]):
         sides = [_sides(each, source.number) for each in end.branch.conditions]
         pairs = [pair for pair in sides if pair]
         if others or not isinstance(source, Relation) or len(pairs) < len(sides) or not pairs:
-            return ("EXISTS (", *self.select(end.branch, [("1",)], scope.inside(plan)), ")")
+            return ("EXISTS (", *settled(self.select(end.branch, [("1",)], scope.inside(plan))), ")")
         left = joined(", ", (self.operand(operand, scope) for _, operand in pairs))
         columns = ", ".join(column.name for column, _ in pairs)
         wanted: Text = left if len(pairs) == 1 else ("(", *left, ")")
@@ -285,12 +296,11 @@ class StoredRenderer(Renderer[Dialect, Source]):
         return (*self.dialect.text_value(self.operand(operand, scope)), " IN (", *options, ")")
 
     def equal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
-        return (*self._known(left, scope), " = ", *self._known(right, scope))
-
-    def _known(self, operand: Operand, scope: Scoped) -> Text:
-        """An operand beside another one: a parameter beside a parameter has no type of its own."""
-        text = self.operand(operand, scope)
-        return text if isinstance(operand, Col) else self.dialect.text_value(text)
+        """A parameter beside a parameter has no type of its own."""
+        sides = [self.operand(side, scope) for side in (left, right)]
+        if not isinstance(left, Col) and not isinstance(right, Col):
+            sides = [self.dialect.text_value(side) for side in sides]
+        return joined(" = ", sides)
 
     def unequal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
         return (*self.operand(left, scope), " <> ", *self.operand(right, scope))
@@ -312,7 +322,8 @@ class StoredRenderer(Renderer[Dialect, Source]):
         raise AssertionError(f"{operand} has no value when the statement runs")
 
     def _at(self, column: Col, scope: Scoped) -> str:
-        return f"{scope.names[column.source]}.{column.name}"
+        name = scope.names[column.source]
+        return f"{name}.{column.name}" if name else column.name
 
 
 def inline_table(dialect: Dialect, inline: frozenset[Signature]) -> list[Text]:
@@ -342,6 +353,13 @@ def _sides(condition: Condition, number: int) -> tuple[Col, Operand] | None:
         case Same(Col(source) as column, operand) if source == number:
             return column, operand
     return None
+
+
+def _alone(source: Fact, conditions: list[Condition], scope: Scoped) -> Scoped:
+    """The scope of a SELECT of this fact alone, whose columns need no name before them: unless others are inside it."""
+    if not all(isinstance(each, (Same, Among, Comparison)) for each in conditions):
+        return scope
+    return scope._replace(names={**scope.names, source.number: ""})
 
 
 def _untagged(branch: Branch) -> Branch:

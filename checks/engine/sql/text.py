@@ -1,7 +1,11 @@
 """SQL text with its parameters in place: they never part until a statement is finished.
 
-A `Text` is a tuple of parts: SQL that this package wrote, values, and `Choice`s, which are a column and the
-constants it may equal; arms of a union that differ in one choice are drawn together.
+A `Text` is a tuple of parts: SQL that this package wrote, values, and two that arms of a union are drawn together by.
+`Choice`s are a column and the constants it may equal: arms that differ in one of them are one. `Numbered`s say which
+number a fact's signature has: many arms that differ in these alone may read the numbers from a table.
+
+    SELECT 1 FROM fact f0 WHERE f0.sig = 3 AND … UNION ALL SELECT 1 FROM fact f0 WHERE f0.sig = 4 AND … UNION ALL …
+    ->  SELECT 1 FROM (VALUES (3), (4), …) n CROSS JOIN fact f0 WHERE f0.sig = n.column1 AND …
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from checks.engine.rules.clauses import Const, Other, Slot, Term
 from checks.engine.rules.limits import tick
 
 MOST_ARMS = 400  # of one union: SQLite takes 500
+MANY = 8  # arms that differ in numbers only: fewer are quicker as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,30 @@ class Choice:
     is_table: bool = False  # the constants as rows, to join with
 
 
-Part = str | Const | Other | Slot | Choice
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Whether the column is the number."""
+
+    column: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.column} = {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """The FROM of an arm, and what is read before all else."""
+
+    first: str = ""
+
+    def __str__(self) -> str:
+        return f" FROM {self.first} CROSS JOIN " if self.first else " FROM "
+
+
+READS = Reads()
+
+Part = str | Const | Other | Slot | Choice | Numbered | Reads
 Text = tuple[Part, ...]
 
 
@@ -54,14 +82,58 @@ def joined(separator: str, texts: Iterable[Text]) -> Text:
 
 
 def merged(arms: Iterable[Text]) -> list[Text]:
-    """The arms of a union without repeats, those that differ in one choice of constants as one."""
+    """The arms of a union without repeats, those that differ in one choice of constants, or many in numbers, as one."""
     found = list(dict.fromkeys(arms))
     while len(found) > 1:
         fewer = _merged_once(found)
         if len(fewer) == len(found):
             break
         found = fewer
-    return found
+    return found if len(found) < MANY else _by_numbers(found)
+
+
+def _by_numbers(arms: list[Text]) -> list[Text]:
+    """Many arms that differ in their own numbers only as one, in the place of the first."""
+    groups: dict[Text, list[Text]] = {}
+    keys = [_unnumbered(arm) for arm in arms]
+    for key, arm in zip(keys, arms):
+        groups.setdefault(key, []).append(arm)
+    drawn = {key: _drawn(alike) for key, alike in groups.items() if len(alike) >= MANY and READS in key}
+    return list(dict.fromkeys(drawn.get(key, arm) for key, arm in zip(keys, arms)))
+
+
+def _unnumbered(arm: Text) -> Text:
+    tick()
+    return tuple([replace(part, number=0) if isinstance(part, Numbered) else part for part in arm])
+
+
+def _drawn(arms: list[Text]) -> Text:
+    """One arm for all, each of whose numbers is a row of a table."""
+    numbers = {place: tuple([_number(arm[place]) for arm in arms]) for place, _ in _numbered(arms[0])}
+    differing = dict.fromkeys(each for each in numbers.values() if len(set(each)) > 1)
+    names = {each: f"n.column{index}" for index, each in enumerate(differing, 1)}
+    rows = ", ".join(f"({', '.join(map(str, row))})" for row in zip(*differing))
+    tests = {
+        place: f"{part.column} = {names[numbers[place]]}"
+        for place, part in _numbered(arms[0])
+        if numbers[place] in names
+    }
+    reads = Reads(f"(VALUES {rows}) n")
+    return tuple([reads if isinstance(part, Reads) else tests.get(place, part) for place, part in enumerate(arms[0])])
+
+
+def _numbered(arm: Text) -> list[tuple[int, Numbered]]:
+    return [(place, part) for place, part in enumerate(arm) if isinstance(part, Numbered)]
+
+
+def _number(part: Part) -> int:
+    assert isinstance(part, Numbered), "arms that are drawn together have their numbers in the same places"
+    return part.number
+
+
+def settled(arm: Text) -> Text:
+    """The arm as it stands within another one, which is not drawn together with others by what is in this one."""
+    return tuple([str(part) if isinstance(part, (Numbered, Reads)) else part for part in arm])
 
 
 def _merged_once(arms: list[Text]) -> list[Text]:
@@ -86,7 +158,7 @@ def _merged_once(arms: list[Text]) -> list[Text]:
 
 def union(arms: Iterable[Text], distinct: bool) -> Text:
     """The rows of all arms, each once if `distinct`."""
-    found = merged(arms)
+    found = [settled(each) for each in merged(arms)]
     if distinct and len(found) == 1:
         first = found[0][0]
         assert isinstance(first, str) and first.startswith("SELECT"), "an arm is a SELECT"
@@ -135,6 +207,8 @@ def finished(text: Text, placeholder: Callable[[int], str]) -> Statement:
             pieces.append(part)
         elif isinstance(part, Choice):
             pieces.append(_chosen(part, [mark(Const(each)) for each in sorted(part.ids)]))
+        elif isinstance(part, (Numbered, Reads)):
+            pieces.append(str(part))
         else:
             pieces.append(mark(part))
     return Statement("".join(pieces), tuple(numbers))
