@@ -151,6 +151,7 @@ class Meaning:
 
 def well_founded(clauses: ClausesOf, world: World, pattern: Pattern) -> set[Row]:
     """The pattern's rows, where clauses may recurse through negation as long as no row depends on its own."""
+
     def following(one: Pattern) -> list[Pattern]:
         return [pattern_of(call) for clause in clauses(one) for call in mentioned(clause.body)]
 

@@ -20,8 +20,8 @@ CONTEXT = {
         " (SELECT value ->> 1, value ->> 2, value ->> 3 FROM json_each(:facts) WHERE value ->> 0 = {brought})"
     ),
     "postgresql": (
-        "c(a0, a1, a2) AS MATERIALIZED (SELECT (value ->> 1) COLLATE \"C\", (value ->> 2) COLLATE \"C\","
-        " (value ->> 3) COLLATE \"C\" FROM jsonb_array_elements(CAST(:facts AS jsonb))"
+        'c(a0, a1, a2) AS MATERIALIZED (SELECT (value ->> 1) COLLATE "C", (value ->> 2) COLLATE "C",'
+        ' (value ->> 3) COLLATE "C" FROM jsonb_array_elements(CAST(:facts AS jsonb))'
         " WHERE CAST(value ->> 0 AS integer) = {brought})"
     ),
 }
@@ -125,9 +125,7 @@ def direct(with_context: bool) -> str:
 
 
 def organisation(with_context: bool) -> str:
-    brought = (
-        "UNION ALL SELECT 1 FROM c WHERE a0 = :actor AND a1 IN ('reader', 'writer', 'admin') AND a2 = :resource"
-    )
+    brought = "UNION ALL SELECT 1 FROM c WHERE a0 = :actor AND a1 IN ('reader', 'writer', 'admin') AND a2 = :resource"
     return f"""EXISTS (
   SELECT 1 FROM fact WHERE sig = {{has_role_User_Repo}} AND a0 = :actor
     AND a1 IN ('reader', 'writer', 'admin') AND a2 = :resource

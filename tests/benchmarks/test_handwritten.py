@@ -19,9 +19,7 @@ FACTS = [numbered(each) for each in dict.fromkeys(facts_of(SIZE))]
 BROUGHT = {
     "has_role_User_Project": [numbered(fact("has_role", ("User", 1), "admin", ("Project", 2)))],
     "has_role_User_Repo": [numbered(fact("has_role", ("User", 1), "reader", ("Repo", 3)))],
-    "has_role_User_Folder": [
-        numbered(fact("has_role", ("User", user), "auditor", ("Folder", 4))) for user in (0, 3)
-    ],
+    "has_role_User_Folder": [numbered(fact("has_role", ("User", user), "auditor", ("Folder", 4))) for user in (0, 3)],
 }
 
 

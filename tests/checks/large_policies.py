@@ -18,7 +18,7 @@ class Large(NamedTuple):
     most_seconds: float = 0.1  # of planning
 
 
-def _chain(types: int, roles: tuple[str, ...] = ("viewer", "editor")) -> str:
+def chain(types: int, roles: tuple[str, ...] = ("viewer", "editor")) -> str:
     """Types one below the other; each role comes down from the parent's."""
     names = "".join(f' "{role}",' for role in roles)
     text = f'actor User {{}}\nresource T0 {{ roles = [{names}]; permissions = ["read"]; "read" if "{roles[0]}"; }}\n'
@@ -53,7 +53,7 @@ def _role_ladder(roles: int, types: int) -> str:
     return text
 
 
-def _diamond(levels: int, word: str) -> str:
+def diamond(levels: int, word: str) -> str:
     text = 'actor User {}\nresource T0 { roles = ["r"]; }\n'
     for number in range(1, levels):
         read = 'permissions = ["read"]; "read" if "r";' if number == levels - 1 else ""
@@ -69,7 +69,7 @@ def _levels(levels: int, types: int) -> str:
         text += (
             f'resource T{number} {{ permissions = ["read"]; }}\n'
             f'has_permission(u: User, "read", x: T{number}) if\n'
-            "  clearance(u, c) and classification(x, l) and c >= l and has_role(u, \"member\", o) and belongs(x, o)\n"
+            '  clearance(u, c) and classification(x, l) and c >= l and has_role(u, "member", o) and belongs(x, o)\n'
             "  and o matches Org;\n"
         )
     ladder = "".join(f' "m{level}" if "m{level + 1}";' for level in range(levels))
@@ -77,7 +77,7 @@ def _levels(levels: int, types: int) -> str:
     return text + f'resource Org {{ roles = ["member", {names}]; "member" if "m0";{ladder} }}\n'
 
 
-def _untyped(types: int) -> str:
+def untyped(types: int) -> str:
     text = "actor User {}\nactor Robot {}\n"
     for number in range(types):
         text += f'resource T{number} {{ permissions = ["read", "write"]; }}\n'
@@ -92,20 +92,20 @@ def _tenants(types: int) -> str:
     for number in range(types):
         text += (
             f'resource T{number} {{ roles = ["reader", "owner"]; permissions = ["read", "delete"];'
-            " relations = { org: Org }; \"reader\" if \"owner\"; \"read\" if \"reader\"; \"delete\" if \"owner\";"
+            ' relations = { org: Org }; "reader" if "owner"; "read" if "reader"; "delete" if "owner";'
             ' "reader" if "member" on "org"; "owner" if "admin" on "org"; "read" if is_public(resource); }\n'
         )
     return text
 
 
 def policies() -> Iterator[Large]:
-    yield Large("a chain of 10 types", _chain(10), "User", "read", "T9")
-    yield Large("a chain of 20 types", _chain(20), "User", "read", "T19")
-    yield Large("a chain of 20 types, asked in its middle", _chain(20), "User", "read", "T10")
-    yield Large("a chain of 20 types with 4 roles", _chain(20, ("a", "b", "c", "d")), "User", "read", "T19")
+    yield Large("a chain of 10 types", chain(10), "User", "read", "T9")
+    yield Large("a chain of 20 types", chain(20), "User", "read", "T19")
+    yield Large("a chain of 20 types, asked in its middle", chain(20), "User", "read", "T10")
+    yield Large("a chain of 20 types with 4 roles", chain(20, ("a", "b", "c", "d")), "User", "read", "T19")
     groups = "actor Group {}\n" + GROUPS
-    yield Large("a chain of 12 types, and groups", _chain(12) + groups, "User", "read", "T11", most_seconds=0.2)
-    both = _chain(12) + groups + NESTED
+    yield Large("a chain of 12 types, and groups", chain(12) + groups, "User", "read", "T11", most_seconds=0.2)
+    both = chain(12) + groups + NESTED
     yield Large("a chain of 12 types, and nested groups", both, "User", "read", "T11", most_seconds=0.15)
     yield Large("groups over folders", "actor User {}\n" + groups + FOLDERS, "User", "read", "Doc")
     nested = "actor User {}\n" + groups + NESTED + FOLDERS
@@ -117,11 +117,11 @@ def policies() -> Iterator[Large]:
     yield Large("a ladder of 30 roles on 20 types", _role_ladder(30, 20), "User", "read", "T19")
     yield Large("classification levels on 10 types", _levels(5, 10), "User", "read", "T9")
     yield Large("classification levels on 30 types", _levels(12, 30), "User", "read", "T29")
-    yield Large("untyped attributes on 10 types", _untyped(10), "User", "read", "T9")
-    yield Large("untyped attributes on 40 types", _untyped(40), "User", "read", "T39", most_seconds=0.15)
-    yield Large("untyped attributes on 40 types, to write", _untyped(40), "User", "write", "T39", most_seconds=0.15)
+    yield Large("untyped attributes on 10 types", untyped(10), "User", "read", "T9")
+    yield Large("untyped attributes on 40 types", untyped(40), "User", "read", "T39", most_seconds=0.15)
+    yield Large("untyped attributes on 40 types, to write", untyped(40), "User", "write", "T39", most_seconds=0.15)
     yield Large("tenants with 50 types", _tenants(50), "User", "read", "T49")
     yield Large("tenants with 200 types", _tenants(200), "User", "delete", "T150")
-    yield Large("a diamond of 8 types", _diamond(8, "or"), "User", "read", "T7")
-    yield Large("a diamond of 12 types", _diamond(12, "or"), "User", "read", "T11")
-    yield Large("a diamond of 8 types that needs both sides", _diamond(8, "and"), "User", "read", "T7")
+    yield Large("a diamond of 8 types", diamond(8, "or"), "User", "read", "T7")
+    yield Large("a diamond of 12 types", diamond(12, "or"), "User", "read", "T11")
+    yield Large("a diamond of 8 types that needs both sides", diamond(8, "and"), "User", "read", "T7")

@@ -1,10 +1,10 @@
 """Questions whose plans are kept as golden texts and measured; how they are written, and facts to ask them about.
 
-    allow(User, "read", Folder)         all is given
-    allow(User, "read", Folder?)        the folders are asked for
-    allow(User, "read", Folder*)        those of a few folders; ** of many
-    p(x=User?, Doc) and q(x, Doc?)      x is the same in both
-    ... with has_role(User, String, Folder)     the request brings facts of this signature
+allow(User, "read", Folder)         all is given
+allow(User, "read", Folder?)        the folders are asked for
+allow(User, "read", Folder*)        those of a few folders; ** of many
+p(x=User?, Doc) and q(x, Doc?)      x is the same in both
+... with has_role(User, String, Folder)     the request brings facts of this signature
 """
 
 from __future__ import annotations

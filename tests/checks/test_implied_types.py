@@ -48,9 +48,7 @@ def test_queries_range_over_them(roles):
         },
     }
     found = roles.post("/evaluate_query", query).json()["results"]
-    assert found == [
-        {"role": "editor", "action": action, "user": "ann", "repo": "a"} for action in ("read", "write")
-    ]
+    assert found == [{"role": "editor", "action": action, "user": "ann", "repo": "a"} for action in ("read", "write")]
     listed = roles.post("/query", {"fact": {"predicate": "has_role", "args": [None, {"type": "Role"}, None]}}).json()
     assert listed["results"] == FACTS[:3]
 

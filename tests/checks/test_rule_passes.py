@@ -1,7 +1,7 @@
 """Passes over rules: what they make of a few small policies, as text, and that they keep the meaning of random ones.
 
-    pytest tests/checks/test_rule_passes.py --rewrite      # writes the texts anew; read the difference
-    python -m tests.properties.run_passes --minutes 10     # holds the meaning of many more
+pytest tests/checks/test_rule_passes.py --rewrite      # writes the texts anew; read the difference
+python -m tests.properties.run_passes --minutes 10     # holds the meaning of many more
 """
 
 import re

@@ -54,7 +54,7 @@ def test_the_version_leads_to_its_workbench(admin, version):
 def test_an_answer_is_explained_with_links_to_lines_and_facts(admin, version):
     answer = admin.post(url("ask", version), question(version=version.pk))
     said = words(answer)
-    assert "Allowed allow(User:ann, \"read\", Repo:b) Because" in said
+    assert 'Allowed allow(User:ann, "read", Repo:b) Because' in said
     assert 'has_role(User:ann, "admin", Org:o) stored fact' in said
     assert f'href="{url("change", version)}#L14">line 14</a>' in answer.content.decode()
     link = re.search(r'<a class="tag stored" href="([^"]+)"', answer.content.decode())[1]
@@ -181,7 +181,7 @@ def test_the_picture_draws_what_grants_what(admin, version):
     page = admin.get(url("picture", version)).content.decode()
     for text in ("member on organization", "writer", "is_public(resource)", "is_root(user)"):
         assert f">{text}</text>" in page
-    assert '<title>line 14: &quot;reader&quot; if &quot;member&quot; on &quot;organization&quot;;</title>' in page
+    assert "<title>line 14: &quot;reader&quot; if &quot;member&quot; on &quot;organization&quot;;</title>" in page
     assert "http" not in re.search(r"<svg.*?</svg>", page, re.DOTALL)[0]
 
 

@@ -251,4 +251,3 @@ def kept(made: Moved, world: World, type_name: str) -> list[tuple[int, str, obje
 def shown(value: object, type_name: str) -> str:
     """A cell of an answer as the id that it is."""
     return str(bool(value)).lower() if type_name == BOOLEAN else str(value)
-

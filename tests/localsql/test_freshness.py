@@ -1,6 +1,5 @@
 """Local SQL is made in one moment and by reading alone: of committed facts, without waiting for who changes them."""
 
-
 import pytest
 
 from facts.models import Signature

@@ -1,6 +1,5 @@
 """The policy's endpoints: exact codes, keys and headers."""
 
-
 import pytest
 
 from authz_project.keys import revoke_key

@@ -1,7 +1,7 @@
 """Random policies with facts, context facts and questions: every feature of the language, mixed.
 
-    random_case(Random(7))  # the same seed, the same case; perhaps not one that the compiler takes
-    case_of(7)              # the first that it takes
+random_case(Random(7))  # the same seed, the same case; perhaps not one that the compiler takes
+case_of(7)              # the first that it takes
 """
 
 from __future__ import annotations

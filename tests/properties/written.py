@@ -1,6 +1,6 @@
 """Policies that were written to be tricky, with random facts of every kind that they accept.
 
-    case = written_case("denied inside", Random(3))
+case = written_case("denied inside", Random(3))
 """
 
 from __future__ import annotations

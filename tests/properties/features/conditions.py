@@ -157,7 +157,7 @@ class Land:
         if not found:
             found = [Predicate(self.name("quiet"), ())]
             self.rungs += found
-            body = self.draft.pick('mode("x")', 'mode("x")', 'not mode("x")', "mode(_) and not mode(\"r0\")")
+            body = self.draft.pick('mode("x")', 'mode("x")', 'not mode("x")', 'mode(_) and not mode("r0")')
             self.draft.rule(f"{found[0].name}() if {body}")
             self.draft.fact("mode", strings(("x", "r0")))
         return f"{found[0].name}()"

@@ -260,7 +260,7 @@ def grant(land: Land, top: Rung) -> None:
     env |= {"p": (STRING,)} if "p" in args else {}
     call = f"{top.name}({', '.join(args)})"
     if draft.often(0.3):
-        head = f'{HAS_ROLE}(u: {draft.pick("User", ACTOR)}, {_said(draft, args, draft.role())}, r: {place.name})'
+        head = f"{HAS_ROLE}(u: {draft.pick('User', ACTOR)}, {_said(draft, args, draft.role())}, r: {place.name})"
     else:
         head = f"has_permission(u: User, {_said(draft, args, draft.permission())}, r: {place.name})"
     draft.rule(ruled(land, head, [call], {name: kinds for name, kinds in env.items() if name != "p"}, 0.35))
@@ -269,8 +269,9 @@ def grant(land: Land, top: Rung) -> None:
 
 def granted_place(land: Land, top: Rung) -> Block:
     kinds = top.places[-1] if top.places else ()
-    return land.draft.rng.choice([each for each in land.draft.resources() if each.name in kinds] or
-                                 land.draft.resources())
+    return land.draft.rng.choice(
+        [each for each in land.draft.resources() if each.name in kinds] or land.draft.resources()
+    )
 
 
 def _granted(land: Land, index: int, kinds: Kinds, place: Block) -> str:
