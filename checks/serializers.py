@@ -16,11 +16,13 @@ from facts.serializers import FACTS, NAME, PATTERN, VALUES
 from facts.wire import Fact
 from policy.errors import MalformedRequest, TooLarge
 from policy.json_schema import Schema, many, nullable, ref, taken
+from policy.moments import LAST_REVISION, AsOf, as_of_from_text
 from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import PRIMITIVES, STRING
 
 SMALLEST = 10_000  # page
 MAX_CHECKS = 10_000  # of one request
+LAST_VERSION = 2**31 - 1  # that databases have a number for
 
 # What `ref` names, besides what bodies about facts are made of.
 SHAPES: dict[str, Schema] = {
@@ -118,6 +120,21 @@ def size_from_json(raw: object, path: str) -> int:
     return raw
 
 
+def as_of_from_json(raw: object, path: str) -> AsOf:
+    """A revision's number, or a time."""
+    if isinstance(raw, str):
+        return as_of_from_text(raw, path)
+    if not isinstance(raw, int) or isinstance(raw, bool) or not 0 <= raw <= LAST_REVISION:
+        raise MalformedRequest(path, "must be the number of a revision, or a time such as 2026-11-03T14:02:11Z")
+    return raw
+
+
+def version_from_json(raw: object, path: str) -> int:
+    if not isinstance(raw, int) or isinstance(raw, bool) or not 0 < raw <= LAST_VERSION:
+        raise MalformedRequest(path, "must be the number of a policy version")
+    return raw
+
+
 def any_json(raw: object, path: str) -> object:
     """Nothing is wrong before it is known which of page size and page token counts."""
     return raw
@@ -138,6 +155,10 @@ CHECKS = JsonType(checks_from_json, many(ref("Check"), maxItems=MAX_CHECKS))
 EXPECTED = JsonType(expected_from_json, {"type": "boolean"})
 PAGE_SIZE = JsonType(any_json, {"type": "integer", "minimum": SMALLEST})
 PAGE_TOKEN = JsonType(any_json, {"type": "string"})
+AS_OF = JsonType(
+    as_of_from_json, {"oneOf": [{"type": "integer", "minimum": 0, "maximum": LAST_REVISION}, {"type": "string"}]}
+)
+VERSION = JsonType(version_from_json, {"type": "integer", "minimum": 1, "maximum": LAST_VERSION})
 
 
 class ReferenceField(DecodedField):
@@ -234,6 +255,20 @@ class ExplainQuery(serializers.Serializer):
     action = DecodedField(ANY_ACTION)
     resource = ReferenceField(ANY_REFERENCE)
     context_facts = context_field()
+
+
+class MomentQuery(serializers.Serializer):
+    """Of which moment a question is asked, where it is not now."""
+
+    as_of = DecodedField(
+        AS_OF,
+        optional=True,
+        help_text="A revision's number, or a time in RFC 3339: the last revision that was committed by then. The facts "
+        "and the policy are those of that revision.",
+    )
+    policy_version = DecodedField(
+        VERSION, optional=True, help_text="Ask by this version of the policy, with or without `as_of`."
+    )
 
 
 class FactQuery(serializers.Serializer):

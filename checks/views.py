@@ -24,12 +24,14 @@ from checks.serializers import (
     ExplainQuery,
     FactQuery,
     ListQuery,
+    MomentQuery,
     any_value,
 )
 from facts.context_header import answer
 from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response, caller, changed, unconfirmed_caller
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
+from policy.moments import Moment, moment_of
 from policy.offsets import current_offset
 from policy.serializers import decoded
 from policy.values import STRING
@@ -60,14 +62,14 @@ class Answering(Asking, ABC):
         asked = kept.asked_again(who, self._what(request), request.body)
         again = kept.kept(who, asked) if asked else None
         if again is not None:
-            return answer(request, orjson.Fragment(again.body), again.unused)
+            return answer(request, orjson.Fragment(again.body), again.unused, again.holding.offset)
         body, found = self.said(request, who)
         kept.note(who, found)
         if asked:
             text = orjson.dumps(body)
             kept.keep(asked, found, text)
             body = orjson.Fragment(text)
-        return answer(request, body, found.unused)
+        return answer(request, body, found.unused, found.revision)
 
     def _what(self, request: Request) -> str:
         """All of the request that its answer depends on, beside its body."""
@@ -82,13 +84,14 @@ class Authorize(Answering):
     def said(self, request: Request, who: Caller) -> Said:
         body = decoded(AuthorizeQuery, request.data)
         question = allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
-        found = ask.answer(who, question)
+        found = ask.answer(who, question, moment=moment_asked(request, who))
         return {"allowed": found.holds}, found
 
 
 class Actions(Answering):
     def said(self, request: Request, who: Caller) -> Said:
-        found = ask.answer(who, actions_question(decoded(ActionsQuery, request.data)))
+        question = actions_question(decoded(ActionsQuery, request.data))
+        found = ask.answer(who, question, moment=moment_asked(request, who))
         return {"results": names(found.of_one)}, found
 
 
@@ -98,8 +101,8 @@ class List(Answering):
         resource = Asked(body["resource_type"])
         question = allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
         asked = (body["page_size"], body["page_token"], who.environment_id, question)
-        cut = paging.cut_from_json(*asked, is_published_client(request))
-        found = ask.answer(who, question, cut.page)
+        cut = paging.cut_from_json(*asked, is_published_client(request), moment_asked(request, who))
+        found = ask.answer(who, question, cut.page, cut.moment)
         return paging.listing(cut, [row[0] for row in found.of_one], who.environment_id, question), found
 
 
@@ -107,14 +110,15 @@ class AuthorizeResources(Answering):
     def said(self, request: Request, who: Caller) -> Said:
         body = decoded(AuthorizeResourcesQuery, request.data)
         asked = (body["actor"], body["action"], body["resources"], body["context_facts"])
-        allowed, found = ask.allowed_among(who, *asked)
+        allowed, found = ask.allowed_among(who, *asked, moment_asked(request, who))
         return {"results": [{"type": value.type, "id": value.id} for value in allowed]}, found
 
 
 class AuthorizeEach(Answering):
     def said(self, request: Request, who: Caller) -> Said:
         body = decoded(AuthorizeEachQuery, request.data)
-        allowed, found = ask.allowed_each(who, body["checks"], body["context_facts"])
+        moment = moment_asked(request, who)
+        allowed, found = ask.allowed_each(who, body["checks"], body["context_facts"], moment)
         return {"results": allowed}, found
 
 
@@ -122,7 +126,7 @@ class Evaluate(Answering):
     def said(self, request: Request, who: Caller) -> Said:
         body = decoded(EvaluateQuery, request.data)
         query = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"])
-        found = ask.answer(who, query.question)
+        found = ask.answer(who, query.question, moment=moment_asked(request, who))
         return {"results": query.results(found.of_one)}, found
 
 
@@ -151,8 +155,9 @@ class Explain(Asking):
     def post(self, request: Request) -> Response:
         is_query = isinstance(request.data, dict) and "predicate" in request.data
         question = solution(decoded(EvaluateQuery, request.data)) if is_query else explained(request.data)
-        explanation = explain.explain(unconfirmed_caller(request), question)
-        return answer(request, explanation_to_json(explanation, is_query), explanation.unused)
+        who = unconfirmed_caller(request)
+        explanation = explain.explain(who, question, moment_asked(request, who))
+        return answer(request, explanation_to_json(explanation, is_query), explanation.unused, explanation.revision)
 
 
 class Expect(Asking):
@@ -161,6 +166,15 @@ class Expect(Asking):
     def post(self, request: Request) -> Response:
         decoded(Expectation, request.data)
         return changed("noted", current_offset(caller(request).environment_id))
+
+
+def moment_asked(request: Request, who: Caller) -> Moment | None:
+    """The moment that the body asks of; None for now, as nearly always."""
+    body = request.data
+    if not isinstance(body, dict) or ("as_of" not in body and "policy_version" not in body):
+        return None
+    asked = decoded(MomentQuery, body)
+    return moment_of(who.environment_id, asked["as_of"], asked["policy_version"])
 
 
 # ---- small parts ---------------------------------------------------------------------------------------------

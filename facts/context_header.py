@@ -4,19 +4,20 @@ import logging
 
 from facts.accept import Unused
 from facts.plain_lines import plain
-from policy.endpoint import Request, Response
+from policy.endpoint import OFFSET, Request, Response
 
 log = logging.getLogger("authz.request")
 
 HEADER = "X-Unused-Context-Facts"
 
 
-def answer(request: Request, body: object, unused: Unused) -> Response:
-    """The answer to a question, and what of its context counted for nothing."""
-    if not unused:
-        return Response(body)
-    log.info("request %s: context facts %s", request.id, line_of(unused))
-    return Response(body, headers={HEADER: line_of(unused)})
+def answer(request: Request, body: object, unused: Unused, revision: int | None = None) -> Response:
+    """The answer to a question, of which revision it is, and what of its context counted for nothing."""
+    headers = {} if revision is None else {OFFSET: str(revision)}
+    if unused:
+        log.info("request %s: context facts %s", request.id, line_of(unused))
+        headers[HEADER] = line_of(unused)
+    return Response(body, headers=headers)
 
 
 def line_of(unused: Unused) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
+from typing import NamedTuple
 
 import orjson
 from django.db import connection, transaction
@@ -27,24 +28,47 @@ def signature_number(environment_id: int, signature: Signature) -> int:
     return number
 
 
-def numbers_as_of(environment_id: int) -> tuple[int, Mapping[Signature, int]]:
-    """Every signature that has a number in the environment, and the mark under which it has."""
-    mark = signature_mark(environment_id)
-    return (0, {}) if mark is None else (mark, _numbers_under(environment_id, mark))
+class Marks(NamedTuple):
+    """What the environment is marked with: as long as no other signature is given a number, and no other may end."""
+
+    signatures: int = 0
+    ends: int = 0
 
 
-def signature_mark(environment_id: int) -> int | None:
-    """What the environment is marked with as long as no other signature is given a number."""
+@dataclass(frozen=True)
+class Numbered:
+    """The signatures of an environment that have numbers, and those of which facts may end."""
+
+    marks: Marks
+    numbers: Mapping[Signature, int]
+    ending: frozenset[Signature] = frozenset()
+
+
+NUMBERLESS = Numbered(Marks(), {})
+
+
+def numbers_as_of(environment_id: int) -> Numbered:
+    """Every signature that has a number in the environment, and the marks under which it has."""
+    marks = marks_of(environment_id)
+    return NUMBERLESS if marks is None else _numbered_under(environment_id, marks)
+
+
+def marks_of(environment_id: int) -> Marks | None:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT signature_mark FROM environment WHERE id = %s", (environment_id,))
+        cursor.execute("SELECT signature_mark, ends_mark FROM environment WHERE id = %s", (environment_id,))
         row = cursor.fetchone()
-    return row[0] if row else None
+    return Marks(*row) if row else None
 
 
 @lru_cache(maxsize=256)
-def _numbers_under(environment_id: int, mark: int) -> Mapping[Signature, int]:
-    """A mark is drawn by lot with each number that is given: while it is the same, so are the numbers."""
-    return signature_numbers(environment_id)
+def _numbered_under(environment_id: int, marks: Marks) -> Numbered:
+    """Marks are drawn by lot with each number that is given, and each first end: while they are the same, so is all."""
+    with connection.cursor() as cursor:
+        columns = "predicate, types, id, may_end"
+        cursor.execute(f"SELECT {columns} FROM signature WHERE environment_id = %s", (environment_id,))
+        rows = [(Signature(name, types_of_text(types)), *rest) for name, types, *rest in cursor.fetchall()]
+    numbers = {signature: number for signature, number, _ in rows}
+    return Numbered(marks, numbers, frozenset(signature for signature, _, may_end in rows if may_end))
 
 
 def signature_numbers(environment_id: int) -> dict[Signature, int]:
@@ -65,19 +89,27 @@ class Numbering:
 
     environment_id: int
     missing: dict[Signature, int] = field(default_factory=dict)
-    mark: int = field(init=False)  # of the environment when its signatures were read
-    _known: Mapping[Signature, int] = field(init=False)
+    known: Numbered = field(init=False)
     _unused: Iterator[int] = field(default_factory=lambda: count(-1, -1))
 
     def __post_init__(self):
-        self.mark, self._known = numbers_as_of(self.environment_id)
+        self.known = numbers_as_of(self.environment_id)
+
+    @property
+    def marks(self) -> Marks:
+        """Return those of the environment when its signatures were read."""
+        return self.known.marks
 
     def knows(self, signature: Signature) -> bool:
         """Whether facts of the signature may be stored."""
         return self.of(signature) > 0
 
+    def may_end(self, signature: Signature) -> bool:
+        """Whether stored facts of the signature have ends."""
+        return signature in self.known.ending
+
     def of(self, signature: Signature) -> int:
-        known = self._known.get(signature) or self.missing.get(signature)
+        known = self.known.numbers.get(signature) or self.missing.get(signature)
         return known or self.missing.setdefault(signature, next(self._unused))
 
 

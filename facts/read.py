@@ -5,10 +5,12 @@ All facts of a pattern; or for people a page of them, at a price that does not d
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from django.db import connection
 
 from facts import models
+from facts.indexes import PAST, STORED, condition, hint, leading
 from facts.models import COLUMNS, INDEX_CONDITIONS, Row
 from facts.numbering import signature_numbers, types_of_text
 from facts.table import fact_table
@@ -45,11 +47,22 @@ class Page:
 # ---- all of them -------------------------------------------------------------------------------------------------
 
 
-def find(environment_id: int, predicate: str | None, args: Sequence[Argument]) -> list[Fact]:
-    """The facts that begin with these arguments, by predicate and then by arguments."""
+class Then(Protocol):
+    """A moment of the past: a revision, and its time in microseconds."""
+
+    @property
+    def revision(self) -> int: ...
+    @property
+    def at(self) -> int: ...
+
+
+def find(
+    environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Then | None = None
+) -> list[Fact]:
+    """The facts that begin with these arguments, by predicate and then by arguments; now, or as of a moment."""
     numbers = signature_numbers(environment_id)
     while True:
-        found = _find(matching(numbers, predicate, tuple(args), open_ended=True), args)
+        found = _find(matching(numbers, predicate, tuple(args), open_ended=True), args, moment)
         # Signatures are only ever added: the rows are of one moment if none was since they were listed.
         latest = signature_numbers(environment_id)
         if latest == numbers:
@@ -57,12 +70,18 @@ def find(environment_id: int, predicate: str | None, args: Sequence[Argument]) -
         numbers = latest
 
 
-def every(environment_id: int) -> Iterator[Fact]:
-    """All facts, one at a time, by signature and then by arguments."""
+def every(environment_id: int, moment: Then | None = None) -> Iterator[Fact]:
+    """All facts, one at a time, by signature and then by arguments; now, or as of a moment."""
     signatures = {number: signature for signature, number in signature_numbers(environment_id).items()}
     if signatures:
         order = f"sig, {_NAMES}"
-        rows = fact_table().stream(f"SELECT {order} FROM fact WHERE sig IN ({_listed(signatures)}) ORDER BY {order}")
+        here = f"sig IN ({_listed(signatures)})"
+        if moment is None:
+            found = f"SELECT {order} FROM fact WHERE {here}"
+        else:
+            revision, at = int(moment.revision), int(moment.at)
+            found = _as_of(order, here, [], str(revision), str(at))
+        rows = fact_table().stream(f"{found} ORDER BY {order}")
         yield from (fact_of_row(signatures[row[0]], row[1:]) for row in rows)
 
 
@@ -73,14 +92,38 @@ def count(environment_id: int, pattern: Pattern) -> int:
     return sum(_counts(list(numbers.values()), conditions, ids).values())
 
 
-def _find(numbers: dict[Signature, int], args: Sequence[Argument]) -> list[Fact]:
+def _find(numbers: dict[Signature, int], args: Sequence[Argument], moment: Then | None) -> list[Fact]:
     if not numbers:
         return []
     signatures = {number: signature for signature, number in numbers.items()}
     conditions, ids = id_conditions(args)
+    here = f"sig IN ({_listed(signatures)}){conditions}"
+    values: tuple[str | int, ...] = ids
+    if moment is None:
+        statement = f"SELECT sig, {_NAMES} FROM fact WHERE {here}"
+    else:
+        known = [name for name, arg in zip(COLUMNS, args) if arg.id is not None]
+        statement = _as_of(f"sig, {_NAMES}", here, known)
+        revision, at = moment.revision, moment.at
+        values = (*ids, revision, at, *ids, revision, revision, at)
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT sig, {_NAMES} FROM fact WHERE sig IN ({_listed(signatures)}){conditions}", ids)
+        cursor.execute(statement, values)
         return [fact_of_row(signatures[row[0]], row[1:]) for row in cursor.fetchall()]
+
+
+def _as_of(columns: str, here: str, known: Sequence[str], revision: str = "%s", at: str = "%s") -> str:
+    """Facts that held at a revision: those that are stored still, and those that are past."""
+    held = f"since + 0 <= {revision} AND (expires_at IS NULL OR expires_at > {at})"
+    stored = f"SELECT {columns} FROM {_looked_up(STORED, known)} {here} AND {held}"
+    past = f"SELECT {columns} FROM {_looked_up(PAST, known)} {here} AND until > {revision} AND {held}"
+    return f"{stored} UNION ALL {past}"
+
+
+def _looked_up(table: str, known: Sequence[str]) -> str:
+    column = leading(known)
+    named = f"{table}{hint(table, column)}" if connection.vendor == "sqlite" else table
+    needed = condition(table, column)
+    return f"{named} WHERE {needed} AND" if needed else f"{named} WHERE"
 
 
 # ---- pages -------------------------------------------------------------------------------------------------------

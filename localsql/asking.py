@@ -26,7 +26,7 @@ from checks.engine.sql.dialects import Dialect
 from checks.errors import PolicyMoved
 from facts.accept import Unused
 from facts.batches import by_signature
-from facts.numbering import Numbering, signature_mark
+from facts.numbering import Marks, Numbering, marks_of
 from localsql.bindings import Bindings, bindings_from_text
 from localsql.column_names import check_column, output_name
 from localsql.errors import CannotSay
@@ -104,7 +104,7 @@ def answered(asker: Asker, question: Question, text: str | None, form: Form) -> 
 
 def _knows_signatures(shaped: Shaped, session: LiveSession) -> bool:
     """Whether no signature was given a number since it was planned."""
-    return signature_mark(session.environment_id) == shaped.prepared.numbering.mark
+    return marks_of(session.environment_id) == shaped.prepared.numbering.marks
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Sha
     types = tuple(question.variables[name].type for name in question.outs)
     knows = all(map(program.knows, question.types))
     tables = CallerTables(bindings, frozenset(by_signature(question.context)))
-    policy, mark = policy_of(session.version, mentioned), signature_mark(session.environment_id)
-    key = PlanKey(session.environment_id, policy, mark, run.dialect(), tables, root, types, knows)
+    policy, marks = policy_of(session.version, mentioned), marks_of(session.environment_id)
+    key = PlanKey(session.environment_id, policy, marks, run.dialect(), tables, root, types, knows)
     try:
         prepared = _plans.get(key) or _plans.made_once(key, lambda: _prepared(key))
     except AuthzError as refusal:
@@ -157,7 +157,7 @@ class PlanKey(NamedTuple):
 
     environment_id: int
     policy: Policy
-    signatures: int | None  # the mark of the environment's, whose numbers are in statements
+    signatures: Marks | None  # the marks of the environment's, whose numbers are in statements
     dialect: Dialect  # of the stored facts
     tables: CallerTables
     root: Root
@@ -176,7 +176,7 @@ def _rules_of(policy: Policy) -> RuleSet:
 
 def _prepared(key: PlanKey) -> PreparedPlan:
     rules, numbering = _rules_of(key.policy), Numbering(key.environment_id)
-    splitter = Splitter(key.tables, key.dialect, numbering.of)
+    splitter = Splitter(key.tables, key.dialect, numbering.of, numbering.may_end)
     nothing = LocalBranches(Plan("nothing", 0, ()), ())
     branches = planned(rules, key.tables, key.root, key.types) if key.knows else nothing
     return PreparedPlan(splitter.branches(branches), key.types, splitter, rules.program, numbering)

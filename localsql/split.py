@@ -98,6 +98,7 @@ class Splitter:
     tables: CallerTables
     dialect: Dialect  # of the database that stores facts
     number_of: Callable[[Signature], int]
+    may_end: Callable[[Signature], bool]
     plans: dict[Plan, SplitPlan] = field(default_factory=dict)
     central: dict[Plan, bool] = field(default_factory=dict)
     central_goals: dict[Plan, bool] = field(default_factory=dict)
@@ -239,7 +240,8 @@ class Splitter:
         return self.maker.part(plan, branch, columns, place)
 
     def _renderer(self) -> StoredRenderer:
-        return StoredRenderer(self.dialect, self.number_of, self.tables.central_places, self.tables.inline)
+        tables = self.tables
+        return StoredRenderer(self.dialect, self.number_of, tables.central_places, tables.inline, self.may_end)
 
 
 def _order(column: Col) -> tuple[int, str]:

@@ -14,6 +14,7 @@ from django.http import QueryDict
 from policy.active import Caller, confirm
 from policy.offsets import changing
 
+OFFSET = "OsoOffset"  # the header with the revision that a change made, or that an answer is of
 VERBS = ("get", "post", "delete")
 _UNREAD = object()
 
@@ -118,4 +119,4 @@ def writing(request: Request) -> Iterator[Caller]:
 
 def changed(message: str, offset: int) -> Response:
     """The answer to a change that is committed."""
-    return Response({"message": message}, headers={"OsoOffset": str(offset)})
+    return Response({"message": message}, headers={OFFSET: str(offset)})

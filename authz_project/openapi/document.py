@@ -98,7 +98,9 @@ def statuses(operation: Operation) -> dict[int, str]:
 
 
 def _responses(operation: Operation) -> Part:
-    success = _response("Success.", operation.answer, operation.is_change, has_context=operation.has_context)
+    success = _response(
+        "Success.", operation.answer, operation.is_change or operation.is_dated, has_context=operation.has_context
+    )
     if operation.example.answer:
         success["content"]["application/json"]["example"] = operation.example.answer
     responses = {"200": success}
@@ -118,9 +120,9 @@ def _refusal(operation: Operation, status: int) -> Schema:
 
 
 def _response(
-    description: str, schema: Schema, is_change: bool = False, retry: bool = False, has_context: bool = False
+    description: str, schema: Schema, is_dated: bool = False, retry: bool = False, has_context: bool = False
 ) -> Part:
-    given = {"OsoOffset": is_change, "Retry-After": retry, UNUSED_FACTS: has_context}
+    given = {"OsoOffset": is_dated, "Retry-After": retry, UNUSED_FACTS: has_context}
     names = ["X-Request-ID", *(name for name, is_given in given.items() if is_given)]
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     return {"description": description, "headers": headers, "content": {"application/json": {"schema": schema}}}
@@ -133,7 +135,8 @@ _HEADERS = {
         "schema": {"type": "string"},
     },
     "OsoOffset": {
-        "description": "Grows with each committed change of the environment.",
+        "description": "The revision: of a change, its own; of an answer, the one that is answered. It grows with "
+        "each committed change of the environment.",
         "required": True,
         "schema": {"type": "string", "pattern": "^[0-9]+$"},
     },

@@ -36,6 +36,7 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     statuses: dict[int, str] = field(default_factory=dict)  # besides those that follow from the rest
     is_change: bool = False  # one that an `OsoOffset` is given for
+    is_dated: bool = False  # an answer that says which revision it is of, likewise
     has_context: bool = False  # facts for this question only
     needs_key: bool = True
     refused_body: str = "Message"

@@ -17,6 +17,7 @@ BODIES: dict[str, type[serializers.Serializer]] = {
     "Policy": PolicyBody,
     "Bulk": facts.Bulk,
     "AuthorizeQuery": questions.AuthorizeQuery,
+    "Moment": questions.MomentQuery,
     "ActionsQuery": questions.ActionsQuery,
     "ListQuery": questions.ListQuery,
     "AuthorizeResourcesQuery": questions.AuthorizeResourcesQuery,

@@ -12,8 +12,17 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from checks.asking import by_rows, run
-from checks.asking.askers import Asker, confirmed, given_by, likely_session, nobody, session_after, session_now
-from checks.asking.confirmation import NEW_SIGNATURE, Holding
+from checks.asking.askers import (
+    Asker,
+    confirmed,
+    given_by,
+    likely_session,
+    nobody,
+    session_after,
+    session_at,
+    session_now,
+)
+from checks.asking.confirmation import NEW_SIGNATURE, UNKNOWN_REVISION, Holding
 from checks.asking.query import Check, allow
 from checks.asking.question import Asked, Page, Question
 from checks.asking.session import TRIES, Found, LiveSession, Ready
@@ -23,6 +32,7 @@ from checks.errors import PolicyMoved, StatementTooLarge
 from facts.accept import Unused
 from facts.wire import Fact
 from policy.errors import AuthzError
+from policy.moments import Forgotten, Moment
 from policy.values import Value
 
 AT_ONCE = 50  # questions in one statement; more take several, in one snapshot
@@ -38,6 +48,7 @@ class Answered(NamedTuple):
     questions: Sequence[Question]
     rows: list[tuple[int, Row]]
     unused: Unused  # of the context
+    revision: int  # that is answered
     holding: Holding | None = None  # while that holds, so does the answer; None: it is of this time only
 
     @property
@@ -56,13 +67,18 @@ class Answered(NamedTuple):
         return found
 
 
-def answer(asker: Asker, question: Question, page: Page | None = None) -> Answered:
-    """Answer one question, with its rows in order where they are a page."""
-    return answered(asker, (question,), question.context, page)
+def answer(asker: Asker, question: Question, page: Page | None = None, moment: Moment | None = None) -> Answered:
+    """Answer one question, with its rows in order where they are a page. Without a moment, it is about now."""
+    return answered(asker, (question,), question.context, page, moment=moment)
 
 
 def allowed_among(
-    asker: Asker, actor: Asked, action: Asked, resources: Sequence[Value], context: Sequence[Fact] = ()
+    asker: Asker,
+    actor: Asked,
+    action: Asked,
+    resources: Sequence[Value],
+    context: Sequence[Fact] = (),
+    moment: Moment | None = None,
 ) -> tuple[list[Value], Answered]:
     """Return the resources that the actor may act on, as they come; and how that was found."""
     ids: dict[str, dict[str, None]] = {}
@@ -70,14 +86,16 @@ def allowed_among(
         ids.setdefault(resource.type, {})[resource.id] = None
     types = list(ids)
     questions = [allow(actor, action, Asked(name, tuple(ids[name])), ("resource",), context) for name in types]
-    found = answered(asker, questions, context)
+    found = answered(asker, questions, context, moment=moment)
     allowed = {Value(types[index], text) for index, (text,) in found.rows if text is not None}
     return [resource for resource in resources if resource in allowed], found
 
 
-def allowed_each(asker: Asker, checks: Sequence[Check], context: Sequence[Fact] = ()) -> tuple[list[bool], Answered]:
+def allowed_each(
+    asker: Asker, checks: Sequence[Check], context: Sequence[Fact] = (), moment: Moment | None = None
+) -> tuple[list[bool], Answered]:
     """Return of each check whether it is allowed; and how that was found."""
-    found = answered_each(asker, [allow(*check, (), context) for check in checks], context)
+    found = answered_each(asker, [allow(*check, (), context) for check in checks], context, moment)
     allowed = {index for index, _ in found.rows}
     return [index in allowed for index in range(len(checks))], found
 
@@ -95,6 +113,7 @@ def answered(
     context: Sequence[Fact] = (),
     page: Page | None = None,
     at_once: int = AT_ONCE,
+    moment: Moment | None = None,
 ) -> Answered:
     """Answer questions about the same facts, `at_once` at most in a statement.
 
@@ -104,16 +123,18 @@ def answered(
     def statements(session: LiveSession, asked: Sequence[Question], facts: Sequence[Fact]) -> list[Ready]:
         return session.statements_for(asked, facts, page, at_once)
 
-    return _answered(asker, questions, context, statements)
+    return _answered(asker, questions, context, statements, moment)
 
 
-def answered_each(asker: Asker, questions: Sequence[Question], context: Sequence[Fact] = ()) -> Answered:
-    """Answer many questions of few kinds: those of one kind are rows of values in one statement."""
+def answered_each(
+    asker: Asker, questions: Sequence[Question], context: Sequence[Fact] = (), moment: Moment | None = None
+) -> Answered:
+    """Answer many questions of few kinds: those of one kind are rows of values in one statement, if it is about now."""
     with run.question_time():
-        if len(questions) > 1:
+        if len(questions) > 1 and moment is None:
             with suppress(StatementTooLarge):
                 return _answered(asker, questions, context, by_rows.statements_for)
-        return answered(asker, questions, context, at_once=1)
+        return answered(asker, questions, context, at_once=1, moment=moment)
 
 
 Statements = Callable[[LiveSession, Sequence[Question], Sequence[Fact]], list[Ready]]
@@ -124,9 +145,10 @@ def _answered(
     questions: Sequence[Question] | Callable[[LiveSession], Sequence[Question]],
     context: Sequence[Fact],
     statements_for: Statements,
+    moment: Moment | None = None,
 ) -> Answered:
     with run.question_time():
-        session = likely_session(asker)
+        session = likely_session(asker) if moment is None else session_at(asker, moment)
         for _ in range(TRIES):
             asked: Sequence[Question] = ()
             current: int | None
@@ -137,18 +159,21 @@ def _answered(
             except AuthzError as refusal:
                 # A refusal by a policy that is not active any more refuses nothing.
                 current = confirmed(asker).version
-                if current == session.version:
+                if current == session.version or moment is not None:
                     raise asked[0].in_words_of_caller(refusal) if len(asked) == 1 else refusal from None
             except by_rows.Renumbered:
                 current = NEW_SIGNATURE
             else:
                 holding, rows = _run(asker, session, statements)
                 current = holding.version
-                if current == session.version:
-                    lasts = all(each.is_timeless for each in statements)
+                if current == UNKNOWN_REVISION:
+                    raise Forgotten
+                if current == session.version or (moment is not None and not statements):
+                    lasts = moment is None and all(each.is_timeless for each in statements)
                     if callable(questions) and session.version is None:
                         lasts = False  # what is asked then depends on facts, which were looked at before
-                    return Answered(session, asked, rows, useful.unused, holding if lasts else None)
+                    revision = holding.offset if moment is None else moment.revision
+                    return Answered(session, asked, rows, useful.unused, revision, holding if lasts else None)
             session = session_after(session, current)
     raise PolicyMoved
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 from checks.asking import run
@@ -10,6 +10,7 @@ from checks.asking.confirmation import NEW_SIGNATURE, Holding, asking_what_holds
 from checks.asking.session import LiveSession
 from policy.active import Caller
 from policy.errors import AuthzError, KeyRefused, NotFound
+from policy.moments import Moment
 
 _MOST = 10_000
 
@@ -48,6 +49,12 @@ def session_now(asker: Asker) -> LiveSession:
     return LiveSession(asker.environment_id, confirmed(asker).version, isinstance(asker, Caller))
 
 
+def session_at(asker: Asker, moment: Moment) -> LiveSession:
+    """Return a session by the policy of a moment."""
+    generation = likely_session(asker).generation
+    return LiveSession(asker.environment_id, moment.version, isinstance(asker, Caller), generation, moment)
+
+
 # ---- what was active when last seen: a hint, confirmed by every statement ----------------------------------------
 
 _sessions: dict[tuple[int, bool], LiveSession] = {}
@@ -64,12 +71,21 @@ def session_after(session: LiveSession, current: int | None) -> LiveSession:
     """Return the session to ask in next, where a statement found another version or of new signatures."""
     with _moving:
         known = _sessions.get((session.environment_id, session.needs_key), session)
+        if session.moment is not None:
+            return replace(session, generation=_generation_after(known, session))
         if current != NEW_SIGNATURE:
             generation = max(known.generation, session.generation)
             return _remember(LiveSession(session.environment_id, current, session.needs_key, generation))
         if (known.version, known.generation) != (session.version, session.generation):
             return known  # others found out before: what they compile serves all
         return _remember(LiveSession(session.environment_id, session.version, session.needs_key))
+
+
+def _generation_after(known: LiveSession, session: LiveSession) -> int:
+    """Return one that knows the signatures of now."""
+    if known.generation != session.generation:
+        return known.generation
+    return _remember(LiveSession(known.environment_id, known.version, known.needs_key)).generation
 
 
 def _remember(session: LiveSession) -> LiveSession:

@@ -21,15 +21,14 @@ from checks.asking.confirmation import Confirmation, held_beside_rows
 from checks.asking.open_policy import Policy
 from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
 from checks.asking.remembered import Remembered
-from checks.asking.session import Found, LiveSession, Ready, StatementKey, rules_of
+from checks.asking.session import Found, LiveSession, Ready, StatementKey, reads_clock, rules_of
 from checks.engine.answers import Row, answers_of
 from checks.engine.compile import MOST_WEIGHT
 from checks.engine.each import Expression, expression_of, slot_of, statement_of
-from checks.engine.rules.clauses import NOW
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import Statement
 from facts.batches import by_signature
-from facts.numbering import Numbering
+from facts.numbering import Marks, Numbering
 from facts.wire import Fact
 from policy.rules.program import Signature
 
@@ -50,14 +49,14 @@ class Kind(NamedTuple):
     outline: Outline
     expression: Expression | None
     misses_signatures: bool  # whether it goes by there being no facts of some signature
-    mark: int  # of the environment's signatures when it was compiled
+    marks: Marks  # of the environment's signatures when it was compiled
 
 
 class Grouped(NamedTuple):
     """The statement for several kinds."""
 
     statement: Statement
-    mark: int
+    marks: Marks
     numbers: Mapping[Signature, int]  # of the facts that a request brings
 
 
@@ -132,8 +131,9 @@ def _compiled(session: LiveSession, key: StatementKey, outline: Outline) -> Kind
     expression = None
     if all(kind in OPERANDS or kind == EVERY for _, _, kind, _ in outline.variables):
         shape, columns = key.shape((0,)), _columns_of(outline)
-        expression = expression_of(rules_of(key.policy), shape, columns, key.dialect, numbering.of, numbering.knows)
-    return Kind(outline, expression, bool(numbering.missing), numbering.mark)
+        rules, known, ends = rules_of(key.policy), numbering.knows, numbering.may_end
+        expression = expression_of(rules, shape, columns, key.dialect, numbering.of, known, ends)
+    return Kind(outline, expression, bool(numbering.missing), numbering.marks)
 
 
 def _numbering(session: LiveSession, key: StatementKey) -> Numbering:
@@ -196,13 +196,12 @@ def _ready(
 ) -> Ready:
     key = frame._replace(asked=tuple([kind.outline for kind in group]))
     made = _made(session, _statements, key, lambda: _grouped(session, frame, group))
-    slots = {**given, "mark": made.mark}
+    slots = {**given, "mark": made.marks.signatures}
     if context:
         slots["facts"] = inline_rows(context, made.numbers.__getitem__)
     for place, kind in enumerate(group):
         slots[slot_of(place)] = _json(rows.get(kind.outline, {}))
-    is_timeless = NOW not in made.statement.parameters
-    return Ready(made.statement, (), slots, partial(_read, group, rows), is_timeless)
+    return Ready(made.statement, (), slots, partial(_read, group, rows), not reads_clock(made.statement))
 
 
 def _json(rows: Rows) -> str:
@@ -212,13 +211,15 @@ def _json(rows: Rows) -> str:
 
 def _grouped(session: LiveSession, frame: StatementKey, group: tuple[Kind, ...]) -> Grouped:
     numbering = _numbering(session, frame)
-    if any(kind.misses_signatures and kind.mark != numbering.mark for kind in group):
+    if any(kind.misses_signatures and kind.marks != numbering.marks for kind in group):
         raise Renumbered
     expressions = [kind.expression for kind in group if kind.expression is not None]
     watches = any(kind.misses_signatures for kind in group)
-    confirmation = Confirmation(session.environment_id, session.needs_key, watches, frame.dialect)
+    confirmation = Confirmation(
+        session.environment_id, session.needs_key, watches, numbering.marks.ends, frame.dialect
+    )
     statement = statement_of(expressions, frame.dialect, frame.inline, confirmation.of_rows)
-    return Grouped(statement, numbering.mark, {each: numbering.of(each) for each in frame.inline})
+    return Grouped(statement, numbering.marks, {each: numbering.of(each) for each in frame.inline})
 
 
 # ---- answers -----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from checks.asking.snapshot import Snapshot, cases_of_text
 from checks.engine.answers import Row
 from checks.errors import TestsTooSlow
 from facts.accept import ALL_USED
+from facts.numbering import NUMBERLESS
 from facts.wire import Fact
 from policy.rules.program import Atom, Program, Signature
 from policy.values import Value
@@ -25,7 +26,7 @@ class FactsAlone(Snapshot):
     @classmethod
     def of_signatures(cls, program: Program, inline: frozenset[Signature]) -> FactsAlone:
         cases, statements = cases_of_text(program), new_statements()
-        return cls(None, None, cases, (), inline, ALL_USED, {}, 0, statements, patience=TIME_LIMIT)
+        return cls(None, None, cases, (), inline, ALL_USED, NUMBERLESS, statements, patience=TIME_LIMIT)
 
     def over(self, atoms: Iterable[Atom]) -> FactsAlone:
         """Return the session over these facts, which are ground."""

@@ -2,7 +2,7 @@
 
 A token continues one question of one environment after the last id that was sent, with the size that the first request
 asked for. Pages follow the order of ids, not positions: while facts change, no id that stays granted is left out or
-sent twice.
+sent twice. The pages of a list as of a revision are all of that one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from checks.asking.question import Page, Question
 from checks.serializers import SMALLEST, size_from_json
 from facts.wire import fact_to_json
 from policy.errors import MalformedRequest
+from policy.moments import Moment
 
 LARGEST = 2**31  # more than there are
 _SALT = "checks.paging"  # clients have tokens that were signed with it: it stays, wherever this file goes
@@ -29,6 +30,7 @@ class Cut:
 
     size: int
     after: str | None = None
+    moment: Moment | None = None  # that all its pages are of; None: each is of the moment at which it is asked for
     is_paged: bool = True  # whether the client knows of pages, and so wants to know where they end
 
     @property
@@ -36,40 +38,48 @@ class Cut:
         return Page(self.size + 1, self.after)  # one more, to know whether there is more
 
 
-def cut_from_json(size: object, token: object, environment_id: int, question: Question, is_published: bool) -> Cut:
+def cut_from_json(
+    size: object,
+    token: object,
+    environment_id: int,
+    question: Question,
+    is_published: bool,
+    moment: Moment | None = None,
+) -> Cut:
     """Return the part that is asked for. The published clients may leave the size out."""
     if token is not None:
-        return _continued(token, environment_id, question)
+        return _continued(token, environment_id, question, moment)
     if size is None and is_published:
-        return Cut(SMALLEST, is_paged=False)
-    return Cut(min(size_from_json(size, "page_size"), LARGEST))
+        return Cut(SMALLEST, moment=moment, is_paged=False)
+    return Cut(min(size_from_json(size, "page_size"), LARGEST), moment=moment)
 
 
 def listing(cut: Cut, ids: list[str | None], environment_id: int, question: Question) -> dict[str, object]:
     """Return the answer: ids, `*` for every id, and the token for the next page."""
     shown = ["*" if text is None else text for text in ids[: cut.size]]
     if len(ids) > cut.size:
-        return {"results": shown, "next_page_token": _token(cut.size, ids[cut.size - 1], environment_id, question)}
+        return {"results": shown, "next_page_token": _token(cut, ids[cut.size - 1], environment_id, question)}
     return {"results": shown, "next_page_token": None} if cut.is_paged else {"results": shown}
 
 
 # ---- tokens -------------------------------------------------------------------------------------------------
 
 
-def _token(size: int, last: str | None, environment_id: int, question: Question) -> str:
-    return _signer().sign_object([environment_id, _digest(question), size, last or ""])
+def _token(cut: Cut, last: str | None, environment_id: int, question: Question) -> str:
+    then = [] if cut.moment is None else [cut.moment.revision, cut.moment.at, cut.moment.version]
+    return _signer().sign_object([environment_id, _digest(question), cut.size, last or "", *then])
 
 
-def _continued(token: object, environment_id: int, question: Question) -> Cut:
+def _continued(token: object, environment_id: int, question: Question, moment: Moment | None) -> Cut:
     if not isinstance(token, str):
         raise MalformedRequest("page_token", "must be a string or null")
     try:
-        environment, digest, size, last = _signer().unsign_object(token)
+        environment, digest, size, last, *then = _signer().unsign_object(token)
     except (signing.BadSignature, ValueError):
         raise MalformedRequest("page_token", _REFUSED) from None
-    if environment != environment_id or digest != _digest(question):
+    if environment != environment_id or digest != _digest(question) or (moment is not None and not then):
         raise MalformedRequest("page_token", _REFUSED)
-    return Cut(size, last)
+    return Cut(size, last, Moment(*then) if then else None)
 
 
 def _signer() -> signing.Signer:

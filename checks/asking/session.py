@@ -32,13 +32,15 @@ from checks.engine.compile import Compiled, Root, Shape, compiled
 from checks.engine.rules.clauses import NOW
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.lookups import ENDS
 from checks.engine.sql.rounds import Fetched, Rounds, statements_of
 from checks.engine.sql.text import Statement, Text
 from facts.accept import Brought, brought
 from facts.batches import by_signature
-from facts.numbering import Numbering
+from facts.numbering import Marks, Numbering
 from facts.wire import Fact
 from policy.active import program_of_version
+from policy.moments import Moment
 from policy.rules.program import Program, Signature, Types
 
 TRIES = 10  # while the policy turns out to be another one
@@ -53,7 +55,7 @@ class StatementKey(NamedTuple):
     environment_id: int | None  # whose facts it reads; None: those alone that the request brings
     policy: Policy | None  # whose rules it follows; None: those of a text, in a session of its own
     needs_key: bool | None  # whether it confirms the caller's; None: it confirms nothing
-    signatures: int  # that it knows the numbers of: a snapshot's mark, or a live session's generation
+    signatures: int | Marks  # that it knows the numbers of: a snapshot's mark, or a live session's generation
     dialect: Dialect
     asked: tuple[Outline | Root, ...]
     width: int  # answer columns, of all that are asked at once
@@ -62,6 +64,7 @@ class StatementKey(NamedTuple):
     has_after: bool = False
     most: int = 0  # so many rows, whichever are found first; 0: all
     by_rows: bool = False  # whether values come in rows, each of them asked about
+    is_past: bool = False  # as of a revision
 
     def places(self, program: Program) -> tuple[int, ...]:
         """Return which of the questions may have answers: those about types that the program knows."""
@@ -73,7 +76,8 @@ class StatementKey(NamedTuple):
         asked = [self.asked[place] for place in places]
         roots = tuple([each if isinstance(each, Root) else each.root for each in asked])
         has_stored = self.environment_id is not None
-        return Shape(roots, self.width, self.inline, has_stored, self.is_paged, self.has_after, self.most)
+        most, past = self.most, self.is_past
+        return Shape(roots, self.width, self.inline, has_stored, self.is_paged, self.has_after, most, past)
 
 
 class Found(NamedTuple):
@@ -102,18 +106,18 @@ class PreparedStatement(NamedTuple):
     is_guarded: bool = False
     places: tuple[int, ...] = ()  # of its questions, among those that it was asked for
     numbers: Mapping[Signature, int] = {}  # of the facts that a request brings
-    mark: int = 0  # of the signatures that it was compiled for
+    marks: Marks = Marks()  # of the signatures that it was compiled for
     is_timeless: bool = True  # whether it is answered the same whatever time it is
 
     @classmethod
     def of(
-        cls, made: Compiled, places: tuple[int, ...], numbers: Mapping[Signature, int], mark: int
+        cls, made: Compiled, places: tuple[int, ...], numbers: Mapping[Signature, int], marks: Marks
     ) -> PreparedStatement:
         """Keep what the engine compiled without its plans, which nobody looks at again."""
         every = [*([made.statement] if made.statement else []), *statements_of(made.rounds)]
-        is_timeless = not any(NOW in each.parameters for each in every)
+        is_timeless = not any(map(reads_clock, every))
         shape = made.shape
-        return cls(made.statement, made.rounds, shape.width, made.is_guarded, places, numbers, mark, is_timeless)
+        return cls(made.statement, made.rounds, shape.width, made.is_guarded, places, numbers, marks, is_timeless)
 
     def answers(self, rows: list[Fetched]) -> Sequence[Row]:
         """Return the answers to one question, out of the rows of a statement that confirms nothing."""
@@ -137,6 +141,11 @@ class PreparedStatement(NamedTuple):
 
 
 UNANSWERED = PreparedStatement(None)
+
+
+def reads_clock(statement: Statement) -> bool:
+    """Say whether the answer may be another one later, though nothing has changed."""
+    return NOW in statement.parameters or ENDS in statement.sql
 
 
 def _page_of(rows: list[Row], page: Page) -> list[Row]:
@@ -209,6 +218,8 @@ _generations = count(1)
 class LiveSession(Session):
     """Asks by the policy version that is active as far as this process knows; every statement confirms it.
 
+    With a moment, it asks as of a revision, by the version of then.
+
     Statements know the numbers of the signatures that there were. When one tells of others, the next session has
     another generation, and finds none of the old statements.
     """
@@ -219,6 +230,7 @@ class LiveSession(Session):
     version: int | None
     needs_key: bool = True
     generation: int = field(default_factory=lambda: next(_generations))
+    moment: Moment | None = None  # None: now
 
     @property
     def program(self) -> Program:
@@ -252,7 +264,7 @@ class LiveSession(Session):
             key = self.key(names, questions[start : start + at_once], context, page, slots)
             prepared = self.prepared(key)
             if prepared.statement is not None:
-                slots["mark"] = prepared.mark
+                slots["mark"] = prepared.marks.signatures
                 if context:
                     slots["facts"] = inline_rows(context, prepared.numbers.__getitem__)
                 read = partial(prepared.confirmed, start, page)
@@ -260,8 +272,11 @@ class LiveSession(Session):
         return found
 
     def given(self) -> dict[str, object]:
-        """Return the slots that all statements of a request have alike: the time is that of this call."""
-        return {"now": int(time.time()), "version": self.version}
+        """Return the slots that all statements of a request have alike: the time is that of this call, or of then."""
+        if self.moment is None:
+            return {"now": int(time.time()), "version": self.version}
+        revision, at = self.moment.revision, self.moment.at
+        return {"now": at // 1_000_000, "version": self.version, "revision": revision, "moment": at}
 
     def key(
         self,
@@ -285,7 +300,7 @@ class LiveSession(Session):
         width = len(asked[0].outs)
         return StatementKey(
             self.environment_id, policy, self.needs_key, self.generation, run.dialect(),
-            asked, width, inline, is_paged, has_after,
+            asked, width, inline, is_paged, has_after, is_past=self.moment is not None,
         )  # fmt: skip
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:
@@ -305,17 +320,20 @@ class LiveSession(Session):
         made = self._made(key, places, numbering)
         assert key.width or not made.is_guarded, "a question that nothing is asked of leaves no guard open"
         numbers = {signature: numbering.of(signature) for signature in key.inline}
-        return PreparedStatement.of(made, places, numbers, numbering.mark)
+        return PreparedStatement.of(made, places, numbers, numbering.marks)
 
     def _made(self, key: StatementKey, places: tuple[int, ...], numbering: Numbering) -> Compiled:
         assert key.policy is not None, "there is always a policy"
         shape = key.shape(places)
 
         def confirmed(rows: Text, columns: int) -> Text:
-            confirmation = Confirmation(self.environment_id, self.needs_key, bool(numbering.missing), key.dialect)
+            watches, ends = bool(numbering.missing), numbering.marks.ends
+            mine = (self.environment_id, self.needs_key, watches, ends, key.dialect, self.moment is not None)
+            confirmation = Confirmation(*mine)
             return confirmation.of_rows(rows, columns) if key.width else confirmation.of_truth(rows, columns)
 
-        return compiled(rules_of(key.policy), shape, key.dialect, numbering.of, confirmed, numbering.knows)
+        rules, known, ends = rules_of(key.policy), numbering.knows, numbering.may_end
+        return compiled(rules, shape, key.dialect, numbering.of, confirmed, known, ends)
 
 
 @lru_cache(maxsize=128)

@@ -23,14 +23,16 @@ from checks.engine.compile import Root, compiled
 from checks.engine.rules.clauses import Slot
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.text import Statement, finished, joined
+from checks.engine.sql.lookups import has_not_ended, rows_then
+from checks.engine.sql.text import Statement, Text, finished, joined
 from checks.errors import PolicyMoved
 from checks.explain.cases import Cases
 from facts.accept import Unused, brought
 from facts.batches import by_signature
-from facts.numbering import numbers_as_of
+from facts.numbering import Numbered, numbers_as_of
 from facts.wire import Fact
 from policy.models import PolicyVersion
+from policy.moments import Moment, check_known
 from policy.rules.program import Program, Signature, Types
 from policy.values import INTEGER, Value
 
@@ -44,42 +46,59 @@ _published = new_statements()
 
 
 @contextmanager
-def active_snapshot(asker: Asker, context: Sequence[Fact], mentioned: Types) -> Iterator[Snapshot]:
-    """Open a snapshot by the policy that is active in it."""
+def active_snapshot(
+    asker: Asker, context: Sequence[Fact], mentioned: Types, moment: Moment | None = None
+) -> Iterator[Snapshot]:
+    """Open a snapshot by the policy that is active in it; or of a moment, by the policy of then."""
+    if moment is not None:
+        with snapshot(asker.environment_id, moment.version, context, mentioned, moment) as found:
+            confirmed(asker)
+            yield found
+        return
     version = confirmed(asker).version
     for _ in range(TRIES):
         with snapshot(asker.environment_id, version, context, mentioned) as found:
-            current = confirmed(asker).version
-            if current == version:
-                yield found
+            holding = confirmed(asker)
+            if holding.version == version:
+                yield replace(found, revision=holding.offset)
                 return
-        version = current
+        version = holding.version
     raise PolicyMoved
 
 
 @contextmanager
-def snapshot(environment_id: int, version: int | None, context: Sequence[Fact], mentioned: Types) -> Iterator[Snapshot]:
+def snapshot(
+    environment_id: int, version: int | None, context: Sequence[Fact], mentioned: Types, moment: Moment | None = None
+) -> Iterator[Snapshot]:
     """Open a snapshot by a version (None: the open policy), of an environment's facts and the context."""
     policy = policy_of(version, mentioned)
-    with _opened(environment_id, policy, cases_of(policy), context) as found:
+    with _opened(environment_id, policy, cases_of(policy), context, moment) as found:
         yield found
 
 
 @contextmanager
-def trial(environment_id: int, program: Program, context: Sequence[Fact]) -> Iterator[Snapshot]:
+def trial(
+    environment_id: int, program: Program, context: Sequence[Fact], moment: Moment | None = None
+) -> Iterator[Snapshot]:
     """Open a snapshot of the same facts by a program that is not published."""
-    with _opened(environment_id, None, cases_of_text(program), context) as found:
+    with _opened(environment_id, None, cases_of_text(program), context, moment) as found:
         yield found
 
 
 @contextmanager
-def _opened(environment_id: int, policy: Policy | None, cases: Cases, context: Sequence[Fact]) -> Iterator[Snapshot]:
+def _opened(
+    environment_id: int, policy: Policy | None, cases: Cases, context: Sequence[Fact], moment: Moment | None
+) -> Iterator[Snapshot]:
     useful = brought(cases.program, context, "context_facts")
     with run.question_time(), run.snapshot():
-        mark, numbers = numbers_as_of(environment_id)
+        known = numbers_as_of(environment_id)
         statements = new_statements() if policy is None else _published
         facts, inline = useful.facts, frozenset(by_signature(useful.facts))
-        yield Snapshot(environment_id, policy, cases, facts, inline, useful.unused, numbers, mark, statements)
+        found = Snapshot(environment_id, policy, cases, facts, inline, useful.unused, known, statements, moment)
+        if moment is not None:
+            check_known(environment_id, moment)
+            found = replace(found, now=moment.at // 1_000_000, revision=moment.revision)
+        yield found
 
 
 @lru_cache(maxsize=64)
@@ -102,10 +121,9 @@ def _patience() -> float:
 
 @dataclass(eq=False)
 class Snapshot(Session):
-    """Asks about one moment; the same question is asked once.
+    """Asks about one moment, which may be one of the past; the same question is asked once.
 
-    `numbers` are those of the environment's signatures, for as long as it has the `mark`. The context is what the
-    program has a use for, and `unused` the rest.
+    The context is what the program has a use for, and `unused` the rest.
     """
 
     environment_id: int | None  # None: no stored facts count
@@ -114,9 +132,10 @@ class Snapshot(Session):
     context: Sequence[Fact]
     inline: frozenset[Signature]  # of the context
     unused: Unused
-    numbers: Mapping[Signature, int]
-    mark: int
+    known: Numbered  # the environment's signatures
     statements: Statements
+    past: Moment | None = None  # None: now
+    revision: int = 0  # that is asked of
     now: int = field(default_factory=lambda: int(time.time()))
     patience: float = field(default_factory=_patience)  # seconds, after which nothing more is looked into
     started: float = field(default_factory=time.monotonic)
@@ -131,6 +150,10 @@ class Snapshot(Session):
         """Return the session of another program over the same facts, as of the same moment."""
         cases, statements = cases_of_text(program), new_statements()
         return replace(self, policy=None, cases=cases, statements=statements, answered={})
+
+    @property
+    def numbers(self) -> Mapping[Signature, int]:
+        return self.known.numbers
 
     @property
     def is_late(self) -> bool:
@@ -167,15 +190,20 @@ class Snapshot(Session):
             return None
         key = (number, *[arg.id for arg in fact.args])
         if key not in self.answered:
-            slots: dict[str, object] = {f"a{index}": arg.id for index, arg in enumerate(fact.args)}
-            self.answered[key] = run.execute(_lookup(number, len(fact.args), self.dialect), slots)
+            slots = {f"a{index}": arg.id for index, arg in enumerate(fact.args)} | self.slots()
+            may_end = fact.signature in self.known.ending
+            lookup = _lookup(number, len(fact.args), self.dialect, may_end, self.past is not None)
+            self.answered[key] = run.execute(lookup, slots)
         return "stored" if self.answered[key] else None
 
     # ---- asking ------------------------------------------------------------------------------------------
 
     def slots(self) -> dict[str, object]:
         """Return what every statement may read, to which its own values are added."""
-        return {"now": self.now} | ({"facts": self._facts} if self.inline else {})
+        then: dict[str, object] = {}
+        if self.past is not None:
+            then = {"revision": self.past.revision, "moment": self.past.at}
+        return {"now": self.now, **then} | ({"facts": self._facts} if self.inline else {})
 
     @cached_property
     def _facts(self) -> str:
@@ -227,17 +255,23 @@ class Snapshot(Session):
     # ---- statements ----------------------------------------------------------------------------------------
 
     def _key(self, asked: Outline | Root, width: int, most: int) -> StatementKey:
-        mine = (self.environment_id, self.policy, None, self.mark, self.dialect)
-        return StatementKey(*mine, (asked,), width, self.inline, most=most)
+        mine = (self.environment_id, self.policy, None, self.known.marks, self.dialect)
+        return StatementKey(*mine, (asked,), width, self.inline, most=most, is_past=self.past is not None)
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
         knows = self.numbers.__contains__
-        made = compiled(self.cases.rules, key.shape(places), key.dialect, self.number_of, knows=knows)
-        return PreparedStatement.of(made, places, {}, self.mark)
+        ends = self.known.ending.__contains__
+        made = compiled(self.cases.rules, key.shape(places), key.dialect, self.number_of, knows=knows, may_end=ends)
+        return PreparedStatement.of(made, places, {}, self.known.marks)
 
 
 @lru_cache(maxsize=4096)
-def _lookup(number: int, arity: int, dialect: Dialect) -> Statement:
+def _lookup(number: int, arity: int, dialect: Dialect, may_end: bool, is_past: bool) -> Statement:
     """Ask whether there is a fact of the signature with this number, by all of its ids."""
-    known = joined(" AND ", ((f"a{index} = ", Slot(f"a{index}")) for index in range(arity)))
-    return finished((f"SELECT 1 FROM fact WHERE sig = {int(number)} AND ", *known), dialect.placeholder)
+    ids: list[Text] = [(f"f.a{index} = ", Slot(f"a{index}")) for index in range(arity)]
+    tests: list[Text] = [(f"f.sig = {int(number)}",), *ids]
+    if is_past:
+        return finished(rows_then(["1"], "f", tests, {"a0"}, dialect), dialect.placeholder)
+    if may_end:
+        tests.append(has_not_ended("f", (dialect.now,)))
+    return finished(("SELECT 1 FROM fact f WHERE ", *joined(" AND ", tests)), dialect.placeholder)

@@ -69,6 +69,7 @@ class Shape:
     is_paged: bool = False
     has_after: bool = False
     most: int = 0  # so many rows, whichever are found first; 0: all
+    is_past: bool = False  # as of a revision
 
     def places(self, knows: Knows) -> Places:
         """Where facts of a signature are, given of which there may be stored ones."""
@@ -242,12 +243,13 @@ def compiled(
     number_of: Callable[[Signature], int],
     around: Callable[[Text, int], Text] = lambda rows, columns: rows,
     knows: Knows = lambda signature: True,
+    may_end: Knows = lambda signature: False,
 ) -> Compiled:
     """The statement for a shape; `around` may put the answer's rows, of so many columns, into a larger SELECT.
 
     Facts of signatures that nobody `knows` are left out: there are none.
     """
-    found = written(rules, shape, dialect, number_of, knows)
+    found = written(rules, shape, dialect, number_of, knows, may_end)
     nothing = Compiled(shape, found.plans, None)
     if found.renderer is None:
         return nothing
@@ -256,7 +258,12 @@ def compiled(
 
 
 def written(
-    rules: RuleSet, shape: Shape, dialect: Dialect, number_of: Callable[[Signature], int], knows: Knows
+    rules: RuleSet,
+    shape: Shape,
+    dialect: Dialect,
+    number_of: Callable[[Signature], int],
+    knows: Knows,
+    may_end: Knows,
 ) -> Written:
     """The shape planned and put into words."""
     asked: list[bool] = []
@@ -273,7 +280,7 @@ def written(
             raise NestedTooDeep from None
         if all(asked) and not any(each.plan.exits for each in plans):
             return Written(plans)
-        renderer = StoredRenderer(dialect, number_of, shape.places(knows), shape.inline)
+        renderer = StoredRenderer(dialect, number_of, shape.places(knows), shape.inline, may_end, shape.is_past)
         tables, rows = _question(renderer, shape, plans, Compiled(shape, plans, None).columns)
         return Written(plans, renderer, tuple(tables), rows)
 

@@ -42,9 +42,10 @@ def expression_of(
     dialect: Dialect,
     number_of: Callable[[Signature], int],
     knows: Knows,
+    may_end: Knows,
 ) -> Expression | None:
     """The one question of the shape as an expression; None where its answer takes rounds of statements."""
-    found = written(rules, shape, dialect, number_of, knows)
+    found = written(rules, shape, dialect, number_of, knows, may_end)
     if found.renderer is None:
         return Expression(columns)
     if found.renderer.rounds:

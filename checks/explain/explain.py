@@ -18,6 +18,7 @@ from checks.explain.failures import failures_of
 from checks.explain.search import proof_of
 from checks.explain.tree import Reason, shown_atom, tree_of
 from facts.accept import ALL_USED, Unused
+from policy.moments import Moment
 from policy.rules.program import Program
 from policy.values import Value
 
@@ -45,16 +46,18 @@ class Explanation:
     version: int | None  # the policy version's number
     goals: tuple[ExplainedGoal, ...]
     unused: Unused = ALL_USED  # of the context
+    revision: int = 0  # that is explained
 
     @property
     def allowed(self) -> bool:
         return all(goal.holds for goal in self.goals)
 
 
-def explain(asker: Asker, question: Question) -> Explanation:
-    """Explain the answer of the active policy."""
-    with active_snapshot(asker, question.context, question.mentioned) as session:
-        return Explanation(session.cases.number, explain_calls(session, question), session.unused)
+def explain(asker: Asker, question: Question, moment: Moment | None = None) -> Explanation:
+    """Explain the answer of the active policy; or of a moment, by the policy of then."""
+    with active_snapshot(asker, question.context, question.mentioned, moment) as session:
+        goals = explain_calls(session, question)
+        return Explanation(session.cases.number, goals, session.unused, session.revision)
 
 
 def explain_calls(session: Snapshot, question: Question) -> tuple[ExplainedGoal, ...]:

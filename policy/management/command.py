@@ -1,7 +1,7 @@
 """What commands share: what is checked before, which environment they are about, and how they end."""
 
 import math
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
@@ -10,6 +10,7 @@ from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
 from policy.files import Bundle
 from policy.language.rejection import PolicyRejected
 from policy.models import DEFAULT_SLUG, Environment, default_environment
+from policy.moments import Moment, as_of_from_text, moment_of
 from policy.rules.program import Program
 from policy.testing import TestReport
 
@@ -45,6 +46,19 @@ def environment_named(slug: str) -> Environment:
     if found is None:
         raise NotFound(f"there is no environment `{slug}`; create_api_key --create-environment makes one")
     return found
+
+
+# ---- moments on the command line ---------------------------------------------------------------------------
+
+
+def add_as_of(parser: ArgumentParser) -> None:
+    parser.add_argument("--as-of", metavar="WHEN", help="a revision's number, or a time such as 2026-11-03T14:02:11Z")
+
+
+def moment_asked(environment: Environment, as_of: str | None, needs_policy: bool = True) -> Moment | None:
+    """The moment that `--as-of` names; None for now."""
+    when = None if as_of is None else as_of_from_text(as_of, "--as-of")
+    return moment_of(environment.pk, when, needs_policy=needs_policy)
 
 
 # ---- numbers on the command line ---------------------------------------------------------------------------

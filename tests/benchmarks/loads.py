@@ -101,7 +101,8 @@ def floor_of(name: str, count: int) -> Callable[[], None]:
 
     def sqlite() -> None:
         with transaction.atomic():
-            connection.connection.executemany("INSERT INTO fact (sig, a0, a1, a2, a3, a4) VALUES (?, ?, ?, ?, ?, ?)", rows)
+            insert = "INSERT INTO fact (sig, a0, a1, a2, a3, a4) VALUES (?, ?, ?, ?, ?, ?)"
+            connection.connection.executemany(insert, rows)
 
     def copy() -> None:
         with transaction.atomic(), connection.cursor() as cursor:

@@ -66,7 +66,8 @@ def batches(server: Served) -> Iterator[Verdict]:
     with closing(Clients(server.port, 1)) as clients:
         times = one_by_one(clients, requests)
     number = server.database.number("has_role_User_Repo")
-    insert = f"INSERT INTO fact (sig, a0, a1, a2, a3, a4) SELECT {number}, a0, a1, a2, '', '' FROM ({ROLES[server.database.vendor]}) x"
+    rows = f"SELECT {number}, a0, a1, a2, '', '' FROM ({ROLES[server.database.vendor]}) x"
+    insert = f"INSERT INTO fact (sig, a0, a1, a2, a3, a4) {rows}"
     insert = server.database.prepared(f"{insert} WHERE true ON CONFLICT DO NOTHING")
     floor = []
     for turn in range(BATCHES, 2 * BATCHES):

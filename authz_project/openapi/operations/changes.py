@@ -51,12 +51,14 @@ GROUP = Group(
             "0 to 4, and those that are not named may be anything.",
             parameters=(
                 Parameter("predicate", "Of the facts to list."),
+                Parameter("as_of", "A revision's number, or a time in RFC 3339: the facts that held then."),
                 *(
                     Parameter(f"args.{place}.{part}", f"The {part} of argument {place}.")
                     for place in range(5)
                     for part in ("type", "id")
                 ),
             ),
+            is_dated=True,
             statuses={400: "A parameter is malformed."},
         ),
     ),

@@ -61,6 +61,7 @@ EXPLAIN = Operation(
     description="A proof, of rules of the policy and facts, or for each rule that could have granted it how far it got "
     "and what is missing. Takes several statements, in one snapshot. Of a query, every variable must have one id, "
     "or null for any.",
-    body=ref("ExplainQuery"),
+    body={"allOf": [ref("ExplainQuery"), ref("Moment")]},
+    is_dated=True,
     has_context=True,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from authz_project.openapi.operation import Example, Group, Operation
 from authz_project.openapi.operations.changes import ANVIL, belongs
 from authz_project.openapi.operations.explanations import EXPLAIN
-from policy.json_schema import ref
+from policy.json_schema import Schema, ref
 
 ACTOR = {"actor_type": "User", "actor_id": "ann"}
 RESOURCE = {"resource_type": "Repository", "resource_id": "anvil"}
@@ -20,6 +20,13 @@ QUERY = {
     },
     "context_facts": [],
 }
+
+
+def at_a_moment(name: str) -> Schema:
+    """A question that may be asked of an earlier moment."""
+    return {"allOf": [ref(name), ref("Moment")]}
+
+
 _SOLUTION = {"who": "ann", "action": "read", "relation": "organization", "organization": "acme"}
 
 GROUP = Group(
@@ -33,7 +40,8 @@ GROUP = Group(
             "May the actor do the action on the resource?",
             ref("Decision"),
             Example({"allowed": True}, AUTHORIZE),
-            body=ref("AuthorizeQuery"),
+            body=at_a_moment("AuthorizeQuery"),
+            is_dated=True,
             has_context=True,
         ),
         Operation(
@@ -42,7 +50,8 @@ GROUP = Group(
             "What may the actor do on the resource?",
             ref("Actions"),
             Example({"results": ["delete", "read"]}, {**ACTOR, "actor_id": "ben", **RESOURCE}),
-            body=ref("ActionsQuery"),
+            body=at_a_moment("ActionsQuery"),
+            is_dated=True,
             has_context=True,
         ),
         Operation(
@@ -55,7 +64,8 @@ GROUP = Group(
                 ACTOR | {"action": "read", "resource_type": "Repository", "page_size": 10000},
             ),
             description="Complete, in pages. A token continues the question that it was given for, after the last id.",
-            body=ref("ListQuery"),
+            body=at_a_moment("ListQuery"),
+            is_dated=True,
             has_context=True,
         ),
         Operation(
@@ -77,7 +87,8 @@ GROUP = Group(
                 },
             ),
             description="The order and the duplicates of the request are kept.",
-            body=ref("AuthorizeResourcesQuery"),
+            body=at_a_moment("AuthorizeResourcesQuery"),
+            is_dated=True,
             has_context=True,
         ),
         Operation(
@@ -97,7 +108,8 @@ GROUP = Group(
             ),
             description="Of any actors, actions and resources, as of one moment. They are answered together: where one "
             "cannot be decided, because its body is wrong or it is too hard, none is.",
-            body=ref("AuthorizeEachQuery"),
+            body=at_a_moment("AuthorizeEachQuery"),
+            is_dated=True,
             has_context=True,
         ),
         Operation(
@@ -111,7 +123,8 @@ GROUP = Group(
             ),
             description="Several calls join on the variables that they share. Every variable has a constraint, "
             "which gives its type and, as the case may be, its values.",
-            body=ref("Query"),
+            body=at_a_moment("Query"),
+            is_dated=True,
             has_context=True,
         ),
         EXPLAIN,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checks.engine.sql.text import Text, joined
+from policy.clock import now_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -13,6 +15,8 @@ class SQLite:
     expands_tables = True  # each mention of a table in WITH is prepared again, with all that it reads
     joins_apart = False  # reads in the order that is written, by as much of a key as is known
     joins_numbers = False  # a tenth to a fifth more steps than as many arms
+    needs_hints = True  # of tables without statistics
+    now = now_in("sqlite")
     dual = ""
 
     def placeholder(self, number: int) -> str:
@@ -50,6 +54,13 @@ class SQLite:
         shown = ", ".join(f"value ->> {index} AS {column}" for index, column in enumerate(columns))
         return (f"SELECT {shown} FROM json_each(", *slot, ")")
 
+    def looked_up(self, rows: Text, columns: Sequence[str], alias: str) -> Text:
+        """Rows that depend on those of the tables before, as a table; `of_looked_up` are its columns."""
+        return (f"json_each((SELECT json_group_array(json_array({', '.join(columns)})) FROM (", *rows, f"))) {alias}")
+
+    def of_looked_up(self, alias: str, place: int, column: str) -> str:
+        return f"({alias}.value ->> {place})"
+
     def gathered(self, columns: str) -> str:
         """The columns of all rows, as a JSON list of lists."""
         return f"json_group_array(json_array({columns}))"
@@ -69,6 +80,8 @@ class PostgreSQL:
     recursive_arms_join = True  # one self reference only: the arms go into a lateral union
     expands_tables = False
     joins_apart = True  # left to itself, it reads a whole signature where statistics say there is hardly a row
+    needs_hints = False
+    now = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"  # one for all rows of a statement
     joins_numbers = True  # many arms that differ in signatures only are one: a third of the time, a tenth of planning
     dual = ""
 
@@ -108,6 +121,12 @@ class PostgreSQL:
         if column == "tag":
             return f"CAST(value ->> {index} AS integer) AS tag"
         return f'(value ->> {index}) COLLATE "C" AS {column}'
+
+    def looked_up(self, rows: Text, columns: Sequence[str], alias: str) -> Text:
+        return ("LATERAL (", *rows, f") {alias}")
+
+    def of_looked_up(self, alias: str, place: int, column: str) -> str:
+        return f"{alias}.{column}"
 
     def gathered(self, columns: str) -> str:
         return f"CAST(json_agg(json_build_array({columns})) AS text)"  # NULL where there is no row

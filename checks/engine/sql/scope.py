@@ -22,6 +22,7 @@ class Scope(NamedTuple, Generic[Seen]):
     answers: str | None = None
     lateral: type | None = None  # sources of this kind are the row that a recursive step goes on from
     tables: Mapping[int, str] = {}  # for goals and answers that are read from elsewhere
+    looked_up: frozenset[int] = frozenset()  # sources that are facts of an earlier moment
     mark: str = ""  # before all names, where others of somebody else's may be in sight
 
     def own(self, letter: str) -> str:

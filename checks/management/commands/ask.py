@@ -12,7 +12,7 @@ from checks.asking.question import Asked, Page, Question, by_ids
 from checks.engine.compile import Compiled
 from facts.notation import action_from_text, fact_from_text, value_from_text
 from policy.active import active_program
-from policy.management.command import PolicyCommand
+from policy.management.command import PolicyCommand, add_as_of, moment_asked
 from policy.models import Environment
 from policy.values import STRING
 
@@ -34,16 +34,17 @@ class Command(PolicyCommand):
             for name in values:
                 asked.add_argument(name, metavar=name.upper())
             asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
+            add_as_of(asked)
             asked.add_argument("--plan", action="store_true", help="print the plan and the SQL, and ask nothing")
 
-    def act(self, environment: Environment, *, plan: bool, **options: Any) -> None:
+    def act(self, environment: Environment, *, plan: bool, as_of: str | None, **options: Any) -> None:
         question = _question(**options)
         asker = Trusted(environment.pk)
         if plan:
             compiled, unused = ask.plan(asker, question, Page(PAGE) if options["kind"] == "list" else None)
             lines, advice = [shown_plan(compiled)], []
         else:
-            found = ask.answer(asker, question)
+            found = ask.answer(asker, question, moment=moment_asked(environment, as_of))
             unused, lines = found.unused, _answer_lines(found, options["kind"])
             advice = [] if found.holds else _advice(environment, question)
         for sentence in (*unused.sentences, *advice):

@@ -10,7 +10,7 @@ from checks.explain.explain import explain
 from checks.explain.output import explanation_to_text
 from checks.management.commands.ask import asked_action, asked_value
 from facts.notation import fact_from_text
-from policy.management.command import PolicyCommand
+from policy.management.command import PolicyCommand, add_as_of, moment_asked
 from policy.models import Environment, PolicyVersion
 
 
@@ -23,14 +23,23 @@ class Command(PolicyCommand):
         super().add_arguments(asked)
         for name in ("actor", "action", "resource"):
             asked.add_argument(name, metavar=name.upper())
+        add_as_of(asked)
         asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
 
     def act(
-        self, environment: Environment, *, actor: str, action: str, resource: str, context: list[str], **options: Any
+        self,
+        environment: Environment,
+        *,
+        actor: str,
+        action: str,
+        resource: str,
+        context: list[str],
+        as_of: str | None,
+        **options: Any,
     ) -> None:
         facts = tuple(fact_from_text(text) for text in context)
         question = allow(asked_value(actor), asked_action(action), asked_value(resource), (), facts)
-        explanation = explain(Trusted(environment.pk), question)
+        explanation = explain(Trusted(environment.pk), question, moment_asked(environment, as_of))
         versions = PolicyVersion.objects.filter(environment=environment)
         version = None if explanation.version is None else versions.filter(number=explanation.version).first()
         is_coloured = self.stdout.isatty() and not options["no_color"]

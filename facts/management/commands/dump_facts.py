@@ -5,7 +5,7 @@ from typing import Any
 from facts.bulk import WRITERS
 from facts.read import every
 from policy.files import written_file
-from policy.management.command import PolicyCommand
+from policy.management.command import PolicyCommand, add_as_of, moment_asked
 from policy.models import Environment
 
 
@@ -15,11 +15,14 @@ class Command(PolicyCommand):
     def add_arguments(self, parser):
         super().add_arguments(parser)
         parser.add_argument("file", nargs="?", default="-", help="default: the standard output")
+        add_as_of(parser)
         parser.add_argument("--format", choices=sorted(WRITERS), help="default: by the file's name, else json")
 
-    def act(self, environment: Environment, *, file: str, format: str | None, **options: Any) -> None:
+    def act(
+        self, environment: Environment, *, file: str, format: str | None, as_of: str | None, **options: Any
+    ) -> None:
         write = WRITERS[format or ("csv" if file.endswith(".csv") else "json")]
-        facts = every(environment.pk)
+        facts = every(environment.pk, moment_asked(environment, as_of, needs_policy=False))
         if file == "-":
             write(self.stdout._out, facts)  # type: ignore[arg-type]  # what the wrapper writes to, unknown to the stubs
             return

@@ -1,0 +1,128 @@
+"""The moment that a question is asked of, where it is not now: a revision, its time, and the policy of then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db import connection
+
+from policy.clock import microseconds_of, now_in, text_of, time_of_text
+from policy.errors import AuthzError, MalformedRequest, NotFound
+from policy.publishing import version_numbered
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A revision; the time in microseconds, by which facts end; and the policy version that is followed."""
+
+    revision: int
+    at: int
+    version: int | None  # None only where facts are asked for, and no policy
+
+
+class NoSuchMoment(AuthzError):
+    """There is nothing to be asked of."""
+
+
+class Forgotten(NoSuchMoment):
+    def __init__(self) -> None:
+        super().__init__("as_of: the history of that revision was dropped while it was asked of")
+
+
+AsOf = int | datetime  # a revision's number, or a time
+LAST_REVISION = 2**63 - 1  # that databases have numbers for
+
+_KNOWN = """
+SELECT e.horizon, e."offset", {now}, h.at, r.number, r.at, r.policy_version_id
+FROM environment e
+LEFT JOIN revision h ON h.environment_id = e.id AND h.number = e.horizon
+LEFT JOIN revision r ON r.environment_id = e.id AND r.number = {number}
+WHERE e.id = %s
+"""
+_LATEST = "(SELECT MAX(l.number) FROM revision l WHERE l.environment_id = e.id AND l.at <= %s)"
+
+
+class _Known(NamedTuple):
+    """What an environment knows of a revision, and of all."""
+
+    horizon: int
+    offset: int
+    now: int
+    horizon_at: int | None
+    number: int | None
+    at: int | None
+    version: int | None
+
+
+def moment_of(
+    environment_id: int, as_of: AsOf | None, policy_version: int | None = None, needs_policy: bool = True
+) -> Moment | None:
+    """The moment; None for now by the policy of now. With a policy version, that one is followed instead."""
+    if as_of is None and policy_version is None:
+        return None
+    if isinstance(as_of, datetime):
+        at = microseconds_of(as_of)
+        known = _read(environment_id, _LATEST, at)
+        if at > known.now:
+            raise NoSuchMoment(f"as_of: {text_of(at)} is still to come")
+        number = _checked(known, known.number or 0, f"as_of: {text_of(at)}")
+    elif as_of is not None:
+        known = _read(environment_id, "%s", as_of)
+        number = _checked(known, as_of, f"as_of: revision {as_of}")
+        at = known.at or 0
+    else:
+        known = _read(environment_id, 'e."offset"')
+        number, at = known.offset, known.now
+    version = known.version if policy_version is None else _named(environment_id, policy_version)
+    if version is None and needs_policy:
+        raise NoSuchMoment(f"there was no policy at revision {number}; policy_version asks by another one")
+    return Moment(number, at, version)
+
+
+def as_of_from_text(text: str, path: str) -> AsOf:
+    """A revision's number, or a time in RFC 3339."""
+    if text.isascii() and text.isdecimal():
+        if int(text[:20]) > LAST_REVISION:
+            raise MalformedRequest(path, "must be the number of a revision, or a time")
+        return int(text)
+    try:
+        return time_of_text(text)
+    except ValueError as reason:
+        raise MalformedRequest(path, f"{reason}, or the number of a revision") from None
+
+
+def check_known(environment_id: int, moment: Moment) -> None:
+    """Refuse a moment whose history was dropped after it was looked up."""
+    if _read(environment_id, "%s", moment.revision).horizon > moment.revision:
+        raise Forgotten
+
+
+def _read(environment_id: int, number: str, *values: int) -> _Known:
+    with connection.cursor() as cursor:
+        cursor.execute(_KNOWN.format(now=now_in(connection.vendor), number=number), (*values, environment_id))
+        row = cursor.fetchone()
+    if row is None:
+        raise NotFound("the environment no longer exists")
+    return _Known(*row)
+
+
+def _checked(known: _Known, number: int, asked: str) -> int:
+    """The number of a revision whose facts are known whole."""
+    if number > known.offset:
+        raise NoSuchMoment(f"{asked} is still to come: the latest is revision {known.offset}")
+    if number < known.horizon:
+        when = f", {text_of(known.horizon_at)}" if known.horizon_at else ""
+        since = f"what was stored is known since revision {known.horizon}{when}"
+        raise NoSuchMoment(f"{asked} is before the horizon: {since}")
+    if known.number is None and number:
+        raise NoSuchMoment(f"{asked} is not known")
+    return number
+
+
+def _named(environment_id: int, number: int) -> int:
+    try:
+        return version_numbered(environment_id, number).pk
+    except NotFound as reason:
+        raise NoSuchMoment(f"policy_version: {reason.message}") from None

@@ -1,0 +1,233 @@
+"""Questions as of an earlier revision, by the facts and the policy of then."""
+
+import time
+from urllib.parse import urlencode
+
+import pytest
+from django.core.management import call_command
+
+from policy.clock import text_of
+from policy.models import Environment, Revision
+
+
+def fact(predicate: str, *args: str) -> dict:
+    values = [arg.partition(":")[::2] if ":" in arg else ("String", arg) for arg in args]
+    return {"predicate": predicate, "args": [{"type": kind, "id": text} for kind, text in values]}
+
+
+
+READERS = """
+actor User {}
+resource Doc { roles = ["reader", "writer"]; permissions = ["read"]; relations = { parent: Folder };
+  "reader" if "writer"; "read" if "reader"; "reader" if "reader" on "parent"; }
+resource Folder { roles = ["reader"]; relations = { parent: Folder }; "reader" if "reader" on "parent"; }
+"""
+NOBODY = """
+actor User {}
+resource Doc { roles = ["reader", "writer"]; permissions = ["read"]; relations = { parent: Folder }; "read" if "writer"; }
+resource Folder { roles = ["reader"]; relations = { parent: Folder }; }
+"""
+ANN = fact("has_role", "User:ann", "reader", "Doc:d")
+ANN_THERE = fact("has_role", "User:ann", "reader", "Folder:top")
+IN_TOP = fact("has_relation", "Doc:e", "parent", "Folder:sub")
+SUB = fact("has_relation", "Folder:sub", "parent", "Folder:top")
+MAY = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc", "resource_id": "d"}
+LIST = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc", "page_size": 10000}
+
+
+@pytest.fixture
+def story(api) -> dict[str, int]:
+    """What happened, each with its revision."""
+    offsets = {"nothing": 0}
+
+    def note(name: str, response) -> None:
+        assert response.status_code == 200, response.content
+        offsets[name] = int(response["OsoOffset"])
+
+    note("policy", api.post("/policy", {"src": READERS, "filename": "a.polar"}))
+    note("ann", api.post("/batch", [{"inserts": [ANN]}]))
+    note("folders", api.post("/batch", [{"inserts": [ANN_THERE, IN_TOP, SUB]}]))
+    note("gone", api.post("/batch", [{"deletes": [ANN, SUB]}]))
+    note("again", api.post("/batch", [{"inserts": [ANN]}]))
+    note("other policy", api.post("/policy", {"src": NOBODY, "filename": "b.polar"}))
+    note("cleared", api.post("/clear_data", {}))
+    return offsets
+
+
+def test_each_question_is_answered_as_it_was_then(api, story):
+    may = {name: allowed(api, revision) for name, revision in story.items() if name != "nothing"}
+    assert may == {
+        "policy": False, "ann": True, "folders": True, "gone": False, "again": True, "other policy": False,
+        "cleared": False,
+    }  # fmt: skip
+    listed = {name: asked(api, "/list", LIST, revision)["results"] for name, revision in story.items() if revision}
+    assert listed == {
+        "policy": [], "ann": ["d"], "folders": ["d", "e"], "gone": [], "again": ["d"], "other policy": [], "cleared": [],
+    }  # fmt: skip
+    actions = {"actor_type": "User", "actor_id": "ann", "resource_type": "Doc", "resource_id": "e"}
+    assert asked(api, "/actions", actions, story["folders"])["results"] == ["read"]
+    assert asked(api, "/actions", actions, story["gone"])["results"] == []
+    among = {**LIST, "resources": [{"type": "Doc", "id": "e"}, {"type": "Doc", "id": "d"}]}
+    assert len(asked(api, "/authorize_resources", among, story["folders"])["results"]) == 2
+    each = {"checks": [{"actor": {"type": "User", "id": "ann"}, "action": "read", "resource": {"type": "Doc", "id": one}}
+                       for one in "de"]}  # fmt: skip
+    assert asked(api, "/authorize_each", each, story["folders"])["results"] == [True, True]
+    assert asked(api, "/authorize_each", each, story["again"])["results"] == [True, False]
+    query = {"predicate": ["has_role", ["who", "role", "doc"]], "constraints": {
+        "who": {"type": "User"}, "role": {"type": "String", "ids": ["reader"]}, "doc": {"type": "Doc", "ids": ["e"]}}}
+    assert [row["who"] for row in asked(api, "/evaluate_query", query, story["folders"])["results"]] == ["ann"]
+    assert asked(api, "/evaluate_query", query, story["gone"])["results"] == []
+
+
+def test_explanations_and_facts_are_those_of_then(api, story):
+    then = asked(api, "/explain", MAY | {"resource_id": "e"}, story["folders"])
+    assert then["allowed"] and then["policy_version"] == 1
+    after = asked(api, "/explain", MAY | {"resource_id": "e"}, story["gone"])
+    assert not after["allowed"] and after["obstacles"]
+    facts = stored(api, predicate="has_role", as_of=story["folders"])
+    assert len(facts.json()) == 2 and facts["OsoOffset"] == str(story["folders"])
+    assert len(stored(api, as_of=story["gone"]).json()) == 2
+    by_place = {"predicate": "has_relation", "args.2.type": "Folder", "args.2.id": "top", "as_of": str(story["folders"])}
+    assert len(stored(api, **by_place).json()) == 1
+    assert stored(api, as_of=0).json() == []
+
+
+def test_answers_say_of_which_revision_they_are(api, story):
+    now = api.post("/authorize", MAY)
+    assert now["OsoOffset"] == str(story["cleared"])
+    again = api.post("/authorize", MAY)
+    kept = api.post("/authorize", MAY)
+    assert again["OsoOffset"] == kept["OsoOffset"] == now["OsoOffset"]
+    assert api.post("/list", LIST)["OsoOffset"] == now["OsoOffset"]
+    assert api.post("/explain", MAY)["OsoOffset"] == now["OsoOffset"]
+    then = api.post("/authorize", MAY | {"as_of": story["ann"]})
+    assert then["OsoOffset"] == str(story["ann"])
+
+
+def test_a_time_names_the_last_revision_by_then(api, story):
+    times = dict(Revision.objects.values_list("number", "at"))
+    assert times[story["ann"]] <= times[story["folders"]] <= times[story["gone"]]
+    for name in ("ann", "gone", "again"):
+        later = [number for number in times if times[number] == times[story[name]]]
+        assert allowed(api, text_of(times[story[name]])) == allowed(api, max(later))
+
+
+def test_another_policy_is_asked_with_and_without_a_moment(api, story):
+    writer = fact("has_role", "User:ann", "writer", "Doc:d")
+    assert api.post("/authorize", MAY | {"context_facts": [ANN]}).json() == {"allowed": False}
+    assert api.post("/authorize", MAY | {"context_facts": [ANN], "policy_version": 1}).json() == {"allowed": True}
+    assert api.post("/authorize", MAY | {"context_facts": [writer], "policy_version": 2}).json() == {"allowed": True}
+    assert allowed(api, story["ann"]) and not allowed(api, story["ann"], policy_version=2)
+    assert allowed(api, story["cleared"], policy_version=1) is False
+
+
+@pytest.mark.parametrize(
+    "asked_of, reason",
+    [
+        ({"as_of": 1000}, "as_of: revision 1000 is still to come: the latest is revision 7"),
+        ({"as_of": "2999-01-01T00:00:00Z"}, "as_of: 2999-01-01T00:00:00.000000Z is still to come"),
+        ({"as_of": 0}, "there was no policy at revision 0; policy_version asks by another one"),
+        ({"as_of": -1}, "as_of: must be the number of a revision, or a time such as 2026-11-03T14:02:11Z"),
+        ({"as_of": True}, "as_of: must be the number of a revision, or a time such as 2026-11-03T14:02:11Z"),
+        ({"as_of": "2026-11-03T14:02:11"}, "as_of: must be a time of day with an offset from UTC"),
+        ({"as_of": "yesterday"}, "as_of: must be a time such as 2026-11-03T14:02:11Z, not 'yesterday'"),
+        ({"policy_version": 9}, "policy_version: there is no policy version 9"),
+        ({"policy_version": "1"}, "policy_version: must be the number of a policy version"),
+    ],
+)
+def test_what_cannot_be_asked_says_why(api, story, asked_of, reason):
+    refused = api.post("/authorize", MAY | asked_of)
+    assert refused.status_code == 400 and refused.json()["message"].startswith(reason), refused.json()
+
+
+def test_before_the_horizon_nothing_is_known(api, story):
+    Environment.objects.filter(pk=api.environment.pk).update(horizon=story["gone"])
+    refused = api.post("/authorize", MAY | {"as_of": story["ann"]})
+    assert refused.status_code == 400
+    assert "is before the horizon: what was stored is known since revision 4, 20" in refused.json()["message"]
+    assert allowed(api, story["gone"]) is False and allowed(api, story["again"]) is True
+
+
+def test_a_wrong_key_learns_nothing(api, story):
+    refused = api.post("/authorize", MAY | {"as_of": 1000}, Authorization="Bearer e_no_such_key")
+    assert refused.status_code == 401
+
+
+def test_what_a_batch_deletes_and_inserts_again_is_no_change(api, story):
+    api.post("/policy", {"src": READERS, "filename": "a.polar"})
+    begun = int(api.post("/batch", [{"inserts": [ANN]}])["OsoOffset"])
+    for again in ([{"deletes": [ANN]}, {"inserts": [ANN]}], [{"deletes": [ANN]}, {"inserts": [ANN]}] * 2):
+        number = int(api.post("/batch", again)["OsoOffset"])
+        revision = Revision.objects.get(environment=api.environment, number=number)
+        assert (revision.inserted, revision.deleted) == (0, 0)
+    assert allowed(api, begun) and not allowed(api, begun - 1) and allowed(api, number)
+    there_and_gone = int(api.post("/batch", [{"inserts": [ANN_THERE]}, {"deletes": [ANN_THERE]}])["OsoOffset"])
+    revision = Revision.objects.get(environment=api.environment, number=there_and_gone)
+    assert (revision.inserted, revision.deleted) == (0, 0)
+
+
+def test_a_revision_says_who_made_it(api, story):
+    revisions = {each.number: each for each in Revision.objects.filter(environment=api.environment)}
+    assert sorted(revisions) == list(range(1, 8))
+    first = revisions[story["policy"]]
+    assert (first.kind, first.policy_version.number) == ("policy", 1)
+    counts = {name: (revisions[number].inserted, revisions[number].deleted) for name, number in story.items() if number}
+    assert counts == {
+        "policy": (0, 0), "ann": (1, 0), "folders": (3, 0), "gone": (0, 2), "again": (1, 0), "other policy": (0, 0),
+        "cleared": (0, 3),
+    }  # fmt: skip
+    assert {each.author.split()[0] for each in revisions.values()} == {"key"}
+    assert [revisions[story[name]].kind for name in ("ann", "cleared")] == ["facts", "clear"]
+
+
+def test_pages_as_of_a_revision_are_all_of_that_one(api, story, monkeypatch):
+    monkeypatch.setattr("checks.serializers.SMALLEST", 1)
+    first = api.post("/list", LIST | {"page_size": 1, "as_of": story["folders"]}).json()
+    assert first["results"] == ["d"]
+    second = api.post("/list", LIST | {"page_token": first["next_page_token"]})
+    assert second.json() == {"results": ["e"], "next_page_token": None}
+    assert second["OsoOffset"] == str(story["folders"])
+
+
+def test_commands_ask_of_a_moment(api, story, capsys):
+    name = api.environment.slug
+    call_command("ask", "authorize", "User:ann", "read", "Doc:d", "--as-of", str(story["ann"]), "--environment", name)
+    assert capsys.readouterr().out == "allowed\n"
+    call_command("explain", "authorize", "User:ann", "read", "Doc:d", "--as-of", str(story["gone"]), "--environment", name)
+    assert "denied" in capsys.readouterr().out.lower()
+    call_command("dump_facts", "--as-of", str(story["folders"]), "--environment", name)
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    call_command("show_policy", "--as-of", str(story["ann"]), "--environment", name)
+    assert capsys.readouterr().out == READERS
+
+
+def test_the_clock_of_then_counts(api):
+    timed = 'actor User {}\nresource Doc { permissions = ["read"]; }\n' + (
+        'has_permission(user: User, "read", doc: Doc) if until matches Integer and has_grant(user, doc, until)'
+        " and now matches Integer and @current_unix_time < until;"
+    )
+    timed = timed.replace(" and now matches Integer", "")
+    assert api.post("/policy", {"src": timed, "filename": "t.polar"}).status_code == 200
+    soon = int(time.time()) + 2
+    grant = {"predicate": "has_grant", "args": [
+        {"type": "User", "id": "ann"}, {"type": "Doc", "id": "d"}, {"type": "Integer", "id": str(soon)}]}
+    stored = int(api.post("/batch", [{"inserts": [grant]}])["OsoOffset"])
+    assert api.post("/authorize", MAY).json() == {"allowed": True}
+    while time.time() < soon:
+        time.sleep(0.1)
+    assert api.post("/authorize", MAY).json() == {"allowed": False}
+    assert allowed(api, stored)
+
+
+def allowed(api, as_of, **more) -> bool:
+    return asked(api, "/authorize", MAY, as_of, **more)["allowed"]
+
+
+def asked(api, path, body, as_of, **more):
+    response = api.post(path, body | {"as_of": as_of} | more)
+    assert response.status_code == 200, response.content
+    return response.json()
+
+
+def stored(api, **query):
+    return api.get(f"/facts?{urlencode(query)}")
