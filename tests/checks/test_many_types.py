@@ -30,7 +30,9 @@ resource T2 {
   "read" if "viewer"; "viewer" if "editor"; "viewer" if "editor" on "parent"; "editor" if "editor" on "parent";
 }
 """
-GUARDED = 'has_role(u: User, "viewer", x: T2) if lent(x, y) and y matches T0 and has_role(u, "viewer", y) and not barred(u, x);\n'
+GUARDED = """
+has_role(u: User, "viewer", x: T2) if lent(x, y) and y matches T0 and has_role(u, "viewer", y) and not barred(u, x);
+"""
 DRIVEN = """actor Robot {}
 has_role(u: User, r: String, x: Resource) if b matches Robot and drives(u, b) and has_role(b, r, x);
 """
