@@ -123,6 +123,7 @@ class Part(StrEnum):
     WHOLE = ""
     BASE = " base"  # all but those that say that it is transitive (see `linearise`)
     CORE = " core"  # all but those that hop (see `separate`)
+    GROUND = " ground"  # the same, where a fact that is all of a call counts as that call
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,16 +64,26 @@ class Separated:
     def _make(self, pattern: Pattern, backward: bool) -> Iterable[Clause]:
         if isinstance(pattern.part, Path):
             return _path_clauses(pattern, self._hops[pattern.predicate, pattern.part], backward)
-        if pattern.part == Part.CORE:
-            whole = replace(pattern, part=Part.WHOLE)
-            return (each for each in self._clauses(whole) if self._hop(each, whole) is None)
-        factors = factors_of(pattern, self._clauses, self._component) if pattern.part == Part.WHOLE else None
-        return self._clauses(pattern) if factors is None else self._separate(pattern, factors)
+        if pattern.part in (Part.CORE, Part.GROUND):
+            return self._without_hops(replace(pattern, part=Part.WHOLE), pattern.part == Part.GROUND)
+        if pattern.part == Part.WHOLE:
+            factors = factors_of(pattern, self._clauses, self._component)
+            if factors is not None and factors.are_cyclic:
+                return self._separate(pattern, factors, Part.CORE)
+            factors = factors_of(pattern, self._called, self._component)
+            if factors is not None and not factors.are_cyclic and factors.go_by_recursion(self._component):
+                return self._separate(pattern, factors, Part.GROUND)
+        return self._clauses(pattern)
 
-    def _hop(self, clause: Clause, pattern: Pattern) -> tuple[int, Hop] | None:
-        return hop_of(with_call(clause, pattern, self._clauses), pattern, self._component)
+    def _called(self, pattern: Pattern) -> tuple[Clause, ...]:
+        """The clauses, with calls for the facts that these come to (see `with_call`)."""
+        return tuple([with_call(each, pattern, self._clauses) for each in self._clauses(pattern)])
 
-    def _separate(self, pattern: Pattern, factors: Factors) -> Iterator[Clause]:
+    def _without_hops(self, pattern: Pattern, is_ground: bool) -> Iterator[Clause]:
+        clauses = self._called(pattern) if is_ground else self._clauses(pattern)
+        return (each for each in clauses if hop_of(each, pattern, self._component) is None)
+
+    def _separate(self, pattern: Pattern, factors: Factors, core: Part) -> Iterator[Clause]:
         """For each combination of types: paths that lead there, and the core, as far as there are any."""
         paths = {index: self._path(pattern.predicate, hops) for index, hops in factors.hops}
         params = pattern.params
@@ -84,7 +94,7 @@ class Separated:
                 types = (pattern.types[index], target.types[index])
                 args[index] = Var(len(params) + index, type=types[1])
                 body.append(Call(predicate, types, (params[index], args[index]), path))
-            body.append(Call(pattern.predicate, target.types, tuple(args), Part.CORE))
+            body.append(Call(pattern.predicate, target.types, tuple(args), core))
             clause = Clause(params, tuple(body))
             if all(map(self._can_hold, calls_made((clause,)))):
                 yield clause
@@ -116,6 +126,16 @@ class Factors:
     hops: tuple[tuple[int, Hops], ...]
     patterns: tuple[Pattern, ...]
 
+    @property
+    def are_cyclic(self) -> bool:
+        return any(are_cyclic(table) for _, table in self.hops)
+
+    def go_by_recursion(self, component: ComponentOf) -> bool:
+        """Whether a hop goes by what recurses itself, which would be followed again for each of another argument."""
+        hops = (hop for _, table in self.hops for each in table.values() for hop in each)
+        calls = (call for hop in hops for call in mentioned(hop.clause.body))
+        return len(self.hops) > 1 and any(component(pattern_of(call)) is not None for call in calls)
+
 
 def factors_of(pattern: Pattern, clauses: ClausesOf, component: ComponentOf) -> Factors | None:
     """How the pattern's recursion falls apart; None where it does not, or not all of it."""
@@ -124,29 +144,20 @@ def factors_of(pattern: Pattern, clauses: ClausesOf, component: ComponentOf) -> 
     for each in queue:  # which grows meanwhile
         tick()
         if each not in found:
-            hops = _hops_of(each, clauses, component)
+            hops = _hops_of(each, clauses(each), component)
             if hops is None:
                 return None
             found[each] = hops
             queue += [_moved(each, index, hop.target) for index, hop in hops]
     tables = _independent(found)
-    if not tables or not (any(map(are_cyclic, tables.values())) or _goes_by_recursion(tables, component)):
-        return None
-    return Factors(tuple(sorted(tables.items())), tuple(found))
+    return Factors(tuple(sorted(tables.items())), tuple(found)) if tables else None
 
 
-def _goes_by_recursion(tables: dict[int, Hops], component: ComponentOf) -> bool:
-    """Whether a hop goes by what recurses itself, which would be followed again for each hop of another argument."""
-    hops = (hop for table in tables.values() for each in table.values() for hop in each)
-    calls = (call for hop in hops for call in mentioned(hop.clause.body))
-    return len(tables) > 1 and any(component(pattern_of(call)) is not None for call in calls)
-
-
-def _hops_of(pattern: Pattern, clauses: ClausesOf, component: ComponentOf) -> list[tuple[int, Hop]] | None:
+def _hops_of(pattern: Pattern, clauses: tuple[Clause, ...], component: ComponentOf) -> list[tuple[int, Hop]] | None:
     """The clauses that hop; None where another one recurses."""
     found = []
-    for clause in clauses(pattern):
-        hop = hop_of(with_call(clause, pattern, clauses), pattern, component)
+    for clause in clauses:
+        hop = hop_of(clause, pattern, component)
         if hop is not None:
             found.append(hop)
         elif _calls_back(clause, pattern, component):
