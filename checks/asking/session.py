@@ -31,8 +31,7 @@ from checks.engine.answers import Row, answers_of
 from checks.engine.compile import Compiled, Root, Shape, compiled
 from checks.engine.rules.clauses import NOW
 from checks.engine.rules.ruleset import RuleSet
-from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.lookups import ENDS
+from checks.engine.sql.dialects import CLOCKS, Dialect
 from checks.engine.sql.rounds import Fetched, Rounds, statements_of
 from checks.engine.sql.text import Statement, Text
 from facts.accept import Brought, brought
@@ -145,7 +144,7 @@ UNANSWERED = PreparedStatement(None)
 
 def reads_clock(statement: Statement) -> bool:
     """Say whether the answer may be another one later, though nothing has changed."""
-    return NOW in statement.parameters or ENDS in statement.sql
+    return NOW in statement.parameters or any(clock in statement.sql for clock in CLOCKS)
 
 
 def _page_of(rows: list[Row], page: Page) -> list[Row]:

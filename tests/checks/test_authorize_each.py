@@ -159,11 +159,11 @@ def a_clock_from(now: int) -> SimpleNamespace:
 def test_what_is_too_large_together_is_asked_one_by_one(repos, monkeypatch):
     real, tried = ask._answered, []
 
-    def refusing(asker, questions, context, statements_for):
+    def refusing(asker, questions, context, statements_for, moment=None):
         tried.append(statements_for)
         if statements_for is by_rows.statements_for:
             raise StatementTooLarge
-        return real(asker, questions, context, statements_for)
+        return real(asker, questions, context, statements_for, moment)
 
     monkeypatch.setattr(ask, "_answered", refusing)
     assert each(repos, *CHECKS[:6]) == [True, False, False, True, False, False] and len(tried) == 2

@@ -151,3 +151,4 @@ def lateral_step(name: str, row: str, columns: list[str], arms: list[Text], alia
 
 
 Dialect = SQLite | PostgreSQL
+CLOCKS = (SQLite.now, PostgreSQL.now)  # as statements read them

@@ -22,9 +22,6 @@ REVISION = Slot("revision")
 MOMENT = Slot("moment")  # its time, in microseconds
 
 
-ENDS = "expires_at"  # in statements that read the clock
-
-
 def known_columns(conditions: Iterable[Condition], number: int) -> set[str]:
     """The columns of a source that conditions give a value, or some."""
     found: set[str] = set()
