@@ -268,6 +268,21 @@ def substituted_terms(args: tuple[Term, ...], terms: Mapping[Var, Term]) -> tupl
     return tuple([terms.get(term, term) if isinstance(term, Var) else term for term in args])
 
 
+def renumbered(literal: Literal, terms: Mapping[int, Term]) -> Literal:
+    """The literal with variables replaced by their numbers, which are quicker to look up than variables are."""
+    match literal:
+        case Call(predicate, types, args, part):
+            return Call(predicate, types, renumbered_terms(args, terms), part)
+        case Scan(signature, args):
+            return Scan(signature, renumbered_terms(args, terms))
+        case _:
+            return mapped(literal, lambda term: terms.get(term.number, term) if isinstance(term, Var) else term)
+
+
+def renumbered_terms(args: tuple[Term, ...], terms: Mapping[int, Term]) -> tuple[Term, ...]:
+    return tuple([terms.get(term.number, term) if isinstance(term, Var) else term for term in args])
+
+
 # ---- clauses --------------------------------------------------------------------------------------------------
 
 
@@ -305,7 +320,7 @@ class Pattern:
 def pattern_of(call: Call) -> Pattern:
     """Of constants, names alone make a pattern of their own: ids come up on the way, and any rule may lead to them."""
     named = zip(call.types, call.args)
-    consts = tuple(arg if kind == STRING and isinstance(arg, (Const, Other)) else None for kind, arg in named)
+    consts = tuple([arg if kind == STRING and isinstance(arg, (Const, Other)) else None for kind, arg in named])
     return Pattern(call.predicate, call.types, consts, call.part)
 
 
@@ -331,10 +346,10 @@ def calls_made(clauses: Iterable[Clause]) -> list[Pattern]:
 
 def canonical(clause: Clause) -> Clause:
     """The same clause with its variables numbered in order of appearance."""
-    numbers: dict[Var, Term] = {}
-    for literal in (Call("", (), clause.params), *clause.body):
-        for term in terms_of(literal):
-            if isinstance(term, Var):
-                numbers.setdefault(term, term.numbered(len(numbers)))
-    body = tuple(substituted(literal, numbers) for literal in clause.body)
-    return Clause(substituted_terms(clause.params, numbers), body)
+    numbers: dict[int, Term] = {}
+    for terms in (clause.params, *map(terms_of, clause.body)):
+        for term in terms:
+            if isinstance(term, Var) and term.number not in numbers:
+                numbers[term.number] = term.numbered(len(numbers))
+    body = tuple([renumbered(literal, numbers) for literal in clause.body])
+    return Clause(renumbered_terms(clause.params, numbers), body)

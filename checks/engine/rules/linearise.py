@@ -8,13 +8,15 @@ p(x, y) if fact q(x, y)             ->  p(x, y) if fact q(x, y)
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from checks.engine.rules.clauses import Call, Clause, ClausesOf, Part, Pattern, Var, mentioned
 
 
 def linearised(clauses: ClausesOf) -> ClausesOf:
-    """The pass. It takes no longer than to look up what was found before, so nothing is remembered."""
+    """The pass."""
 
+    @cache
     def linear(pattern: Pattern) -> tuple[Clause, ...]:
         if pattern.part == Part.BASE:
             whole = replace(pattern, part=Part.WHOLE)

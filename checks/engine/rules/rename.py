@@ -38,6 +38,7 @@ class Renamed:
     def __init__(self, clauses: ClausesOf):
         self._clauses = clauses
         self._calls: dict[Pattern, frozenset[Call]] = {}  # that the chains of a pattern go through, its own among them
+        self._stored: dict[Pattern, bool] = {}
 
     def __call__(self, pattern: Pattern) -> tuple[Clause, ...]:
         clauses, self._calls[pattern] = self._walk(pattern)
@@ -53,8 +54,11 @@ class Renamed:
 
     def is_stored(self, pattern: Pattern) -> bool:
         """Whether only facts can make the call true."""
-        clauses = self._clauses(pattern)
-        return len(clauses) == 1 and len(clauses[0].body) == 1 and isinstance(clauses[0].body[0], Scan)
+        if pattern not in self._stored:
+            clauses = self._clauses(pattern)
+            is_fact = len(clauses) == 1 and len(clauses[0].body) == 1 and isinstance(clauses[0].body[0], Scan)
+            self._stored[pattern] = is_fact
+        return self._stored[pattern]
 
     def _walk(self, pattern: Pattern) -> tuple[tuple[Clause, ...], frozenset[Call]]:
         """The clauses at the ends of the pattern's chains, and the calls that those go through."""

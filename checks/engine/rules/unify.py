@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from checks.engine.rules.clauses import Call, Clause, Term, Var, substituted, substituted_terms, variables_of
+from collections.abc import Iterable
+
+from checks.engine.rules.clauses import (
+    Call,
+    Clause,
+    Literal,
+    Term,
+    Var,
+    renumbered,
+    renumbered_terms,
+    substituted_terms,
+    terms_of,
+)
 
 
 def applied(clause: Clause, args: tuple[Term, ...], params: tuple[Term, ...] | None = None) -> Clause | None:
@@ -11,17 +23,38 @@ def applied(clause: Clause, args: tuple[Term, ...], params: tuple[Term, ...] | N
     The clause's own variables are renumbered out of the way of those of the arguments.
     """
     params = args if params is None else params
-    taken = variables_of((Call("", (), args), Call("", (), params)))
-    free = max((variable.number for variable in taken), default=-1) + 1
-    own = variables_of((Call("", (), clause.params), *clause.body))
-    moved = {variable: variable.numbered(variable.number + free) for variable in own}
+    free = max([term.number for term in (*args, *params) if isinstance(term, Var)], default=-1) + 1
+    bound = _plain_bindings(clause.params, args)
+    if bound is not None:
+        _move(clause.body, bound, free)
+        return Clause(params, tuple([renumbered(literal, bound) for literal in clause.body]))
+    moved: dict[int, Term] = {}
+    _move((Call("", (), clause.params), *clause.body), moved, free)
     bindings: dict[Var, Term] = {}
-    for param, arg in zip(substituted_terms(clause.params, moved), args):
+    for param, arg in zip(renumbered_terms(clause.params, moved), args):
         if not _unify(param, arg, bindings):
             return None
-    final = {variable: resolved(variable, bindings) for variable in (*bindings, *moved.values())}
-    body = tuple(substituted(substituted(literal, moved), final) for literal in clause.body)
-    return Clause(substituted_terms(params, final), body)
+    final = {number: resolved(variable, bindings) for number, variable in moved.items()}
+    body = tuple([renumbered(literal, final) for literal in clause.body])
+    return Clause(substituted_terms(params, {variable: resolved(variable, bindings) for variable in bindings}), body)
+
+
+def _plain_bindings(params: tuple[Term, ...], args: tuple[Term, ...]) -> dict[int, Term] | None:
+    """What the arguments bind of the clause's own variables, where they do no more than that."""
+    bound: dict[int, Term] = {}
+    for param, arg in zip(params, args):
+        known = bound.setdefault(param.number, arg) if isinstance(param, Var) else param
+        if known is not arg and known != arg:
+            return None
+    return bound
+
+
+def _move(literals: Iterable[Literal], terms: dict[int, Term], free: int) -> None:
+    """Note other numbers for the variables that there are no terms for."""
+    for literal in literals:
+        for term in terms_of(literal):
+            if isinstance(term, Var) and term.number not in terms:
+                terms[term.number] = term.numbered(term.number + free)
 
 
 def _unify(left: Term, right: Term, bindings: dict[Var, Term]) -> bool:
