@@ -29,6 +29,8 @@ from checks.engine.rules.clauses import (
     terms_of,
     variables_of,
 )
+from checks.engine.rules.limits import steps_taken, within
+from checks.engine.rules.narrow import are_missing
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.rounds import Rounds
@@ -43,6 +45,7 @@ Knows = Callable[[Signature], bool]  # whether there may be stored facts of a si
 AFTER = Slot("after")
 LIMIT = Slot("limit")
 QUESTION = ""  # the predicate of what is asked, where it is a call of its own
+FEW_STEPS = 1_500  # of planning as if there were facts of all kinds, where there are none of some: some 20 ms
 MOST_WEIGHT = 40_000  # tables read by a statement; SQLite refuses 65,536 references to one
 
 
@@ -120,28 +123,41 @@ class Compiled:
 
 @dataclass(frozen=True)
 class _Fitting:
-    """Plans roots, each in the first form that is not too large for a statement; `most` is what it may weigh."""
+    """Plans roots, each in the first form that is not too large for a statement; `most` is what it may weigh.
+
+    `few` is the step of planning until which no root goes by which facts there are.
+    """
 
     rules: RuleSet
     width: int
     places: Places
     dialect: Dialect
     most: int
-    has_gaps: Callable[[], bool]  # whether there are no facts where rules looked for some
+    few: int
 
     def planned(self, root: Root) -> PlannedRoot:
         """Rules are written out where they are called; else what several rules call is tabled; else all is, in rounds.
 
-        Rounds, and all that is large, may be due to rules that have no facts.
+        Rounds, and all that is large, may be due to rules that have no facts: those are left out, then, and before
+        much is done for them.
         """
         rules = self.rules
-        written = self._written_out(rules, root)
+        asked = [(call.predicate, len(call.args)) for call in _calls(root)]
+
+        def has_gaps() -> bool:
+            return are_missing(rules.program, asked, self._are_facts)
+
+        with within(self.few, has_gaps):
+            written = self._written_out(rules, root)
         if written is not None and not written.plan.has_rounds:
             return written
-        if self.has_gaps():
-            rules = rules.knowing(lambda signature: bool(self.places(signature)))
+        if has_gaps():
+            rules = rules.knowing(self._are_facts)
             written = self._written_out(rules, root) or written
         return written or self._tabled(rules, root) or planned_in_rounds(rules, self.places, root, self.width)
+
+    def _are_facts(self, signature: Signature) -> bool:
+        return bool(self.places(signature))
 
     def _written_out(self, rules: RuleSet, root: Root) -> PlannedRoot | None:
         with suppress(Sprawling, RecursionError):
@@ -274,7 +290,8 @@ def written(
 
     with rules.planning((shape, dialect)):
         try:
-            fitting = _Fitting(rules, shape.width, shape.places(noting), dialect, MOST_WEIGHT, lambda: not all(asked))
+            few = steps_taken() + FEW_STEPS
+            fitting = _Fitting(rules, shape.width, shape.places(noting), dialect, MOST_WEIGHT, few)
             plans = _planned_together(fitting, shape.roots)
         except RecursionError:
             raise NestedTooDeep from None

@@ -59,9 +59,12 @@ def held(case: Case, rng: Random) -> Iterator[Held]:
     program = with_fewer_facts(compile_source(Source(case.policy)), rng)
     facts = accepted(program, case.facts)
     values = values_of(program, facts)
-    world, passes = world_of(facts, values), named(Passes.over(program))
-    meanings = {name: Meaning(clauses, world) for name, clauses in passes.items()}
-    for pattern in patterns_of(case, program, rng):
+    world, patterns = world_of(facts, values), patterns_of(case, program, rng)
+    # For every other program, passes know of which signatures there are facts.
+    stored = frozenset(world.facts)
+    passes = Passes.over(program, stored.__contains__) if rng.random() < 0.5 else Passes.over(program)
+    meanings = {name: Meaning(clauses, world) for name, clauses in named(passes).items()}
+    for pattern in patterns:
         with bounded(PATIENCE):
             said = rows_of_rules(program, facts, values, pattern)
             specialised = meanings["specialised"].rows(pattern)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
-from checks.engine.errors import PlannedTooLong, TooComplex
+from checks.engine.errors import PlannedTooLong, Sprawling, TooComplex
 
 PATIENCE = 1.0  # seconds
 REFUSED_FOR = 60.0  # seconds; then it is planned again, since whether a plan is just within the limit may be chance
@@ -28,6 +28,8 @@ class _Deadline(threading.local):
     until = inf
     seconds = inf
     steps = 0
+    many = inf  # steps after which to ask whether to give up
+    gives_up: Callable[[], bool]
     spent: Counter[Hashable]
 
     def __init__(self) -> None:
@@ -52,6 +54,21 @@ def bounded(seconds: float) -> Iterator[None]:
         _deadline.spent = spent
 
 
+def steps_taken() -> int:
+    """Of all loops of this thread."""
+    return _deadline.steps
+
+
+@contextmanager
+def within(steps: int, gives_up: Callable[[], bool]) -> Iterator[None]:
+    """Once so many steps are taken, ask whether to give up what is inside, and raise `Sprawling` then."""
+    _deadline.many, _deadline.gives_up = steps, gives_up
+    try:
+        yield
+    finally:
+        _deadline.many = inf
+
+
 def tick() -> None:
     """Count one step of a loop; now and then let other threads go first, and refuse once the time is up."""
     _deadline.steps += 1
@@ -59,6 +76,10 @@ def tick() -> None:
         time.sleep(0)  # gives Python's lock away: who wants it would else wait for 5 ms, each time it takes it again
         if time.thread_time() > _deadline.until:
             raise PlannedTooLong(_deadline.seconds)
+        if _deadline.steps > _deadline.many:
+            _deadline.many = inf
+            if _deadline.gives_up():
+                raise Sprawling
 
 
 def spend(what: Hashable) -> None:

@@ -20,13 +20,15 @@ from checks.engine.rules.live import Live
 from checks.engine.rules.merge import merged
 from checks.engine.rules.rename import Renamed
 from checks.engine.rules.separate import Separated
-from checks.engine.rules.specialise import AreFacts, Specialised, anywhere
+from checks.engine.rules.specialise import Specialised, anywhere
 from checks.engine.rules.subsume import subsumed
+from checks.engine.rules.typings import AreFacts
 from policy.language.source import NOWHERE
 from policy.rules.components import Components, reachable
-from policy.rules.program import Program
+from policy.rules.program import Program, Signature
 
 MOST_SHOWN = 200  # characters of a rule in an error
+MOST_KNOWING = 4  # rule sets for some facts that are kept
 TABLED = 0  # stands for a component: its members need not recurse
 
 
@@ -59,6 +61,26 @@ class Passes:
 
 
 @dataclass
+class Known:
+    """Of which signatures there are facts, as far as it was asked: what is made by that is good as long as it is so."""
+
+    are_facts: AreFacts
+    answers: dict[Signature, bool] = field(default_factory=dict)
+
+    def __call__(self, signature: Signature) -> bool:
+        if signature not in self.answers:
+            self.answers[signature] = self.are_facts(signature)
+        return self.answers[signature]
+
+    def agrees(self, are_facts: AreFacts) -> bool:
+        """Whether the answers are the same by another one, which is asked from now on."""
+        if any(are_facts(signature) is not answer for signature, answer in self.answers.items()):
+            return False
+        self.are_facts = are_facts
+        return True
+
+
+@dataclass
 class RuleSet:
     program: Program
     patience: float = PATIENCE  # seconds of processor time for one plan
@@ -70,6 +92,7 @@ class RuleSet:
     refused: Refusals = field(default_factory=Refusals)
     _paths: dict[Pattern, int] = field(default_factory=dict)
     _takes_two: dict[int, bool] = field(default_factory=dict)
+    _knowing: list[tuple[Known, RuleSet]] = field(default_factory=list)
 
     def __post_init__(self, passes_of: RuleSet | None, are_facts: AreFacts) -> None:
         self.passes: Passes = passes_of.passes if passes_of else Passes.over(self.program, are_facts)
@@ -146,8 +169,17 @@ class RuleSet:
         return RuleSet(self.program, self.patience, frozenset(self._shared(every)), passes_of=self)
 
     def knowing(self, are_facts: AreFacts) -> RuleSet:
-        """A rule set without what only facts could make true that are not there."""
-        return RuleSet(self.program, self.patience, are_facts=are_facts)
+        """A rule set without what only facts could make true that are not there.
+
+        The last ones are kept, for questions by whom the same facts are there.
+        """
+        for known, rules in self._knowing:
+            if known.agrees(are_facts):
+                return rules
+        known = Known(are_facts)
+        rules = RuleSet(self.program, self.patience, are_facts=known)
+        self._knowing = [(known, rules), *self._knowing[: MOST_KNOWING - 1]]
+        return rules
 
     def asking(self, question: Call, body: tuple[Literal, ...]) -> RuleSet:
         """A rule set for one question, which holds where the body does: it and all that it leads to are tabled."""

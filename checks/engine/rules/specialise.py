@@ -13,7 +13,8 @@ fact or rule can meet are made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 from checks.engine.rules.clauses import (
     NOW,
@@ -33,13 +34,21 @@ from checks.engine.rules.clauses import (
     substituted,
 )
 from checks.engine.rules.limits import spend, tick
-from checks.engine.rules.typings import Typing, atom_typings, head_typing, may_be, types_of, typings_of
+from checks.engine.rules.narrow import narrowed
+from checks.engine.rules.typings import (
+    AreFacts,
+    Shapes,
+    Typing,
+    atom_typings,
+    head_typing,
+    may_be,
+    types_of,
+    typings_of,
+)
 from checks.engine.rules.unify import applied
 from policy.rules import program as p
 from policy.rules.flat import terms_of
 from policy.values import Value
-
-AreFacts = Callable[[p.Signature], bool]  # whether there may be facts of a signature
 
 
 def anywhere(signature: p.Signature) -> bool:
@@ -56,6 +65,11 @@ class Specialised:
         self._rules: dict[tuple[str, tuple[str, ...]], list[p.Rule]] = {}
         self._rules_by_last: dict[tuple[str | int, ...], list[p.Rule]] = {}
 
+    @cached_property
+    def _shapes(self) -> Shapes:
+        """What calls can meet."""
+        return self._program.shapes if self._are_facts is anywhere else narrowed(self._program, self._are_facts)
+
     def __call__(self, pattern: Pattern) -> tuple[Clause, ...]:
         params = pattern.params
         clauses = []
@@ -65,7 +79,7 @@ class Specialised:
         for rule in self._rules_for(pattern.predicate, pattern.types):
             if not _may_match(rule, pattern):
                 continue
-            for clause in _clauses(self._program, rule, pattern.types):
+            for clause in _clauses(self._shapes, rule, pattern.types):
                 tick()
                 spend(rule.origin)
                 made = applied(clause, params)
@@ -99,10 +113,10 @@ def _may_match(rule: p.Rule, pattern: Pattern) -> bool:
     )
 
 
-def _clauses(program: p.Program, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Clause]:
+def _clauses(shapes: Shapes, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Clause]:
     """The rule's clauses for these head types; none where the head cannot have them."""
-    for typing in typings_of(program, rule, types):
-        clause = _clause(program, rule, typing)
+    for typing in typings_of(shapes, rule, types):
+        clause = _clause(shapes, rule, typing)
         if clause is not None:
             yield clause
 
@@ -110,11 +124,9 @@ def _clauses(program: p.Program, rule: p.Rule, types: tuple[str, ...]) -> Iterat
 # ---- a rule whose variables have types -----------------------------------------------------------------------------
 
 
-def concrete_literals(
-    program: p.Program, rule: p.Rule, literal: p.Literal, typing: Typing
-) -> tuple[Literal, ...] | None:
+def concrete_literals(shapes: Shapes, rule: p.Rule, literal: p.Literal, typing: Typing) -> tuple[Literal, ...] | None:
     """One literal of the rule with types decided; None where it can never hold."""
-    made = _literals(program, rule, literal, typing, numbers_of(rule, typing))
+    made = _literals(shapes, rule, literal, typing, numbers_of(rule, typing))
     return None if made is None else tuple(made)
 
 
@@ -123,11 +135,11 @@ def numbers_of(rule: p.Rule, typing: Typing) -> dict[p.Var, Var]:
     return {variable: Var(index, variable.name, typing.get(variable, "")) for index, variable in enumerate(rule.types)}
 
 
-def _clause(program: p.Program, rule: p.Rule, typing: Typing) -> Clause | None:
+def _clause(shapes: Shapes, rule: p.Rule, typing: Typing) -> Clause | None:
     numbers = numbers_of(rule, typing)
     body: list[Literal] = []
     for literal in rule.body:
-        made = _literals(program, rule, literal, typing, numbers)
+        made = _literals(shapes, rule, literal, typing, numbers)
         if made is None:
             return None
         body += made
@@ -148,7 +160,7 @@ def _typed_by_negations(body: list[Literal]) -> dict[Var, Term]:
 
 
 def _literals(
-    program: p.Program, rule: p.Rule, literal: p.Literal, typing: Typing, numbers: dict[p.Var, Var]
+    shapes: Shapes, rule: p.Rule, literal: p.Literal, typing: Typing, numbers: dict[p.Var, Var]
 ) -> list[Literal] | None:
     """The literal with types decided; None where it can never hold."""
     match literal:
@@ -156,7 +168,7 @@ def _literals(
             return [_call(rule, literal, typing, numbers)]
         case p.Not(atom):
             # Variables of the negation alone range over all their types: no typing of them may hold.
-            typings = atom_typings(program, rule, atom, typing)
+            typings = atom_typings(shapes, rule, atom, typing)
             alone = _only_in(rule, literal)
             inner: dict[p.Var, Term] = {**numbers, **{variable: Inner(numbers[variable].number) for variable in alone}}
             return [Neg(_call(rule, atom, each, inner)) for each in typings]

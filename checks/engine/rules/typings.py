@@ -6,7 +6,7 @@ or else a Site, where those are the parents that a Doc can have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
 from checks.engine.rules.limits import tick
@@ -14,16 +14,19 @@ from policy.rules import program as p
 from policy.values import INTEGER, Value
 
 Typing = dict[p.Var, str]
+Shape = tuple[p.Types, ...]  # of a fact or a rule's head
+Shapes = Mapping[tuple[str, int], tuple[Shape, ...]]  # what a call can meet, by predicate and arity
+AreFacts = Callable[[p.Signature], bool]  # whether there may be facts of a signature
 
 
-def typings_of(program: p.Program, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Typing]:
+def typings_of(shapes: Shapes, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Typing]:
     """Every way to type the rule's variables that a fact or some rule can meet."""
     typing = head_typing(rule, types)
     if typing is None:
         return
     atoms = [literal for literal in rule.body if isinstance(literal, p.Atom)]
     seen = set()
-    for full in _typings(program, rule, atoms, _member_typings(rule, typing)):
+    for full in _typings(shapes, rule, atoms, _member_typings(rule, typing)):
         key = tuple(sorted((variable.name, name) for variable, name in full.items()))
         if key not in seen:
             seen.add(key)
@@ -67,7 +70,7 @@ def _member_typings(rule: p.Rule, typing: Typing) -> list[Typing]:
     return found
 
 
-def _typings(program: p.Program, rule: p.Rule, atoms: list[p.Atom], starts: list[Typing]) -> Iterator[Typing]:
+def _typings(shapes: Shapes, rule: p.Rule, atoms: list[p.Atom], starts: list[Typing]) -> Iterator[Typing]:
     """Every way to type the variables of the atoms, the most determined atom first."""
     for typing in starts:
         if not atoms:
@@ -75,14 +78,14 @@ def _typings(program: p.Program, rule: p.Rule, atoms: list[p.Atom], starts: list
             continue
         atom = min(atoms, key=lambda each: sum(isinstance(t, p.Var) and t not in typing for t in each.args))
         rest = [each for each in atoms if each is not atom]
-        yield from _typings(program, rule, rest, list(atom_typings(program, rule, atom, typing)))
+        yield from _typings(shapes, rule, rest, list(atom_typings(shapes, rule, atom, typing)))
 
 
-def atom_typings(program: p.Program, rule: p.Rule, atom: p.Atom, typing: Typing) -> Iterator[Typing]:
+def atom_typings(shapes: Shapes, rule: p.Rule, atom: p.Atom, typing: Typing) -> Iterator[Typing]:
     """The typings of the atom's variables that a fact or a rule's head allows."""
     seen = set()
     known = [types_of(rule, term, typing) for term in atom.args]
-    for pattern in program.shapes.get((atom.predicate, len(atom.args)), ()):
+    for pattern in shapes.get((atom.predicate, len(atom.args)), ()):
         if any(map(frozenset.isdisjoint, known, pattern)):
             continue
         for names in product(*(sorted(own & allowed) for own, allowed in zip(known, pattern))):

@@ -1,0 +1,148 @@
+"""The types that calls can meet -> those that the facts there are can lead to.
+
+    linked(x, y) if near(x, y);                             near: (Item, Page), where only such facts are stored
+    linked(y, x) if linked(x, y);                       ->  linked: (Item, Page), (Page, Item)
+    linked(x, z) if linked(x, y) and linked(y, z);                  and ({Item, Page}, {Item, Page})
+
+Without this, each variable may have any type that its rule allows, and untyped rules combine in all of them. It goes by
+whole rules and sets of types, and what it leaves out nothing makes true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import product
+from math import prod
+
+from checks.engine.rules.limits import tick
+from checks.engine.rules.typings import AreFacts, Shape, Shapes
+from policy.rules import program as p
+from policy.rules.components import reachable
+from policy.values import INTEGER, Value
+
+Key = tuple[str, int]  # predicate and arity
+
+MOST_SIGNATURES = 1_000  # of one accepted pattern: of more, there may be facts of each
+MOST_LOOKS = 20_000  # at shapes: of rules that take more, any types may be met
+
+
+def are_missing(program: p.Program, asked: Iterable[Key], are_facts: AreFacts) -> bool:
+    """Whether there are no facts of some signature that the predicates could be made true by."""
+
+    def called(key: Key) -> list[Key]:
+        bodies = (rule.body for rule in program.rules_by_predicate.get(key, ()))
+        return [_key(atom) for body in bodies for atom in map(_atom, body) if atom is not None]
+
+    patterns = ((key[0], each) for key in reachable(asked, called) for each in program.accepted.get(key, ()))
+    return any(not are_facts(each) for name, pattern in patterns for each in _signatures(name, pattern))
+
+
+def narrowed(program: p.Program, are_facts: AreFacts) -> Shapes:
+    """The least fixpoint of "a head has the types that its body can meet", from the facts there are."""
+    work = _Work(program, are_facts)
+    return work.found() if work.is_finished() else program.shapes
+
+
+class _Work:
+    """Shapes as they are found: of stored facts, and one for each rule, which grows."""
+
+    def __init__(self, program: p.Program, are_facts: AreFacts):
+        self._program = program
+        self._stored = {
+            key: tuple(shape for pattern in patterns for shape in _stored(key[0], pattern, are_facts))
+            for key, patterns in program.accepted.items()
+        }
+        self._heads: dict[Key, dict[int, Shape]] = {}  # by the rule's place
+        self._callers: dict[Key, list[int]] = {}
+        self._looks = 0
+        for place, rule in enumerate(program.rules):
+            for key in {_key(each) for each in rule.body if isinstance(each, p.Atom)}:
+                self._callers.setdefault(key, []).append(place)
+
+    def found(self) -> Shapes:
+        return {key: self._of(key) for key in self._stored.keys() | self._heads.keys()}
+
+    def is_finished(self) -> bool:
+        """Go on until nothing changes; say whether that took few enough looks."""
+        waiting = dict.fromkeys(range(len(self._program.rules)))
+        while waiting:
+            tick()
+            place = next(iter(waiting))
+            del waiting[place]
+            head = self._head(self._program.rules[place])
+            if self._looks > MOST_LOOKS:
+                return False
+            key = _key(self._program.rules[place].head)
+            known = self._heads.setdefault(key, {})
+            if head is not None and known.get(place) != head:
+                known[place] = head
+                waiting |= dict.fromkeys(self._callers.get(key, ()))
+        return True
+
+    def _of(self, key: Key) -> tuple[Shape, ...]:
+        return (*self._stored.get(key, ()), *dict.fromkeys(self._heads.get(key, {}).values()))
+
+    def _head(self, rule: p.Rule) -> Shape | None:
+        """The types that the rule's head has by now; None where nothing makes the body true."""
+        types = dict(rule.types)
+        for literal in rule.body:
+            match literal:
+                case p.Atom(args=args):
+                    met = self._met(_key(literal), tuple(_types_of(term, types) for term in args))
+                    if met is None:
+                        return None
+                    for term, names in zip(args, met):
+                        if isinstance(term, p.Var):
+                            types[term] &= names
+                case p.Member(variable, values):
+                    types[variable] &= {value.type for value in values}
+        return tuple(_types_of(term, types) for term in rule.head.args)
+
+    def _met(self, key: Key, types: Shape) -> Shape | None:
+        """Those of the types that some shape of the predicate has; None where none fits."""
+        met: list[p.Types] | None = None
+        shapes = self._of(key)
+        self._looks += len(shapes)
+        for shape in shapes:
+            both = [own & allowed for own, allowed in zip(types, shape)]
+            if all(both):
+                met = both if met is None else [one | other for one, other in zip(met, both)]
+        return None if met is None else tuple(met)
+
+
+def _stored(predicate: str, pattern: Shape, are_facts: AreFacts) -> list[Shape]:
+    """The pattern, as far as there are facts of it: each signature alone, unless there are facts of all."""
+    every = list(_signatures(predicate, pattern))
+    there_are = [each for each in every if are_facts(each)]
+    if len(there_are) == len(every):
+        return [pattern]
+    return [tuple(frozenset((name,)) for name in each.types) for each in there_are]
+
+
+def _signatures(predicate: str, pattern: Shape) -> Iterator[p.Signature]:
+    """Those of the pattern; none where they are too many to go through."""
+    if prod(map(len, pattern)) <= MOST_SIGNATURES:
+        yield from (p.Signature(predicate, names) for names in product(*map(sorted, pattern)))
+
+
+def _types_of(term: p.Term, types: dict[p.Var, p.Types]) -> p.Types:
+    match term:
+        case Value(type=name):
+            return frozenset((name,))
+        case p.Now():
+            return frozenset((INTEGER,))
+        case _:
+            return types[term]
+
+
+def _key(atom: p.Atom) -> Key:
+    return atom.predicate, len(atom.args)
+
+
+def _atom(literal: p.Literal) -> p.Atom | None:
+    match literal:
+        case p.Atom():
+            return literal
+        case p.Not(atom):
+            return atom
+    return None
