@@ -124,6 +124,8 @@ class Part(StrEnum):
     BASE = " base"  # all but those that say that it is transitive (see `linearise`)
     CORE = " core"  # all but those that hop (see `separate`)
     GROUND = " ground"  # the same, where a fact that is all of a call counts as that call
+    STEP = " step"  # all but those that close it, from either side (see `closures`)
+    UNCLOSED = " unclosed"  # all but those that close it
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ def _hops(clause: Clause, pattern: Pattern) -> tuple[Call, Call] | None:
     calls = [each for each in clause.body if isinstance(each, Call)]
     if len(calls) != 2 or len(clause.body) != 2:
         return None
-    if any(call.predicate != pattern.predicate or len(call.args) != len(clause.params) for call in calls):
+    own = (pattern.predicate, pattern.part, len(clause.params))
+    if any((call.predicate, call.part, len(call.args)) != own for call in calls):
         return None
     ends = [index for index, param in enumerate(clause.params) if isinstance(param, Var)]
     if len(ends) != 2 or clause.params[ends[0]] == clause.params[ends[1]]:

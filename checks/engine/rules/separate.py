@@ -154,9 +154,11 @@ def factors_of(pattern: Pattern, clauses: ClausesOf, component: ComponentOf) -> 
 
 
 def _hops_of(pattern: Pattern, clauses: tuple[Clause, ...], component: ComponentOf) -> list[tuple[int, Hop]] | None:
-    """The clauses that hop; None where another one recurses."""
+    """The clauses that hop; None where another one recurses, or where they are steps from anything to anything."""
     found = []
     for clause in clauses:
+        if any(isinstance(each, Call) and each.part in (Part.STEP, Part.UNCLOSED) for each in clause.body):
+            return None
         hop = hop_of(clause, pattern, component)
         if hop is not None:
             found.append(hop)

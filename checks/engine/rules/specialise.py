@@ -26,6 +26,7 @@ from checks.engine.rules.clauses import (
     Literal,
     Member,
     Neg,
+    Part,
     Pattern,
     Scan,
     Term,
@@ -33,6 +34,7 @@ from checks.engine.rules.clauses import (
     canonical,
     substituted,
 )
+from checks.engine.rules.closures import Closure, closure_of
 from checks.engine.rules.limits import spend, tick
 from checks.engine.rules.narrow import narrowed
 from checks.engine.rules.typings import (
@@ -57,12 +59,13 @@ def anywhere(signature: p.Signature) -> bool:
 
 
 class Specialised:
-    """The pass that begins with rules, for whole predicates: their parts are made by later passes."""
+    """The pass that begins with rules, for whole predicates and the steps of closures: other parts come later."""
 
     def __init__(self, program: p.Program, are_facts: AreFacts = anywhere):
         self._program = program
         self._are_facts = are_facts
         self._rules: dict[tuple[str, tuple[str, ...]], list[p.Rule]] = {}
+        self._closures: dict[tuple[str, int], Closure | None] = {}
         self._rules_by_last: dict[tuple[str | int, ...], list[p.Rule]] = {}
 
     @cached_property
@@ -71,21 +74,57 @@ class Specialised:
         return self._program.shapes if self._are_facts is anywhere else narrowed(self._program, self._are_facts)
 
     def __call__(self, pattern: Pattern) -> tuple[Clause, ...]:
+        return tuple(dict.fromkeys(self._clauses_of(pattern)))
+
+    def _clauses_of(self, pattern: Pattern) -> Iterator[Clause]:
+        closure = self._closure_of(pattern)
+        if closure is None:
+            return self._facts_and_rules(pattern)
+        match pattern.part:
+            case Part.UNCLOSED:
+                return self._facts_and_rules(pattern, closure.rules)
+            case Part.STEP:
+                return self._closing(pattern, closure.steps(pattern.predicate, pattern.types))
+        return self._closing(pattern, closure.clauses(pattern.predicate, pattern.types))
+
+    def _facts_and_rules(self, pattern: Pattern, left_out: tuple[p.Rule, ...] = ()) -> Iterator[Clause]:
         params = pattern.params
-        clauses = []
         signature = p.Signature(pattern.predicate, pattern.types)
         if self._program.accepts(pattern.predicate, pattern.types) and self._are_facts(signature):
-            clauses.append(Clause(params, (Scan(signature, params),)))
+            yield Clause(params, (Scan(signature, params),))
         for rule in self._rules_for(pattern.predicate, pattern.types):
-            if not _may_match(rule, pattern):
+            if not _may_match(rule, pattern) or rule in left_out:
                 continue
             for clause in _clauses(self._shapes, rule, pattern.types):
                 tick()
                 spend(rule.origin)
                 made = applied(clause, params)
                 if made is not None:
-                    clauses.append(canonical(made))
-        return tuple(dict.fromkeys(clauses))
+                    yield canonical(made)
+
+    def _closing(self, pattern: Pattern, clauses: Iterator[Clause]) -> Iterator[Clause]:
+        """The clauses of a closure, as far as their calls can hold; no rule has others of these types."""
+        for clause in clauses:
+            tick()
+            if all(self._may_hold(call) for call in clause.body if isinstance(call, Call)):
+                spend((pattern.predicate, len(pattern.types)))
+                made = applied(clause, pattern.params)
+                assert made is not None, "a closure is of anything with anything"
+                yield canonical(made)
+
+    def _may_hold(self, call: Call) -> bool:
+        shapes = self._shapes.get((call.predicate, len(call.types)), ())
+        return any(all(name in allowed for name, allowed in zip(call.types, shape)) for shape in shapes)
+
+    def _closure_of(self, pattern: Pattern) -> Closure | None:
+        """The closure that the pattern is in, by its types."""
+        key = (pattern.predicate, len(pattern.types))
+        if len(pattern.types) != 2:
+            return None
+        if key not in self._closures:
+            self._closures[key] = closure_of(self._program.rules_by_predicate.get(key, ()))
+        closure = self._closures[key]
+        return closure if closure is not None and closure.types.issuperset(pattern.types) else None
 
     def _rules_for(self, predicate: str, types: tuple[str, ...]) -> list[p.Rule]:
         """The rules whose heads can have these types."""
