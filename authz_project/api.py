@@ -51,7 +51,7 @@ def parsed(text: bytes) -> Any:
 
 
 def written(data: object) -> bytes:
-    """What is bytes already is no JSON."""
+    """What is bytes already is as it is to be sent."""
     return data if isinstance(data, bytes) else orjson.dumps(data)
 
 

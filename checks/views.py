@@ -62,13 +62,12 @@ class Answering(Asking, ABC):
         asked = kept.asked_again(who, self._what(request), request.body)
         again = kept.kept(who, asked) if asked else None
         if again is not None:
-            return answer(request, orjson.Fragment(again.body), again.unused, again.holding.offset)
+            return answer(request, again.body, again.unused, again.holding.offset)
         body, found = self.said(request, who)
         kept.note(who, found)
         if asked:
-            text = orjson.dumps(body)
-            kept.keep(asked, found, text)
-            body = orjson.Fragment(text)
+            body = orjson.dumps(body)
+            kept.keep(asked, found, body)
         return answer(request, body, found.unused, found.revision)
 
     def _what(self, request: Request) -> str:

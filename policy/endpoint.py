@@ -66,7 +66,7 @@ class Request:
 
 @dataclass
 class Response:
-    """What is answered: JSON, or a page as bytes, whose kind is among the headers."""
+    """What is answered: JSON, written already if it is bytes; or a page, whose kind is among the headers."""
 
     data: object
     status: int = 200

@@ -12,7 +12,6 @@ nothing is kept for a request that comes for the first time: most that do never 
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import NamedTuple
 
 from django.conf import settings
@@ -25,8 +24,8 @@ from checks.asking.remembered import Remembered
 from facts.accept import Unused
 from policy.active import Caller
 
-Asked = tuple[int, str, bytes]  # an environment, what is asked of it, and a digest of the whole request
-_OVERHEAD = 1_000  # bytes that the smallest answer takes, with its key and its places in tables
+Asked = tuple[int, str, bytes]  # an environment, what is asked of it, and the body of the request
+_OVERHEAD = 1_000  # bytes that the smallest answer takes, with its places in tables
 _OF_UNUSED = 12_000  # bytes of what can be said of one kind of context facts that count for nothing
 _SHARE = 8  # an answer that is larger than this part of the room is not kept
 _MOST_ENVIRONMENTS = 10_000
@@ -36,13 +35,14 @@ _MOST_SEEN = 1 << 16
 class Kept(NamedTuple):
     """An answer as JSON, what of the question's context counted for nothing, and under what it was found."""
 
+    asked: Asked
     body: bytes
     unused: Unused
     holding: Holding
 
 
 def _bytes_of(answer: Kept) -> int:
-    return len(answer.body) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
+    return len(answer.asked[-1]) + len(answer.body) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
 
 
 _answers: Remembered[Asked, Kept] = Remembered(settings.ANSWER_CACHE, _bytes_of)
@@ -53,17 +53,17 @@ _seen = [0] * _MOST_SEEN  # hashes of requests, each in its place, as long as no
 def asked_again(who: Caller, what: str, body: bytes) -> Asked | None:
     """Return what the answer is kept by; None where none is.
 
-    That is, where nothing is kept at all, when the request comes for the first time, and within a transaction, whose
-    changes come one by one at one moment.
+    That is, where nothing is kept at all, or when the request comes for the first time.
     """
     if not settings.ANSWER_CACHE:
         return None
-    number = hash((who.environment_id, what, body))
+    asked = (who.environment_id, what, body)
+    number = hash(asked)
     place = number % _MOST_SEEN
     if _seen[place] != number:
         _seen[place] = number
         return None
-    return None if run.in_transaction() else (who.environment_id, what, sha256(body).digest())
+    return asked
 
 
 def kept(who: Caller, asked: Asked) -> Kept | None:
@@ -78,10 +78,14 @@ def kept(who: Caller, asked: Asked) -> Kept | None:
 
 
 def keep(asked: Asked, found: Answered, body: bytes) -> None:
-    """Keep an answer, unless it is good for this time only or too large."""
-    if found.holding is None:
+    """Keep an answer, unless it is good for this time only or too large.
+
+    None is kept within a transaction: what that changes comes bit by bit at one moment, which nobody else sees until
+    all of it is committed. So what is kept under a moment is true at it, for those who ask within a transaction too.
+    """
+    if found.holding is None or run.in_transaction():
         return
-    answer = Kept(body, found.unused, found.holding)
+    answer = Kept(asked, body, found.unused, found.holding)
     if _bytes_of(answer) <= settings.ANSWER_CACHE / _SHARE:
         _answers.keep(asked, answer)
 
