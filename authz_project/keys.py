@@ -85,7 +85,7 @@ def drop_dev_key() -> None:
 
 # ---- for requests ----------------------------------------------------------------------------------------
 
-_environments: dict[str, int] = {}  # hash -> environment: a hint, which every statement behind it confirms
+_callers: dict[str, Caller] = {}  # by hash, unconfirmed: a hint, which every statement behind it confirms
 _last_noted: dict[str, float] = {}  # hash -> when its use was last written down
 
 
@@ -97,12 +97,12 @@ def token_of(headers: Mapping[str, Any]) -> str:
 
 def is_remembered(token: str) -> bool:
     """Whether this process has seen the key open something, and not seen it refused since."""
-    return bool(token) and hash_of(token) in _environments
+    return bool(token) and hash_of(token) in _callers
 
 
 def forget(token: str) -> None:
     """After a refusal: the key may have been good before."""
-    _environments.pop(hash_of(token), None)
+    _callers.pop(hash_of(token), None)
 
 
 def caller_of_token(token: str) -> Caller:
@@ -110,12 +110,10 @@ def caller_of_token(token: str) -> Caller:
     key_hash = hash_of(token)
     if not token or (not settings.DEV_SERVER and (key_hash == DEV_KEY_HASH or _TEST_KEY.match(token))):
         raise KeyRefused
-    environment_id = _environments.get(key_hash)
-    if environment_id is not None:
-        caller = Caller(environment_id, key_hash)
-    else:
+    caller = _callers.get(key_hash)
+    if caller is None:
         caller = caller_of_hash(key_hash)
-        _remember(_environments, key_hash, caller.environment_id)
+        _remember(_callers, key_hash, Caller(caller.environment_id, key_hash))
     _note_use(key_hash)
     return caller
 

@@ -1,6 +1,6 @@
 """From a connection to whoever answers, and back.
 
 `process` runs the workers and hands over what arrives; `intake` decides whose body is read, and how much of it;
-`reading` reads it, in time or not at all; `slots` bounds how many threads are busy, `changes` has others for changes
-that wait for one another; `exchange` has it answered.
+`reading` reads it, in time or not at all; `slots` has threads that answer, and more of them while some take long;
+`changes` has others for changes that wait for one another; `exchange` has it answered.
 """

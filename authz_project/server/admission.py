@@ -9,7 +9,7 @@ from django.http import HttpRequest, parse_cookie
 
 from authz_project.connections import refresh_connection
 from authz_project.keys import caller_of_token, is_remembered, token_of
-from authz_project.server.exchange import Environ
+from authz_project.short_way import Environ
 
 SMALL = 1 << 16  # bytes: what a form without a login may have
 UNLIMITED = 1 << 62

@@ -4,18 +4,16 @@ import io
 import logging
 import sys
 from functools import lru_cache
-from typing import Any
 
 import orjson
 from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
 from authz_project.middleware import request_id_of
-from authz_project.wsgi import ANSWERED_WITH, application
+from authz_project.short_way import ANSWERED_WITH, Answer, Environ
+from authz_project.wsgi import by_django, short_answer
 
 log = logging.getLogger("authz.request")
-
-Environ = dict[str, Any]  # as the specification of WSGI has it
 
 _SAME_FOR_ALL: Environ = {
     "SCRIPT_NAME": "",
@@ -31,9 +29,10 @@ _SAME_FOR_ALL: Environ = {
 
 def environ_of(scope: Scope) -> Environ:
     """All of the request but its body."""
+    path = scope.path
     environ = _SAME_FOR_ALL | {
         "REQUEST_METHOD": scope.method,
-        "PATH_INFO": scope.path.encode().decode("latin-1"),  # WSGI's way to write bytes
+        "PATH_INFO": path if path.isascii() else path.encode().decode("latin-1"),  # WSGI's way to write bytes
         "QUERY_STRING": scope.query_string,
         "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
         "REMOTE_ADDR": scope.client.rpartition(":")[0].strip("[]"),
@@ -84,17 +83,22 @@ def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoco
     """Have the application answer; and `close` the connection, if there is more of the body than was read."""
     environ["CONTENT_LENGTH"] = str(length)
     environ["wsgi.input"] = body
-    head = _Head()
     try:
-        answered = application(environ, head)
-        content = b"".join(answered)
-        answered.close()
+        status, headers, content = short_answer(environ) or _answer_of_django(environ)
     except Exception:
         _broken(protocol, request_id_of(environ.get("HTTP_X_REQUEST_ID", "")))
         return
     if close:
-        head.headers.append(("Connection", "close"))
-    protocol.response_bytes(head.status, head.headers, content)
+        headers.append(("Connection", "close"))
+    protocol.response_bytes(status, headers, content)
+
+
+def _answer_of_django(environ: Environ) -> Answer:
+    head = _Head()
+    answered = by_django(environ, head)
+    content = b"".join(answered)
+    answered.close()
+    return Answer(head.status, head.headers, content)
 
 
 def say(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = False) -> None:

@@ -17,9 +17,10 @@ from authz_project import wsgi  # noqa: F401  first: it makes Django ready for t
 from authz_project.errors import too_large
 from authz_project.server.admission import SMALL, allowance, largest, quick_allowance
 from authz_project.server.changes import Changes
-from authz_project.server.exchange import Environ, Withheld, answer, environ_of, say, say_broken
-from authz_project.server.reading import Body, Rest, start_watch
+from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken
+from authz_project.server.reading import Body, Rest, Whole, start_watch
 from authz_project.server.slots import Slots
+from authz_project.short_way import Environ
 from policy.errors import KeyRefused
 
 HEALTH = ("/healthcheck", "/api/healthcheck")
@@ -30,10 +31,13 @@ HELD_AT_ONCE = 16  # of the largest bodies, in memory at the same time
 
 
 class Intake:
-    """What granian calls for each request of a process, whose slow work `threads` of its threads do."""
+    """What granian calls for each request of a process, whose slow work `threads` of its threads do.
+
+    As many more go on for those whose work takes long.
+    """
 
     def __init__(self, threads: int):
-        self._slots = Slots(threads)
+        self._slots = Slots(threads, more=threads)
         self._changes = Changes(WAITING, threads)
         self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
         start_watch()
@@ -83,7 +87,11 @@ class Intake:
         else:
             threads = self._changes if environ["PATH_INFO"].lstrip("/") in CHANGES else self._slots
             done = partial(threads.do, self._answer, environ, protocol, held)
-            Body(protocol, length, limit, done, partial(self._fail, scope, protocol, held, limit))
+            failed = partial(self._fail, scope, protocol, held, limit)
+            if length is not None and length <= SMALL:
+                Whole(protocol, length, done, failed)
+            else:
+                Body(protocol, length, limit, done, failed)
 
     def _answer(self, environ: Environ, protocol: HTTPProtocol, held: int, body: bytes) -> None:
         answer(environ, io.BytesIO(body), len(body), protocol)

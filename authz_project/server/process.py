@@ -20,10 +20,11 @@ from granian.server.mp import WorkerProcess
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
 HEAD_WITHIN = 30_000  # milliseconds for a request's head to arrive, and for the next one to begin
+ONE = 1  # thread of granian's that Python runs in: it hands over what arrives, and waits for nobody
 
 
 def run_server(host: str, port: int, workers: int, threads: int) -> None:
-    """Until a signal to stop. Of a process's threads, one is kept free to look at what arrives: see `Slots`."""
+    """Until a signal to stop. Of a process's threads, one looks at what arrives, and the others answer: see `Slots`."""
     multiprocessing.set_start_method("spawn", force=True)  # workers read the settings anew, and share nothing
     Granian(
         "authz_project.server.intake:Intake",
@@ -52,7 +53,7 @@ def worker(number, intake, sock, ipc, loop, mode, *settings):
     scheduler = CallbackScheduler(at_once, None, None, None, None)
     scheduler._schedule_fn = intake(threads - 1)
     rust = RSGIWorker(
-        number, sock, ipc, runtime_threads, runtime_blocking, threads, idle, backpressure, *protocols, *ssl, metrics
+        number, sock, ipc, runtime_threads, runtime_blocking, ONE, idle, backpressure, *protocols, *ssl, metrics
     )  # fmt: skip
     rust.serve_str(scheduler, at_once, stop)
     stopped.wait()

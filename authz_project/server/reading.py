@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from django.conf import settings
 from granian._granian import RSGIHTTPProtocol as HTTPProtocol
+from granian._granian import RSGIProtocolClosed as ProtocolClosed
 
 LEAST_RATE = 1 << 16  # bytes a second: what a body has to come at once `BODY_TIMEOUT` is over
 LINGER = 2.0  # seconds for which a refused body is still taken, so that its sender hears the refusal
@@ -14,8 +15,39 @@ LINGER_SIZE = 1 << 26  # bytes
 _TICK = 0.25  # seconds between looks at what is late
 
 
+class Whole:
+    """A small body that is wanted and whose length is known, taken when all of it is there: most are."""
+
+    def __init__(
+        self, protocol: HTTPProtocol, length: int, done: Callable[[bytes], None], failed: Callable[[str], None]
+    ):
+        self._until = time.monotonic() + _allowed(length)
+        self._done, self._failed = done, failed
+        self._body: Future[bytes] | None = protocol()
+        _open.add(self)
+        self._body.add_done_callback(self._arrived)
+
+    def expire(self, now: float) -> None:
+        body = self._body
+        if body is not None and now > self._until:
+            body.cancel()  # it then arrives, as cancelled
+
+    def _arrived(self, body: Future[bytes]) -> None:
+        _open.discard(self)
+        self._body = None
+        if body.cancelled():
+            self._failed("late")
+            return
+        try:
+            whole = body.result()
+        except ProtocolClosed:
+            self._failed("broken")
+        else:
+            self._done(whole)
+
+
 class _Reading:
-    """A body on its way, chunk by chunk. Chunks come in some thread of granian's, one after the other."""
+    """A body on its way, chunk by chunk. Chunks come one after the other."""
 
     def __init__(self, protocol: HTTPProtocol):
         self.size = 0
@@ -82,7 +114,7 @@ class Body(_Reading):
         super().__init__(protocol)
 
     def allowed(self) -> float:
-        return settings.BODY_TIMEOUT + self.size / LEAST_RATE if settings.BODY_TIMEOUT else float("inf")
+        return _allowed(self.size)
 
     def late(self) -> None:
         self._failed("late")
@@ -123,7 +155,12 @@ class Rest(_Reading):
         return bool(part) and self.size < LINGER_SIZE
 
 
-_open: set[_Reading] = set()
+_open: set[Whole | _Reading] = set()
+
+
+def _allowed(size: int) -> float:
+    """Seconds for so much of a body to arrive."""
+    return settings.BODY_TIMEOUT + size / LEAST_RATE if settings.BODY_TIMEOUT else float("inf")
 
 
 def start_watch() -> None:

@@ -2,38 +2,91 @@
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 
 log = logging.getLogger("authz.server")
 
+LONG = 0.1  # seconds, after which work does not keep others from theirs
+_TICK = 0.025  # seconds between looks at who has been at work for long
+
+Task = tuple[Callable[..., None], tuple[object, ...]]
+Inbox = SimpleQueue[Task]  # of one thread
+
 
 class Slots:
-    """At most `count` threads are at work; what comes when all are waits in line, and whoever is done takes it up.
+    """`count` threads are at work; what comes then waits in line, and whoever is done takes it up.
 
-    Threads are not started here: one that brings work does it, if it may. So one more thread than there are slots is
-    always free to look at what arrives.
+    Of those that are idle, the one that worked last is the next: what it needs, and what its connection's process
+    needs, is still in the processor's caches. So few clients keep few threads busy.
+
+    Whoever has been at work for long does not count: up to `more` threads take their places meanwhile.
     """
 
-    def __init__(self, count: int):
-        self._free = count
-        self._waiting: deque[tuple] = deque()
+    def __init__(self, count: int, more: int = 0):
+        self._free, self._more = count, more
+        self._idle: list[Inbox] = []
+        self._since: dict[Inbox, float] = {}  # when those began that are at work
+        self._long: set[Inbox] = set()  # of those, whose places others have
+        self._waiting: deque[Task] = deque()
         self._lock = threading.Lock()
+        self._is_full = threading.Event()
+        threading.Thread(target=self._watch, name="long work", daemon=True).start()
 
     def do(self, work: Callable[..., None], *arguments: object) -> None:
-        """Now, in this thread, or when there is a slot for it. Work deals with its failures; none may cost a slot."""
+        """As soon as there is a thread for it; this one goes on. Work deals with its failures; none may cost a slot."""
         with self._lock:
-            if not self._free:
-                self._waiting.append((work, arguments))
-                return
+            self._waiting.append((work, arguments))
+            self._begin()
+            if self._waiting and not self._is_full.is_set():
+                self._is_full.set()
+
+    def _begin(self) -> None:
+        """Give what waits to threads that are free. The lock is held."""
+        while self._waiting and self._free:
+            inbox = self._idle.pop() if self._idle else self._new_thread()
             self._free -= 1
+            self._since[inbox] = time.monotonic()
+            inbox.put(self._waiting.popleft())
+
+    def _new_thread(self) -> Inbox:
+        inbox: Inbox = SimpleQueue()
+        threading.Thread(target=self._work, args=(inbox,), name="answers", daemon=True).start()
+        return inbox
+
+    def _work(self, inbox: Inbox) -> None:
         while True:
-            try:
-                work(*arguments)
-            except BaseException:  # granian's own are no Exceptions, and nobody is there to see them
-                log.exception("a request was not answered")
+            _done(*inbox.get())  # nothing of it may be held here until the next: granian waits for its end
             with self._lock:
-                if not self._waiting:
+                del self._since[inbox]
+                self._idle.append(inbox)
+                if inbox in self._long:
+                    self._long.remove(inbox)
+                else:
                     self._free += 1
-                    return
-                work, arguments = self._waiting.popleft()
+                self._begin()
+
+    def _watch(self) -> None:
+        while self._is_full.wait():
+            time.sleep(_TICK)
+            self._pass_by_what_is_long()
+
+    def _pass_by_what_is_long(self) -> None:
+        with self._lock:
+            long_ago = time.monotonic() - LONG
+            for inbox, since in self._since.items():
+                if since < long_ago and inbox not in self._long and len(self._long) < self._more:
+                    self._long.add(inbox)
+                    self._free += 1
+            self._begin()
+            if not self._waiting:
+                self._is_full.clear()
+
+
+def _done(work: Callable[..., None], arguments: tuple[object, ...]) -> None:
+    try:
+        work(*arguments)
+    except BaseException:  # granian's own are no Exceptions, and nobody is there to see them
+        log.exception("a request was not answered")

@@ -2,12 +2,21 @@
 
 import threading
 import time
+import weakref
+from queue import Empty, SimpleQueue
 
+import pytest
+
+from authz_project.server import slots as slots_module
 from authz_project.server.slots import Slots
 
 
 def test_no_more_threads_work_than_there_are_slots():
-    slots, lock, done, working, most = Slots(2), threading.Lock(), [], 0, 0
+    assert_no_more_than(2, Slots(2))
+
+
+def assert_no_more_than(count: int, slots: Slots) -> None:
+    lock, done, working, most = threading.Lock(), SimpleQueue(), 0, 0
 
     def work(number: int) -> None:
         nonlocal working, most
@@ -17,19 +26,62 @@ def test_no_more_threads_work_than_there_are_slots():
         time.sleep(0.01)
         with lock:
             working -= 1
-            done.append(number)
+        done.put(number)
 
     threads = [threading.Thread(target=slots.do, args=(work, number)) for number in range(20)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert (most, sorted(done)) == (2, list(range(20)))
+    assert sorted(done.get(timeout=10) for _ in range(20)) == list(range(20))
+    assert most == count
 
 
 def test_work_that_fails_costs_no_slot(caplog):
-    slots, done = Slots(1), []
+    slots, done = Slots(1), SimpleQueue()
     for _ in range(3):
         slots.do(lambda: 1 / 0)
-    slots.do(done.append, "after")
-    assert done == ["after"] and caplog.text.count("a request was not answered") == 3
+    slots.do(done.put, "after")
+    assert done.get(timeout=10) == "after" and caplog.text.count("a request was not answered") == 3
+
+
+def test_the_thread_that_worked_last_is_the_next():
+    slots, threads = Slots(3), SimpleQueue()
+    for _ in range(20):
+        slots.do(lambda: threads.put(threading.get_ident()))
+        time.sleep(0.01)
+    assert len({threads.get(timeout=10) for _ in range(20)}) == 1
+
+
+def test_long_work_keeps_no_place(monkeypatch):
+    """As long as there are more threads for those who wait."""
+    slots, done, end = Slots(2, more=2), SimpleQueue(), threading.Event()
+    for _ in range(3):
+        slots.do(end.wait)
+    slots.do(done.put, "quick")
+    assert done.get(timeout=10) == "quick"
+    for _ in range(3):
+        slots.do(end.wait)
+    slots.do(done.put, "last")
+    with pytest.raises(Empty):
+        done.get(timeout=1)
+    end.set()
+    assert done.get(timeout=10) == "last"
+    monkeypatch.setattr(slots_module, "LONG", 1000.0)
+    assert_no_more_than(2, slots)
+
+
+def test_what_was_worked_at_is_let_go_of():
+    """Granian takes a connection for in use as long as somebody has its request."""
+
+    class Request:
+        pass
+
+    slots, done = Slots(1), SimpleQueue()
+    request = Request()
+    seen = weakref.ref(request)
+    slots.do(lambda asked: done.put("done"), request)
+    del request
+    assert done.get(timeout=10) == "done"
+    until = time.monotonic() + 10
+    while seen() is not None:
+        assert time.monotonic() < until
+        time.sleep(0.001)

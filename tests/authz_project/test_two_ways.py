@@ -29,7 +29,7 @@ def answered(environ: dict[str, object]) -> Answer:
     heads: list[tuple[str, list[tuple[str, str]]]] = []
     content = wsgi.application(environ, lambda status, headers: heads.append((status, headers)))
     body = b"".join(content)
-    content.close()
+    getattr(content, "close", lambda: None)()
     ((status, headers),) = heads
     given = environ.get("HTTP_X_REQUEST_ID")
     return status, [told(name, value, given) for name, value in headers], A_NEW_ONE.sub("new", body.decode()).encode()

@@ -42,29 +42,29 @@ def main() -> int:
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
     options = parser.parse_args()
     with ExitStack() as stack:
-        service = _served(stack, options.database)
+        service = served(stack, options.database)
         client = service.client(DEV_KEY)
         _fill(client)
-        simple = request(DEV_KEY, "/authorize", _about("ann", "1"), lambda body: body == {"allowed": True})
+        simple = request(DEV_KEY, "/authorize", about("ann", "1"), lambda body: body == {"allowed": True})
         found: dict[str, list[float]] = {"alone": [], "beside": []}
         questions = _hard_questions()
         for _ in range(TURNS):
-            found["alone"] += _asked(service, simple, options.seconds / TURNS / 2)
+            found["alone"] += asked(service, simple, options.seconds / TURNS / 2)
             with _Planning(client, questions, options.hard):
-                found["beside"] += _asked(service, simple, options.seconds / TURNS / 2)
+                found["beside"] += asked(service, simple, options.seconds / TURNS / 2)
         for side, times in found.items():
-            print(_line(side, sorted(times)))
+            print(line(side, sorted(times)))
     return 0
 
 
-def _line(side: str, times: list[float]) -> str:
+def line(side: str, times: list[float]) -> str:
     at = {share: times[min(int(share * len(times)), len(times) - 1)] * 1000 for share in (0.5, 0.9, 0.99, 1)}
     return (
         f"{side:8}" + "".join(f"  {share:4.0%} {value:7.1f} ms" for share, value in at.items()) + f"  of {len(times)}"
     )
 
 
-def _served(stack: ExitStack, kind: str) -> Service:
+def served(stack: ExitStack, kind: str, **more: str) -> Service:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     url = f"sqlite:///{folder / 'facts.sqlite3'}"
     if kind == "postgres":
@@ -73,7 +73,7 @@ def _served(stack: ExitStack, kind: str) -> Service:
             raise SystemExit("no PostgreSQL can be started here")
         stack.callback(server.stop)
         url = server.create("benchmark")
-    variables = {"SECRET_KEY": "4 benchmarks: 0123456789 abcdefgh", "LOG_LEVEL": "ERROR"}
+    variables = {"SECRET_KEY": "4 benchmarks: 0123456789 abcdefgh", "LOG_LEVEL": "ERROR"} | more
     service = start_service(folder, url, "--dev", "--workers", "1", **variables)
     stack.callback(service.stop)
     return service
@@ -81,16 +81,16 @@ def _served(stack: ExitStack, kind: str) -> Service:
 
 def _fill(client: Client) -> None:
     client.post("/policy", {"src": POLICY}).raise_for_status()
-    facts = [_fact("has_role", ("User", "ann"), ("String", "reader"), ("Doc", "1"))]
-    facts += [_fact("near", (one, "1"), (other, "2")) for one in TYPES for other in TYPES]
+    facts = [fact("has_role", ("User", "ann"), ("String", "reader"), ("Doc", "1"))]
+    facts += [fact("near", (one, "1"), (other, "2")) for one in TYPES for other in TYPES]
     client.post("/batch", [{"inserts": facts}]).raise_for_status()
 
 
-def _fact(predicate: str, *args: tuple[str, str]) -> dict:
+def fact(predicate: str, *args: tuple[str, str]) -> dict:
     return {"predicate": predicate, "args": [{"type": kind, "id": text} for kind, text in args]}
 
 
-def _about(actor: str, resource: str) -> dict:
+def about(actor: str, resource: str) -> dict:
     named = {"actor_type": "User", "actor_id": actor, "resource_type": "Doc", "resource_id": resource}
     return {**named, "action": "read"}
 
@@ -104,7 +104,7 @@ def _hard_questions() -> Iterator[dict]:
             yield {"predicate": calls[0], "calls": calls[1:], "constraints": constraints, "context_facts": []}
 
 
-def _asked(service: Service, simple: Request, seconds: float) -> list[float]:
+def asked(service: Service, simple: Request, seconds: float) -> list[float]:
     port = int(service.origin.rpartition(":")[2])
     clients = Clients(port, 1)
     try:
