@@ -39,7 +39,7 @@ from policy.values import Value, quoted
 
 _MOST_RULES = 300  # on the page of the picture
 _MOST_FLIPS = 300  # answers that differ, on the page of what would change
-_FIELDS = ("kind", "actor", "action", "resource", "context")
+_FIELDS = ("kind", "actor", "action", "resource", "context", "revision", "at")
 
 admin.site.unregister(PolicyVersion)
 
@@ -100,7 +100,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             if not self.has_view_or_change_permission(request, version):
                 raise PermissionDenied
             try:
-                answered = answer_for_page(version, asked["text"], asked["question"])
+                answered = answer_for_page(version, asked["text"], asked["question"], asked["moment"])
             except AuthzError as reason:
                 trouble = _trouble(reason)
         program, suggested = _program(version), {}

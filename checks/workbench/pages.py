@@ -22,8 +22,10 @@ from facts.mentioned_ids import known_ids
 from facts.notation import fact_from_text, pattern_from_text, value_from_text
 from facts.wire import Argument, Fact
 from policy import rules
+from policy.clock import time_of
 from policy.errors import AuthzError, MalformedRequest
 from policy.models import PolicyVersion
+from policy.moments import LAST_REVISION, Moment, moment_of
 from policy.pages.highlight import highlighted_lines
 from policy.rules.program import Program
 from policy.values import PRIMITIVES, STRING, Value
@@ -35,6 +37,7 @@ KINDS = (
     ("actions", "What may the actor do?"),
     ("list", "On which resources?"),
 )
+TIMES = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f")  # as browsers send them
 _WORDS = re.compile(r'"[^"]*"|(\w+)')  # of a rule, without what stands in quotes
 
 
@@ -47,6 +50,8 @@ class QuestionForm(forms.Form):
     action = forms.CharField(strip=True, required=False)
     resource = forms.CharField(strip=True)
     context = forms.CharField(required=False, strip=False)
+    revision = forms.IntegerField(required=False, min_value=0, max_value=LAST_REVISION)
+    at = forms.DateTimeField(required=False, label="Time", input_formats=TIMES)
     text = forms.CharField(required=False, strip=False)
 
     def __init__(self, *args, **options):
@@ -61,6 +66,7 @@ class QuestionForm(forms.Form):
         if not self.errors:
             try:
                 sent["question"] = _question(sent)
+                sent["moment"] = _moment(sent)
             except AuthzError as reason:
                 self.add_error(None, reason.message)
         return sent
@@ -79,6 +85,15 @@ def _question(sent: dict) -> Question:
         return allow(actor, action, Asked(sent["resource"].partition(":")[0]), ("resource",), facts)
     outs = ("action",) if sent["kind"] == "actions" else ()
     return allow(actor, action, _value(sent["resource"]), outs, facts)
+
+
+def _moment(sent: dict) -> Moment | None:
+    """Read of which moment is asked, by the version that is chosen; None for now."""
+    if sent["revision"] is not None and sent["at"] is not None:
+        raise MalformedRequest("", "name a revision or a time, not both")
+    when = sent["at"] if sent["revision"] is None else sent["revision"]
+    version = sent["version"]
+    return None if when is None else moment_of(version.environment_id, when, version.number)
 
 
 def _name(text: str) -> str:
@@ -128,24 +143,30 @@ class PageAnswer:
     is_cut: bool = False
     unused: Unused = ALL_USED  # of the context
     advice: tuple[str, ...] = ()  # on an answer that is empty
+    moment: str = ""  # that was asked of; nothing where it was now
 
 
-def answer_for_page(version: PolicyVersion, text: str, question: Question) -> PageAnswer:
-    with _session(version, text, question.context) as session:
+def answer_for_page(
+    version: PolicyVersion, text: str, question: Question, moment: Moment | None = None
+) -> PageAnswer:
+    then = "" if moment is None else f"revision {moment.revision}, {time_of(moment.at):%Y-%m-%d %H:%M:%S} UTC"
+    with _session(version, text, question.context, moment) as session:
         if question.outs:
             rows = session.answers(question)
             shown = tuple("*" if name is None else name for (name,) in rows[:MOST_ANSWERS])
             advice = () if rows else tuple(advice_on_question(session.program, question))
-            return PageAnswer((), _shown(question), shown, len(rows) > MOST_ANSWERS, session.unused, advice)
+            return PageAnswer((), _shown(question), shown, len(rows) > MOST_ANSWERS, session.unused, advice, then)
         goals = explain_calls(session, question)
-    return PageAnswer(tuple((goal, page_lines(goal)) for goal in goals), unused=session.unused)
+    return PageAnswer(tuple((goal, page_lines(goal)) for goal in goals), unused=session.unused, moment=then)
 
 
-def _session(version: PolicyVersion, text: str, context: Sequence[Fact]) -> AbstractContextManager[Snapshot]:
+def _session(
+    version: PolicyVersion, text: str, context: Sequence[Fact], moment: Moment | None
+) -> AbstractContextManager[Snapshot]:
     """Return a session of the version, or of the text in its place."""
     if text:
-        return trial(version.environment_id, rules.compile_text(text), context)
-    return snapshot(version.environment_id, version.pk, context, frozenset())
+        return trial(version.environment_id, rules.compile_text(text), context, moment)
+    return snapshot(version.environment_id, version.pk, context, frozenset(), moment)
 
 
 def _shown(question: Question) -> str:

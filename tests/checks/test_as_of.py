@@ -24,7 +24,8 @@ resource Folder { roles = ["reader"]; relations = { parent: Folder }; "reader" i
 """
 NOBODY = """
 actor User {}
-resource Doc { roles = ["reader", "writer"]; permissions = ["read"]; relations = { parent: Folder }; "read" if "writer"; }
+resource Doc { roles = ["reader", "writer"]; permissions = ["read"]; relations = { parent: Folder };
+  "read" if "writer"; }
 resource Folder { roles = ["reader"]; relations = { parent: Folder }; }
 """
 ANN = fact("has_role", "User:ann", "reader", "Doc:d")
@@ -62,15 +63,16 @@ def test_each_question_is_answered_as_it_was_then(api, story):
     }  # fmt: skip
     listed = {name: asked(api, "/list", LIST, revision)["results"] for name, revision in story.items() if revision}
     assert listed == {
-        "policy": [], "ann": ["d"], "folders": ["d", "e"], "gone": [], "again": ["d"], "other policy": [], "cleared": [],
+        "policy": [], "ann": ["d"], "folders": ["d", "e"], "gone": [], "again": ["d"], "other policy": [],
+        "cleared": [],
     }  # fmt: skip
     actions = {"actor_type": "User", "actor_id": "ann", "resource_type": "Doc", "resource_id": "e"}
     assert asked(api, "/actions", actions, story["folders"])["results"] == ["read"]
     assert asked(api, "/actions", actions, story["gone"])["results"] == []
     among = {**LIST, "resources": [{"type": "Doc", "id": "e"}, {"type": "Doc", "id": "d"}]}
     assert len(asked(api, "/authorize_resources", among, story["folders"])["results"]) == 2
-    each = {"checks": [{"actor": {"type": "User", "id": "ann"}, "action": "read", "resource": {"type": "Doc", "id": one}}
-                       for one in "de"]}  # fmt: skip
+    ann = {"type": "User", "id": "ann"}
+    each = {"checks": [{"actor": ann, "action": "read", "resource": {"type": "Doc", "id": one}} for one in "de"]}
     assert asked(api, "/authorize_each", each, story["folders"])["results"] == [True, True]
     assert asked(api, "/authorize_each", each, story["again"])["results"] == [True, False]
     query = {"predicate": ["has_role", ["who", "role", "doc"]], "constraints": {
@@ -87,8 +89,8 @@ def test_explanations_and_facts_are_those_of_then(api, story):
     facts = stored(api, predicate="has_role", as_of=story["folders"])
     assert len(facts.json()) == 2 and facts["OsoOffset"] == str(story["folders"])
     assert len(stored(api, as_of=story["gone"]).json()) == 2
-    by_place = {"predicate": "has_relation", "args.2.type": "Folder", "args.2.id": "top", "as_of": str(story["folders"])}
-    assert len(stored(api, **by_place).json()) == 1
+    in_top = {"predicate": "has_relation", "args.2.type": "Folder", "args.2.id": "top"}
+    assert len(stored(api, as_of=story["folders"], **in_top).json()) == 1
     assert stored(api, as_of=0).json() == []
 
 
@@ -190,14 +192,15 @@ def test_pages_as_of_a_revision_are_all_of_that_one(api, story, monkeypatch):
 
 
 def test_commands_ask_of_a_moment(api, story, capsys):
-    name = api.environment.slug
-    call_command("ask", "authorize", "User:ann", "read", "Doc:d", "--as-of", str(story["ann"]), "--environment", name)
+    here = ["--environment", api.environment.slug, "--as-of"]
+    may = ["authorize", "User:ann", "read", "Doc:d"]
+    call_command("ask", *may, *here, str(story["ann"]))
     assert capsys.readouterr().out == "allowed\n"
-    call_command("explain", "authorize", "User:ann", "read", "Doc:d", "--as-of", str(story["gone"]), "--environment", name)
+    call_command("explain", *may, *here, str(story["gone"]))
     assert "denied" in capsys.readouterr().out.lower()
-    call_command("dump_facts", "--as-of", str(story["folders"]), "--environment", name)
+    call_command("dump_facts", *here, str(story["folders"]))
     assert len(capsys.readouterr().out.splitlines()) == 4
-    call_command("show_policy", "--as-of", str(story["ann"]), "--environment", name)
+    call_command("show_policy", *here, str(story["ann"]))
     assert capsys.readouterr().out == READERS
 
 

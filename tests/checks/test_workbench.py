@@ -11,7 +11,8 @@ from django.urls import reverse
 from checks.workbench.graph import sheets_of
 from facts.mentioned_ids import known_ids
 from policy import rules
-from policy.models import PolicyVersion
+from policy.clock import time_of
+from policy.models import Environment, PolicyVersion, Revision
 from tests.checks.conftest import POLICY, fact, publish, store
 
 
@@ -101,6 +102,20 @@ def test_an_earlier_version_and_an_unpublished_text_can_be_asked(admin, version,
     assert "Allowed" in said
     assert "which is not published" in said
     assert PolicyVersion.objects.count() == 2
+
+
+def test_an_earlier_moment_can_be_asked(admin, version, repos):
+    revision = Environment.objects.get(pk=version.environment_id).offset
+    assert repos.post("/clear_data").status_code == 200
+    assert "Denied" in words(admin.get(url("ask", version), question()))
+    said = words(admin.get(url("ask", version), question(revision=str(revision))))
+    assert "Allowed" in said and f"As of revision {revision}, 20" in said
+    at = Revision.objects.get(environment=version.environment_id, number=revision + 1).at
+    later = f"{time_of(at):%Y-%m-%dT%H:%M:%S.%f}"
+    assert "Denied" in words(admin.get(url("ask", version), question(at=later)))
+    both = words(admin.get(url("ask", version), question(at=later, revision="1")))
+    assert "Name a revision or a time, not both." in both
+    assert "is still to come" in words(admin.get(url("ask", version), question(revision="1000")))
 
 
 def test_the_version_that_is_chosen_is_asked(admin, version, repos):
