@@ -10,9 +10,9 @@ from checks.asking.query import Check
 from checks.asking.question import Asked
 from checks.explain.cases import ANY
 from facts import wire
-from facts.batches import batch_from_json
+from facts.batches import lasting_from_json
 from facts.context_header import HEADER
-from facts.serializers import FACTS, NAME, PATTERN, VALUES
+from facts.serializers import LASTING_FACTS, NAME, PATTERN, VALUES
 from facts.wire import Fact
 from policy.errors import MalformedRequest, TooLarge
 from policy.json_schema import Schema, many, nullable, ref, taken
@@ -102,7 +102,7 @@ def context_from_json(raw: object, path: str) -> Sequence[Fact]:
     limit = settings.MAX_CONTEXT_FACTS
     if limit and isinstance(raw, list) and len(raw) > limit:
         raise TooLarge(f"{len(raw)} context facts are more than {limit}, the limit of MAX_CONTEXT_FACTS")
-    return batch_from_json(raw, path)
+    return lasting_from_json(raw, path)
 
 
 def expected_from_json(raw: object, path: str) -> bool:
@@ -147,7 +147,7 @@ REFERENCE = JsonType(reference_from_json, _ID)
 ANY_REFERENCE = JsonType(any_reference_from_json, _ID_OR_STAR)
 ACTION = JsonType(action_from_json, _ID)
 ANY_ACTION = JsonType(any_action_from_json, _ID_OR_STAR)
-CONTEXT_FACTS = JsonType(context_from_json, FACTS.schema)
+CONTEXT_FACTS = JsonType(context_from_json, LASTING_FACTS.schema)
 CALL = JsonType(query.call_from_json, ref("Call"))
 CALLS = JsonType(query.calls_from_json, many(ref("Call"), maxItems=query.MAX_CALLS))
 CONSTRAINTS = JsonType(query.constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})

@@ -7,8 +7,9 @@ from collections.abc import Set as AnySet
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from facts.models import MAX_ARGUMENTS, NewRow
-from facts.wire import Fact, fact_from_json, list_from_json, plain_fact
+from facts.models import MAX_ARGUMENTS, ROW_LENGTH, NewRow, Row
+from facts.wire import Fact, end_path, fact_from_json, list_from_json, plain_fact
+from policy.errors import MalformedRequest
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER
 
@@ -23,6 +24,7 @@ class FactBatch(Sequence[Fact]):
 
     raw: list[object] = field(default_factory=list)
     ids: dict[Signature, list[Ids]] = field(default_factory=dict)  # by the order of their first facts
+    some_end: bool = False
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -48,10 +50,20 @@ def batch_from_json(raw: object, path: str) -> FactBatch:
     return batch
 
 
+def lasting_from_json(raw: object, path: str) -> FactBatch:
+    """Facts that count for a question only, and so have no end."""
+    batch = batch_from_json(raw, path)
+    if batch.some_end:
+        place = next(index for index, fact in enumerate(batch) if fact.expires_at is not None)
+        raise MalformedRequest(end_path(f"{path}[{place}]"), "is for facts to be stored: a context fact has no end")
+    return batch
+
+
 def _add(batch: FactBatch, fact: Fact, known: dict[Key, list[Ids]]) -> None:
     signature = fact.signature
     same = batch.ids.setdefault(signature, [])
     same.append(tuple([value.id for value in fact.args]))
+    batch.some_end |= fact.expires_at is not None
     remember(known, signature, same)
 
 
@@ -88,12 +100,33 @@ def place_of_first(facts: Iterable[Fact], signature: Signature) -> int:
     return next(index for index, fact in enumerate(facts) if fact.signature == signature)
 
 
+def some_end(facts: Iterable[Fact]) -> bool:
+    """Whether any of the facts says until when."""
+    if isinstance(facts, FactBatch):
+        return facts.some_end
+    return any(fact.expires_at is not None for fact in facts)
+
+
 def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int], since: int) -> list[NewRow]:
+    """The facts' rows, once each, as they were said last."""
+    if some_end(facts):
+        return last_said([row_of(fact, number_of(fact.signature), since) for fact in facts])
     rows: list[NewRow] = []
     for signature, ids in by_signature(facts).items():
         number, rest = number_of(signature), rest_of_row(signature, since)
         rows += [(number, *(each + rest)) for each in ids]
-    return rows
+    return list(dict.fromkeys(rows))
+
+
+def row_of(fact: Fact, number: int, since: int) -> NewRow:
+    *padding, _ = rest_of_row(fact.signature, since)
+    return (number, *[value.id for value in fact.args], *padding, fact.expires_at)
+
+
+def last_said(rows: Iterable[NewRow]) -> list[NewRow]:
+    """Of rows of the same fact the last one: its end counts."""
+    found: dict[Row, NewRow] = {row[:ROW_LENGTH]: row for row in rows}
+    return list(found.values())
 
 
 def rest_of_row(signature: Signature, since: int) -> tuple[Any, ...]:

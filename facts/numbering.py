@@ -1,7 +1,7 @@
 """The numbers of signatures. One that is committed means the same for ever, so processes remember it."""
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -76,6 +76,46 @@ def signature_numbers(environment_id: int) -> dict[Signature, int]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT predicate, types, id FROM signature WHERE environment_id = %s", (environment_id,))
         return {Signature(name, types_of_text(types)): number for name, types, number in cursor.fetchall()}
+
+
+# ---- signatures whose facts may end ------------------------------------------------------------------------------
+
+
+def let_end(environment_id: int, numbers: Iterable[int]) -> None:
+    """Mark signatures as those whose facts may end, with the first such fact, in the transaction that stores it."""
+    listed = ", ".join(str(int(number)) for number in numbers)
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE signature SET may_end = %s WHERE id IN ({listed})", (True,))
+        cursor.execute(
+            "UPDATE environment SET signature_mark = %s, ends_mark = %s WHERE id = %s",
+            (secrets.randbits(62), secrets.randbits(62), environment_id),
+        )
+
+
+def ending_numbers(environment_id: int) -> frozenset[int]:
+    """The numbers of the signatures whose facts may end."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM signature WHERE environment_id = %s AND may_end", (environment_id,))
+        return frozenset(number for (number,) in cursor.fetchall())
+
+
+def numbers_that_may_end(environment_id: int, ends_mark: int) -> frozenset[int]:
+    """The same, remembered under the environment's mark, which is 0 as long as there are none."""
+    return _ending_under(environment_id, ends_mark) if ends_mark else frozenset()
+
+
+@lru_cache(maxsize=256)
+def _ending_under(environment_id: int, mark: int) -> frozenset[int]:
+    return ending_numbers(environment_id)
+
+
+def environments_with_ends() -> list[int]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM environment WHERE ends_mark <> 0 ORDER BY id")
+        return [number for (number,) in cursor.fetchall()]
+
+
+# ---- numbers in statements ---------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -4,15 +4,17 @@ All facts of a pattern; or for people a page of them, at a price that does not d
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AnySet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from django.db import connection
 
 from facts import models
+from facts.ends import ended, lasting
 from facts.indexes import PAST, STORED, condition, hint, leading
-from facts.models import COLUMNS, INDEX_CONDITIONS, Row
-from facts.numbering import signature_numbers, types_of_text
+from facts.models import COLUMNS, INDEX_CONDITIONS, ROW_LENGTH, Row
+from facts.numbering import ending_numbers, signature_numbers, types_of_text
 from facts.table import fact_table
 from facts.wire import Argument, Fact, Pattern
 from policy.rules.program import Signature
@@ -21,6 +23,7 @@ from policy.values import Value
 PAGE = 100  # facts
 
 _NAMES = ", ".join(COLUMNS)
+_FILED = f"sig, {_NAMES}, expires_at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +63,29 @@ def find(
     environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Then | None = None
 ) -> list[Fact]:
     """The facts that begin with these arguments, by predicate and then by arguments; now, or as of a moment."""
-    numbers = signature_numbers(environment_id)
+    kinds = _kinds(environment_id)
     while True:
-        found = _find(matching(numbers, predicate, tuple(args), open_ended=True), args, moment)
-        # Signatures are only ever added: the rows are of one moment if none was since they were listed.
-        latest = signature_numbers(environment_id)
-        if latest == numbers:
+        numbers = matching(kinds.numbers, predicate, tuple(args), open_ended=True)
+        found = _find(_Kinds(numbers, kinds.may_end), args, moment)
+        # Signatures are only ever added: the rows are of one moment if none was since they were listed. So it is with
+        # those whose facts may end.
+        latest = _kinds(environment_id)
+        if latest == kinds:
             return sorted(found, key=lambda fact: (fact.predicate, fact.args))
-        numbers = latest
+        kinds = latest
 
 
 def every(environment_id: int, moment: Then | None = None) -> Iterator[Fact]:
     """All facts, one at a time, by signature and then by arguments; now, or as of a moment."""
-    signatures = {number: signature for signature, number in signature_numbers(environment_id).items()}
+    kinds = _kinds(environment_id)
+    signatures = {number: signature for signature, number in kinds.numbers.items()}
     if signatures:
-        order = f"sig, {_NAMES}"
-        here = f"sig IN ({_listed(signatures)})"
         if moment is None:
-            found = f"SELECT {order} FROM fact WHERE {here}"
+            found = _selected(kinds)
         else:
-            revision, at = int(moment.revision), int(moment.at)
-            found = _as_of(order, here, [], str(revision), str(at))
-        rows = fact_table().stream(f"{found} ORDER BY {order}")
-        yield from (fact_of_row(signatures[row[0]], row[1:]) for row in rows)
+            found = _selected_then(kinds, "", [], str(int(moment.revision)), str(int(moment.at)))
+        rows = fact_table().stream(f"{found} ORDER BY sig, {_NAMES}")
+        yield from (_fact_of(signatures, row) for row in rows)
 
 
 def count(environment_id: int, pattern: Pattern) -> int:
@@ -92,31 +95,62 @@ def count(environment_id: int, pattern: Pattern) -> int:
     return sum(_counts(list(numbers.values()), conditions, ids).values())
 
 
-def _find(numbers: dict[Signature, int], args: Sequence[Argument], moment: Then | None) -> list[Fact]:
-    if not numbers:
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """Signatures of an environment, and the numbers of those whose facts may end."""
+
+    numbers: dict[Signature, int]
+    may_end: frozenset[int]
+
+
+def _kinds(environment_id: int) -> _Kinds:
+    return _Kinds(signature_numbers(environment_id), ending_numbers(environment_id))
+
+
+def _find(kinds: _Kinds, args: Sequence[Argument], moment: Then | None) -> list[Fact]:
+    if not kinds.numbers:
         return []
-    signatures = {number: signature for signature, number in numbers.items()}
+    signatures = {number: signature for signature, number in kinds.numbers.items()}
     conditions, ids = id_conditions(args)
-    here = f"sig IN ({_listed(signatures)}){conditions}"
     values: tuple[str | int, ...] = ids
+    known = [name for name, arg in zip(COLUMNS, args) if arg.id is not None]
     if moment is None:
-        statement = f"SELECT sig, {_NAMES} FROM fact WHERE {here}"
+        statement = _selected(kinds, conditions, known)
     else:
-        known = [name for name, arg in zip(COLUMNS, args) if arg.id is not None]
-        statement = _as_of(f"sig, {_NAMES}", here, known)
-        revision, at = moment.revision, moment.at
-        values = (*ids, revision, at, *ids, revision, revision, at)
+        statement = _selected_then(kinds, conditions, known)
+        values = (*ids, moment.revision, moment.at, *ids, moment.revision, moment.at, moment.revision)
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
-        return [fact_of_row(signatures[row[0]], row[1:]) for row in cursor.fetchall()]
+        rows = cursor.fetchall()
+    return [_fact_of(signatures, row) for row in rows]
 
 
-def _as_of(columns: str, here: str, known: Sequence[str], revision: str = "%s", at: str = "%s") -> str:
-    """Facts that held at a revision: those that are stored still, and those that are past."""
-    held = f"since + 0 <= {revision} AND (expires_at IS NULL OR expires_at > {at})"
-    stored = f"SELECT {columns} FROM {_looked_up(STORED, known)} {here} AND {held}"
-    past = f"SELECT {columns} FROM {_looked_up(PAST, known)} {here} AND until > {revision} AND {held}"
+def _selected(kinds: _Kinds, conditions: str = "", known: Sequence[str] = ()) -> str:
+    """The SELECT of the facts of these signatures that have not ended.
+
+    Where none may, it asks for nothing but the key, which an index has.
+    """
+    here = f"sig IN ({_listed(kinds.numbers.values())}){conditions}"
+    if kinds.may_end.isdisjoint(kinds.numbers.values()):
+        return f"SELECT sig, {_NAMES} FROM fact WHERE {here}"
+    return f"SELECT sig, {_NAMES}, expires_at FROM {_looked_up(STORED, known)} {here} AND {lasting()}"
+
+
+def _selected_then(
+    kinds: _Kinds, conditions: str, known: Sequence[str], revision: str = "%s", at: str = "%s"
+) -> str:
+    """The same as of a revision: of those that are stored still, and of those that are past."""
+    here = f"sig IN ({_listed(kinds.numbers.values())}){conditions}"
+    held = f"{here} AND since + 0 <= {revision} AND (expires_at IS NULL OR expires_at > {at})"
+    columns = f"sig, {_NAMES}, expires_at"
+    stored = f"SELECT {columns} FROM {_looked_up(STORED, known)} {held}"
+    past = f"SELECT {columns} FROM {_looked_up(PAST, known)} {held} AND until > {revision}"
     return f"{stored} UNION ALL {past}"
+
+
+def _fact_of(signatures: Mapping[int, Signature], row: Sequence[Any]) -> Fact:
+    """Of a row that was selected so; the end stands behind the key."""
+    return fact_of_row(signatures[row[0]], row[1:ROW_LENGTH], *row[ROW_LENGTH:])
 
 
 def _looked_up(table: str, known: Sequence[str]) -> str:
@@ -165,12 +199,12 @@ def facts_about(numbers: Mapping[Signature, int], value: Value, most: int) -> It
 
 def _following(kind: models.Signature, start: tuple[str, ...] | None, limit: int) -> Iterator[Filed]:
     condition = f"AND ({_NAMES}) > (%s, %s, %s, %s, %s)" if start else ""
-    statement = f"SELECT sig, {_NAMES} FROM fact WHERE sig = %s {condition} ORDER BY {_NAMES} LIMIT %s"
+    statement = f"SELECT {_FILED} FROM fact WHERE sig = %s {condition} ORDER BY {_NAMES} LIMIT %s"
     return _filed(kind, statement, (kind.id, *(start or ()), limit))
 
 
 def _with_id(kind: models.Signature, column: str, text: str) -> Iterator[Filed]:
-    statement = f"SELECT sig, {_NAMES} FROM fact WHERE sig = %s AND {column} = %s{index_condition(column)} LIMIT %s"
+    statement = f"SELECT {_FILED} FROM fact WHERE sig = %s AND {column} = %s{index_condition(column)} LIMIT %s"
     return _filed(kind, statement, (kind.id, text, PAGE + 1))
 
 
@@ -179,15 +213,16 @@ def _filed(kind: models.Signature, statement: str, values: tuple) -> Iterator[Fi
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         rows = cursor.fetchall()
-    return (Filed(row, fact_of_row(signature, row[1:])) for row in rows)
+    return (Filed(row[:-1], fact_of_row(signature, row[1:-1], row[-1])) for row in rows)
 
 
 # ---- counts ------------------------------------------------------------------------------------------------------
 
 
 def stats(environment_id: int) -> Stats:
-    numbers = signature_numbers(environment_id)
-    counts = _counts(list(numbers.values()))
+    kinds = _kinds(environment_id)
+    numbers = kinds.numbers
+    counts = _lasting_counts(list(numbers.values()), kinds.may_end)
     roles = sum(counts.get(number, 0) for signature, number in numbers.items() if signature.predicate == "has_role")
     relations = sum(
         counts.get(number, 0) for signature, number in numbers.items() if signature.predicate == "has_relation"
@@ -215,6 +250,18 @@ def _counts(numbers: Sequence[int], conditions: str = "", ids: tuple[str, ...] =
     with connection.cursor() as cursor:
         cursor.execute(statement, ids)
         return dict(cursor.fetchall())
+
+
+def _lasting_counts(numbers: Sequence[int], may_end: AnySet[int]) -> dict[int, int]:
+    """How many facts have not ended: all of them but those that wait to be swept, which are few."""
+    if not may_end:
+        return _counts(numbers)
+    counting = "SELECT sig, {sign}COUNT(*) AS count FROM fact WHERE {condition} GROUP BY sig"
+    stored = counting.format(sign="", condition=f"sig IN ({_listed(numbers)})")
+    gone = counting.format(sign="-", condition=f"+sig IN ({_listed(may_end)}) AND {ended()}")
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT sig, SUM(count) FROM ({stored} UNION ALL {gone}) counted GROUP BY sig")
+        return {number: int(count) for number, count in cursor.fetchall()}
 
 
 # ---- what patterns and rows mean ---------------------------------------------------------------------------------
@@ -255,8 +302,9 @@ def places_of(numbers: Mapping[Signature, int], type_name: str) -> list[tuple[in
     ]
 
 
-def fact_of_row(signature: Signature, ids: Sequence[str]) -> Fact:
-    return Fact(signature.predicate, tuple([Value(name, text) for name, text in zip(signature.types, ids)]))
+def fact_of_row(signature: Signature, ids: Sequence[str], expires_at: int | None = None) -> Fact:
+    values = tuple([Value(name, text) for name, text in zip(signature.types, ids)])
+    return Fact(signature.predicate, values, expires_at)
 
 
 def _listed(numbers: Iterable[int]) -> str:

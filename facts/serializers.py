@@ -10,10 +10,10 @@ from typing import Any
 from rest_framework import serializers
 
 from facts import wire
-from facts.batches import batch_from_json
+from facts.batches import batch_from_json, lasting_from_json
 from facts.models import MAX_ARGUMENTS
 from facts.store import Change, Deletes, Inserts
-from facts.wire import MAX_ID_BYTES, MAX_NAME_BYTES, Argument
+from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument
 from policy import json_schema
 from policy.errors import MalformedRequest
 from policy.json_schema import Schema, many, ref, taken
@@ -22,6 +22,8 @@ from policy.values import canonical_id
 
 _QUERIED = re.compile(r"args\.([0-9]{1,4})\.(type|id)", re.ASCII)
 _ARITY: dict[str, Any] = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
+
+_FACT: dict[str, Schema] = {"predicate": ref("Name"), "args": many(ref("Value"), **_ARITY)}
 
 # What `ref` names: the shapes that bodies of every app are made of.
 SHAPES: dict[str, Schema] = {
@@ -51,7 +53,18 @@ SHAPES: dict[str, Schema] = {
             taken("", {}, {"type": {"type": "null"}, "id": {"type": "null"}}),
         ],
     },
-    "Fact": taken("Who is what to whom.", {"predicate": ref("Name"), "args": many(ref("Value"), **_ARITY)}),
+    "Fact": taken("Who is what to whom.", _FACT),
+    "NewFact": taken(
+        "A fact to be stored, for good or until it ends.",
+        _FACT,
+        {
+            END: {
+                "description": "From then on the fact does not count: a time to come, as RFC 3339 has it. Stored again "
+                "with another end, or none, a fact has that one.",
+                "anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}],
+            }
+        },
+    ),
     "FactPattern": taken(
         "Matches the stored facts with as many arguments.",
         {"predicate": ref("Name"), "args": many(ref("Argument"), **_ARITY)},
@@ -59,7 +72,7 @@ SHAPES: dict[str, Schema] = {
     "Changeset": {
         "description": "One step of a batch: either kind, not both.",
         "oneOf": [
-            taken("", {"inserts": many(ref("Fact"))}) | {"not": {"required": ["deletes"]}},
+            taken("", {"inserts": many(ref("NewFact"))}) | {"not": {"required": ["deletes"]}},
             taken("", {"deletes": many(ref("FactPattern"))}) | {"not": {"required": ["inserts"]}},
         ],
     },
@@ -88,8 +101,9 @@ def _change_from_json(raw: object, path: str) -> Change:
 
 NAME = JsonType(wire.name_from_json, ref("Name"))
 VALUES = JsonType(wire.values_from_json, many(ref("Value")))
-FACT = JsonType(wire.fact_from_json, ref("Fact"))
-FACTS = JsonType(batch_from_json, many(ref("Fact")))
+FACT = JsonType(wire.fact_from_json, ref("NewFact"))
+FACTS = JsonType(batch_from_json, many(ref("NewFact")))
+LASTING_FACTS = JsonType(lasting_from_json, many(ref("Fact")))
 PATTERN = JsonType(wire.pattern_from_json, ref("FactPattern"))
 PATTERNS = JsonType(wire.patterns_from_json, many(ref("FactPattern")))
 CHANGES = JsonType(changes_from_json, many(ref("Changeset")))

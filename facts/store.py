@@ -9,9 +9,10 @@ from django.db import connection
 
 from facts import past
 from facts.accept import check_facts
-from facts.batches import rows_of
+from facts.batches import rows_of, some_end
+from facts.ends import Ends, check_ends, lasting
 from facts.models import COLUMNS, NewRow, Row
-from facts.numbering import signature_number, signature_numbers
+from facts.numbering import ending_numbers, let_end, signature_number, signature_numbers
 from facts.past import Changed
 from facts.read import id_conditions, matching
 from facts.table import fact_table
@@ -48,12 +49,13 @@ def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Ap
     with changing():
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
-        work = Work(environment_id)
+        work = Work(environment_id, turn)
         for change in changes:
             match change:
                 case Inserts(facts, path):
                     check_facts(program, facts, path)
-                    work.insert(rows_of_facts(environment_id, facts, turn.offset))
+                    check_ends(facts, path)
+                    work.insert(rows_of_facts(environment_id, facts, turn.offset), some_end(facts))
                 case Deletes(patterns):
                     work.delete(patterns, turn.offset)
                     _check_deleted(work.deleted)
@@ -86,17 +88,21 @@ def remove(environment_id: int) -> None:
 
 
 def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
-    """Give one environment the facts of another."""
+    """Give one environment the facts of another, with their ends."""
     with changing():
         turn = advance(target_id)
         names = ", ".join(COLUMNS)
         copied = 0
+        numbers = {signature_number(target_id, each): number for each, number in signature_numbers(origin_id).items()}
+        may_end = ending_numbers(origin_id)
+        if may_end:
+            let_end(target_id, [target for target, origin in numbers.items() if origin in may_end])
         with connection.cursor() as cursor:
-            for signature, number in signature_numbers(origin_id).items():
+            for target, origin in numbers.items():
                 cursor.execute(
                     f"INSERT INTO fact (sig, {names}, since, expires_at) SELECT %s, {names}, %s, expires_at"
-                    " FROM fact WHERE sig = %s ON CONFLICT DO NOTHING",
-                    (signature_number(target_id, signature), turn.offset, number),
+                    f" FROM fact WHERE sig = %s AND {lasting()} ON CONFLICT DO NOTHING",
+                    (target, turn.offset, origin),
                 )
                 copied += cursor.rowcount
         _record(target_id, turn, Kind.COPY, by, Changed(copied))
@@ -111,15 +117,23 @@ def _record(environment_id: int, turn: Turn, kind: Kind, by: By, counts: Changed
 class Work:
     """Changes of facts in one transaction, in order, and how many facts they meet."""
 
-    def __init__(self, environment_id: int):
+    def __init__(self, environment_id: int, turn: Turn):
         self.environment_id = environment_id
+        self.ends = Ends(environment_id, turn)
         self.inserted = 0
         self.deleted = 0
         self.touched: set[int] = set()  # numbers of signatures
 
-    def insert(self, rows: Sequence[NewRow]) -> None:
+    @property
+    def is_mixed(self) -> bool:
+        """Whether what was inserted and what was deleted may be the same."""
+        return bool(self.inserted and (self.deleted or self.ends.changed))
+
+    def insert(self, rows: Sequence[NewRow], some_end: bool = False) -> None:
+        """Store facts, in one row each; `some_end` where one of them says until when."""
         if rows:
             self.touched.update(row[0] for row in rows)
+            self.ends.make_way(rows, some_end)
             self.inserted += fact_table().insert(rows)
 
     def delete(self, patterns: Sequence[Pattern], until: int) -> None:
@@ -157,12 +171,12 @@ class Work:
 
     def settle(self, revision: int) -> None:
         """Once all of a revision is made: what it began and ended itself was no change."""
-        if self.inserted and self.deleted:
+        if self.is_mixed:
             past.settle(self.touched, revision)
 
     def counts(self, first: int, last: int) -> dict[int, Changed]:
         """Return what each of these revisions changed in the end."""
-        if first == last and not (self.inserted and self.deleted):
+        if first == last and not self.is_mixed:
             return {first: Changed(self.inserted, self.deleted)}
         return past.changed(self.touched, first, last)
 
@@ -172,7 +186,7 @@ class Work:
 
 def rows_of_facts(environment_id: int, facts: Sequence[Fact], since: int) -> list[NewRow]:
     """The facts' rows, once each."""
-    return list(dict.fromkeys(rows_of(facts, lambda signature: signature_number(environment_id, signature), since)))
+    return rows_of(facts, lambda signature: signature_number(environment_id, signature), since)
 
 
 # ---- deleting -------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ TURN = 0.0005  # seconds that one thread may keep the other from the interpreter
 
 _KEY = ", ".join(("sig", *COLUMNS))
 _NAMES = f"{_KEY}, since, expires_at"
+_EACH = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
 _EQUAL = " AND ".join(f"fact.{name} = gone.{name}" for name in ("sig", *COLUMNS))
 
 
@@ -25,6 +26,7 @@ class Table(Protocol):
     def insert(self, rows: Sequence[NewRow]) -> int: ...
     def loader(self) -> AbstractContextManager[Loader]: ...
     def end(self, rows: Sequence[GoneRow]) -> int: ...
+    def end_others(self, rows: Sequence[NewRow]) -> int: ...
     def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int: ...
     def stream(self, statement: str) -> Iterator[Row]: ...
     def lift_time_limit(self) -> None: ...
@@ -44,11 +46,20 @@ class SqliteTable:
         return nullcontext(Loader(self.insert))
 
     def end(self, rows: Sequence[GoneRow]) -> int:
-        condition = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
+        condition = _EACH
         ordered = sorted(rows)
         with connection.cursor() as cursor:
             cursor.executemany(_moved(condition), [(row[-1], *row[:-1]) for row in ordered])
             cursor.executemany(f"DELETE FROM fact WHERE {condition}", [row[:-1] for row in ordered])
+            return cursor.rowcount
+
+    def end_others(self, rows: Sequence[NewRow]) -> int:
+        """End what is stored of these facts with another end, where they are to be stored."""
+        condition = f"{_EACH} AND expires_at IS NOT %s"
+        ordered = sorted(rows)
+        with connection.cursor() as cursor:
+            cursor.executemany(_moved(condition), [(row[-2], *row[:-2], row[-1]) for row in ordered])
+            cursor.executemany(f"DELETE FROM fact WHERE {condition}", [(*row[:-2], row[-1]) for row in ordered])
             return cursor.rowcount
 
     def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int:
@@ -112,6 +123,13 @@ class PostgresqlTable:
     def end(self, rows: Sequence[GoneRow]) -> int:
         arrays = f"unnest(%s::integer[], {self._TEXTS}, %s::bigint[]) AS gone ({_KEY}, until)"
         return self._with_arrays(_ended(f"DELETE FROM fact USING {arrays} WHERE {_EQUAL}", "gone.until"), rows)
+
+    def end_others(self, rows: Sequence[NewRow]) -> int:
+        """End what is stored of these facts with another end, where they are to be stored."""
+        kept = f"({_KEY}, until, expires_at)"
+        arrays = f"unnest(%s::integer[], {self._TEXTS}, %s::bigint[], %s::bigint[]) AS gone {kept}"
+        condition = f"{_EQUAL} AND fact.expires_at IS DISTINCT FROM gone.expires_at"
+        return self._with_arrays(_ended(f"DELETE FROM fact USING {arrays} WHERE {condition}", "gone.until"), rows)
 
     def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int:
         with connection.cursor() as cursor:

@@ -3,8 +3,9 @@
 The first leads. Once it has the environment's row, it takes all that wait by then and stores what they bring, in the
 order in which they came, each under an offset of its own. After the commit each has its own answer. Whoever is refused,
 by its key or by the policy, is left out before anything of it is stored. Only small changes that name their facts come
-together: what may take long has a transaction of its own. So has each of a group whose common one failed for a reason
-that may be one writer's; where the database was lost or ended it, all of them are told so.
+together: what may take long has a transaction of its own, and so have facts with an end. So has each of a group whose
+common one failed for a reason that may be one writer's; where the database was lost or ended it, all of them are told
+so.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from django.db import InterfaceError, OperationalError, transaction
 
 from facts import store
 from facts.accept import check_facts
+from facts.batches import some_end
 from facts.models import ROW_LENGTH, NewRow, Row
 from facts.past import Changed
 from facts.store import Change, Deletes, Inserts, is_exact
@@ -60,10 +62,12 @@ def apply(caller: Caller, changes: Sequence[Change], request_id: str = "") -> in
 
 
 def _may_share(changes: Sequence[Change]) -> bool:
-    inserts = sum(len(change.facts) for change in changes if isinstance(change, Inserts))
+    inserts = [change.facts for change in changes if isinstance(change, Inserts)]
     patterns = [pattern for change in changes if isinstance(change, Deletes) for pattern in change.patterns]
     most_deletes = settings.MAX_DELETE_MATCHES or SMALL
-    return inserts + len(patterns) <= SMALL and len(patterns) <= most_deletes and all(map(is_exact, patterns))
+    if sum(map(len, inserts)) + len(patterns) > SMALL or len(patterns) > most_deletes:
+        return False
+    return all(map(is_exact, patterns)) and not any(map(some_end, inserts))
 
 
 def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> int:
@@ -234,7 +238,7 @@ def _is_accepted(program: Program | None, writer: _Writer) -> bool:
 
 def _store(environment_id: int, turn: Turn, accepted: Sequence[_Writer]) -> int:
     """In order, each writer's as a revision; how many facts are new."""
-    work = store.Work(environment_id)
+    work = store.Work(environment_id, turn)
     numbered = list(enumerate(accepted, turn.offset))
     for is_mixed, run in groupby(numbered, lambda each: each[1].is_mixed):
         if is_mixed:

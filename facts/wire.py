@@ -5,16 +5,18 @@ Whatever is wrong is a `MalformedRequest` with the path of the offending field.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from facts.models import MAX_ARGUMENTS
+from policy.clock import microseconds_of_text, short_text_of
 from policy.errors import MalformedRequest
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER, Value, canonical_id, quoted
 
 MAX_ID_BYTES = 512
 MAX_NAME_BYTES = 200  # six of them make a key of the signature table
+END = "expires_at"
 
 T = TypeVar("T")
 
@@ -28,8 +30,11 @@ _CANONICAL = frozenset((INTEGER, BOOLEAN))
 
 @dataclass(frozen=True, slots=True)
 class Fact:
+    """What is said of some values, and until when, in microseconds since 1970. With another end it is the same fact."""
+
     predicate: str
     args: tuple[Value, ...]
+    expires_at: int | None = field(default=None, compare=False)
 
     @property
     def signature(self) -> Signature:
@@ -86,8 +91,10 @@ def _each(raw: object, path: str, decode: Callable[[object, str], T]) -> tuple[T
 
 
 def fact_from_json(raw: object, path: str) -> Fact:
-    predicate, args, path = _predicate_and_args(raw, path)
-    return Fact(predicate, tuple([value_from_json(arg, f"{path}[{index}]") for index, arg in enumerate(args)]))
+    predicate, args, place = _predicate_and_args(raw, path)
+    values = tuple([value_from_json(arg, f"{place}[{index}]") for index, arg in enumerate(args)])
+    end = _end_in(raw)
+    return Fact(predicate, values) if end is None else Fact(predicate, values, end_from_json(end, end_path(path)))
 
 
 def plain_fact(raw: Any, known: Mapping[tuple[str, tuple[str, ...]], T]) -> tuple[T, tuple[str, ...]] | None:
@@ -97,6 +104,8 @@ def plain_fact(raw: Any, known: Mapping[tuple[str, tuple[str, ...]], T]) -> tupl
     """
     try:
         args = raw["args"]
+        if END in raw:
+            return None
         if len(args) == 3:  # as most have: written out, it takes half the time
             one, two, three = args
             ids, types = (one["id"], two["id"], three["id"]), (one["type"], two["type"], three["type"])
@@ -109,6 +118,19 @@ def plain_fact(raw: Any, known: Mapping[tuple[str, tuple[str, ...]], T]) -> tupl
     if len(text) > _SHORT or not text.isascii() or "\0" in text or "" in ids or "*" in ids:
         return None
     return found, ids
+
+
+def end_from_json(raw: object, path: str) -> int:
+    """When a fact ends, in microseconds since 1970."""
+    try:
+        return microseconds_of_text(_text(raw, path))
+    except ValueError:
+        raise MalformedRequest(path, "must be a time with an offset, such as `2026-12-01T00:00:00Z`") from None
+
+
+def end_path(path: str) -> str:
+    """Where the end of a fact stands."""
+    return f"{path}.{END}" if path else END
 
 
 def value_from_json(raw: object, path: str) -> Value:
@@ -156,8 +178,10 @@ def id_from_json(type_name: str, raw: object, path: str) -> str:
 
 
 def pattern_from_json(raw: object, path: str) -> Pattern:
-    predicate, args, path = _predicate_and_args(raw, path)
-    decoded = [argument_from_json(arg, f"{path}[{index}]") for index, arg in enumerate(args)]
+    predicate, args, place = _predicate_and_args(raw, path)
+    decoded = [argument_from_json(arg, f"{place}[{index}]") for index, arg in enumerate(args)]
+    if _end_in(raw) is not None:
+        raise MalformedRequest(end_path(path), "is for facts to be stored: a pattern matches facts with any end")
     return Pattern(predicate, tuple(decoded))
 
 
@@ -195,6 +219,11 @@ def _predicate_and_args(raw: object, path: str) -> tuple[str, list, str]:
     return predicate, args, f"{prefix}args"
 
 
+def _end_in(raw: object) -> object:
+    """What an object says of an end; null is the same as nothing."""
+    return raw.get(END) if isinstance(raw, dict) else None
+
+
 def _text(raw: object, path: str) -> str:
     if not isinstance(raw, str):
         _refuse(path, "must be a string", raw)
@@ -228,4 +257,10 @@ def _refuse(path: str, wanted: str, got: object) -> NoReturn:
 
 
 def fact_to_json(fact: Fact) -> dict[str, object]:
-    return {"predicate": fact.predicate, "args": [{"type": value.type, "id": value.id} for value in fact.args]}
+    json: dict[str, object] = {
+        "predicate": fact.predicate,
+        "args": [{"type": value.type, "id": value.id} for value in fact.args],
+    }
+    if fact.expires_at is not None:
+        json[END] = short_text_of(fact.expires_at)
+    return json

@@ -1,8 +1,13 @@
 """The database's clock, which all servers share: microseconds since 1970, as one number."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
+from django.db import connection
+
 _START = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = (datetime.max.replace(tzinfo=UTC) - _START) // timedelta(microseconds=1)
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE)
 _NOW = {
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
@@ -12,6 +17,13 @@ _NOW = {
 def now_in(vendor: str) -> str:
     """The SQL that reads the clock."""
     return _NOW[vendor]
+
+
+def now() -> int:
+    """What the clock says; within a transaction as well."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {now_in(connection.vendor)}")
+        return cursor.fetchone()[0]
 
 
 def time_of(microseconds: int) -> datetime:
@@ -36,3 +48,18 @@ def time_of_text(text: str) -> datetime:
 def text_of(microseconds: int) -> str:
     """As answers show it: `2026-11-03T14:02:11.123456Z`."""
     return time_of(microseconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def short_text_of(microseconds: int) -> str:
+    """The same with a fraction only if there is one: `2026-12-01T00:00:00Z`."""
+    return time_of(microseconds).isoformat().replace("+00:00", "Z")
+
+
+def microseconds_of_text(text: str) -> int:
+    """Of a time as RFC 3339 has it, with its offset; ValueError where it is none. Below microseconds nothing counts."""
+    if not _RFC_3339.fullmatch(text):
+        raise ValueError("not a time of RFC 3339")
+    found = microseconds_of(datetime.fromisoformat(text.upper()))
+    if found > _LAST:
+        raise ValueError("later than can be written")
+    return found

@@ -28,6 +28,7 @@ class Turn:
 
     offset: int
     policy_version_id: int | None
+    ends_mark: int  # 0 as long as no fact has had an end
 
 
 @contextmanager
@@ -119,7 +120,7 @@ def _take(cursor: CursorWrapper, environment_id: int, limit: float) -> None:
     try:
         cursor.execute(
             'UPDATE environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s'
-            ' RETURNING "offset", policy_version_id',
+            ' RETURNING "offset", policy_version_id, ends_mark',
             (new_moment(), environment_id),
         )
     except OperationalError as error:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from facts.models import MAX_ARGUMENTS
+from facts.wire import END
 from policy.json_schema import Schema, answered, many, nullable, ref, text
 
 # ---- facts ----------------------------------------------------------------------------------------------------
@@ -11,7 +12,9 @@ _ARITY: dict[str, Any] = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
 
 FACTS: dict[str, Schema] = {
     "StoredFact": answered(
-        "", {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)}
+        "",
+        {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)},
+        {END: {"type": "string", "format": "date-time", "description": "From then on it does not count; UTC."}},
     ),
     "Counts": answered(
         "How many facts are stored.",

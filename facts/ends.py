@@ -1,0 +1,71 @@
+"""Facts that end by themselves: what it takes to store one, and how statements leave out those whose end has come.
+
+A signature whose facts may end is marked, so that all others cost what they cost without ends. A fact has one end at
+most. Stored again with another, or with none, it is another row from then on: the one before becomes a past fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db import connection
+
+from facts.batches import some_end
+from facts.models import NewRow
+from facts.numbering import let_end, numbers_that_may_end
+from facts.table import fact_table
+from facts.wire import Fact, end_path
+from policy.clock import now, now_in, text_of
+from policy.errors import MalformedRequest
+from policy.offsets import Turn
+
+
+class Ends:
+    """The ends that one transaction stores and changes."""
+
+    def __init__(self, environment_id: int, turn: Turn):
+        self.environment_id = environment_id
+        self.may_end = numbers_that_may_end(environment_id, turn.ends_mark)
+        self.changed = 0  # facts that were stored with another end
+
+    def make_way(self, rows: Sequence[NewRow], some_end: bool) -> None:
+        """End the stored facts that are about to be stored with another end. Each fact is in one row at most."""
+        if some_end:
+            self._mark({row[0] for row in rows if row[-1] is not None})
+        said = [row for row in rows if row[0] in self.may_end] if self.may_end else []
+        if said:
+            self.changed += fact_table().end_others(said)
+
+    def _mark(self, numbers: set[int]) -> None:
+        new = numbers - self.may_end
+        if new:
+            let_end(self.environment_id, new)
+            self.may_end |= new
+
+
+def check_ends(facts: Sequence[Fact], path: str | None) -> None:
+    """Refuse ends that are past. `path` is that of the array, None where a fact is all of the request."""
+    if not some_end(facts):
+        return
+    moment = now()
+    for index, fact in enumerate(facts):
+        if fact.expires_at is not None:
+            check_end(fact.expires_at, moment, "" if path is None else f"{path}[{index}]")
+
+
+def check_end(end: int, moment: int, path: str) -> None:
+    if end <= moment:
+        raise MalformedRequest(end_path(path), f"is in the past: it is {text_of(moment)}")
+
+
+# ---- in statements -----------------------------------------------------------------------------------------------
+
+
+def lasting() -> str:
+    """The condition that a stored fact has not ended; the clock is read once a statement."""
+    return f"(expires_at IS NULL OR expires_at > (SELECT {now_in(connection.vendor)}))"
+
+
+def ended() -> str:
+    """The condition that it has, which the index of ends serves."""
+    return f"expires_at <= (SELECT {now_in(connection.vendor)})"

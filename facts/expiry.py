@@ -1,0 +1,79 @@
+"""Sweeping: facts whose end has come become past facts, in revisions of their own.
+
+No answer depends on it, for a fact does not count from its end on. It keeps the table to what holds, and tells those
+who follow the changes. Several processes may sweep at once: each batch is a turn, and what one ended the next does not
+find.
+"""
+
+from __future__ import annotations
+
+import time
+
+from django.db import connection
+
+from facts.ends import ended
+from facts.models import COLUMNS, Row
+from facts.numbering import ending_numbers, environments_with_ends
+from facts.table import fact_table
+from policy.errors import NotFound
+from policy.offsets import advance, changing
+from policy.revisions import By, Done, Kind, record
+
+BATCH = 10_000  # facts that one transaction ends: other writers wait for it
+PAUSE = 0.02  # seconds between two, in which other writers have their turns
+
+_BY = By("expiry")
+
+
+class _NothingEnded(Exception):
+    """Somebody else was faster: the turn is given back."""
+
+
+def sweep_all() -> int:
+    """End the facts of every environment whose end has come; how many there were."""
+    return sum(map(sweep, environments_with_ends()))
+
+
+def sweep(environment_id: int) -> int:
+    """The same of one environment, batch by batch."""
+    swept = 0
+    while _is_any(environment_id):
+        try:
+            swept += _sweep_batch(environment_id)
+        except (_NothingEnded, NotFound):  # nor is there anything where the environment is gone
+            break
+        time.sleep(PAUSE)
+    return swept
+
+
+def _sweep_batch(environment_id: int) -> int:
+    with changing():
+        turn = advance(environment_id)
+        fact_table().lift_time_limit()
+        rows = _found(environment_id, BATCH)
+        if not rows:
+            raise _NothingEnded
+        deleted = fact_table().end([(*row, turn.offset) for row in rows])
+        record(environment_id, [Done(turn.offset, Kind.EXPIRY, _BY, turn.policy_version_id, deleted=deleted)])
+    return deleted
+
+
+def _is_any(environment_id: int) -> bool:
+    """Looks without taking a turn: nearly always there is nothing to do."""
+    return bool(_found(environment_id, 1))
+
+
+def _found(environment_id: int, most: int) -> list[Row]:
+    """Facts whose end has come, those first that ended first."""
+    numbers = ending_numbers(environment_id)
+    if not numbers:
+        return []
+    listed = ", ".join(map(str, sorted(numbers)))
+    with connection.cursor() as cursor:
+        # The plus keeps databases from going by the signature: ends that have come are few among its facts.
+        cursor.execute(
+            f"SELECT sig, {', '.join(COLUMNS)} FROM fact WHERE {ended()} AND +sig IN ({listed})"
+            " ORDER BY expires_at LIMIT %s",
+            (most,),
+        )
+        return cursor.fetchall()

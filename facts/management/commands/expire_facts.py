@@ -1,0 +1,14 @@
+"""Facts whose end has come, swept by hand."""
+
+from typing import Any
+
+from facts.expiry import sweep
+from policy.management.command import PolicyCommand
+from policy.models import Environment
+
+
+class Command(PolicyCommand):
+    help = "Turn facts whose end has come into past facts, as the server does every minute."
+
+    def act(self, environment: Environment, **options: Any) -> None:
+        self.stdout.write(f"{sweep(environment.pk)} facts have ended")
