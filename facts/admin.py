@@ -1,5 +1,8 @@
 """Facts for people: browse, search, add, delete. The rows hang on their signatures, which are few."""
 
+from dataclasses import replace
+from datetime import datetime
+
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
@@ -10,11 +13,13 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
 from facts import read, store
+from facts.ends import EndIsPast
 from facts.models import Row, Signature
 from facts.notation import fact_from_text
 from facts.numbering import types_of_text
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
+from policy.clock import microseconds_of, time_of
 from policy.errors import AuthzError, Unavailable
 from policy.models import Environment
 from policy.pages.author import by_admin
@@ -62,6 +67,13 @@ class NewFact(forms.Form):
         "or shorter <code>has_role(User:ann, admin, Repo:acme)</code>",
     )
 
+    ends = forms.DateTimeField(
+        required=False,
+        label="Until",
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": 1}),
+        help_text="in UTC; from then on the fact does not count. Without it, the fact is for good.",
+    )
+
     def __init__(self, by: By, data: QueryDict | None):
         super().__init__(data)
         self.by = by
@@ -72,12 +84,18 @@ class NewFact(forms.Form):
         asked = self.cleaned_data
         if not self.errors:
             try:
-                fact = fact_from_text(asked["fact"])
+                fact = _ending(fact_from_text(asked["fact"]), asked["ends"])
                 store.apply(asked["environment"].id, [Inserts([fact], None)], self.by)
                 asked["stored"] = fact
+            except EndIsPast as reason:
+                self.add_error("ends", reason.reason)
             except (AuthzError, Unavailable) as reason:
                 self.add_error("fact", reason.message)
         return asked
+
+
+def _ending(fact: Fact, at: datetime | None) -> Fact:
+    return fact if at is None else replace(fact, expires_at=microseconds_of(at))
 
 
 @admin.register(Signature)
@@ -106,7 +124,9 @@ class FactAdmin(admin.ModelAdmin):
             "title": "Facts",
             "opts": self.opts,
             "narrowing": narrowing,
-            "facts": [(slugs[each.row[0]], each.fact, _token_of_row(each.row)) for each in page.facts],
+            "facts": [
+                (slugs[each.row[0]], each.fact, _end_of(each.fact), _token_of_row(each.row)) for each in page.facts
+            ],
             "summary": _summary(narrowing, kinds, page),
             "next": _query(request, after=_token_of_row(last)) if page.more and not text else "",
             "first": _query(request) if after else "",
@@ -150,8 +170,9 @@ class FactAdmin(admin.ModelAdmin):
             for kind in Signature.objects.filter(environment=environment, predicate=fact.predicate)
             if types_of_text(kind.types) == fact.signature.types
         )
-        self._note(request, kind, f"added {fact}")
-        self.message_user(request, f"Stored: {fact}", messages.SUCCESS)
+        told = f"{fact} {_end_of(fact)}".rstrip()
+        self._note(request, kind, f"added {told}")
+        self.message_user(request, f"Stored: {told}", messages.SUCCESS)
         there = "admin:facts_signature_add" if "_addanother" in request.POST else "admin:facts_signature_changelist"
         return HttpResponseRedirect(reverse(there))
 
@@ -159,6 +180,11 @@ class FactAdmin(admin.ModelAdmin):
         who = request.user.pk
         assert who is not None, "only who is logged in comes so far"
         LogEntry.objects.log_actions(who, [kind], CHANGE, message, single_object=True)
+
+
+def _end_of(fact: Fact) -> str:
+    """Until when a fact is stored, to the minute."""
+    return "" if fact.expires_at is None else f"until {time_of(fact.expires_at):%Y-%m-%d %H:%M}"
 
 
 def _summary(narrowing: Narrowing, kinds: list[Signature], page: read.Page) -> str:

@@ -20,6 +20,10 @@ from policy.errors import MalformedRequest
 from policy.offsets import Turn
 
 
+class EndIsPast(MalformedRequest):
+    """A fact is to be stored that would count no more."""
+
+
 class Ends:
     """The ends that one transaction stores and changes."""
 
@@ -55,7 +59,7 @@ def check_ends(facts: Sequence[Fact], path: str | None) -> None:
 
 def check_end(end: int, moment: int, path: str) -> None:
     if end <= moment:
-        raise MalformedRequest(end_path(path), f"is in the past: it is {text_of(moment)}")
+        raise EndIsPast(end_path(path), f"is in the past: it is {text_of(moment)}")
 
 
 # ---- in statements -----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ find.
 
 from __future__ import annotations
 
+import logging
 import time
 
 from django.db import connection
@@ -15,9 +16,11 @@ from facts.ends import ended
 from facts.models import COLUMNS, Row
 from facts.numbering import ending_numbers, environments_with_ends
 from facts.table import fact_table
-from policy.errors import NotFound
+from policy.errors import NotFound, Unavailable
 from policy.offsets import advance, changing
 from policy.revisions import By, Done, Kind, record
+
+log = logging.getLogger("authz.facts")
 
 BATCH = 10_000  # facts that one transaction ends: other writers wait for it
 PAUSE = 0.02  # seconds between two, in which other writers have their turns
@@ -29,13 +32,17 @@ class _NothingEnded(Exception):
     """Somebody else was faster: the turn is given back."""
 
 
-def sweep_all() -> int:
-    """End the facts of every environment whose end has come; how many there were."""
-    return sum(map(sweep, environments_with_ends()))
+def sweep_all() -> None:
+    """End the facts of every environment whose end has come."""
+    for environment_id in environments_with_ends():
+        try:
+            sweep(environment_id)
+        except Unavailable as reason:  # others may have nobody who writes for so long
+            log.warning("facts that have ended in environment %d are not swept: %s", environment_id, reason.message)
 
 
 def sweep(environment_id: int) -> int:
-    """The same of one environment, batch by batch."""
+    """The same of one environment, batch by batch; how many there were."""
     swept = 0
     while _is_any(environment_id):
         try:

@@ -20,6 +20,7 @@ from authz_project.server.changes import Changes
 from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken
 from authz_project.server.reading import Body, Rest, Whole, start_watch
 from authz_project.server.slots import Slots
+from authz_project.server.upkeep import start_upkeep
 from authz_project.short_way import Environ
 from policy.errors import KeyRefused
 
@@ -33,14 +34,17 @@ HELD_AT_ONCE = 16  # of the largest bodies, in memory at the same time
 class Intake:
     """What granian calls for each request of a process, whose slow work `threads` of its threads do.
 
-    As many more go on for those whose work takes long.
+    As many more go on for those whose work takes long. One process of a server also `keeps_up`: it does what is to be
+    done from time to time.
     """
 
-    def __init__(self, threads: int):
+    def __init__(self, threads: int, keeps_up: bool = False):
         self._slots = Slots(threads, more=threads)
         self._changes = Changes(WAITING, threads)
         self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
         start_watch()
+        if keeps_up:
+            start_upkeep()
 
     def __call__(self, arrived: Any) -> None:
         """Granian's one call for a request; what it raised would be lost."""

@@ -1,0 +1,56 @@
+"""What a server does by itself from time to time, in one of its processes, in a thread of its own.
+
+Nobody waits for it, and nothing depends on it at once: a failure is logged, and the next time comes.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from django.db import DEFAULT_DB_ALIAS, Error, connections
+
+from authz_project.connections import let_go_if_broken
+from facts import expiry
+from policy.errors import Unavailable
+
+log = logging.getLogger("authz.server")
+
+
+class Chore(NamedTuple):
+    name: str
+    every: float  # seconds
+    do: Callable[[], object]
+
+
+CHORES = (Chore("facts that have ended", 60, expiry.sweep_all),)
+
+
+def start_upkeep(chores: Sequence[Chore] = CHORES) -> None:
+    """At once, and from then on again and again, for as long as the process lives."""
+    threading.Thread(target=_keep_up, args=(chores,), name="upkeep", daemon=True).start()
+
+
+def _keep_up(chores: Sequence[Chore]) -> None:
+    due = dict.fromkeys(chores, time.monotonic())
+    while True:
+        for chore in sorted(due, key=due.__getitem__):
+            if due[chore] <= time.monotonic():
+                _do(chore)
+                due[chore] = time.monotonic() + chore.every
+        time.sleep(max(0.0, min(due.values()) - time.monotonic()))
+
+
+def _do(chore: Chore) -> None:
+    """Once. The connection is not kept until the next time."""
+    try:
+        let_go_if_broken()
+        chore.do()
+    except (Unavailable, Error) as reason:  # another time, then
+        log.warning("%s: %s", chore.name, reason)
+    except Exception:
+        log.exception("%s: it failed", chore.name)
+    with suppress(Error):
+        connections[DEFAULT_DB_ALIAS].close()
