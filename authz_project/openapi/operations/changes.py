@@ -19,6 +19,8 @@ def belongs(repository: str, organization: str = "acme") -> dict:
     return {"predicate": "has_relation", "args": [{"type": type_name, "id": text} for type_name, text in args]}
 
 
+ANN_FOR_NOW = role("ann", "member") | {"expires_at": "2099-01-01T00:00:00Z"}
+
 GROUP = Group(
     "Facts",
     "Who is what to whom. The active policy must have a use for a fact that is stored.",
@@ -32,10 +34,12 @@ GROUP = Group(
                 {"message": "the batch is applied"},
                 [
                     {"deletes": [{"predicate": "has_role", "args": [ANN, None, {"type": "Organization", "id": None}]}]},
-                    {"inserts": [role("ann", "member"), role("ben", "owner"), belongs("anvil"), belongs("hammer")]},
+                    {"inserts": [ANN_FOR_NOW, role("ben", "owner"), belongs("anvil"), belongs("hammer")]},
                 ],
             ),
-            description="In order, all or none. To insert what is there, or to delete what is not, is no mistake.",
+            description="In order, all or none. To insert what is there, or to delete what is not, is no mistake. A fact "
+            "that is inserted may say when it ends (`expires_at`): from then on it counts no more. Inserted again with "
+            "another end, or with none, it has that one.",
             body=CHANGES.schema,
             is_change=True,
         ),
@@ -45,9 +49,9 @@ GROUP = Group(
             "List stored facts",
             many(ref("StoredFact")),
             Example(
-                [role("ann", "member")], query={"predicate": "has_role", "args.0.type": "User", "args.0.id": "ann"}
+                [ANN_FOR_NOW], query={"predicate": "has_role", "args.0.type": "User", "args.0.id": "ann"}
             ),
-            description="What a policy derives is not among them. Without parameters: all. Arguments are counted from "
+            description="What a policy derives is not among them, nor what has ended. Without parameters: all. Arguments are counted from "
             "0 to 4, and those that are not named may be anything.",
             parameters=(
                 Parameter("predicate", "Of the facts to list."),
