@@ -29,7 +29,7 @@ from checks.serializers import (
 )
 from facts.context_header import answer
 from policy.active import Caller
-from policy.endpoint import Endpoint, Request, Response, caller, changed, unconfirmed_caller
+from policy.endpoint import Endpoint, Request, Response, caller, changed, is_published_client, unconfirmed_caller
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.moments import Moment, moment_of
 from policy.offsets import current_offset
@@ -181,12 +181,6 @@ def moment_asked(request: Request, who: Caller) -> Moment | None:
 
 def actions_question(body: dict) -> Question:
     return allow(body["actor"], ANY_ACTION, body["resource"], ("action",), body["context_facts"])
-
-
-def is_published_client(request: Request) -> bool:
-    """They say so in a header; the oldest only in their name."""
-    headers = request.headers
-    return "HTTP_X_OSOAPIVERSION" in headers or headers.get("HTTP_USER_AGENT", "").startswith("Oso Cloud")
 
 
 def explained(raw: object) -> Question:

@@ -5,10 +5,19 @@ from django.conf import settings
 from facts import read, store, together, wire
 from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, pattern_from_query
 from facts.store import Change, Deletes, Inserts
-from policy.endpoint import OFFSET, Endpoint, Request, Response, caller, changed, unconfirmed_caller, writing
+from policy.endpoint import (
+    OFFSET,
+    Endpoint,
+    Request,
+    Response,
+    caller,
+    changed,
+    is_published_client,
+    unconfirmed_caller,
+    writing,
+)
 from policy.errors import TooLarge
 from policy.moments import as_of_from_text, moment_of
-from policy.offsets import current_offset
 from policy.revisions import By
 from policy.serializers import decoded
 
@@ -24,9 +33,11 @@ class Facts(Endpoint):
         where = caller(request).environment_id
         as_of = request.query_params.get("as_of")
         moment = moment_of(where, as_of_from_text(as_of, "as_of") if as_of else None, needs_policy=False)
-        offset = current_offset(where) if moment is None else moment.revision
         found = read.find(where, predicate, args, moment)
-        return Response([wire.fact_to_json(fact) for fact in found], headers={OFFSET: str(offset)})
+        # Published clients make nothing of ends, and some of them fail on a member that they do not know.
+        with_end = not is_published_client(request)
+        headers = {} if moment is None else {OFFSET: str(moment.revision)}
+        return Response([wire.fact_to_json(fact, with_end) for fact in found], headers=headers)
 
     def post(self, request: Request) -> Response:
         fact = FACT.decode(request.data, "")

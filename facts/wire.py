@@ -256,11 +256,11 @@ def _refuse(path: str, wanted: str, got: object) -> NoReturn:
 # ---- and back -----------------------------------------------------------------------------------------
 
 
-def fact_to_json(fact: Fact) -> dict[str, object]:
+def fact_to_json(fact: Fact, with_end: bool = True) -> dict[str, object]:
     json: dict[str, object] = {
         "predicate": fact.predicate,
         "args": [{"type": value.type, "id": value.id} for value in fact.args],
     }
-    if fact.expires_at is not None:
+    if with_end and fact.expires_at is not None:
         json[END] = short_text_of(fact.expires_at)
     return json

@@ -64,6 +64,12 @@ class Request:
         return self._query
 
 
+def is_published_client(request: Request) -> bool:
+    """They say so in a header; the oldest only in their name."""
+    headers = request.headers
+    return "HTTP_X_OSOAPIVERSION" in headers or headers.get("HTTP_USER_AGENT", "").startswith("Oso Cloud")
+
+
 @dataclass
 class Response:
     """What is answered: JSON, written already if it is bytes; or a page, whose kind is among the headers."""

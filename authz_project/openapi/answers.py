@@ -14,7 +14,13 @@ FACTS: dict[str, Schema] = {
     "StoredFact": answered(
         "",
         {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)},
-        {END: {"type": "string", "format": "date-time", "description": "From then on it does not count; UTC."}},
+        {
+            END: {
+                "type": "string",
+                "format": "date-time",
+                "description": "From then on it does not count; UTC. Clients that send `X-OsoApiVersion` are not told.",
+            }
+        },
     ),
     "Counts": answered(
         "How many facts are stored.",

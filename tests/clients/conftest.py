@@ -14,6 +14,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from tests.service import Client
+
 POLICY = """
 actor User {}
 
@@ -105,6 +107,15 @@ def public_methods(module: ModuleType) -> set[str]:
 def called_in(file: str) -> set[str]:
     nodes = ast.walk(ast.parse(Path(file).read_text()))
     return {node.func.attr for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)}
+
+
+def end_role(client: Client, user: str, role: str) -> None:
+    """Give somebody a role in acme until a time to come, which no published client can say."""
+    args = [("User", user), ("String", role), ("Organization", "acme")]
+    fact = {"predicate": "has_role", "args": [{"type": kind, "id": text} for kind, text in args]}
+    answer = client.post("/facts", fact | {"expires_at": "2096-12-01T00:00:00Z"})
+    assert answer.status_code == 200
+    assert answer.json()["expires_at"] == "2096-12-01T00:00:00Z"
 
 
 # ---- a caller's own database ----------------------------------------------------------------------------------

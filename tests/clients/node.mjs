@@ -49,6 +49,14 @@ await oso.insert(["has_role", cat, "member", acme]);
 await oso.delete(["has_role", cat, null, { type: "Organization" }]);
 told.deleted = await oso.get(["has_role", cat, null, null]);
 
+const ending = { predicate: "has_role", args: [cat, { type: "String", id: "owner" }, acme], expires_at: "2096-12-01T00:00:00Z" };
+const headers = { Authorization: `Bearer ${key}`, "Content-Type": "application/json" };
+await fetch(`${url}/api/facts`, { method: "POST", headers, body: JSON.stringify(ending) });
+told.ending = [await oso.get(["has_role", cat, null, null]), await oso.authorize(cat, "read", anvil)];
+await oso.insert(["has_role", cat, "owner", acme]);
+told.lasting = await (await fetch(`${url}/api/facts?args.0.type=User&args.0.id=cat`, { headers })).json();
+await oso.delete(["has_role", cat, null, null]);
+
 // ---- questions
 
 told.allowed = [

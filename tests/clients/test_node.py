@@ -47,6 +47,9 @@ def test_everything_is_answered(told, tables):
     assert writer[1:] == [value("User", "bob"), value("String", "writer"), value("Repository", "hammer")]
     assert (told["numbers"][0][2], told["truths"][0][2]) == (value("Integer", "33"), value("Boolean", "true"))
     assert told["deleted"] == []
+    role = [value("User", "cat"), value("String", "owner"), value("Organization", "acme")]
+    assert told["ending"] == [[["has_role", *role]], True]
+    assert told["lasting"] == [{"predicate": "has_role", "args": role}]
     assert told["metadata"]["resources"]["Repository"]["permissions"] == ["read", "write"]
     assert told["allowed"] == [True, False, True]
     assert told["actions"] == [["read", "write"], ["read", "write"]]

@@ -5,7 +5,7 @@ Those before 0.3 speak of roles and relations at paths of their own, and the ver
 
 import pytest
 
-from tests.clients.conftest import POLICY, called_in, public_methods
+from tests.clients.conftest import POLICY, called_in, end_role, public_methods
 
 OLDEST, LAST = "0.3.0", "0.9.0"
 PREDICATE = "has_role"
@@ -83,6 +83,21 @@ def test_facts_of_the_last(last):
     last.delete(PREDICATE, BOB, "member", ACME)
     last.bulk_delete([[PREDICATE, ANN, None, None]])
     assert last.get(PREDICATE) == []
+
+
+@pytest.mark.parametrize("version", [OLDEST, LAST])
+def test_facts_that_end_are_read_and_told_for_good_like_all_others(service, oso_cloud, version):
+    client = service.fresh_client()
+    oso = oso_cloud(version).Oso(url=client.origin, api_key=client.key)
+    oso.policy(POLICY)
+    cat, acme = (User("cat"), Organization("acme")) if version == OLDEST else ({"type": "User", "id": "cat"}, ACME)
+    end_role(client, "cat", "owner")
+    assert len(oso.get()) == 1
+    oso.tell(PREDICATE, cat, "owner", acme)
+    assert "expires_at" not in client.get("/facts").text
+    end_role(client, "cat", "owner")
+    oso.delete(PREDICATE, cat, "owner", acme)
+    assert oso.get() == []
 
 
 def test_questions_of_the_last(last):

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.clients.conftest import POLICY, called_in, public_methods
+from tests.clients.conftest import POLICY, called_in, end_role, public_methods
+from tests.service import Client
 
 FIRST, LAST = "1.0.0", "1.5.1"
 ANN, BOB, CAT = ({"type": "User", "id": name} for name in ("ann", "bob", "cat"))
@@ -21,6 +22,7 @@ class World:
     module: object
     oso: object
     url: str
+    key: str
 
     def stored(self, pattern: dict = ANY_ROLE) -> list[tuple]:
         return [tuple(map(text_of, fact["args"])) for fact in map(dictionary, self.oso.get(pattern))]
@@ -38,7 +40,7 @@ def text_of(arg) -> str:
 @pytest.fixture(params=[FIRST, LAST])
 def world(request, service, oso_cloud) -> World:
     client, module = service.fresh_client(), oso_cloud(request.param)
-    world = World(request.param, module, module.Oso(url=client.origin, api_key=client.key), client.origin)
+    world = World(request.param, module, module.Oso(url=client.origin, api_key=client.key), client.origin, client.key)
     world.oso.policy(POLICY)
     world.oso.bulk_tell(
         [OWNER, WRITER, *({"name": "has_relation", "args": [each, "organization", ACME]} for each in (ANVIL, HAMMER))]
@@ -47,6 +49,18 @@ def world(request, service, oso_cloud) -> World:
 
 
 only_last = pytest.mark.parametrize("world", [LAST], indirect=True)
+
+
+def test_facts_that_end_are_read_and_told_for_good_like_all_others(world):
+    other, fact = Client(world.url, world.key), {"name": "has_role", "args": [CAT, "member", ACME]}
+    end_role(other, "cat", "member")
+    assert world.stored(fact) == [("cat", "member", "acme")]
+    assert world.oso.authorize(CAT, "read", ANVIL)
+    world.oso.tell(fact)
+    assert "expires_at" not in other.get("/facts").text
+    end_role(other, "cat", "member")
+    world.oso.delete(fact)
+    assert world.stored(fact) == []
 
 
 def test_facts_are_told_found_and_deleted(world):

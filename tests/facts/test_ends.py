@@ -168,6 +168,13 @@ def test_other_members_of_a_fact_are_ignored_as_ever(api):
     assert shown(api) == {"ann": None}
 
 
+@pytest.mark.parametrize("headers", [{"X-OsoApiVersion": "0"}, {"User-Agent": "Oso Cloud (python)"}])
+def test_published_clients_are_not_told(api, headers):
+    insert(api, member("ann", SOON))
+    assert api.get("/facts", **headers).json() == [member("ann")]
+    assert api.get("/facts").json() == [member("ann", SOON)]
+
+
 # ---- what is marked ----------------------------------------------------------------------------------------------
 
 

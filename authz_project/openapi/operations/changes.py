@@ -37,9 +37,9 @@ GROUP = Group(
                     {"inserts": [ANN_FOR_NOW, role("ben", "owner"), belongs("anvil"), belongs("hammer")]},
                 ],
             ),
-            description="In order, all or none. To insert what is there, or to delete what is not, is no mistake. A fact "
-            "that is inserted may say when it ends (`expires_at`): from then on it counts no more. Inserted again with "
-            "another end, or with none, it has that one.",
+            description="In order, all or none. To insert what is there, or to delete what is not, is no mistake. A "
+            "fact that is inserted may say when it ends (`expires_at`): from then on it counts no more. Inserted again "
+            "with another end, or with none, it has that one.",
             body=CHANGES.schema,
             is_change=True,
         ),
@@ -51,8 +51,8 @@ GROUP = Group(
             Example(
                 [ANN_FOR_NOW], query={"predicate": "has_role", "args.0.type": "User", "args.0.id": "ann"}
             ),
-            description="What a policy derives is not among them, nor what has ended. Without parameters: all. Arguments are counted from "
-            "0 to 4, and those that are not named may be anything.",
+            description="What a policy derives is not among them, nor what has ended. Without parameters: all. "
+            "Arguments are counted from 0 to 4, and those that are not named may be anything.",
             parameters=(
                 Parameter("predicate", "Of the facts to list."),
                 Parameter("as_of", "A revision's number, or a time in RFC 3339: the facts that held then."),
@@ -62,7 +62,6 @@ GROUP = Group(
                     for part in ("type", "id")
                 ),
             ),
-            is_dated=True,
             statuses={400: "A parameter is malformed."},
         ),
     ),

@@ -4,8 +4,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.clients.conftest import POLICY
+from tests.clients.conftest import POLICY, end_role
 from tests.clients.python_2.conftest import NEWEST
+from tests.service import Client
 
 only_newest = pytest.mark.parametrize("world", [NEWEST], indirect=True)
 
@@ -34,6 +35,18 @@ def test_ids_may_be_any_text(world, text):
     assert world.oso.authorize(user, "read", world.anvil)
     world.oso.delete(("has_role", user, None, None))
     assert not world.oso.authorize(user, "read", world.anvil)
+
+
+def test_facts_that_end_are_read_and_stored_for_good_like_all_others(world):
+    """Somebody else says when, whom the client knows nothing of."""
+    end_role(Client(world.url, world.key), "cat", "owner")
+    assert world.stored("has_role", world.cat, None, None) == [("has_role", "cat", "owner", "acme")]
+    assert world.oso.authorize(world.cat, "read", world.anvil)
+    world.oso.insert(("has_role", world.cat, "owner", world.acme))
+    assert "expires_at" not in Client(world.url, world.key).get("/facts").text
+    end_role(Client(world.url, world.key), "cat", "owner")
+    world.oso.delete(("has_role", world.cat, "owner", world.acme))
+    assert world.stored("has_role", world.cat, None, None) == []
 
 
 def test_patterns_find_by_value_by_type_and_by_nothing(world):
