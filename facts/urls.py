@@ -5,6 +5,7 @@ from facts import views
 endpoints = {
     "batch": views.Batch(),
     "facts": views.Facts(),
+    "history": views.History(),
     "bulk": views.BulkChange(),
     "bulk_load": views.BulkLoad(),
     "bulk_delete": views.BulkDelete(),

@@ -2,7 +2,8 @@
 
 from django.conf import settings
 
-from facts import read, store, together, wire
+from facts import history, read, store, together, wire
+from facts.history_query import history_query, history_to_json
 from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, pattern_from_query
 from facts.store import Change, Deletes, Inserts
 from policy.endpoint import (
@@ -47,6 +48,13 @@ class Facts(Endpoint):
 
     def delete(self, request: Request) -> Response:
         return _apply(request, [Deletes([PATTERN.decode(request.data, "")])], "matching facts are deleted")
+
+
+class History(Endpoint):
+    def get(self, request: Request) -> Response:
+        asked = history_query(caller(request).environment_id, request.query_params)
+        found = history.of_pattern(asked.environment_id, asked.predicate, asked.args, asked.size, asked.place)
+        return Response(history_to_json(asked, found))
 
 
 class BulkChange(Endpoint):

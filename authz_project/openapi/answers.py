@@ -10,7 +10,36 @@ from policy.json_schema import Schema, answered, many, nullable, ref, text
 
 _ARITY: dict[str, Any] = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
 
+_REVISION = "The policy version that was active from then on."
+_CHANGED_FACT = answered(
+    "",
+    {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)},
+    {"expires_at": text("When the fact was to end by itself. Absent where it was not.")},
+)
+
 FACTS: dict[str, Schema] = {
+    "History": answered(
+        "",
+        {
+            "results": many(
+                answered(
+                    "What one revision did to matching facts.",
+                    {
+                        "revision": {"type": "integer", "minimum": 1},
+                        "at": text("When it was committed, in UTC."),
+                        "author": text("Who made it: a key, an admin or a command."),
+                        "kind": text("`facts`, `load`, `clear`, `copy` or `expiry`."),
+                        "inserted": many(_CHANGED_FACT, "Those whose end it changed are among them."),
+                        "deleted": many(_CHANGED_FACT),
+                        "policy_version": {"type": ["integer", "null"], "description": _REVISION},
+                    },
+                ),
+                "Newest first.",
+            ),
+            "next_page_token": {"type": ["string", "null"], "description": "null after the last page."},
+            "horizon": {"type": "integer", "minimum": 0, "description": "What happened up to it is not told."},
+        },
+    ),
     "StoredFact": answered(
         "",
         {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)},
@@ -139,6 +168,17 @@ _UNUSED = {
     "unused_context_facts": many(text(), "Context facts that are not used in policy; absent where all are used.")
 }
 
+_MARK = answered(
+    "A revision; of one that is not kept any more, only the number is known.",
+    {
+        "revision": {"type": ["integer", "null"], "description": "null is before revisions were kept."},
+        "at": {"type": ["string", "null"], "description": "In UTC."},
+        "author": {"type": ["string", "null"]},
+        "kind": {"type": ["string", "null"]},
+    },
+    {"before": {"type": "integer", "description": "Where `revision` is null: the oldest that is known."}},
+)
+
 EXPLANATIONS: dict[str, Schema] = {
     "Explanation": {
         "anyOf": [
@@ -164,6 +204,9 @@ EXPLANATIONS: dict[str, Schema] = {
             "bindings": {"type": "object", "description": "The rule's variables.", "additionalProperties": _VALUE},
             "met": many(text(), "Of an obstacle: the conditions before the one that is missing."),
             "note": text(),
+            "since": _MARK | {"description": "Of a stored fact, and of a missing one that was there: when it began."},
+            "until": _MARK | {"description": "Of a missing fact that was there: when it ended."},
+            "expires_at": text("When the fact ends, or ended, by itself."),
             "because": many(ref("Reason")),
         },
     ),

@@ -6,7 +6,9 @@ failure is found (`failures`). All of it happens in one session, with the decisi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from checks.asking.advice import advice
 from checks.asking.askers import Asker
@@ -15,6 +17,7 @@ from checks.asking.question import Asked, Question, check_predicate
 from checks.asking.snapshot import Snapshot, active_snapshot
 from checks.explain.cases import Goal
 from checks.explain.failures import failures_of
+from checks.explain.leaves import with_stays
 from checks.explain.search import proof_of
 from checks.explain.tree import Reason, shown_atom, tree_of
 from facts.accept import ALL_USED, Unused
@@ -64,10 +67,26 @@ def explain_calls(session: Snapshot, question: Question) -> tuple[ExplainedGoal,
     """Explain each call of a question that has a value for each variable."""
     values = {name: Value(asked.type, asked.one) for name, asked in question.variables.items()}
     goals = (Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls)
-    return tuple([explain_goal(session, goal) for goal in goals])
+    return _with_stays(session, [_explained(session, goal) for goal in goals])
 
 
 def explain_goal(session: Snapshot, goal: Goal) -> ExplainedGoal:
+    (explained,) = _with_stays(session, [_explained(session, goal)])
+    return explained
+
+
+def _with_stays(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[ExplainedGoal, ...]:
+    """Return the goals with when the facts that they name were there, looked up for all of them together."""
+    told = iter(with_stays(session, [reason for goal in goals for reason in goal.reasons]))
+    return tuple(
+        [
+            replace(goal, proof=next(told) if goal.proof else None, failures=tuple(islice(told, len(goal.failures))))
+            for goal in goals
+        ]
+    )
+
+
+def _explained(session: Snapshot, goal: Goal) -> ExplainedGoal:
     text, program = shown_atom(goal.predicate, goal.args), session.program
     unknown = "; ".join(advice(program, goal.predicate, [(arg.type, arg.id) for arg in goal.args]))
     if not all(program.knows(arg.type) for arg in goal.args):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, Explanation
 from checks.explain.tree import Reason, RuleText
+from facts.stays import Mark, Stay, told_since, told_until
+from policy.clock import text_of
 from policy.values import Value
 
 _Paint = Callable[[str, str], str]  # takes a colour and a text
@@ -50,9 +52,26 @@ def _reason_to_json(reason: Reason) -> dict[str, object]:
         found["met"] = list(reason.met)
     if reason.note:
         found["note"] = reason.note
+    if reason.stay:
+        found |= _stay_to_json(reason.stay)
     if reason.because:
         found["because"] = [_reason_to_json(each) for each in reason.because]
     return found
+
+
+def _stay_to_json(stay: Stay) -> dict[str, object]:
+    """Times are as all answers have them; where something was not kept, it is null."""
+    found: dict[str, object] = {"since": _mark_to_json(stay.since)}
+    if stay.until:
+        found["until"] = _mark_to_json(stay.until)
+    return found if stay.expires_at is None else {**found, "expires_at": text_of(stay.expires_at)}
+
+
+def _mark_to_json(mark: Mark) -> dict[str, object]:
+    if mark.at is None:
+        known: dict[str, object] = {"revision": mark.revision, "at": None, "author": None, "kind": None}
+        return known if mark.before is None else known | {"before": mark.before}
+    return {"revision": mark.revision, "at": text_of(mark.at), "author": mark.author, "kind": mark.kind}
 
 
 def _value_to_json(value: Value) -> dict[str, str | None]:
@@ -119,7 +138,9 @@ def _lines(reason: Reason, filename: str) -> list[str]:
             kind = "stated at" if reason.source == "policy" else "by"
             return [text, f"{kind} {_located(reason.rule, filename)}"]
         case "fact":
-            return [f"{text}  {'context' if reason.source == 'context' else 'stored'} fact"]
+            return [f"{text}  {_stored(reason) if reason.source == 'stored' else 'context fact'}"]
+        case "missing" if reason.stay:
+            return [f"{text}  {reason.note}; {told_until(reason.stay)}"]
         case "obstacle":
             return [_located(reason.rule, filename), *(f"holds: {met}" for met in reason.met)]
         case "absence":
@@ -131,6 +152,10 @@ def _lines(reason: Reason, filename: str) -> list[str]:
         case "false":
             return [f"{text}  is not true"]
     return [f"{text}  {reason.note}".rstrip()]
+
+
+def _stored(reason: Reason) -> str:
+    return f"stored fact, {told_since(reason.stay)}" if reason.stay else "stored fact"
 
 
 def _located(rule: RuleText | None, filename: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition
 from checks.explain.search import ByFact, ByRule, Proof, ProofStep, Unexplained, values_of
+from facts.stays import Stay
 from policy.language.source import NOWHERE, Span
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Var
 from policy.values import BOOLEAN, INTEGER, STRING, Value, quoted
@@ -33,7 +34,7 @@ class Reason:
     Of a proof:
     rule         it follows by `rule`, because of what is below
     part         one of a rule's alternatives holds; `rule` is the alternative
-    fact         `source` has it: the stored facts or the context
+    fact         `source` has it: the stored facts, with the `stay` of this one there, or the context
     comparison   a comparison that is true, or a value in a list
     absence      a `not`: nothing makes it true
     again        it was explained before
@@ -41,7 +42,7 @@ class Reason:
 
     Of what does not hold:
     obstacle     `rule` could have granted it; its conditions `met` hold, and what is below is missing
-    missing      a condition that does not hold: no such fact, and it does not follow
+    missing      a condition that does not hold: no such fact, and it does not follow; `stay` where it was there once
     false        a comparison that is not true
     present      a `not` of something that holds, and why that holds
     """
@@ -54,6 +55,7 @@ class Reason:
     bindings: tuple[tuple[str, Value], ...] = ()
     met: tuple[str, ...] = ()
     note: str = ""
+    stay: Stay | None = None
     because: tuple[Reason, ...] = ()
 
     def lines(self) -> Iterator[tuple[int, Reason]]:

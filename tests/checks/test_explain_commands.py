@@ -10,6 +10,8 @@ from django.core.management import CommandError, call_command
 from policy.models import PolicyVersion
 from tests.checks.conftest import POLICY, fact, publish, store
 
+MINUTE = "20[0-9]{2}-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9]"
+
 
 def run(name: str, *args: str) -> str:
     written = StringIO()
@@ -21,7 +23,8 @@ def run(name: str, *args: str) -> str:
 
 
 def test_a_proof_is_drawn_as_a_tree(repos):
-    assert run("explain", "authorize", "User:ann", "read", "Repo:b") == (
+    since = rf", since {MINUTE} by key {repos.environment.api_keys.get().pk} \(revision 2\)"
+    assert re.sub(since, ", since then", run("explain", "authorize", "User:ann", "read", "Repo:b")) == (
         'allowed  allow(User:ann, "read", Repo:b)  (policy version 1)\n'
         '✓ allow(User:ann, "read", Repo:b)\n'
         "│ by the rule that is there by default: allow(actor, action, resource)"
@@ -30,10 +33,10 @@ def test_a_proof_is_drawn_as_a_tree(repos):
         '   │ by line 15: "read" if "reader";\n'
         '   └─ ✓ has_role(User:ann, "reader", Repo:b)\n'
         '      │ by line 14: "reader" if "member" on "organization";\n'
-        '      ├─ ✓ has_relation(Repo:b, "organization", Org:o)  stored fact\n'
+        '      ├─ ✓ has_relation(Repo:b, "organization", Org:o)  stored fact, since then\n'
         '      └─ ✓ has_role(User:ann, "member", Org:o)\n'
         '         │ by line 6: "member" if "admin";\n'
-        '         └─ ✓ has_role(User:ann, "admin", Org:o)  stored fact\n'
+        '         └─ ✓ has_role(User:ann, "admin", Org:o)  stored fact, since then\n'
     )
 
 

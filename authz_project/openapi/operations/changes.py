@@ -1,8 +1,9 @@
 """Operations that store, delete and read facts."""
 
 from authz_project.openapi.operation import Example, Group, Operation, Parameter
+from facts.history_query import LARGEST, USUAL
 from facts.serializers import CHANGES
-from policy.json_schema import many, ref
+from policy.json_schema import Schema, many, ref
 
 ANN = {"type": "User", "id": "ann"}
 ACME = {"type": "Organization", "id": "acme"}
@@ -20,6 +21,15 @@ def belongs(repository: str, organization: str = "acme") -> dict:
 
 
 ANN_FOR_NOW = role("ann", "member") | {"expires_at": "2099-01-01T00:00:00Z"}
+_PATTERN = (
+    Parameter("predicate", "Of the facts to list."),
+    *(
+        Parameter(f"args.{place}.{part}", f"The {part} of argument {place}.")
+        for place in range(5)
+        for part in ("type", "id")
+    ),
+)
+_SIZE: Schema = {"type": "integer", "minimum": 1, "maximum": LARGEST, "default": USUAL}
 
 GROUP = Group(
     "Facts",
@@ -54,13 +64,40 @@ GROUP = Group(
             description="What a policy derives is not among them, nor what has ended. Without parameters: all. "
             "Arguments are counted from 0 to 4, and those that are not named may be anything.",
             parameters=(
-                Parameter("predicate", "Of the facts to list."),
+                *_PATTERN,
                 Parameter("as_of", "A revision's number, or a time in RFC 3339: the facts that held then."),
-                *(
-                    Parameter(f"args.{place}.{part}", f"The {part} of argument {place}.")
-                    for place in range(5)
-                    for part in ("type", "id")
-                ),
+            ),
+            statuses={400: "A parameter is malformed."},
+        ),
+        Operation(
+            "GET",
+            "/api/history",
+            "Who inserted and deleted facts, and when",
+            ref("History"),
+            Example(
+                {
+                    "results": [
+                        {
+                            "revision": 2,
+                            "at": "2026-11-03T14:02:11.123456Z",
+                            "author": 'key 3 "billing"',
+                            "kind": "facts",
+                            "inserted": [role("ann", "member")],
+                            "deleted": [],
+                            "policy_version": 1,
+                        }
+                    ],
+                    "next_page_token": None,
+                    "horizon": 0,
+                },
+                query={"predicate": "has_role", "args.0.type": "User", "args.0.id": "ann", "page_size": "100"},
+            ),
+            description="The revisions that changed the facts that GET /api/facts lists with these parameters, or "
+            "would have listed. A page is of so many facts: a revision that changed more goes on with the next page.",
+            parameters=(
+                *_PATTERN,
+                Parameter("page_size", f"Facts on a page: 1 to {LARGEST}; {USUAL} if it is left out.", _SIZE),
+                Parameter("page_token", "The `next_page_token` of the page before, with the same other parameters."),
             ),
             statuses={400: "A parameter is malformed."},
         ),

@@ -9,6 +9,7 @@ _WHO = {"actor": {"type": "User", "id": "ann"}}
 _READ = {"type": "String", "id": "read"}
 _BOUND = _WHO | {"action": _READ, "resource": ANVIL}
 _BOUND_THERE = _WHO | {"resource": ANVIL, "organization": ACME}
+_SINCE = {"revision": 2, "at": "2026-11-03T14:02:11.123456Z", "author": 'key 3 "billing"', "kind": "facts"}
 
 EXPLAIN = Operation(
     "POST",
@@ -39,12 +40,14 @@ EXPLAIN = Operation(
                                 "text": 'has_relation(Repository:anvil, "organization", Organization:acme)',
                                 "fact": belongs("anvil"),
                                 "source": "stored",
+                                "since": _SINCE,
                             },
                             {
                                 "kind": "fact",
                                 "text": 'has_role(User:ann, "member", Organization:acme)',
                                 "fact": role("ann", "member"),
                                 "source": "stored",
+                                "since": _SINCE,
                             },
                         ],
                     }
@@ -59,7 +62,8 @@ EXPLAIN = Operation(
         },
     ),
     description="A proof, of rules of the policy and facts, or for each rule that could have granted it how far it got "
-    "and what is missing. Takes several statements, in one snapshot. Of a query, every variable must have one id, "
+    "and what is missing. Stored facts come with who stored them and when, and missing ones that were there once with "
+    "who deleted them. Takes several statements, in one snapshot. Of a query, every variable must have one id, "
     "or null for any.",
     body={"allOf": [ref("ExplainQuery"), ref("Moment")]},
     is_dated=True,

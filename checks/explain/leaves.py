@@ -1,0 +1,50 @@
+"""Since when the facts of an explanation are stored, and until when those were that it misses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from checks.asking.snapshot import Snapshot
+from checks.explain.cases import ANY
+from checks.explain.tree import Reason
+from facts.models import COLUMNS, Row
+from facts.stays import Stay, latest_stays
+from policy.rules.program import Signature
+
+
+def with_stays(session: Snapshot, reasons: Sequence[Reason], revision: int | None = None) -> list[Reason]:
+    """Return the reasons with what is known of their leaves; as of a revision, where one is given.
+
+    All leaves are looked up together, by few statements.
+    """
+    rows = {row for root in reasons for _, each in root.lines() if (row := _row(session, each)) is not None}
+    if session.environment_id is None or not rows:
+        return list(reasons)
+    stays = latest_stays(session.environment_id, sorted(rows), revision)
+    return [_told(session, each, stays) for each in reasons] if stays else list(reasons)
+
+
+def _row(session: Snapshot, reason: Reason) -> Row | None:
+    """Return the row that a leaf has among the stored facts, or could have had."""
+    if reason.atom is None or not (reason.kind == "missing" or (reason.kind == "fact" and reason.source == "stored")):
+        return None
+    predicate, args = reason.atom
+    signature = Signature(predicate, tuple([arg.type for arg in args]))
+    number = session.numbers.get(signature)
+    if number is None or any(arg.id == ANY for arg in args) or not session.program.accepts(predicate, signature.types):
+        return None
+    return (number, *[arg.id for arg in args], *[""] * (len(COLUMNS) - len(args)))
+
+
+def _told(session: Snapshot, reason: Reason, stays: Mapping[Row, Stay]) -> Reason:
+    row = _row(session, reason)
+    stay = stays.get(row) if row is not None else None
+    if stay is not None and reason.kind == "missing" and not _is_over(stay):
+        stay = None
+    return replace(reason, stay=stay, because=tuple([_told(session, each, stays) for each in reason.because]))
+
+
+def _is_over(stay: Stay) -> bool:
+    """Say of a fact that does not hold whether it did: its end has come, swept or not."""
+    return stay.until is not None or stay.expires_at is not None

@@ -1,0 +1,217 @@
+"""What changed when: the revisions that began or ended facts, newest first, in pages.
+
+A page is of so many facts, not of so many revisions: one revision may be a load of millions. What did not fit goes on
+with the same revision on the next page. Told is what happened after the horizon, since which all of it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from django.db import connection
+
+from facts.models import COLUMNS, Row
+from facts.numbering import signature_numbers
+from facts.read import fact_of_row, id_conditions, matching
+from facts.wire import Argument, Fact
+from policy.errors import NotFound
+from policy.models import Revision
+from policy.rules.program import Signature
+
+_NAMES = ", ".join(COLUMNS)
+_AT_ONCE = 100  # signatures that one statement is about: SQLite joins 500 parts at most
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A fact that a revision inserted or deleted, and the end that it then had, in microseconds."""
+
+    row: Row
+    fact: Fact
+    expires_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a revision did to the facts that were asked for. One whose end it changed is among the inserted only."""
+
+    revision: Revision
+    inserted: tuple[Changed, ...]
+    deleted: tuple[Changed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a page follows: a fact, in the order of rows, among those that a revision changed."""
+
+    revision: int
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    entries: tuple[Entry, ...]
+    horizon: int
+    more: Place | None = None  # what the next page follows
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The revisions that are looked at."""
+
+    after: int
+    to: int
+
+
+# ---- use cases -----------------------------------------------------------------------------------------------
+
+
+def of_pattern(
+    environment_id: int, predicate: str | None, args: Sequence[Argument], size: int, place: Place | None = None
+) -> History:
+    """Return a page of what happened to the facts that begin with these arguments."""
+    kinds = matching(signature_numbers(environment_id), predicate, tuple(args), open_ended=True)
+    return of_kinds(environment_id, kinds, args, size, place)
+
+
+def of_kinds(
+    environment_id: int,
+    kinds: Mapping[Signature, int],
+    args: Sequence[Argument],
+    size: int,
+    place: Place | None = None,
+) -> History:
+    """Return a page of what happened to the facts of these signatures that begin with these ids."""
+    latest, horizon = _known(environment_id)
+    return _page(environment_id, kinds, args, size, place, Span(horizon, latest), horizon)
+
+
+def of_revision(environment_id: int, number: int, size: int, place: Place | None = None) -> History:
+    """Return a page of what one revision did: one entry, or none where that is not known."""
+    horizon = _known(environment_id)[1]
+    kinds = signature_numbers(environment_id)
+    return _page(environment_id, kinds, (), size, place, Span(max(horizon, number - 1), number), horizon)
+
+
+def _known(environment_id: int) -> tuple[int, int]:
+    """Return the latest revision, and the oldest whose facts are known whole."""
+    with connection.cursor() as cursor:
+        cursor.execute('SELECT "offset", horizon FROM environment WHERE id = %s', (environment_id,))
+        row = cursor.fetchone()
+    if row is None:
+        raise NotFound("the environment no longer exists")
+    return row
+
+
+# ---- changes -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    revision: int
+    row: Row
+    began: bool  # else it ended
+    expires_at: int | None
+
+
+def _page(
+    environment_id: int,
+    kinds: Mapping[Signature, int],
+    args: Sequence[Argument],
+    size: int,
+    place: Place | None,
+    span: Span,
+    horizon: int,
+) -> History:
+    changes = _merged(_changes(sorted(kinds.values()), args, size + 1, place, span))
+    kept, rest = changes[:size], changes[size:]
+    signatures = {number: signature for signature, number in kinds.items()}
+    entries = tuple(_entries(environment_id, kept, signatures))
+    return History(entries, horizon, Place(kept[-1].revision, kept[-1].row) if rest else None)
+
+
+def _merged(changes: Iterable[_Change]) -> list[_Change]:
+    """Newest first, and of a fact that ended and began at one revision, that it began."""
+    begun = sorted(changes, key=lambda each: (-each.revision, each.row, not each.began))
+    return [next(same) for _, same in groupby(begun, lambda each: (each.revision, each.row))]
+
+
+def _entries(environment_id: int, changes: Sequence[_Change], signatures: Mapping[int, Signature]) -> Iterator[Entry]:
+    made = revisions(environment_id, {change.revision for change in changes})
+    for number, group in groupby(changes, lambda each: each.revision):
+        same = list(group)
+        if number in made:  # it is dropped, with what it did, while this is read
+            inserted, deleted = (
+                tuple([_changed(each, signatures) for each in same if each.began is began]) for began in (True, False)
+            )
+            yield Entry(made[number], inserted, deleted)
+
+
+def revisions(environment_id: int, numbers: Iterable[int]) -> dict[int, Revision]:
+    """Return the revisions that are kept, by number, each with the version that was active from then on."""
+    found = Revision.objects.filter(environment_id=environment_id, number__in=list(numbers))
+    return {each.number: each for each in found.select_related("policy_version").defer("policy_version__source")}
+
+
+def _changed(change: _Change, signatures: Mapping[int, Signature]) -> Changed:
+    return Changed(change.row, fact_of_row(signatures[change.row[0]], change.row[1:]), change.expires_at)
+
+
+def _changes(
+    numbers: Sequence[int], args: Sequence[Argument], most: int, place: Place | None, span: Span
+) -> Iterator[_Change]:
+    """Yield so many changes at least, as far as there are any, of the first in order.
+
+    What happens to facts of one signature is read by one statement, and so as of one moment: a fact that is deleted
+    meanwhile is there once. Of revisions before this, nothing but that changes.
+    """
+    for start in range(0, len(numbers), _AT_ONCE):
+        parts = [
+            part
+            for number in numbers[start : start + _AT_ONCE]
+            for table, column, began in (("fact", "since", 1), ("past_fact", "since", 1), ("past_fact", "until", 0))
+            for part in [_part(table, column, began, number, args, most, place, span)]
+        ]
+        statement = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS part{index}" for index, (sql, _) in enumerate(parts))
+        with connection.cursor() as cursor:
+            cursor.execute(statement, [value for _, values in parts for value in values])
+            for revision, began, expires_at, *row in cursor.fetchall():
+                yield _Change(revision, tuple(row), bool(began), expires_at)
+
+
+def _part(
+    table: str,
+    column: str,
+    began: int,
+    number: int,
+    args: Sequence[Argument],
+    most: int,
+    place: Place | None,
+    span: Span,
+) -> tuple[str, list[object]]:
+    """Return the statement that reads the first changes of a signature's facts, of one sort, and its values."""
+    conditions, ids = id_conditions(args)
+    # By ids, only those of past facts that ended are found in the order of revisions. The others are found by their
+    # ids, and then sorted: an expression keeps both databases from walking through all that the signature had.
+    is_sorted = not ids or column == "until"
+    at = column if is_sorted else f"({column} + 0)"
+    beyond, values = _beyond(at, number, place)
+    statement = (
+        f"SELECT {column} AS revision, {began} AS began, expires_at, sig, {_NAMES} FROM {table}"
+        f" WHERE sig = {int(number)}{conditions} AND {at} > %s AND {at} <= %s{beyond}"
+        f" ORDER BY {at} DESC, {_NAMES} LIMIT %s"
+    )
+    to = min(span.to, place.revision) if place else span.to
+    return statement, [*ids, span.after, to, *values, most]
+
+
+def _beyond(at: str, number: int, place: Place | None) -> tuple[str, tuple[object, ...]]:
+    """Return the condition that a change comes after the place; that it is none of later revisions is said already."""
+    if place is None or number > place.row[0]:
+        return "", ()
+    if number < place.row[0]:
+        return f" AND {at} < %s", (place.revision,)
+    following = f"({_NAMES}) > (%s, %s, %s, %s, %s)"
+    return f" AND ({at} < %s OR {following})", (place.revision, *place.row[1:])
