@@ -14,14 +14,15 @@ from django.db import connection
 
 from facts.models import COLUMNS, Row
 from facts.numbering import signature_numbers
-from facts.read import fact_of_row, id_conditions, matching
+from facts.read import fact_of_row, matching
 from facts.wire import Argument, Fact
 from policy.errors import NotFound
 from policy.models import Revision
 from policy.rules.program import Signature
+from policy.values import PRIMITIVES
 
 _NAMES = ", ".join(COLUMNS)
-_AT_ONCE = 100  # signatures that one statement is about: SQLite joins 500 parts at most
+_AT_ONCE = 300  # parts of a statement, three for each signature: SQLite joins 500 at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def _page(
     span: Span,
     horizon: int,
 ) -> History:
-    changes = _merged(_changes(sorted(kinds.values()), args, size + 1, place, span))
+    changes = _merged(_changes(kinds, args, size + 1, place, span))
     kept, rest = changes[:size], changes[size:]
     signatures = {number: signature for signature, number in kinds.items()}
     entries = tuple(_entries(environment_id, kept, signatures))
@@ -160,23 +161,23 @@ def _changed(change: _Change, signatures: Mapping[int, Signature]) -> Changed:
 
 
 def _changes(
-    numbers: Sequence[int], args: Sequence[Argument], most: int, place: Place | None, span: Span
+    kinds: Mapping[Signature, int], args: Sequence[Argument], most: int, place: Place | None, span: Span
 ) -> Iterator[_Change]:
     """Yield so many changes at least, as far as there are any, of the first in order.
 
     What happens to facts of one signature is read by one statement, and so as of one moment: a fact that is deleted
     meanwhile is there once. Of revisions before this, nothing but that changes.
     """
-    for start in range(0, len(numbers), _AT_ONCE):
-        parts = [
-            part
-            for number in numbers[start : start + _AT_ONCE]
-            for table, column, began in (("fact", "since", 1), ("past_fact", "since", 1), ("past_fact", "until", 0))
-            for part in [_part(table, column, began, number, args, most, place, span)]
-        ]
-        statement = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS part{index}" for index, (sql, _) in enumerate(parts))
+    parts = [
+        _part(table, column, kind, args, most, place, span)
+        for kind in kinds.items()
+        for table, column in (("fact", "since"), ("past_fact", "since"), ("past_fact", "until"))
+    ]
+    for start in range(0, len(parts), _AT_ONCE):
+        some = parts[start : start + _AT_ONCE]
+        statement = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS part{index}" for index, (sql, _) in enumerate(some))
         with connection.cursor() as cursor:
-            cursor.execute(statement, [value for _, values in parts for value in values])
+            cursor.execute(statement, [value for _, values in some for value in values])
             for revision, began, expires_at, *row in cursor.fetchall():
                 yield _Change(revision, tuple(row), bool(began), expires_at)
 
@@ -184,27 +185,48 @@ def _changes(
 def _part(
     table: str,
     column: str,
-    began: int,
-    number: int,
+    kind: tuple[Signature, int],
     args: Sequence[Argument],
     most: int,
     place: Place | None,
     span: Span,
 ) -> tuple[str, list[object]]:
     """Return the statement that reads the first changes of a signature's facts, of one sort, and its values."""
-    conditions, ids = id_conditions(args)
+    signature, number = kind
+    leading = _leading(signature, args)
     # By ids, only those of past facts that ended are found in the order of revisions. The others are found by their
     # ids, and then sorted: an expression keeps both databases from walking through all that the signature had.
-    is_sorted = not ids or column == "until"
+    is_sorted = leading is None or column == "until"
     at = column if is_sorted else f"({column} + 0)"
+    conditions = "".join(f" AND {name} = %s" for name, arg in zip(COLUMNS, args) if arg.id is not None)
     beyond, values = _beyond(at, number, place)
     statement = (
-        f"SELECT {column} AS revision, {began} AS began, expires_at, sig, {_NAMES} FROM {table}"
-        f" WHERE sig = {int(number)}{conditions} AND {at} > %s AND {at} <= %s{beyond}"
-        f" ORDER BY {at} DESC, {_NAMES} LIMIT %s"
+        f"SELECT {column} AS revision, {int(column == 'since')} AS began, expires_at, sig, {_NAMES}"
+        f" FROM {table}{_indexed(table, leading)} WHERE sig = {int(number)}{conditions}{_index_condition(leading)}"
+        f" AND {at} > %s AND {at} <= %s{beyond} ORDER BY {at} DESC, {_NAMES} LIMIT %s"
     )
     to = min(span.to, place.revision) if place else span.to
-    return statement, [*ids, span.after, to, *values, most]
+    return statement, [*(arg.id for arg in args if arg.id is not None), span.after, to, *values, most]
+
+
+def _leading(signature: Signature, args: Sequence[Argument]) -> str | None:
+    """Return the column to find the facts by: of those whose ids are given, the first that is no name or number."""
+    given = [
+        (name in PRIMITIVES, column) for column, name, arg in zip(COLUMNS, signature.types, args) if arg.id is not None
+    ]
+    return min(given)[1] if given else None
+
+
+def _indexed(table: str, leading: str | None) -> str:
+    """SQLite thinks as much of one index as of another, and more of the key of facts, whatever of it is known."""
+    if connection.vendor != "sqlite" or leading is None or (table, leading) == ("fact", "a0"):
+        return ""
+    return f" INDEXED BY {table}_{leading}"
+
+
+def _index_condition(leading: str | None) -> str:
+    """Return what goes without saying, and yet must be said for an index of few facts to be used."""
+    return f" AND {leading} <> ''" if leading in ("a2", "a3", "a4") else ""
 
 
 def _beyond(at: str, number: int, place: Place | None) -> tuple[str, tuple[object, ...]]:

@@ -13,6 +13,7 @@ from policy.models import Environment, Revision
 from policy.revisions import Kind
 
 _KEY = ", ".join(("sig", *COLUMNS))
+_WANTED = " AND ".join(f"{name} = wanted.column{place}" for place, name in enumerate(("sig", *COLUMNS), 1))
 _AT_ONCE = 400  # facts that one statement looks for
 
 
@@ -70,13 +71,18 @@ def _latest(table: str, until: str, rows: Sequence[Row], revision: int | None) -
         ranked = (
             f"SELECT {_KEY}, since, {until} AS until, expires_at,"
             f" ROW_NUMBER() OVER (PARTITION BY {_KEY} ORDER BY since DESC) AS place"
-            f" FROM {table} WHERE ({_KEY}) IN (VALUES {keys}){begun}"
+            f" FROM (VALUES {keys}) AS wanted CROSS JOIN {table}{_by_first(table)} WHERE {_WANTED}{begun}"
         )
         values = [value for row in some for value in row[1:]] + ([] if revision is None else [revision])
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT {_KEY}, since, until, expires_at FROM ({ranked}) AS ranked WHERE place = 1", values)
             for row in cursor.fetchall():
                 yield row[:-3], _Found(*row[-3:])
+
+
+def _by_first(table: str) -> str:
+    """SQLite thinks as much of any index of past facts; most that a name is in the middle of lead to too many."""
+    return " INDEXED BY past_fact_a0" if table == "past_fact" and connection.vendor == "sqlite" else ""
 
 
 def _marks(environment_id: int, numbers: set[int]) -> dict[int, Mark]:
