@@ -13,11 +13,13 @@ from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils import timezone
+from django.utils.html import format_html
 
 from authz_project.keys import TEST_SLUG, create_key, revoke_key
 from authz_project.logins import LoginForm
 from authz_project.models import ApiKey
 from facts import store
+from facts.history_pages import timeline_url
 from policy.errors import Unavailable
 from policy.models import DEFAULT_SLUG, Environment
 from policy.offsets import advance, changing
@@ -127,7 +129,7 @@ class ApiKeyAdmin(ChangingAdmin):
 
 @admin.register(Environment)
 class EnvironmentAdmin(ChangingAdmin):
-    list_display = ["slug", "name", "created_at", "policy_version", "offset"]
+    list_display = ["slug", "name", "created_at", "policy_version", "offset", "history"]
     list_select_related = ["policy_version__environment"]
     search_fields = ["slug", "name"]
     fields = ["slug", "name", "created_at", "policy_version", "offset"]
@@ -135,6 +137,14 @@ class EnvironmentAdmin(ChangingAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, environment: Environment | None = None) -> list[str]:
         return ["created_at", "policy_version", "offset"] + (["slug"] if environment else [])
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        may_view = any(request.user.has_perm(f"facts.{what}_signature") for what in ("view", "change"))
+        return [name for name in self.list_display if may_view or name != "history"]
+
+    @admin.display(description="history")
+    def history(self, environment: Environment) -> str:
+        return format_html('<a href="{}">history</a>', timeline_url(environment.pk))
 
     def formfield_for_dbfield(self, db_field: models.Field, request: HttpRequest, **options: Any) -> forms.Field | None:
         shown = super().formfield_for_dbfield(db_field, request, **options)

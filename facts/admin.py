@@ -1,4 +1,4 @@
-"""Facts for people: browse, search, add, delete. The rows hang on their signatures, which are few."""
+"""Facts for people: browse, search, add, delete, look back. The rows hang on their signatures, which are few."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -8,12 +8,13 @@ from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.core import signing
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
-from facts import read, store
+from facts import history_pages, read, store
 from facts.ends import EndIsPast
+from facts.history_pages import fact_url, timeline_url
 from facts.models import Row, Signature
 from facts.notation import fact_from_text
 from facts.numbering import types_of_text
@@ -21,7 +22,7 @@ from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
 from policy.clock import microseconds_of, time_of
 from policy.errors import AuthzError, Unavailable
-from policy.models import Environment
+from policy.models import Environment, default_environment
 from policy.pages.author import by_admin
 from policy.revisions import By
 
@@ -104,6 +105,12 @@ class FactAdmin(admin.ModelAdmin):
         return [
             path("", self.admin_site.admin_view(self.browse), name="facts_signature_changelist"),
             path("add/", self.admin_site.admin_view(self.add), name="facts_signature_add"),
+            path("history/", self.admin_site.admin_view(self.history), name="facts_signature_history"),
+            path(
+                "revision/<int:environment_id>/<int:number>/",
+                self.admin_site.admin_view(self.revision),
+                name="facts_signature_revision",
+            ),
         ]
 
     def browse(self, request: HttpRequest) -> HttpResponse:
@@ -125,8 +132,10 @@ class FactAdmin(admin.ModelAdmin):
             "opts": self.opts,
             "narrowing": narrowing,
             "facts": [
-                (slugs[each.row[0]], each.fact, _end_of(each.fact), _token_of_row(each.row)) for each in page.facts
+                (slugs[each.row[0]], each.fact, _end_of(each.fact), _token_of_row(each.row), _history_of(each))
+                for each in page.facts
             ],
+            "history_url": _history_url(narrowing, kinds),
             "summary": _summary(narrowing, kinds, page),
             "next": _query(request, after=_token_of_row(last)) if page.more and not text else "",
             "first": _query(request) if after else "",
@@ -176,10 +185,48 @@ class FactAdmin(admin.ModelAdmin):
         there = "admin:facts_signature_add" if "_addanother" in request.POST else "admin:facts_signature_changelist"
         return HttpResponseRedirect(reverse(there))
 
+    # ---- history --------------------------------------------------------------------------------------------
+
+    def history(self, request: HttpRequest) -> HttpResponse:
+        """Of a fact, of all facts of a kind, or of an environment."""
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+        if "signature" in request.GET:
+            asked = history_pages.fact_asked(request)
+            if asked is None:
+                raise Http404("there are no such facts")
+            shown = history_pages.facts_page(request, *asked, self._may_view_policies(request))
+            return self._history_page(request, "facts_history", "History of a fact" if asked[1] else "History", shown)
+        environment = history_pages.environment_asked(request) or default_environment()
+        shown = history_pages.timeline(request, environment, self._may_view_policies(request))
+        shown["environments"] = Environment.objects.all()
+        return self._history_page(request, "timeline", "History", shown)
+
+    def revision(self, request: HttpRequest, environment_id: int, number: int) -> HttpResponse:
+        """Show what one revision changed."""
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+        revision = history_pages.revision_asked(environment_id, number)
+        if revision is None:
+            raise Http404("there is no such revision")
+        shown = history_pages.revision_page(request, revision, self._may_view_policies(request))
+        return self._history_page(request, "revision", f"Revision {revision.number}", shown)
+
+    def _history_page(self, request: HttpRequest, name: str, title: str, shown: dict[str, object]) -> HttpResponse:
+        context = self.admin_site.each_context(request) | {"title": title, "opts": self.opts}
+        return TemplateResponse(request, f"admin/facts/signature/{name}.html", context | shown)
+
+    def _may_view_policies(self, request: HttpRequest) -> bool:
+        return any(request.user.has_perm(f"policy.{what}_policyversion") for what in ("view", "change"))
+
     def _note(self, request: HttpRequest, kind: Signature, message: str) -> None:
         who = request.user.pk
         assert who is not None, "only who is logged in comes so far"
         LogEntry.objects.log_actions(who, [kind], CHANGE, message, single_object=True)
+
+
+def _history_of(filed: read.Filed) -> str:
+    return fact_url(filed.row, len(filed.fact.args))
 
 
 def _end_of(fact: Fact) -> str:
@@ -192,6 +239,14 @@ def _summary(narrowing: Narrowing, kinds: list[Signature], page: read.Page) -> s
         return "Nothing is shown: what is chosen above does not exist."
     asked = narrowing.cleaned_data
     return _found(page, asked["id"], asked["type"]) if asked["id"] else _counted(kinds)
+
+
+def _history_url(narrowing: Narrowing, kinds: list[Signature]) -> str:
+    """Return where the history of what is shown is: of the one kind, or else of the environment."""
+    if len(kinds) == 1:
+        return fact_url((kinds[0].pk,), 0)
+    environment = narrowing.cleaned_data.get("environment") if narrowing.is_valid() else None
+    return timeline_url(environment.pk) if environment else reverse("admin:facts_signature_history")
 
 
 def _counted(kinds: list[Signature]) -> str:

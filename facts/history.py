@@ -190,7 +190,7 @@ def _part(
     most: int,
     place: Place | None,
     span: Span,
-) -> tuple[str, list[object]]:
+) -> tuple[str, list[str | int]]:
     """Return the statement that reads the first changes of a signature's facts, of one sort, and its values."""
     signature, number = kind
     leading = _leading(signature, args)
@@ -229,7 +229,7 @@ def _index_condition(leading: str | None) -> str:
     return f" AND {leading} <> ''" if leading in ("a2", "a3", "a4") else ""
 
 
-def _beyond(at: str, number: int, place: Place | None) -> tuple[str, tuple[object, ...]]:
+def _beyond(at: str, number: int, place: Place | None) -> tuple[str, tuple[str | int, ...]]:
     """Return the condition that a change comes after the place; that it is none of later revisions is said already."""
     if place is None or number > place.row[0]:
         return "", ()

@@ -34,7 +34,7 @@ def _row(session: Snapshot, reason: Reason) -> Row | None:
     number = session.numbers.get(signature)
     if number is None or any(arg.id == ANY for arg in args) or not session.program.accepts(predicate, signature.types):
         return None
-    return (number, *[arg.id for arg in args], *[""] * (len(COLUMNS) - len(args)))
+    return (number, *[*[arg.id for arg in args], *[""] * (len(COLUMNS) - len(args))])
 
 
 def _told(session: Snapshot, reason: Reason, stays: Mapping[Row, Stay]) -> Reason:

@@ -20,6 +20,7 @@ from checks.explain.tree import Reason, shown_atom, shown_value
 from facts.accept import ALL_USED, Unused
 from facts.mentioned_ids import known_ids
 from facts.notation import fact_from_text, pattern_from_text, value_from_text
+from facts.stays import told_since, told_until
 from facts.wire import Argument, Fact
 from policy import rules
 from policy.clock import time_of
@@ -131,6 +132,21 @@ class Line:
     @property
     def opens(self) -> bool:
         return bool(self.reason.because)
+
+    @property
+    def told(self) -> str:
+        """Say since when a stored fact is there, or until when a missing one was."""
+        stay = self.reason.stay
+        if stay is None:
+            return ""
+        return told_until(stay) if self.reason.kind == "missing" else told_since(stay)
+
+    @property
+    def told_of(self) -> int | None:
+        """Return the revision that it tells of, where that one is kept."""
+        stay = self.reason.stay
+        mark = stay and (stay.until if self.reason.kind == "missing" else stay.since)
+        return mark.revision if mark and mark.at is not None else None
 
 
 @dataclass(frozen=True)

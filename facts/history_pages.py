@@ -1,0 +1,250 @@
+"""History for people: an environment's revisions, what one of them changed, and what happened to facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.core import signing
+from django.http import HttpRequest
+from django.urls import reverse
+
+from facts import history
+from facts.history import Changed, Entry, Place
+from facts.models import COLUMNS, Row, Signature
+from facts.numbering import types_of_text
+from facts.read import fact_of_row
+from facts.stays import latest_stays, minute, shown_end, told_since, told_until
+from facts.wire import Argument
+from policy.models import Environment, Revision
+from policy.revisions import Kind
+from policy.rules import program
+
+REVISIONS, FACTS = 50, 100  # on a page
+_DONE: dict[str, str] = {
+    Kind.FACTS: "facts",
+    Kind.LOAD: "a file of facts",
+    Kind.CLEAR: "all facts deleted",
+    Kind.COPY: "a copy of the facts of another environment",
+    Kind.EXPIRY: "facts that came to their end",
+    Kind.POLICY: "policy",
+    Kind.ENVIRONMENT: "what the environment is called",
+    Kind.UPGRADE: "what was stored before revisions were kept",
+}
+_LONGEST_NUMBER = 18  # digits
+
+
+@dataclass(frozen=True)
+class Step:
+    """A revision as a line of a timeline. Of one that changed the policy: which version, and what it differs from."""
+
+    revision: Revision
+    when: str
+    what: str
+    facts_url: str  # what it did to facts, if it did anything
+    version_url: str = ""
+    difference_url: str = ""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A fact on a page: whether it was inserted, until when, and where its own history is."""
+
+    changed: Changed
+    is_inserted: bool
+    until: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Happened:
+    """What a revision did to the facts that a page is about."""
+
+    step: Step
+    facts: tuple[Told, ...]
+
+
+# ---- an environment ----------------------------------------------------------------------------------------------
+
+
+def timeline(request: HttpRequest, environment: Environment, may_view_policies: bool) -> dict[str, object]:
+    """Return the revisions, newest first."""
+    found = Revision.objects.filter(environment=environment).order_by("-number")
+    before = _number(request.GET.get("before", ""))
+    if before is not None:
+        found = found.filter(number__lt=before)
+    shown = list(found.select_related("policy_version").defer("policy_version__source")[: REVISIONS + 1])
+    steps = [step_of(each, earlier, may_view_policies) for each, earlier in zip(shown, [*shown[1:], None])][:REVISIONS]
+    return {
+        "environment": environment,
+        "steps": steps,
+        "next": f"?{urlencode({'environment': environment.pk, 'before': steps[-1].revision.number})}"
+        if len(shown) > REVISIONS
+        else "",
+        "first": timeline_url(environment.pk) if before is not None else "",
+    }
+
+
+def step_of(revision: Revision, earlier: Revision | None, may_view_policies: bool) -> Step:
+    """Return the line of a revision. Of the one before it, only the policy is looked at."""
+    when, version = minute(revision.at), revision.policy_version
+    facts_url = revision_url(revision)
+    what = _DONE.get(revision.kind, revision.kind)
+    if revision.kind != Kind.POLICY or version is None:
+        return Step(revision, when, what, facts_url)
+    what = f"policy version {version.number} is active"
+    if not may_view_policies:
+        return Step(revision, when, what, facts_url)
+    url = reverse("admin:policy_policyversion_change", args=[version.pk])
+    old = earlier.policy_version if earlier else None
+    if old is None or old.pk == version.pk:
+        return Step(revision, when, what, facts_url, url)
+    difference = reverse("admin:policy_policyversion_difference", args=[version.pk])
+    return Step(revision, when, what, facts_url, url, f"{difference}?from={old.number}")
+
+
+def earlier_than(revision: Revision) -> Revision | None:
+    return Revision.objects.filter(environment=revision.environment_id, number=revision.number - 1).first()
+
+
+# ---- a revision ----------------------------------------------------------------------------------------------------
+
+
+def revision_page(request: HttpRequest, revision: Revision, may_view_policies: bool) -> dict[str, object]:
+    """Return who made it and when, and a page of what it changed."""
+    place = _place(request)
+    found = history.of_revision(revision.environment_id, revision.number, FACTS, place)
+    facts = told_facts(found.entries[0]) if found.entries else ()
+    here = revision_url(revision)
+    numbers = Revision.objects.filter(environment=revision.environment_id).values_list("number", flat=True)
+    following = numbers.filter(number__gt=revision.number).order_by("number").first()
+    previous = numbers.filter(number__lt=revision.number).order_by("-number").first()
+    return {
+        "environment": revision.environment,
+        "revision": revision,
+        "step": step_of(revision, earlier_than(revision), may_view_policies),
+        "facts": facts,
+        "is_known": revision.number > found.horizon,
+        "horizon": found.horizon,
+        "next": f"?{urlencode({'after': _token(found.more)})}" if found.more else "",
+        "first": here if place else "",
+        "previous_url": _revision_url(revision.environment_id, previous) if previous else "",
+        "following_url": _revision_url(revision.environment_id, following) if following else "",
+    }
+
+
+def told_facts(entry: Entry) -> tuple[Told, ...]:
+    inserted = [_told(each, True) for each in entry.inserted]
+    return (*inserted, *(_told(each, False) for each in entry.deleted))
+
+
+def _told(changed: Changed, is_inserted: bool) -> Told:
+    until = "" if changed.expires_at is None else shown_end(changed.expires_at)
+    return Told(changed, is_inserted, until, fact_url(changed.row, len(changed.fact.args)))
+
+
+# ---- facts ---------------------------------------------------------------------------------------------------------
+
+
+def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_view_policies: bool) -> dict[str, object]:
+    """Return what happened to one fact, by all of its ids, or to all of a kind, newest first."""
+    types = types_of_text(kind.types)
+    signature = program.Signature(kind.predicate, types)
+    place = _place(request)
+    args = [Argument(name, text) for name, text in zip(types, ids)]
+    found = history.of_kinds(kind.environment_id, {signature: kind.pk}, args, FACTS, place)
+    here = fact_url((kind.pk, *ids), len(ids))
+    return {
+        "environment": kind.environment,
+        "kind": kind,
+        "types": types,
+        "fact": fact_of_row(signature, ids) if ids else None,
+        "state": _state(kind, ids) if ids else "",
+        "kind_url": fact_url((kind.pk,), 0) if ids else "",
+        "browse_url": _browse_url(kind, ids),
+        "happened": [
+            Happened(step_of(each.revision, None, may_view_policies), told_facts(each)) for each in found.entries
+        ],
+        "horizon": found.horizon,
+        "next": f"{here}&{urlencode({'after': _token(found.more)})}" if found.more else "",
+        "first": here if place else "",
+    }
+
+
+def _state(kind: Signature, ids: Sequence[str]) -> str:
+    """Say whether the fact is stored, or was."""
+    row: Row = (kind.pk, *[*ids, *[""] * (len(COLUMNS) - len(ids))])
+    stay = latest_stays(kind.environment_id, [row]).get(row)
+    if stay is None:
+        return "Not stored, and not known to have been."
+    return f"Not stored: {told_until(stay)}." if stay.until else f"Stored, {told_since(stay)}."
+
+
+def _browse_url(kind: Signature, ids: Sequence[str]) -> str:
+    asked = {"environment": kind.environment_id, "predicate": kind.predicate}
+    if ids:
+        asked |= {"type": types_of_text(kind.types)[0], "id": ids[0]}
+    return f"{reverse('admin:facts_signature_changelist')}?{urlencode(asked)}"
+
+
+# ---- addresses -----------------------------------------------------------------------------------------------------
+
+
+def timeline_url(environment_id: int) -> str:
+    return f"{reverse('admin:facts_signature_history')}?{urlencode({'environment': environment_id})}"
+
+
+def fact_url(row: Sequence[object], arity: int) -> str:
+    """Return where the history of a fact is; without arguments, that of its signature."""
+    asked = [("signature", row[0]), *(("id", text) for text in row[1 : 1 + arity])]
+    return f"{reverse('admin:facts_signature_history')}?{urlencode(asked)}"
+
+
+def revision_url(revision: Revision) -> str:
+    return _revision_url(revision.environment_id, revision.number)
+
+
+def _revision_url(environment_id: int, number: int) -> str:
+    return reverse("admin:facts_signature_revision", args=[environment_id, number])
+
+
+def environment_asked(request: HttpRequest) -> Environment | None:
+    number = _number(request.GET.get("environment", ""))
+    return None if number is None else Environment.objects.filter(pk=number).first()
+
+
+def revision_asked(environment_id: int, number: int) -> Revision | None:
+    if max(environment_id, number) >= 10**_LONGEST_NUMBER:
+        return None
+    found = Revision.objects.filter(environment=environment_id, number=number)
+    return found.select_related("environment", "policy_version").defer("policy_version__source").first()
+
+
+def fact_asked(request: HttpRequest) -> tuple[Signature, list[str]] | None:
+    """Return the signature, and the ids of one of its facts or none; None where there is no such signature."""
+    number, ids = _number(request.GET.get("signature", "")), request.GET.getlist("id")
+    kind = None if number is None else Signature.objects.select_related("environment").filter(pk=number).first()
+    if kind is None or any("\0" in text for text in ids) or len(ids) not in (0, len(types_of_text(kind.types))):
+        return None
+    return kind, ids
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
+
+
+def _token(place: Place) -> str:
+    return signing.dumps([place.revision, list(place.row)])
+
+
+def _place(request: HttpRequest) -> Place | None:
+    """Return where the page begins, if the token is one that such a page gave out."""
+    token = request.GET.get("after", "")
+    if not token:
+        return None
+    try:
+        revision, row = signing.loads(token)
+    except (signing.BadSignature, ValueError, TypeError):
+        return None
+    return Place(revision, tuple(row))
