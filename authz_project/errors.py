@@ -21,6 +21,7 @@ from rest_framework.exceptions import APIException
 
 from authz_project.connections import note_loss
 from checks.errors import QueryTooSlow
+from facts.feed import BeforeHorizon
 from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, TooLarge, Unavailable
 from policy.offsets import was_cancelled
 
@@ -31,6 +32,7 @@ LONGEST_LINE = 500  # characters
 STATUS = (  # the first that fits
     (KeyRefused, 401),
     (NotFound, 404),
+    (BeforeHorizon, 410),
     (TooLarge, 413),
     (AuthzError, 400),
     (RequestDataTooBig, 413),

@@ -160,6 +160,7 @@ BODY_TIMEOUT = number("BODY_TIMEOUT", 10)  # seconds
 MAX_BATCH_ENTRIES = number("MAX_BATCH_ENTRIES", 0, int)
 MAX_DELETE_MATCHES = number("MAX_DELETE_MATCHES", 0, int)
 MAX_CONTEXT_FACTS = number("MAX_CONTEXT_FACTS", 0, int)
+HISTORY_DAYS = number("HISTORY_DAYS", 0, int)
 ANSWER_CACHE = number("ANSWER_CACHE", 32 * 1024 * 1024, int)  # bytes of each process; here 0 is none at all
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES or None
 

@@ -5,13 +5,15 @@ Facts are decoded by one function each: nested serializers cost twenty times mor
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from rest_framework import serializers
 
 from facts import wire
 from facts.batches import batch_from_json, lasting_from_json
+from facts.feed import Asked
 from facts.models import MAX_ARGUMENTS
+from facts.places import MOST, place_of_text
 from facts.store import Change, Deletes, Inserts
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument
 from policy import json_schema
@@ -146,3 +148,29 @@ def _argument(given: dict[tuple[int, str], str], position: int) -> Argument:
 def _check(text: str, name: str) -> None:
     if "\0" in text:
         raise MalformedRequest(name, "must not contain NUL characters")
+
+
+# ---- of the changes --------------------------------------------------------------------------------------------
+
+LONGEST_WAIT = 60  # seconds
+_WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
+
+
+class _Queried(Protocol):
+    @property
+    def query_params(self) -> Mapping[str, str]: ...
+    def query_list(self, name: str) -> list[str]: ...
+
+
+def feed_from_query(request: _Queried) -> tuple[Asked, float]:
+    """What is asked of the changes, and for how many seconds."""
+    query, predicates = request.query_params, request.query_list("predicate")
+    for each in predicates:
+        wire.name_from_json(each, "predicate")
+    limit, wait = query.get("limit", "1000"), query.get("wait", "0")
+    if not _WHOLE.fullmatch(limit) or not 1 <= int(limit) <= MOST:
+        raise MalformedRequest("limit", f"must be a number of facts from 1 to {MOST}")
+    if not _SECONDS.fullmatch(wait) or float(wait) > LONGEST_WAIT:
+        raise MalformedRequest("wait", f"must be a number of seconds from 0 to {LONGEST_WAIT}")
+    return Asked(place_of_text(query.get("after", "0")), int(limit), frozenset(predicates)), float(wait)

@@ -11,4 +11,5 @@ endpoints = {
     "bulk_delete": views.BulkDelete(),
     "clear_data": views.ClearData(),
     "stats": views.Stats(),
+    "changes": views.Changes(),
 }

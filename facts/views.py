@@ -2,11 +2,13 @@
 
 from django.conf import settings
 
-from facts import history, read, store, together, wire
+from facts import following, history, read, store, together, wire
+from facts.feed import as_json
 from facts.history_query import history_query, history_to_json
-from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, pattern_from_query
+from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, feed_from_query, pattern_from_query
 from facts.store import Change, Deletes, Inserts
 from policy.endpoint import (
+    MAY_WAIT,
     OFFSET,
     Endpoint,
     Request,
@@ -85,6 +87,13 @@ class Stats(Endpoint):
     def get(self, request: Request) -> Response:
         counted = read.stats(caller(request).environment_id)
         return Response({"num_roles": counted.roles, "num_relations": counted.relations, "num_facts": counted.facts})
+
+
+class Changes(Endpoint):
+    def get(self, request: Request) -> Response:
+        asked, wait = feed_from_query(request)
+        patience = wait if request.headers.get(MAY_WAIT, True) else 0
+        return Response(as_json(following.found(unconfirmed_caller(request), asked, patience)))
 
 
 def _apply(request: Request, changes: list[Change], message: str) -> Response:

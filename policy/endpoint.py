@@ -16,6 +16,8 @@ from policy.offsets import changing
 
 OFFSET = "OsoOffset"  # the header with the revision that a change made, or that an answer is of
 VERBS = ("get", "post", "delete")
+# In what is known of a request: whether there is a thread for it to wait on. Plain Django, which says nothing, has one.
+MAY_WAIT = "authz.may_wait"
 _UNREAD = object()
 
 
@@ -55,6 +57,10 @@ class Request:
         if self._data is _UNREAD:
             self._data = self._read(self.body)
         return self._data
+
+    def query_list(self, name: str) -> list[str]:
+        """All that is given under a name."""
+        return cast(QueryDict, self.query_params).getlist(name)
 
     @property
     def query_params(self) -> Mapping[str, str]:

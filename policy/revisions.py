@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
-from django.db import connection
+from django.db import connection, transaction
 
 from policy.clock import now_in
+from policy.waking import watch
 
 
 class Kind(StrEnum):
@@ -65,6 +67,7 @@ def record(environment_id: int, changes: Sequence[Done]) -> None:
     values: list[str | int | None] = [value for each in changes for value in _values(environment_id, first, each)]
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO revision ({_COLUMNS}) VALUES {rows}", values)
+    transaction.on_commit(partial(watch.tell, environment_id, changes[-1].number))
 
 
 def _values(environment_id: int, first: int, done: Done) -> Iterable[str | int | None]:

@@ -20,6 +20,7 @@ REQUESTS = (
     ("GET", "/", None),
     ("GET", "/facts", None),
     ("GET", "/stats", None),
+    ("GET", "/changes", None),
     ("GET", "/policy", None),
     ("GET", "/policy_metadata", None),
     ("POST", "/policy", {"src": "actor User {}"}),

@@ -57,6 +57,54 @@ FACTS: dict[str, Schema] = {
     ),
 }
 
+# ---- changes of facts -----------------------------------------------------------------------------------------
+
+_CHANGED_FACT = answered(
+    "",
+    {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)},
+    {"expires_at": text("From then on it does not count; absent where it has no end.")},
+)
+
+CHANGES: dict[str, Schema] = {
+    "Changes": answered(
+        "",
+        {
+            "changes": many(ref("Change"), "In order, each revision once."),
+            "next": {
+                "anyOf": [{"type": "integer", "minimum": 0}, text()],
+                "description": "The next request's `after`: a revision's number, or a token to go on inside of one.",
+            },
+            "more": {"type": "boolean", "description": "Whether there is more now."},
+        },
+    ),
+    "Change": answered(
+        "A revision: what was committed together.",
+        {
+            "revision": {"type": "integer", "minimum": 0},
+            "at": text("When it was committed, by the database's clock."),
+            "author": text("A key, an admin or a command."),
+            "kind": text(
+                "`facts`, `load`, `clear`, `copy`, `expiry`, `policy`, `environment` or `upgrade`; or `state`: all "
+                "facts as of a revision."
+            ),
+            "inserted": many(_CHANGED_FACT, "Facts that were not there before, or have another end."),
+            "deleted": many(ref("StoredFact"), "Facts that were there before."),
+            "policy_version": {
+                "type": ["integer", "null"],
+                "description": "The version that is active from then on, of a revision of the kind `policy`.",
+            },
+        },
+        {
+            "part": {"type": "integer", "minimum": 1, "description": "Of a revision that comes in parts, from 1 on."},
+            "parts": {"type": "integer", "minimum": 1},
+        },
+    ),
+    "BeforeHorizon": answered(
+        "What is asked for was dropped.",
+        {"message": text(), "horizon": {"type": "integer", "description": "The oldest revision to go on after."}},
+    ),
+}
+
 # ---- questions --------------------------------------------------------------------------------------------------
 
 _STAR = "`*` is every one."
@@ -212,4 +260,4 @@ EXPLANATIONS: dict[str, Schema] = {
     ),
 }  # fmt: skip
 
-ANSWERS = FACTS | QUESTIONS | POLICIES | EXPLANATIONS
+ANSWERS = FACTS | CHANGES | QUESTIONS | POLICIES | EXPLANATIONS

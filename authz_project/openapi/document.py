@@ -114,6 +114,8 @@ def _responses(operation: Operation) -> Part:
 
 def _refusal(operation: Operation, status: int) -> Schema:
     """The gate at the door answers for all alike; what comes after it may have more to say."""
+    if status in operation.refused_bodies:
+        return ref(operation.refused_bodies[status])
     if operation.refused_body == "Message" or status == 401:
         return ref("Message")
     return ref(operation.refused_body) if status == 400 else {"anyOf": [ref(operation.refused_body), ref("Message")]}

@@ -40,6 +40,7 @@ class Operation:
     has_context: bool = False  # facts for this question only
     needs_key: bool = True
     refused_body: str = "Message"
+    refused_bodies: dict[int, str] = field(default_factory=dict)  # of statuses that have another one
     deprecated_for: str = ""  # what to use instead
 
 

@@ -2,5 +2,6 @@
 
 `process` runs the workers and hands over what arrives; `intake` decides whose body is read, and how much of it;
 `reading` reads it, in time or not at all; `slots` has threads that answer, and more of them while some take long;
-`changes` has others for changes that wait for one another; `exchange` has it answered.
+`changes` has others for changes that wait for one another, `waiting` others for those who wait for changes; `exchange`
+has it answered.
 """

@@ -21,18 +21,19 @@ class Changes:
     """
 
     def __init__(self, waiting: int, making: int):
-        self._waiting = ThreadPoolExecutor(waiting, "change", initializer=self._hands_on)
+        self._waiting = ThreadPoolExecutor(waiting, "change", initializer=self.hand_on)
         self._making = ThreadPoolExecutor(making, "commit")
 
     def do(self, work: Callable[..., None], *arguments: object) -> None:
         """As soon as there is a thread for it; this one goes on. Work deals with its failures."""
-        self._waiting.submit(_done, work, *arguments)
+        self._waiting.submit(done, work, *arguments)
 
-    def _hands_on(self) -> None:
+    def hand_on(self) -> None:
+        """From now on this thread has what takes a connection made by others."""
         thread.hand_on = lambda change: self._making.submit(_made, change).result()
 
 
-def _done(work: Callable[..., None], *arguments: object) -> None:
+def done(work: Callable[..., None], *arguments: object) -> None:
     try:
         work(*arguments)
     except BaseException:  # granian's own are no Exceptions, and nobody is there to see them

@@ -12,6 +12,7 @@ from granian.rsgi import Scope
 from authz_project.middleware import request_id_of
 from authz_project.short_way import ANSWERED_WITH, Answer, Environ
 from authz_project.wsgi import by_django, short_answer
+from policy.endpoint import MAY_WAIT
 
 log = logging.getLogger("authz.request")
 
@@ -24,6 +25,7 @@ _SAME_FOR_ALL: Environ = {
     "wsgi.multithread": True,
     "wsgi.multiprocess": True,
     "wsgi.run_once": False,
+    MAY_WAIT: False,
 }
 
 

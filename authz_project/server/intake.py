@@ -21,12 +21,15 @@ from authz_project.server.exchange import Withheld, answer, environ_of, say, say
 from authz_project.server.reading import Body, Rest, Whole, start_watch
 from authz_project.server.slots import Slots
 from authz_project.server.upkeep import start_upkeep
+from authz_project.server.waiting import Waiting
 from authz_project.short_way import Environ
+from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
 
 HEALTH = ("/healthcheck", "/api/healthcheck")
 # Where changes come that may wait for one another: `facts.together`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
+FEED = "api/changes"  # whose readers may wait for what changes
 WAITING = 16  # of them at once, in a process; more wait in line
 HELD_AT_ONCE = 16  # of the largest bodies, in memory at the same time
 
@@ -41,6 +44,7 @@ class Intake:
     def __init__(self, threads: int, keeps_up: bool = False):
         self._slots = Slots(threads, more=threads)
         self._changes = Changes(WAITING, threads)
+        self._waiting = Waiting((threads + 1) // 2, self._changes)  # of all threads, with the one that is kept free
         self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
         start_watch()
         if keeps_up:
@@ -60,7 +64,9 @@ class Intake:
         environ = environ_of(scope)
         length = _length(environ)
         if length == 0:
-            self._slots.do(answer, environ, io.BytesIO(), 0, protocol)
+            waits = _may_wait(environ)
+            if not (waits and self._waiting.do(answer, environ | {MAY_WAIT: True}, io.BytesIO(), 0, protocol)):
+                self._slots.do(answer, environ, io.BytesIO(), 0, protocol)
             return
         limit = quick_allowance(environ)
         if length is not None and length > largest():
@@ -133,6 +139,10 @@ class _Room:
         if size > SMALL:
             with self._lock:
                 self._free += size
+
+
+def _may_wait(environ: Environ) -> bool:
+    return environ["PATH_INFO"].lstrip("/") == FEED and "wait=" in environ["QUERY_STRING"]
 
 
 def _length(environ: Environ) -> int | None:

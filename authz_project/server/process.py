@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable
 
 from granian import Granian
-from granian._granian import CallbackScheduler, RSGIWorker
-from granian._signals import set_sync_signals
+from granian._granian import CallbackScheduler, RSGIWorker, WorkerSignal
+from granian._signals import set_main_signals
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.mp import WorkerProcess
+
+from policy.waking import watch
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
 HEAD_WITHIN = 30_000  # milliseconds for a request's head to arrive, and for the next one to begin
@@ -47,7 +49,7 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
 def worker(number, intake, sock, ipc, loop, mode, *settings):
     """Serve until a signal to stop; granian says what the arguments are (`MPServer._spawn_worker`)."""
     runtime_threads, runtime_blocking, threads, idle, backpressure, _, *protocols, _, ssl, _, metrics = settings
-    stop, stopped = set_sync_signals(), threading.Event()
+    stop, stopped = stop_signal(), threading.Event()
     stop.add_cb(stopped.set)
     at_once = AtOnce()
     scheduler = CallbackScheduler(at_once, None, None, None, None)
@@ -57,6 +59,18 @@ def worker(number, intake, sock, ipc, loop, mode, *settings):
     )  # fmt: skip
     rust.serve_str(scheduler, at_once, stop)
     stopped.wait()
+
+
+def stop_signal() -> WorkerSignal:
+    """Given when this process is told to stop. Requests in flight finish: those that wait for changes, at once."""
+    stop = WorkerSignal()
+
+    def told(*_: object) -> None:
+        watch.end()
+        stop.set()
+
+    set_main_signals(told)
+    return stop
 
 
 class AtOnce:

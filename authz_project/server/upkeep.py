@@ -13,7 +13,7 @@ from typing import NamedTuple
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project.connections import let_go_if_broken
-from facts import expiry
+from facts import expiry, pruning
 from policy.errors import Unavailable
 
 log = logging.getLogger("authz.server")
@@ -25,7 +25,10 @@ class Chore(NamedTuple):
     do: Callable[[], object]
 
 
-CHORES = (Chore("facts that have ended", 60, expiry.sweep_all),)
+CHORES = (
+    Chore("facts that have ended", 60, expiry.sweep_all),
+    Chore("history that is old enough to be dropped", 3600, pruning.prune_by_setting),
+)
 
 
 def start_upkeep(chores: Sequence[Chore] = CHORES) -> None:

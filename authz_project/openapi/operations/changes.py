@@ -3,6 +3,7 @@
 from authz_project.openapi.operation import Example, Group, Operation, Parameter
 from facts.history_query import LARGEST, USUAL
 from facts.serializers import CHANGES
+from policy import json_schema
 from policy.json_schema import Schema, many, ref
 
 ANN = {"type": "User", "id": "ann"}
@@ -100,6 +101,43 @@ GROUP = Group(
                 Parameter("page_token", "The `next_page_token` of the page before, with the same other parameters."),
             ),
             statuses={400: "A parameter is malformed."},
+        ),
+        Operation(
+            "GET",
+            "/api/changes",
+            "Follow what changes",
+            ref("Changes"),
+            Example(
+                {
+                    "changes": [
+                        {
+                            "revision": 2,
+                            "at": "2026-11-03T14:02:11.123456Z",
+                            "author": 'key 1 "billing"',
+                            "kind": "facts",
+                            "inserted": [role("ann", "member"), role("ben", "owner")],
+                            "deleted": [],
+                            "policy_version": None,
+                        }
+                    ],
+                    "next": 2,
+                    "more": False,
+                },
+                query={"after": "1", "predicate": "has_role"},
+            ),
+            description="In order and without gaps: each committed change once, and whole. Go on with `after` as "
+            "`next` was. `after=0` begins with all facts as of the oldest revision that is kept.",
+            parameters=(
+                Parameter("after", "A revision's number, or what `next` was; 0 if not said."),
+                Parameter("limit", "Facts of an answer: 1 to 10,000, and 1,000 if not said.", {"type": "integer"}),
+                Parameter("wait", "Seconds to wait for a change where there is none yet: 0 to 60.", {"type": "number"}),
+                Parameter("predicate", "Only facts of it; may be given several times.", many(json_schema.text())),
+            ),
+            statuses={
+                400: "A parameter is malformed, or there is no such revision yet.",
+                410: "What follows this revision is not kept any more; it is from `horizon` on.",
+            },
+            refused_bodies={410: "BeforeHorizon"},
         ),
     ),
 )

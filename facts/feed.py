@@ -1,0 +1,261 @@
+"""What changed after a revision, in order, without gaps: each revision once, whole or in parts.
+
+Revisions say how many facts they changed, so that as many of them as an answer may have are read by one statement. One
+that is too large for an answer is read part by part, in the order of its facts, wherever they are by then: a fact that
+was inserted may be a past one while its revision is still read. So is the state as of the horizon.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any
+
+from django.db import connection
+
+from facts.feed_rows import Changed, Chosen, Row, arms_of, count, counts, inserted_and_deleted, part_of
+from facts.places import Inside, Place, digest_of
+from policy.clock import text_of
+from policy.errors import AuthzError, MalformedRequest, NotFound
+
+SKIPPED_AT_ONCE = 100_000  # facts, or revisions, that are looked at for those that are asked for
+PATIENCE = 1.0  # seconds, after which an answer may have none although there are some later
+_NOTHING: Changed = ([], [])
+
+
+class BeforeHorizon(AuthzError):
+    """What is asked for was dropped."""
+
+    def __init__(self, horizon: int):
+        super().__init__(
+            f"changes are kept from revision {horizon} on;"
+            " begin again with after=0, which starts with the facts as of that one"
+        )
+        self.horizon = horizon
+
+    @property
+    def body(self) -> dict[str, object]:
+        return {"message": self.message, "horizon": self.horizon}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    after: Place
+    limit: int = 1000  # facts of an answer
+    predicates: frozenset[str] = frozenset()  # none: all
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    changes: list[dict[str, object]]
+    after: Place  # from where to go on
+    more: bool  # whether there is more now
+    newest: int  # the last revision
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """A revision without its facts."""
+
+    number: int
+    at: int
+    author: str
+    kind: str
+    size: int  # how many facts it changed; at least those that can be told still
+    policy_version: int | None
+
+    def told(self, inserted: list, deleted: list, **part: int) -> dict[str, object]:
+        return {
+            "revision": self.number,
+            "at": text_of(self.at),
+            "author": self.author,
+            "kind": self.kind,
+            **part,
+            "inserted": inserted,
+            "deleted": deleted,
+            "policy_version": self.policy_version,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads for one answer, in one moment."""
+
+    environment_id: int
+    chosen: Chosen
+    asked: Asked
+    newest: int
+    horizon: int
+
+
+def read(environment_id: int, asked: Asked) -> Found:
+    """The changes that follow; what is read is of one moment, if the caller sees to it (`one_moment`)."""
+    newest, horizon = _known(environment_id)
+    place = asked.after
+    _check(place, newest, horizon, asked)
+    reader = _Reader(environment_id, Chosen.of(environment_id, asked.predicates), asked, newest, horizon)
+    if place.inside is not None:
+        return _go_on(reader, place.revision, place.inside)
+    if place.revision < horizon:
+        return _begin(reader)
+    return _following(reader, place.revision)
+
+
+def _known(environment_id: int) -> tuple[int, int]:
+    with connection.cursor() as cursor:
+        cursor.execute('SELECT "offset", horizon FROM environment WHERE id = %s', (environment_id,))
+        row = cursor.fetchone()
+    if row is None:
+        raise NotFound("the environment no longer exists")
+    return row
+
+
+def _check(place: Place, newest: int, horizon: int, asked: Asked) -> None:
+    if place.revision > newest:
+        raise MalformedRequest("after", f"there is no revision {place.revision} yet; the newest is {newest}")
+    inside = place.inside
+    if inside is None:
+        if 0 < place.revision < horizon:
+            raise BeforeHorizon(horizon)
+        return
+    # Of the horizon itself the state is known, and what it changed no more.
+    if place.revision < horizon or (place.revision == horizon and not inside.is_state):
+        raise BeforeHorizon(horizon)
+    if inside.is_state and place.revision != horizon:
+        raise MalformedRequest("after", "is not what `next` was before")
+    if inside.asked != digest_of(asked.predicates):
+        raise MalformedRequest("after", "goes on inside of a revision that was read with other `predicate`s")
+
+
+# ---- many revisions ----------------------------------------------------------------------------------------------
+
+
+def _following(reader: _Reader, after: int) -> Found:
+    if reader.asked.predicates:
+        return _following_chosen(reader, after) if reader.chosen.signatures else _ended(reader, [])
+    limit = reader.asked.limit
+    headers = _headers(reader.environment_id, after, limit + 1)
+    taken = list(_fitting(headers, {each.number: max(1, each.size) for each in headers}, limit))
+    if not headers:
+        return _ended(reader, [])
+    if not taken:
+        return _first_of_parts(reader, headers[0], more=len(headers) > 1)
+    more = len(taken) < len(headers)
+    return _told(reader, taken, more)
+
+
+def _following_chosen(reader: _Reader, after: int) -> Found:
+    """Revisions that have none of the facts are skipped, for some time."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        headers = _headers(reader.environment_id, after, SKIPPED_AT_ONCE // 10)
+        if not headers:
+            return _ended(reader, [])
+        sizes = {each.number: max(1, each.size) for each in headers}
+        looked = list(_fitting(headers, sizes, SKIPPED_AT_ONCE)) or headers[:1]
+        after = looked[-1].number
+        found = counts(reader.chosen, looked[0].number, after)
+        some = [each for each in looked if found.get(each.number)]
+        if some:
+            break
+        if time.monotonic() > until:
+            return Found([], Place(after), after < reader.newest, reader.newest)
+    taken = list(_fitting(some, found, reader.asked.limit))
+    if not taken:
+        return _first_of_parts(reader, some[0], more=some[0].number < reader.newest)
+    if len(taken) < len(some):
+        return _told(reader, taken, True)
+    return replace(_told(reader, taken, after < reader.newest), after=Place(after))
+
+
+def _fitting(headers: Iterable[_Header], sizes: Mapping[int, int], limit: int) -> Iterator[_Header]:
+    """The first ones, which have so many facts at most."""
+    left = limit
+
+    def fits(header: _Header) -> bool:
+        nonlocal left
+        left -= sizes[header.number]
+        return left >= 0
+
+    return takewhile(fits, headers)
+
+
+def _told(reader: _Reader, headers: Sequence[_Header], more: bool) -> Found:
+    first, last = headers[0].number, headers[-1].number
+    facts = inserted_and_deleted(reader.chosen, first, last) if any(each.size for each in headers) else {}
+    changes = [each.told(*facts.get(each.number, _NOTHING)) for each in headers]
+    return Found(changes, Place(last), more, reader.newest) if more else _ended(reader, changes)
+
+
+def _ended(reader: _Reader, changes: list[dict[str, object]]) -> Found:
+    return Found(changes, Place(reader.newest), False, reader.newest)
+
+
+def _headers(environment_id: int, after: int, most: int) -> list[_Header]:
+    version = "SELECT version.number FROM policy_version version WHERE version.id = revision.policy_version_id"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT number, at, author, kind, inserted + deleted,"
+            f" CASE WHEN kind = 'policy' THEN ({version}) END"
+            " FROM revision WHERE environment_id = %s AND number > %s ORDER BY number LIMIT %s",
+            (environment_id, after, most),
+        )
+        return [_Header(*row) for row in cursor.fetchall()]
+
+
+# ---- one revision in parts ---------------------------------------------------------------------------------------
+
+
+def _begin(reader: _Reader) -> Found:
+    """With all facts as of the horizon."""
+    (header,) = _headers(reader.environment_id, reader.horizon - 1, 1)
+    state = replace(header, author="", kind="state", policy_version=None)
+    return _first_of_parts(reader, state, more=reader.newest > reader.horizon)
+
+
+def _first_of_parts(reader: _Reader, header: _Header, more: bool) -> Found:
+    """Of a revision that is too large, unless it turns out that it is not."""
+    size = reader.asked.limit
+    arms = arms_of(header.number, header.kind == "state")
+    rows = part_of(arms, reader.chosen, None, size + 1, header.size)
+    if len(rows) <= size:
+        change = header.told(*_by_kind(reader, rows))
+        return Found([change], Place(header.number), more, reader.newest)
+    parts = -(-count(arms, reader.chosen) // size)
+    inside = Inside(header.kind == "state", 1, parts, size, digest_of(reader.asked.predicates), (0, 0, ()))
+    return _part(reader, header, inside, rows)
+
+
+def _go_on(reader: _Reader, number: int, inside: Inside) -> Found:
+    (header,) = _headers(reader.environment_id, number - 1, 1)
+    if inside.is_state:
+        header = replace(header, author="", kind="state", policy_version=None)
+    arms = arms_of(number, inside.is_state)
+    rows = part_of(arms, reader.chosen, inside.last, inside.size + 1, header.size)
+    return _part(reader, header, inside, rows)
+
+
+def _part(reader: _Reader, header: _Header, inside: Inside, rows: list[Row]) -> Found:
+    """The next one. Where past facts were removed since the first one was told, there are fewer parts than it said."""
+    is_last = len(rows) <= inside.size
+    rows = rows[: inside.size]
+    parts = inside.part if is_last else max(inside.parts, inside.part + 1)
+    change = header.told(*_by_kind(reader, rows), part=inside.part, parts=parts)
+    if is_last:
+        return Found([change], Place(header.number), header.number < reader.newest, reader.newest)
+    last = rows[-1]
+    following = replace(inside, part=inside.part + 1, parts=parts, last=(last[0], last[1], last[2:-1]))
+    return Found([change], Place(header.number, following), True, reader.newest)
+
+
+def _by_kind(reader: _Reader, rows: Iterable[Row]) -> Changed:
+    told: Changed = ([], [])
+    for row in rows:
+        told[row[0]].append(reader.chosen.told(row[1], row[2:-1], row[-1]))
+    return told
+
+
+def as_json(found: Found) -> dict[str, Any]:
+    return {"changes": found.changes, "next": found.after.text, "more": found.more}

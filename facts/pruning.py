@@ -1,0 +1,95 @@
+"""History that is old enough is dropped: revisions before the horizon, and past facts that ended by then.
+
+The horizon moves first, and is committed: from then on nobody asks for what goes. It goes in small steps, between which
+others write; what an interrupted run left behind, the next one drops. Readers are never held up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db import connection
+
+from facts.numbering import signature_numbers
+from policy.clock import now_in
+from policy.models import Environment
+from policy.offsets import changing
+
+AT_ONCE = 5_000  # rows of a step
+DAY = 86_400_000_000  # microseconds
+OLDEST = 1 << 60
+LONGEST_PAUSE = 0.5  # seconds between two steps
+_OLD_FACTS = "past_fact WHERE sig = %s AND until <= %s"
+_OLD_REVISIONS = "revision WHERE environment_id = %s AND number < %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was dropped of an environment."""
+
+    slug: str
+    horizon: int  # from now on
+    revisions: int
+    facts: int
+
+
+def prune_by_setting() -> None:
+    """Drop what is older than `HISTORY_DAYS`; 0 keeps all."""
+    if settings.HISTORY_DAYS:
+        prune(settings.HISTORY_DAYS)
+
+
+def prune(days: float) -> list[Pruned]:
+    """Drop what is older, of every environment."""
+    environments = Environment.objects.order_by("slug").values_list("pk", "slug")
+    return [_prune(environment_id, slug, days) for environment_id, slug in environments]
+
+
+def _prune(environment_id: int, slug: str, days: float) -> Pruned:
+    horizon = _moved_horizon(environment_id, days)
+    facts = 0
+    for number in signature_numbers(environment_id).values():
+        facts += _in_steps(lambda number=number: _step(_OLD_FACTS, number, horizon))  # type: ignore[misc]
+    revisions = _in_steps(lambda: _step(_OLD_REVISIONS, environment_id, horizon))
+    return Pruned(slug, horizon, revisions, facts)
+
+
+def _moved_horizon(environment_id: int, days: float) -> int:
+    """The last revision that is old enough is the horizon, if it is not before the one that there is."""
+    age = min(int(days * DAY), OLDEST)
+    old = f"environment_id = %s AND at <= {now_in(connection.vendor)} - %s"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT number FROM revision WHERE {old} ORDER BY at DESC, number DESC LIMIT 1", (environment_id, age)
+        )
+        row = cursor.fetchone()
+    number = row[0] if row else 0
+    with changing(), connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE environment SET horizon = %s WHERE id = %s AND horizon < %s", (number, environment_id, number)
+        )
+        cursor.execute("SELECT horizon FROM environment WHERE id = %s", (environment_id,))
+        row = cursor.fetchone()
+    return row[0] if row else 0  # which is gone, with all of its history
+
+
+def _in_steps(step: Callable[[], int]) -> int:
+    """How many rows the steps drop in all. Others have as much time as they take."""
+    dropped = 0
+    while True:
+        began = time.monotonic()
+        gone = step()
+        dropped += gone
+        if gone < AT_ONCE:
+            return dropped
+        time.sleep(min(time.monotonic() - began, LONGEST_PAUSE))
+
+
+def _step(which: str, *values: int) -> int:
+    row, table = "rowid" if connection.vendor == "sqlite" else "ctid", which.partition(" ")[0]
+    with changing(), connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM {table} WHERE {row} IN (SELECT {row} FROM {which} LIMIT {AT_ONCE})", values)
+        return cursor.rowcount

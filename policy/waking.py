@@ -1,0 +1,118 @@
+"""Waiting for an environment's next change, in whatever process it is made.
+
+A commit of this process wakes those who wait for it. Commits of others are seen by looking: one statement for all who
+wait here, a few times a second, and none while nobody does.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from threading import Condition, Thread
+
+from django.db import Error, connection
+
+LOOK_EVERY = 0.15  # seconds
+
+log = logging.getLogger("authz.changes")
+
+
+class Watch:
+    """What is known of the offsets of environments that somebody waits for."""
+
+    def __init__(self) -> None:
+        self._news = Condition()
+        self._waiting: dict[int, int] = {}  # how many, by environment
+        self._newest: dict[int, int] = {}  # of the same
+        self._is_looking = False
+        self._must_look = False  # without a pause before
+        self._is_over = False
+
+    def wait(self, environment_id: int, offset: int, until: float) -> bool:
+        """Whether the environment comes past the offset before this time, by `monotonic`."""
+        with self._news:
+            self._waiting[environment_id] = self._waiting.get(environment_id, 0) + 1
+            try:
+                self._look()  # there may have been a change since the offset was read
+                self._news.wait_for(
+                    lambda: self._is_over or self._newest.get(environment_id, 0) > offset,
+                    max(0.0, until - time.monotonic()),
+                )
+                return not self._is_over and self._newest.get(environment_id, 0) > offset
+            finally:
+                self._leave(environment_id)
+
+    def tell(self, environment_id: int, offset: int) -> None:
+        """Of a change that is committed."""
+        if environment_id in self._waiting:
+            with self._news:
+                self._learn({environment_id: offset})
+
+    def end(self) -> None:
+        """Nobody waits any more, nor ever again in this process."""
+        with self._news:
+            self._is_over = True
+            self._news.notify_all()
+
+    def _leave(self, environment_id: int) -> None:
+        self._waiting[environment_id] -= 1
+        if not self._waiting[environment_id]:
+            del self._waiting[environment_id]
+            self._newest.pop(environment_id, None)
+            self._news.notify_all()  # whoever looks may be done
+
+    def _learn(self, newest: dict[int, int]) -> None:
+        for environment_id in newest.keys() & self._waiting.keys():
+            self._newest[environment_id] = max(self._newest.get(environment_id, 0), newest[environment_id])
+        self._news.notify_all()
+
+    # ---- looking -----------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._must_look = True
+        self._news.notify_all()
+        if not self._is_looking:
+            self._is_looking = True
+            Thread(target=self._keep_looking, name="changes", daemon=True).start()
+
+    def _keep_looking(self) -> None:
+        """As long as somebody waits. The connection is one for all of them."""
+        is_lost = False
+        while waiting := self._pause():
+            try:
+                newest = offsets_of(waiting)
+                is_lost = False
+            except Error as error:  # who waits is told nothing, and finds out at the next request
+                if not is_lost:
+                    log.warning("cannot look for changes: %s", " ".join(str(error).split())[:200])
+                is_lost = True
+                _let_go()
+            else:
+                with self._news:
+                    self._learn(newest)
+        _let_go()
+
+    def _pause(self) -> list[int]:
+        """Who is waited for after a while; nobody: the looking has ended."""
+        with self._news:
+            self._news.wait_for(lambda: self._must_look or self._is_over or not self._waiting, LOOK_EVERY)
+            self._must_look = False
+            waiting = [] if self._is_over else list(self._waiting)
+            self._is_looking = bool(waiting)
+            return waiting
+
+
+def _let_go() -> None:
+    with suppress(Error):
+        connection.close()
+
+
+def offsets_of(environment_ids: list[int]) -> dict[int, int]:
+    listed = ", ".join(str(int(each)) for each in environment_ids)
+    with connection.cursor() as cursor:
+        cursor.execute(f'SELECT id, "offset" FROM environment WHERE id IN ({listed})')
+        return dict(cursor.fetchall())
+
+
+watch = Watch()
