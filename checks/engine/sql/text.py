@@ -26,6 +26,7 @@ class Choice:
     column: str
     ids: frozenset[str]
     is_table: bool = False  # the constants as rows, to join with
+    is_inside: bool = False  # of an arm within another, which says nothing about arms that differ in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +133,20 @@ def _number(part: Part) -> int:
 
 
 def settled(arm: Text) -> Text:
-    """The arm as it stands within another one, which is not drawn together with others by what is in this one."""
-    return tuple([str(part) if isinstance(part, (Numbered, Reads)) else part for part in arm])
+    """The arm as it stands within another one, which is not drawn together with others by what is in this one.
+
+    `NOT EXISTS (… a1 = 'x')` or `NOT EXISTS (… a1 = 'y')` is not `NOT EXISTS (… a1 IN ('x', 'y'))`.
+    """
+    return tuple([_settled(part) for part in arm])
+
+
+def _settled(part: Part) -> Part:
+    match part:
+        case Numbered() | Reads():
+            return str(part)
+        case Choice():
+            return replace(part, is_inside=True)
+    return part
 
 
 def _merged_once(arms: list[Text]) -> list[Text]:
@@ -142,7 +155,7 @@ def _merged_once(arms: list[Text]) -> list[Text]:
     for index, arm in enumerate(arms):
         tick()
         for place, part in enumerate(arm):
-            if isinstance(part, Choice):
+            if isinstance(part, Choice) and not part.is_inside:
                 key = (place, part.column, (*arm[:place], *arm[place + 1 :]))
                 groups.setdefault(key, []).append((index, part))
     whole: dict[int, Text] = {}
