@@ -15,7 +15,7 @@ from django.db import connection
 from facts.models import COLUMNS
 from facts.numbering import types_of_text
 from facts.places import Entry
-from policy.clock import text_of
+from policy.clock import short_text_of
 
 MANY = 50_000  # facts of a revision, from which on a part of it is looked for among all facts
 
@@ -61,7 +61,7 @@ class Chosen:
         args = [{"type": name, "id": text} for name, text in zip(types, ids)]
         if expires_at is None:
             return {"predicate": predicate, "args": args}
-        return {"predicate": predicate, "args": args, "expires_at": text_of(expires_at)}
+        return {"predicate": predicate, "args": args, "expires_at": short_text_of(expires_at)}
 
 
 # ---- all facts of some revisions ---------------------------------------------------------------------------------

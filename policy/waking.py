@@ -83,7 +83,7 @@ class Watch:
             try:
                 newest = offsets_of(waiting)
                 is_lost = False
-            except Error as error:  # who waits is told nothing, and finds out at the next request
+            except Exception as error:  # who waits is told nothing, and finds out at the next request
                 if not is_lost:
                     log.warning("cannot look for changes: %s", " ".join(str(error).split())[:200])
                 is_lost = True
