@@ -34,6 +34,19 @@ def negated_permission(draft: Draft) -> None:
     draft.grants(draft.some_resource(), 'is_public(r) and not has_permission(user, "p0", r)', "p2")
 
 
+def alike_but_for_a_name(draft: Draft) -> None:
+    """Rules that differ in nothing but a name inside a negation, and the same by one rule, or denied."""
+    place, permission = draft.some_resource(), draft.permission()
+    draft.fact("is_active", draft.of("User"))
+    missing = [f'not has_role(user, "{role}", r)' for role in draft.rng.sample(ROLES, 2)]
+    if draft.often(0.4):
+        for each in missing:
+            draft.grants(place, f"is_active(user) and {each}", permission)
+    else:
+        either = f"({' or '.join(missing)})"
+        draft.grants(place, f"is_active(user) and {draft.pick('', 'not ')}{either}", permission)
+
+
 def double_negation(draft: Draft) -> None:
     place = draft.some_resource()
     draft.fact("requires_role", draft.of(place.name), strings(ROLES))
@@ -86,6 +99,7 @@ FEATURES = (
     exclusion,
     negated_role,
     negated_permission,
+    alike_but_for_a_name,
     double_negation,
     guarded_wildcard,
     guarded_in_between,
