@@ -196,11 +196,12 @@ class FactAdmin(admin.ModelAdmin):
             if asked is None:
                 raise Http404("there are no such facts")
             shown = history_pages.facts_page(request, *asked, self._may_view_policies(request))
-            return self._history_page(request, "facts_history", "History of a fact" if asked[1] else "History", shown)
+            title = "History of a fact" if asked[1] else "History of a kind of facts"
+            return self._history_page(request, "facts_history", title, shown)
         environment = history_pages.environment_asked(request) or default_environment()
         shown = history_pages.timeline(request, environment, self._may_view_policies(request))
         shown["environments"] = Environment.objects.all()
-        return self._history_page(request, "timeline", "History", shown)
+        return self._history_page(request, "timeline", f"History of {environment.slug}", shown)
 
     def revision(self, request: HttpRequest, environment_id: int, number: int) -> HttpResponse:
         """Show what one revision changed."""

@@ -166,6 +166,11 @@ def reader(tmp_path, visited) -> Reader:
 # ---- what they do ---------------------------------------------------------------------------------------------------
 
 
+def without_minutes(text: str) -> str:
+    """The README was written at another time."""
+    return re.sub(r"\b\d{4}-\d{2}-\d{2} \d{2}:\d{2}\b", "then", text)
+
+
 def test_every_sample_runs_as_it_stands(reader):
     printed = ""
     for sample in SAMPLES:
@@ -175,7 +180,7 @@ def test_every_sample_runs_as_it_stands(reader):
         elif sample.language == "python":
             assert reader.type(sample.text) == sample.promised() != []
         elif sample.language == "text":
-            assert printed == sample.text  # what the shell before it prints
+            assert without_minutes(printed) == without_minutes(sample.text)  # what the shell before it prints
         else:
             assert sample.language in FOR_OTHER_PROGRAMS
 
