@@ -4,8 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from facts import expiry, store
+from facts import expiry, read, store
 from facts.store import Inserts
 from policy import clock
 from policy.models import Revision
@@ -132,3 +133,30 @@ def test_an_environment_that_is_deleted_meanwhile_is_none_to_sweep(api, monkeypa
     assert expiry.sweep(api.environment.pk) == 0
     with changing():
         assert advance(api.environment.pk).offset == 2
+
+
+# ---- at what price -----------------------------------------------------------------------------------------------
+
+
+def plans(act) -> list[str]:
+    """How the database goes about what `act` reads of the facts."""
+    with CaptureQueriesContext(connection) as asked:
+        act()
+    statements = [each["sql"] for each in asked if each["sql"].startswith("SELECT sig")]
+    assert statements
+    explained = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
+    return ["\n".join(str(row[-1]) for row in fetched(f"{explained} {each}")) for each in statements]
+
+
+@pytest.mark.parametrize("ended", [0, 3, 300])
+def test_what_has_ended_is_found_by_the_index_of_ends(api, ended):
+    store.apply(api.environment.pk, [Inserts([as_fact(f"w{n}") for n in range(3000)])])
+    filled(api, ended, lasting=200)
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE fact")
+    for plan in plans(lambda: expiry._found(api.environment.pk, 10)):
+        assert "fact_expires_at" in plan and "SCAN fact" not in plan and "Seq Scan" not in plan, plan
+    (plan,) = plans(lambda: read.stats(api.environment.pk))
+    assert "fact_expires_at" in plan, plan
+    assert read.stats(api.environment.pk).facts == 3200
