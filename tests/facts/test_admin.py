@@ -10,6 +10,7 @@ from facts import admin, read, store
 from facts.models import Signature
 from facts.store import Inserts
 from facts.wire import Fact
+from policy.clock import short_text_of
 from policy.values import Value
 
 PAGE = "/admin/facts/signature/"
@@ -122,6 +123,39 @@ def test_facts_are_added_as_the_api_adds_them(staff, environment):
     for wrong in ("has_role(User:ann", "p(_)", "p(T:*)", ""):
         answer = staff.post(f"{PAGE}add/", sent | {"fact": wrong})
         assert (answer.status_code, "errorlist" in answer.content.decode()) == (200, True)
+
+
+def test_facts_may_be_added_until_a_time_and_show_it(staff, environment):
+    sent = {"environment": environment.id, "fact": "member(User:ann, Team:t)"}
+    said = staff.post(f"{PAGE}add/", sent | {"ends": "2096-12-01T00:30"}, follow=True).content.decode()
+    assert "Stored: member(User{&quot;ann&quot;}, Team{&quot;t&quot;}) until 2096-12-01 00:30" in said
+    assert "until 2096-12-01 00:30</span></td>" in said
+    (found,) = read.find(environment.id, None, ())
+    assert short_text_of(found.expires_at) == "2096-12-01T00:30:00Z"
+    for page in (PAGE, f"{PAGE}?id=ann"):
+        assert "until 2096-12-01 00:30" in staff.get(page).content.decode()
+    said = staff.post(f"{PAGE}add/", sent, follow=True).content.decode()
+    assert "until" not in said and read.find(environment.id, None, ())[0].expires_at is None
+
+
+def test_facts_that_end_are_deleted_like_others(staff, environment):
+    sent = {"environment": environment.id, "fact": "member(User:ann, Team:t)", "ends": "2096-12-01T00:30:05"}
+    staff.post(f"{PAGE}add/", sent)
+    tokens = re.findall(r'name="selected" value="([^"]+)"', staff.get(PAGE).content.decode())
+    staff.post(PAGE, {"selected": tokens})
+    assert read.find(environment.id, None, ()) == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"), [("2001-01-01T00:00", "is in the past: it is 2"), ("tomorrow", "Enter a valid date/time")]
+)
+def test_an_end_that_is_none_is_told_at_its_field(staff, environment, ends, said):
+    sent = {"environment": environment.id, "fact": "member(User:ann, Team:t)", "ends": ends}
+    page = staff.post(f"{PAGE}add/", sent)
+    assert page.status_code == 200
+    errors = page.context_data["form"].errors
+    assert list(errors) == ["ends"] and errors["ends"][0].startswith(said)
+    assert read.find(environment.id, None, ()) == []
 
 
 def test_selected_facts_are_deleted(staff, filled):
