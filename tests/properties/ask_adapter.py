@@ -41,10 +41,12 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class Caller:
-    """An environment's key, and the facts that come along with each question."""
+    """An environment's key, and what comes along with each question: facts, and of which moment and policy it is."""
 
     key: str
     context: tuple[Fact, ...] = ()
+    as_of: int | str | None = None
+    policy_version: int | None = None
 
 
 class PastLimit(UnsatisfiedAssumption):
@@ -177,8 +179,11 @@ def explain(caller: Caller, predicate: str, row: Row) -> dict | Refused:
 # ---- the wire ---------------------------------------------------------------------------------------------
 
 
-def _post(caller: Caller, path: str, body: object) -> Any:
+def _post(caller: Caller, path: str, body: Any) -> Any:
     headers = {"Authorization": f"Bearer {caller.key}"}
+    if isinstance(body, dict):
+        moment = {"as_of": caller.as_of, "policy_version": caller.policy_version}
+        body = body | {name: value for name, value in moment.items() if value is not None}
     response = client.post(f"/api{path}", json.dumps(body), content_type="application/json", headers=headers)
     said = json.loads(response.content)
     if response.status_code == 400:
