@@ -1,4 +1,4 @@
-"""Random histories: what was answered once is answered again as of then, and it is what the rules say of the facts of then.
+"""Random histories: what was answered once is answered again as of then, and is what the rules say of then.
 
 for outcome in outcomes(Random(7), 7, new_key):
     assert not outcome.fault, outcome
@@ -29,7 +29,7 @@ from rest_framework.test import APIClient
 
 from facts import bulk, past, store
 from facts.models import Signature as KindOfFact
-from facts.numbering import signature_number, text_of_types
+from facts.numbering import signature_number
 from facts.table import fact_table
 from policy.clock import text_of
 from policy.language import parse
@@ -198,8 +198,8 @@ class History:
         self.batch([("inserts", self.rng.sample(fitting, len(fitting) * 4 // 5))])
         self.true_goals()
         moves = (
-            self.insert, self.insert, self.delete, self.by_pattern, self.mixed, self.mixed, self.together, self.together,
-            self.load, self.clear, self.other_policy, self.go_back, self.ends, self.ends, self.sweep,
+            self.insert, self.insert, self.delete, self.by_pattern, self.mixed, self.mixed, self.together,
+            self.together, self.load, self.clear, self.other_policy, self.go_back, self.ends, self.ends, self.sweep,
         )  # fmt: skip
         for _ in range(steps):
             move = self.rng.choice(moves)
