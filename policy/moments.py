@@ -81,6 +81,15 @@ def moment_of(
     return Moment(number, at, version)
 
 
+def present(environment_id: int) -> Moment:
+    """The moment that is now, to be asked of again and again while others change facts."""
+    known = _read(environment_id, 'e."offset"')
+    number = _checked(known, known.offset, "now")
+    if known.version is None:
+        raise NoSuchMoment("there is no policy yet")
+    return Moment(number, known.now, known.version)
+
+
 def as_of_from_text(text: str, path: str) -> AsOf:
     """A revision's number, or a time in RFC 3339."""
     if text.isascii() and text.isdecimal():

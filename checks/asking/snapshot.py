@@ -228,6 +228,11 @@ class Snapshot(Session):
         """Return the rows of a question, in order. None stands for every value."""
         return sorted(self._answers(question), key=by_ids)
 
+    def can_hold(self, question: Question) -> bool:
+        """Say whether some facts could make it true, as far as the policy and the stored signatures tell."""
+        outline = outline_of(question, Values(self.program.names, self.slots()))
+        return self.prepared(self._key(outline, len(question.outs), 0)).statement is not None
+
     def first_answers(self, question: Question, most: int) -> Sequence[Row]:
         """Return so many at most, in no order, some more than once; not remembered, as they may be many."""
         return self._answers(question, most)

@@ -21,6 +21,7 @@ from checks.engine.answers import Row
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.errors import QueryTooSlow
 from checks.explain.cases import Goal
+from checks.workbench.access import missing
 from checks.workbench.kinds import QuestionKind
 from checks.workbench.samples import Sample, Sampler
 from facts.read import count_up_to
@@ -52,22 +53,12 @@ class Tally:
         return self.gained + self.lost
 
     def count(self, old: set[Row], new: set[Row]) -> None:
-        lost, gained = _missing(old, new), _missing(new, old)
+        lost, gained = missing(old, new), missing(new, old)
         self.answers += len(old | new)
         self.gained += len(gained)
         self.lost += len(lost)
         for kept, rows in zip(self.examples, (lost, gained)):
             kept += nsmallest(self.most - len(kept), rows, key=by_ids)
-
-
-def _missing(rows: set[Row], other: set[Row]) -> list[Row]:
-    """Return the rows that the other ones do not have. None stands for any value: (None, "b") has ("a", "b")."""
-    opened = {tuple(place for place, text in enumerate(row) if text is None) for row in other} - {()}
-    return [row for row in rows - other if not any(_opened(row, places) in other for places in opened)]
-
-
-def _opened(row: Row, places: tuple[int, ...]) -> Row:
-    return tuple(None if place in places else text for place, text in enumerate(row))
 
 
 @dataclass(frozen=True, slots=True)

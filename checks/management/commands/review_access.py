@@ -1,0 +1,201 @@
+"""Who gained and who lost access between two moments, or who had it at one: the list that an auditor signs."""
+
+import csv
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from django.core.management.base import CommandError, OutputWrapper
+
+from checks.asking.askers import Trusted
+from checks.asking.query import allow
+from checks.asking.question import Asked
+from checks.explain.cases import ANY
+from checks.explain.explain import Explanation, explain
+from checks.explain.output import explanation_to_json, explanation_to_text
+from checks.workbench.review import Access, NotAnswered, Progress, Review, State, Wanted, moments_reviewed
+from checks.workbench.reviewed import counted, described, shown, shown_action
+from policy.management.command import PolicyCommand
+from policy.models import Environment, PolicyVersion
+from policy.moments import AsOf, Moment, as_of_from_text
+from policy.values import Value
+
+NOT_ANSWERED = "not answered"
+_SIGNS = {State.GAINED: "+", State.LOST: "-", State.KEPT: "=", State.HAS: " "}
+
+
+class Command(PolicyCommand):
+    help = "List who gained and who lost access between two moments, or (--at) who had what. WHEN is like --as-of."
+
+    def add_arguments(self, parser):
+        super().add_arguments(parser)
+        when = "a revision's number, or a time such as 2026-11-03T14:02:11Z"
+        first = parser.add_mutually_exclusive_group(required=True)
+        first.add_argument("--from", dest="start", metavar="WHEN", help=f"compare from {when}")
+        first.add_argument("--at", metavar="WHEN", help="list who had what then, instead of what changed")
+        parser.add_argument("--to", dest="end", metavar="WHEN", help="compare up to then (default: now)")
+        parser.add_argument("--actor-type", default="", metavar="TYPE")
+        parser.add_argument("--resource-type", default="", metavar="TYPE")
+        parser.add_argument("--action", default="", metavar="ACTION")
+        parser.add_argument("--format", choices=("table", "csv", "json"), default="table", help="json is one a line")
+        parser.add_argument("--explain", action="store_true", dest="explains", help="with the proof of each line")
+
+    def act(
+        self, environment: Environment, *, start: str | None, end: str | None, at: str | None, actor_type: str,
+        action: str, resource_type: str, format: str, explains: bool, **options: Any,
+    ) -> None:  # fmt: skip
+        if at is not None and end is not None:
+            raise CommandError("--to goes with --from, not with --at")
+        if at is not None:
+            moments = moments_reviewed(environment.pk, as_of_from_text(at, "--at"))
+        else:
+            ends = _when(start, "--from"), _when(end, "--to")
+            moments = moments_reviewed(environment.pk, *ends)
+        bar = _Bar(self.stderr) if sys.stderr.isatty() else None
+        wanted = Wanted(actor_type, action, resource_type)
+        review = Review(environment.pk, moments, wanted, report=bar.show if bar else lambda progress: None)
+        writer = _WRITERS[format](self.stdout, _Explainer(environment.pk, moments) if explains else None)
+        notes = self.stdout if format == "table" else self.stderr
+        notes.write(described(environment.pk, moments))
+        counts: Counter[str] = Counter()
+        for line in review.lines():
+            if bar:
+                bar.clear()
+            writer.write(line)
+            counts[line.state if isinstance(line, Access) else NOT_ANSWERED] += 1
+        if bar:
+            bar.clear()
+        notes.write(counted(counts, len(moments)))
+        if counts[NOT_ANSWERED]:
+            raise CommandError(f"{counts[NOT_ANSWERED]} kinds of access are not answered whole; see their lines")
+
+
+def _when(text: str | None, option: str) -> AsOf | None:
+    return None if text is None else as_of_from_text(text, option)
+
+
+class _Bar:
+    """Shows how far the review is, on one line that is written over."""
+
+    def __init__(self, stream: OutputWrapper):
+        self.stream = stream
+        self.counts: dict[str, int] = {}
+
+    def show(self, progress: Progress) -> None:
+        kind = progress.kind
+        if kind.resources is not None:
+            total = len(kind.resources)
+        else:
+            total = self.counts.setdefault(kind.resource, -1)
+            if total < 0:
+                total = self.counts[kind.resource] = progress.count()
+        text = f"{progress.place} of {progress.kinds}: {kind}, {progress.asked:,} of {max(total, progress.asked):,}"
+        self._write(f"\r\033[K{text[:150]}")
+
+    def clear(self) -> None:
+        self._write("\r\033[K")
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text, ending="")
+        self.stream.flush()
+
+
+class _Explainer:
+    """Explains a line: what held where it held, and for a change also what stood in the way where it did not."""
+
+    def __init__(self, environment_id: int, moments: tuple[Moment, ...]):
+        self.environment_id = environment_id
+        self.moments = moments
+        self.filename = lru_cache(64)(self._filename)
+
+    def sides(self, line: Access) -> Iterator[tuple[str, Explanation]]:
+        titles = ("then",) if len(self.moments) == 1 else ("before", "after")
+        for title, moment in zip(titles, self.moments):
+            actor, action, resource = (Asked(each.type, (each.id,)) for each in line[1:])
+            yield title, explain(Trusted(self.environment_id), allow(actor, action, resource), moment)
+
+    def text(self, line: Access, is_coloured: bool = False) -> Iterator[str]:
+        for title, explanation in self.sides(line):
+            first, *others = explanation_to_text(explanation, self.filename(explanation.version), is_coloured)
+            yield f"{title}: {first}"
+            yield from others
+
+    def _filename(self, number: int | None) -> str:
+        versions = PolicyVersion.objects.filter(environment=self.environment_id, number=number)
+        return versions.values_list("filename", flat=True).first() or ""
+
+
+class _Table:
+    def __init__(self, stream: OutputWrapper, explainer: _Explainer | None):
+        self.stream = stream
+        self.explainer = explainer
+
+    def write(self, line: Access | NotAnswered) -> None:
+        if isinstance(line, NotAnswered):
+            self.stream.write(f"! {NOT_ANSWERED}  {line}")
+            return
+        columns = (shown(line.actor), shown_action(line.action), shown(line.resource))
+        self.stream.write(f"{_SIGNS[line.state]} {line.state:<6}  {columns[0]:<24} {columns[1]:<12} {columns[2]}")
+        if self.explainer:
+            for text in self.explainer.text(line, self.stream.isatty()):
+                self.stream.write(f"      {text}")
+
+
+class _Csv:
+    def __init__(self, stream: OutputWrapper, explainer: _Explainer | None):
+        self.csv = csv.writer(_Raw(stream), lineterminator="\n")
+        self.explainer = explainer
+        self.csv.writerow(("state", "actor", "action", "resource", "note"))
+
+    def write(self, line: Access | NotAnswered) -> None:
+        if isinstance(line, NotAnswered):
+            kind = line.kind
+            action = "*" if kind.action is None else shown_action(Value("String", kind.action))
+            self.csv.writerow((NOT_ANSWERED, f"{kind.actor}:*", action, f"{kind.resource}:*", str(line)))
+        else:
+            note = "\n".join(self.explainer.text(line)) if self.explainer else ""
+            columns = (shown(line.actor), shown_action(line.action), shown(line.resource))
+            self.csv.writerow((line.state, *columns, note))
+
+
+class _Raw:
+    """Django's stream, without the end of line that it adds."""
+
+    def __init__(self, stream: OutputWrapper):
+        self.stream = stream
+
+    def write(self, text: str) -> None:
+        self.stream.write(text, ending="")
+
+
+class _Json:
+    """Objects, one a line; an id of null is every value, as in the interface."""
+
+    def __init__(self, stream: OutputWrapper, explainer: _Explainer | None):
+        self.stream = stream
+        self.explainer = explainer
+
+    def write(self, line: Access | NotAnswered) -> None:
+        self.stream.write(orjson.dumps(self._json(line)).decode())
+
+    def _json(self, line: Access | NotAnswered) -> dict[str, object]:
+        if isinstance(line, NotAnswered):
+            kind = line.kind
+            asked = {"actor": _value(Value(kind.actor, ANY)), "action": kind.action}
+            asked["resource"] = _value(Value(kind.resource, ANY))
+            return {"state": NOT_ANSWERED, **asked, "resources": line.resources or None, "reason": line.reason}
+        said = {"state": line.state, "actor": _value(line.actor), "action": line.action.id or None}
+        said["resource"] = _value(line.resource)
+        for title, explanation in self.explainer.sides(line) if self.explainer else ():
+            said[title] = explanation_to_json(explanation, False)
+        return said
+
+
+def _value(value: Value) -> dict[str, str | None]:
+    return {"type": value.type, "id": value.id or None}
+
+
+_WRITERS = {"table": _Table, "csv": _Csv, "json": _Json}

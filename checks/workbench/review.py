@@ -1,0 +1,297 @@
+"""Who had what as of a moment, or what of it was gained and lost between two.
+
+Each kind of access (a type of actors, an action, a type of resources) is asked about some resources at a time, as of
+each moment by the policy of then: "which actors may do this on these?" Which kinds there are, and which of them can
+have changed, follows from the policies and from the facts that changed: `reached` errs on the side of too much. Where
+all that can have changed is about certain actors or resources, only those are asked about.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from checks.asking.snapshot import snapshot
+from checks.engine.answers import Row
+from checks.engine.errors import TooComplex, UnboundVariable
+from checks.explain.cases import ANY
+from checks.workbench.access import exceptions, missing, without_covered
+from checks.workbench.access_kinds import AccessKind, access_kinds, kinds_that_differ, values_in_rules
+from facts.mentioned_then import MentionedThen, changed_facts_between
+from facts.numbering import Numbered, numbers_as_of
+from policy.active import program_of_version
+from policy.errors import AuthzError
+from policy.moments import AsOf, Moment, NoSuchMoment, moment_of, present
+from policy.rules.program import Program
+from policy.values import BOOLEAN, INTEGER, STRING, Value
+
+MOST_RESOURCES = 500  # in one question
+MOST_ROWS = 100_000  # of one answer; of more, fewer resources are asked about at a time
+MOST_REFUSED = 1_000  # resources of a kind, after which no more of them are asked about
+_FIRST_RESOURCES = 50
+_NO_INTEGER = str(2**62 + 1)  # stands for those that nothing mentions
+
+
+class State:
+    HAS, GAINED, LOST = "has", "gained", "lost"
+    KEPT = "kept"  # what a line before it, about every value, is not about: it was the same at both moments
+
+
+class Access(NamedTuple):
+    """Who may do what; an id of ANY stands for every value that no other line of the same answer is about."""
+
+    state: str
+    actor: Value
+    action: Value
+    resource: Value
+
+
+class NotAnswered(NamedTuple):
+    """What the engine refused: a kind of access, about so many resources or (0) about all."""
+
+    kind: AccessKind
+    resources: int
+    example: str
+    reason: str
+
+    def __str__(self) -> str:
+        about = f" about {self.resources:,} of the resources, such as {self.example}" if self.resources else ""
+        return f"{self.kind}{about}: {self.reason}"
+
+
+class Wanted(NamedTuple):
+    """What a review is narrowed to; empty texts leave everything in."""
+
+    actor_type: str = ""
+    action: str = ""
+    resource_type: str = ""
+
+
+EVERYTHING = Wanted()
+
+
+class Progress(NamedTuple):
+    kind: AccessKind
+    place: int  # of the kind, from 1
+    kinds: int
+    asked: int  # resources
+    count: Callable[[], int]  # how many resources there are: looked up only if somebody wants to know
+
+
+class OutOfTime(Exception):
+    """The time for a review is over."""
+
+
+# ---- moments -------------------------------------------------------------------------------------------------------
+
+
+def moments_reviewed(environment_id: int, *asked: AsOf | None) -> tuple[Moment, ...]:
+    """Return the moments of a review; None is now."""
+    found = tuple([_moment(environment_id, each) for each in asked])
+    orders = [(each.revision, each.at) for each in found]
+    if orders != sorted(orders):
+        raise NoSuchMoment(f"the first moment (revision {orders[0][0]}) is after the second (revision {orders[1][0]})")
+    return found
+
+
+def _moment(environment_id: int, asked: AsOf | None) -> Moment:
+    found = None if asked is None else moment_of(environment_id, asked)
+    return found or present(environment_id)
+
+
+# ---- the review ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Review:
+    """Reviews one moment, or compares two. Nothing is remembered of what was said already."""
+
+    environment_id: int
+    moments: tuple[Moment, ...]
+    wanted: Wanted = EVERYTHING
+    until: float = inf  # by the monotonic clock
+    report: Callable[[Progress], None] = lambda progress: None
+    known: Numbered = field(init=False)
+    programs: tuple[Program, ...] = field(init=False)
+
+    def __post_init__(self):
+        self.known = numbers_as_of(self.environment_id)
+        self.programs = tuple([_program(moment) for moment in self.moments])
+        for option, name in (("actor", self.wanted.actor_type), ("resource", self.wanted.resource_type)):
+            if name and not any(program.knows(name) for program in self.programs):
+                raise AuthzError(f"the policy has no {option} type `{name}`")
+
+    def lines(self) -> Iterator[Access | NotAnswered]:
+        """Yield what there is to say, by kinds and then by resources; raise OutOfTime where there is no time left."""
+        kinds = self._kinds()
+        for place, kind in enumerate(kinds, 1):
+            asked = [moment for moment, is_asked in zip(self.moments, self._can_hold(kind)) if is_asked]
+            if asked:
+                yield from self._lines_of(kind, place, len(kinds))
+
+    def _kinds(self) -> list[AccessKind]:
+        if len(self.moments) == 1:
+            found = access_kinds(self.programs[0], self.known.numbers)
+        else:
+            changes = changed_facts_between(self.known, *self.moments)
+            clock = self.moments[0].at // 1_000_000 != self.moments[1].at // 1_000_000
+            found = kinds_that_differ(*self.programs, changes, self.known.numbers, clock)
+        return [each for kind in found if (each := kind.narrowed(*self.wanted)) is not None]
+
+    def _lines_of(self, kind: AccessKind, place: int, kinds: int) -> Iterator[Access | NotAnswered]:
+        mentioned = MentionedThen(self.known.numbers, kind.resource, self.moments)
+        asking = _Asking(self, kind)
+        asked = 0
+        for ids in self._resources(kind, mentioned, asking):
+            if time.monotonic() > self.until:
+                raise OutOfTime
+            self.report(Progress(kind, place, kinds, asked, mentioned.count))
+            yield from asking.about(ids)
+            asked += len(ids)
+            if asking.gives_up:
+                break
+        yield from asking.not_answered()
+
+    def _resources(self, kind: AccessKind, mentioned: MentionedThen, asking: _Asking) -> Iterator[tuple[str, ...]]:
+        """Yield the ids to ask about, some at a time: that of every other first, which is always alone."""
+        if kind.resources is not None:
+            yield from _parts(sorted(kind.resources), asking)
+            return
+        named = values_in_rules(self.programs, kind.resource)
+        if kind.resource == BOOLEAN:
+            yield ("false", "true")
+            return
+        yield (ANY,)
+        yield from _parts(sorted(named), asking)
+        last = ""
+        while found := mentioned.after(last, asking.size):
+            last = found[-1]
+            ids = tuple([text for text in found if text not in named])
+            if ids:
+                yield ids
+
+    def _can_hold(self, kind: AccessKind) -> list[bool]:
+        found = []
+        for moment in self.moments:
+            with snapshot(self.environment_id, moment.version, (), frozenset(), moment) as session:
+                try:
+                    found.append(session.can_hold(kind.question((ANY,))))
+                except AuthzError:
+                    found.append(True)  # asking says what is wrong
+        return found
+
+
+def _program(moment: Moment) -> Program:
+    assert moment.version is not None, "a moment that is reviewed has a policy"
+    return program_of_version(moment.version)
+
+
+def _parts(ids: list[str], asking: _Asking) -> Iterator[tuple[str, ...]]:
+    start = 0
+    while start < len(ids):
+        part = tuple(ids[start : start + asking.size])
+        start += len(part)
+        yield part
+
+
+@dataclass
+class _Asking:
+    """Asks about resources of a kind: more of them at a time as long as answers are small."""
+
+    review: Review
+    kind: AccessKind
+    size: int = _FIRST_RESOURCES
+    refused: int = 0
+    example: str = ""
+    reason: str = ""
+    is_refused_whole: bool = False
+
+    @property
+    def gives_up(self) -> bool:
+        return self.is_refused_whole or self.refused >= MOST_REFUSED
+
+    def about(self, ids: tuple[str, ...]) -> Iterator[Access]:
+        """Ask about these resources, and about fewer at a time where that is refused or too much."""
+        waiting = [ids]
+        while waiting and not self.gives_up:
+            part = waiting.pop()
+            if time.monotonic() > self.review.until:
+                raise OutOfTime
+            try:
+                sides = [self._rows(moment, part) for moment in self.review.moments]
+            except NoSuchMoment:
+                raise
+            except (TooComplex, UnboundVariable) as refusal:
+                self.is_refused_whole, self.reason = True, refusal.message
+            except AuthzError as refusal:
+                if len(part) > 1:
+                    waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
+                    self.size = max(1, self.size // 2)
+                else:
+                    self._refuse(part[0], refusal)
+            else:
+                if sum(map(len, sides)) * 4 < MOST_ROWS:
+                    self.size = min(2 * self.size, MOST_RESOURCES)
+                yield from self._compared(sides)
+
+    def not_answered(self) -> Iterator[NotAnswered]:
+        if self.is_refused_whole:
+            yield NotAnswered(self.kind, 0, "", self.reason)
+        elif self.refused >= MOST_REFUSED:
+            reason = f"{self.reason}; after so many, the others were not asked about"
+            yield NotAnswered(self.kind, self.refused, self.example, reason)
+        elif self.refused:
+            yield NotAnswered(self.kind, self.refused, self.example, self.reason)
+
+    def _refuse(self, text: str, refusal: AuthzError) -> None:
+        if not self.refused:
+            self.example, self.reason = f"{self.kind.resource}:{text or '*'}", refusal.message
+        self.refused += 1
+
+    def _rows(self, moment: Moment, ids: tuple[str, ...]) -> set[Row]:
+        """Return (actor, action, resource) as of the moment: None is every value, and ANY one that nothing mentions."""
+        question = self.kind.question(tuple([_asked_id(self.kind.resource, text) for text in ids]))
+        most = MOST_ROWS if len(ids) > 1 else 0
+        with snapshot(self.review.environment_id, moment.version, (), frozenset(), moment) as session:
+            found = session.first_answers(question, most)
+        if most and len(found) >= most:
+            raise _TooMany
+        rows = {each for row in found for each in self.kind.rows(row, ids)}
+        return without_covered({row for row in rows if row[1] not in self.kind.others_than})
+
+    def _compared(self, sides: list[set[Row]]) -> Iterator[Access]:
+        if len(sides) == 1:
+            found = [(State.HAS, row) for row in sides[0]]
+        else:
+            old, new = sides
+            lost, gained = missing(old, new), missing(new, old)
+            kept = exceptions(gained, old) | exceptions(lost, new)
+            found = [(State.LOST, row) for row in lost] + [(State.GAINED, row) for row in gained]
+            found += [(State.KEPT, row) for row in without_covered(kept)]
+        for state, (actor, action, resource) in sorted(found, key=_in_order):
+            yield Access(
+                state,
+                Value(self.kind.actor, actor or ANY),
+                Value(STRING, action or ANY),
+                Value(self.kind.resource, resource or ANY),
+            )
+
+
+class _TooMany(AuthzError):
+    def __init__(self) -> None:
+        super().__init__(f"it has more than {MOST_ROWS:,} answers")
+
+
+_PLACES = {State.LOST: 0, State.GAINED: 1, State.KEPT: 2, State.HAS: 0}
+
+
+def _in_order(line: tuple[str, Row]) -> tuple:
+    state, (actor, action, resource) = line
+    return resource or "", action or "", state == State.KEPT, actor or "", _PLACES[state]
+
+
+def _asked_id(type_name: str, text: str) -> str:
+    return _NO_INTEGER if text == ANY and type_name == INTEGER else text

@@ -1,0 +1,102 @@
+"""What facts mentioned as of earlier moments, and which facts changed between two of them.
+
+Ids come in order, some at a time: what is read at once does not grow with the number of facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db import connection
+
+from facts.indexes import PAST, STORED, condition, hint
+from facts.models import COLUMNS
+from facts.numbering import Numbered
+from facts.read import Then, places_of
+from policy.rules.program import Signature
+
+MOST_CHANGES = 5_000  # of a signature that are read; of more, only that there are
+
+_NAMES = ", ".join(COLUMNS)
+
+
+# ---- ids ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MentionedThen:
+    """The ids of a type that facts mention, of those that held at one of some moments."""
+
+    numbers: Mapping[Signature, int]
+    type: str
+    moments: Sequence[Then]
+
+    def after(self, text: str, most: int) -> list[str]:
+        """Return the ids that follow a text, so many at most."""
+        found: set[str] = set()
+        with connection.cursor() as cursor:
+            for column, selected in self._selects("{column} > %s"):
+                cursor.execute(f"SELECT DISTINCT {selected} ORDER BY {column} LIMIT %s", (text, most))
+                found.update(row[0] for row in cursor.fetchall())
+        return sorted(found)[:most]
+
+    def count(self) -> int:
+        selects = [f"SELECT {selected}" for _, selected in self._selects("TRUE")]
+        if not selects:
+            return 0
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT COUNT(*) FROM ({' UNION '.join(selects)}) seen")
+            return cursor.fetchone()[0]
+
+    def _selects(self, wanted: str) -> Iterator[tuple[str, str]]:
+        """What to select from each place where the ids may stand, with the column."""
+        for number, column in places_of(self.numbers, self.type):
+            for table in (STORED, PAST):
+                named = f"{table}{hint(table, column)}" if connection.vendor == "sqlite" else table
+                needed = condition(table, column)
+                tests = [f"sig = {int(number)}", wanted.format(column=column), *([needed] if needed else [])]
+                held = " OR ".join(_held(table, moment) for moment in self.moments)
+                yield column, f"{column} FROM {named} WHERE {' AND '.join(tests)} AND ({held})"
+
+
+def _held(table: str, moment: Then) -> str:
+    revision, at = int(moment.revision), int(moment.at)
+    held = f"since + 0 <= {revision} AND (expires_at IS NULL OR expires_at > {at})"
+    return f"({held} AND until + 0 > {revision})" if table == PAST else f"({held})"
+
+
+# ---- changes -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFacts:
+    """Facts of a signature that hold at one of two moments only, among others; `rows` are their ids, None: too many."""
+
+    signature: Signature
+    rows: tuple[tuple[str, ...], ...] | None
+
+    def ids(self, place: int) -> frozenset[str] | None:
+        return None if self.rows is None else frozenset(row[place] for row in self.rows)
+
+
+def changed_facts_between(known: Numbered, first: Then, last: Then) -> list[ChangedFacts]:
+    """For each signature the facts that began or ended after the first moment, and up to the last."""
+    found = []
+    with connection.cursor() as cursor:
+        for signature, number in known.numbers.items():
+            cursor.execute(_changes(number, first, last, signature in known.ending))
+            rows = [row[: len(signature.types)] for row in cursor.fetchall()]
+            if rows:
+                found.append(ChangedFacts(signature, tuple(rows) if len(rows) <= MOST_CHANGES else None))
+    return found
+
+
+def _changes(number: int, first: Then, last: Then, may_end: bool) -> str:
+    between = f"BETWEEN {int(first.revision) + 1} AND {int(last.revision)}"
+    arms = [(STORED, f"since {between}"), (PAST, f"since {between}"), (PAST, f"until {between}")]
+    if may_end:
+        ended = f"expires_at BETWEEN {int(first.at) + 1} AND {int(last.at)}"
+        arms += [(STORED, ended), (PAST, f"until > {int(last.revision)} AND {ended}")]
+    selects = (f"SELECT {_NAMES} FROM {table} WHERE sig = {int(number)} AND {test}" for table, test in arms)
+    return f"{' UNION '.join(selects)} LIMIT {MOST_CHANGES + 1}"

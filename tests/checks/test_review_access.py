@@ -1,0 +1,250 @@
+"""Who gained and who lost access between two moments, held against asking about every one."""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+from itertools import product
+from random import Random
+
+import orjson
+import pytest
+from django.core.management import CommandError, call_command
+
+from checks.asking import ask
+from checks.asking.askers import Trusted
+from checks.asking.query import allow
+from checks.asking.question import Asked
+from checks.workbench import review as reviewing
+from checks.workbench.review import Access, NotAnswered, Review, Wanted, moments_reviewed
+from facts.read import every
+from policy.moments import moment_of
+from policy.values import STRING
+from tests.checks.conftest import POLICY, fact, publish, remove, store
+
+USERS, TEAMS, DOCS, FOLDERS = ("u0", "u1", "u2"), ("t0",), ("d0", "d1", "d2"), ("f0", "f1")
+NOBODY = "(nobody mentions this)"
+UNDECLARED = ("odd", "never")
+ACTIONS = ("read", "edit", "share", "sign", *UNDECLARED)
+
+FIRST = """
+actor User {}
+actor Team {}
+resource Folder {
+  roles = ["reader", "editor"]; permissions = ["read"]; relations = { parent: Folder };
+  "reader" if "editor"; "read" if "reader"; role if role on "parent";
+}
+resource Doc {
+  roles = ["reader", "editor"]; permissions = ["read", "edit", "share", "sign"]; relations = { folder: Folder };
+  "reader" if "editor"; "read" if "reader"; "edit" if "editor"; role if role on "folder";
+  "read" if is_public(resource);
+}
+has_role(user: User, role: String, doc: Doc) if team matches Team and in_team(user, team) and has_role(team, role, doc);
+has_permission(user: User, "read", _: Doc) if is_root(user);
+has_permission(_: User, "share", _: Doc) if is_open("now");
+has_permission(user: User, "sign", doc: Doc) if has_role(user, "reader", doc) and not is_banned(user, doc);
+is_owned(doc: Doc) if user matches User and is_owner(user, doc);
+"""
+SECOND = FIRST.replace('"read" if is_public(resource);', '"edit" if is_public(resource);').replace(
+    '"edit" if "editor";', '"share" if "editor"; "read" if has_role(actor, "editor", Doc{"d1"});'
+)
+THIRD = FIRST + "has_permission(user: User, _: String, doc: Doc) if is_owner(user, doc);\n"
+POLICIES = (FIRST, SECOND, THIRD)
+
+
+def possible_facts() -> list[dict]:
+    users, docs = [f"User:{each}" for each in USERS], [f"Doc:{each}" for each in DOCS]
+    folders, teams = [f"Folder:{each}" for each in FOLDERS], [f"Team:{each}" for each in TEAMS]
+    roles = ("reader", "editor")
+    found = [fact("has_role", *each) for each in product(users + teams, roles, docs)]
+    found += [fact("has_role", *each) for each in product(users, roles, folders)]
+    found += [fact("has_relation", doc, "folder", folder) for doc, folder in product(docs, folders)]
+    found += [fact("has_relation", "Folder:f0", "parent", "Folder:f1"), fact("is_open", "now")]
+    found += [fact("in_team", *each) for each in product(users, teams)]
+    found += [fact("is_public", doc) for doc in docs] + [fact("is_root", user) for user in users]
+    found += [fact("is_banned", *each) for each in product(users, docs)]
+    found += [fact("is_owner", *each) for each in product(users, docs)]
+    found += [fact("has_permission", user, action, "Doc:d0") for user in users for action in ("read", "odd")]
+    return found
+
+
+def change(api, random: Random, every: list[dict]) -> None:
+    drawn = random.sample(every, random.randint(1, 4))
+    changes = [{random.choice(("inserts", "inserts", "deletes")): [each]} for each in drawn]
+    answer = api.post("/batch", changes)
+    assert answer.status_code == 200, answer.content
+
+
+def asked_one_by_one(environment_id: int, as_of: int) -> set[tuple[str, ...]]:
+    moment = moment_of(environment_id, as_of)
+    found = set()
+    for actor_type, actors in (("User", USERS), ("Team", TEAMS)):
+        for resource_type, resources in (("Doc", DOCS), ("Folder", FOLDERS)):
+            each = product((*actors, NOBODY), ACTIONS, (*resources, NOBODY))
+            for actor, action, resource in each:
+                question = allow(
+                    Asked(actor_type, (actor,)), Asked(STRING, (action,)), Asked(resource_type, (resource,))
+                )
+                if ask.answer(Trusted(environment_id), question, moment=moment).holds:
+                    found.add((actor_type, actor, action, resource_type, resource))
+    return found
+
+
+def expanded(lines: list[Access], mentioned: dict[str, set[str]]) -> set[tuple[str, ...]]:
+    """What lines say, of the values that are asked about one by one; without what lines that are kept take away."""
+    found: dict[bool, set[tuple[str, ...]]] = {True: set(), False: set()}
+    for line in lines:
+        actors = {"User": (*USERS, NOBODY), "Team": (*TEAMS, NOBODY)}[line.actor.type]
+        resources = {"Doc": DOCS, "Folder": FOLDERS}[line.resource.type]
+        others = [each for each in (*resources, NOBODY) if each not in mentioned[line.resource.type]]
+        found[line.state == "kept"].update(
+            (line.actor.type, actor, action, line.resource.type, resource)
+            for actor in ([line.actor.id] if line.actor.id else actors)
+            for action in ([line.action.id] if line.action.id else UNDECLARED)
+            for resource in ([line.resource.id] if line.resource.id else others)
+        )
+    return found[False] - found[True]
+
+
+def mentioned(environment_id: int, *moments: int) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {"Doc": {"d1"}, "Folder": set()}  # a rule names d1
+    for as_of in moments:
+        for each in every(environment_id, moment_of(environment_id, as_of)):
+            for arg in each.args:
+                found.setdefault(arg.type, set()).add(arg.id)
+    return found
+
+
+def reviewed(environment_id: int, *moments: int, wanted: Wanted = Wanted()) -> list[Access]:
+    lines = list(Review(environment_id, moments_reviewed(environment_id, *moments), wanted).lines())
+    assert not [line for line in lines if isinstance(line, NotAnswered)]
+    return [line for line in lines if isinstance(line, Access)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
+    random, pk = Random(seed), api.environment.pk
+    monkeypatch.setattr(reviewing, "_FIRST_RESOURCES", random.choice((1, 2, 50)))
+    publish(api, FIRST)
+    revisions, drawn = [], possible_facts()
+    for turn in range(24):
+        if turn % 8 == 7:
+            publish(api, POLICIES[(turn // 8 + 1) % 3])
+        change(api, random, drawn)
+        revisions.append(int(api.get("/facts?predicate=none")["OsoOffset"]))
+    chosen = sorted(random.sample(revisions, 3))
+    held = {each: asked_one_by_one(pk, each) for each in chosen}
+    for at in chosen:
+        assert expanded(reviewed(pk, at), mentioned(pk, at)) == held[at]
+    for first, last in [*zip(chosen, chosen[1:]), (chosen[0], chosen[-1]), (chosen[0], chosen[0])]:
+        lines, known = reviewed(pk, first, last), mentioned(pk, first, last)
+        gained, lost = held[last] - held[first], held[first] - held[last]
+        kept = [line for line in lines if line.state == "kept"]
+        for state, right in (("gained", gained), ("lost", lost)):
+            assert expanded([*(line for line in lines if line.state == state), *kept], known) == right
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def run(*args: str) -> str:
+    written = StringIO()
+    call_command("review_access", *args, stdout=written, stderr=StringIO(), no_color=True)
+    return written.getvalue()
+
+
+def rows(said: str) -> list[str]:
+    return [" ".join(line.split()) for line in said.splitlines()[1:-1]]
+
+
+def test_what_was_gained_and_lost_is_listed(repos):
+    store(repos, fact("has_role", "User:cat", "reader", "Repo:b"), fact("is_root", "User:ann"))
+    remove(repos, fact("is_public", "Repo:p"))
+    said = run("--from", "2")
+    assert said.startswith("What changed from revision 2 (20") and "policy version 1) to revision 4 (" in said
+    assert rows(said) == [
+        "+ gained User:ann read Repo:*",
+        "- lost User:* read Repo:p",
+        "= kept User:root read Repo:p",
+        "+ gained User:ann read Repo:p",
+        "+ gained User:cat read Repo:b",
+    ]
+    assert run("--from", "2", "--to", "2").endswith("\n0 gained, 0 lost\n")
+    assert rows(run("--from", "3", "--resource-type", "Repo", "--actor-type", "User", "--action", "write")) == []
+
+
+def test_who_had_what_is_listed(repos):
+    said = run("--at", "2", "--resource-type", "Repo")
+    assert rows(said) == [
+        "has User:root read Repo:*",
+        "has User:ann read Repo:a",
+        "has User:bob read Repo:a",
+        "has User:root read Repo:a",
+        "has User:ann read Repo:b",
+        "has User:root read Repo:b",
+        "has User:* read Repo:p",
+        "has User:bob write Repo:a",
+    ]
+    assert said.endswith("8 in all\n")
+
+
+def test_each_line_is_explained_on_request(repos):
+    store(repos, fact("has_role", "User:cat", "reader", "Repo:b"))
+    said = run("--from", "2", "--explain")
+    assert 'before: denied  allow(User:cat, "read", Repo:b)  (policy version 1)' in said
+    assert 'after: allowed  allow(User:cat, "read", Repo:b)  (policy version 1)' in said
+    assert '✓ has_role(User:cat, "reader", Repo:b)  stored fact' in said
+    (line,) = [orjson.loads(each) for each in run("--from", "2", "--explain", "--format", "json").splitlines()]
+    assert line["state"] == "gained" and line["actor"] == {"type": "User", "id": "cat"}
+    assert line["before"]["allowed"] is False and line["after"]["proof"]["kind"] == "rule"
+
+
+def test_formats_tell_any_from_a_star(repos):
+    store(repos, fact("has_role", "User:*", "reader", "Repo:b"), fact("is_public", "Repo:b"))
+    table = list(csv.reader(StringIO(run("--at", "3", "--resource-type", "Repo", "--format", "csv"))))
+    assert table[0] == ["state", "actor", "action", "resource", "note"]
+    assert ["has", "User:*", "read", "Repo:b", ""] in table
+    store(repos, fact("has_role", "User:*", "writer", "Repo:b"))
+    assert ["has", 'User:"*"', "write", "Repo:b", ""] in list(csv.reader(StringIO(run("--at", "4", "--format", "csv"))))
+    lines = [orjson.loads(each) for each in run("--at", "4", "--format", "json").splitlines()]
+    assert {"id": None, "type": "User"} in [each["actor"] for each in lines]
+
+
+REFUSED = POLICY + 'has_permission(user: User, "write", repo: Repo) if is_public(repo) and not is_banned(user);\n'
+
+
+def test_what_cannot_be_listed_is_said_and_ends_with_an_error(api):
+    publish(api, REFUSED)
+    store(
+        api,
+        fact("is_public", "Repo:p"),
+        fact("is_banned", "User:eve"),
+        fact("has_role", "User:ann", "writer", "Repo:a"),
+    )
+    written = StringIO()
+    with pytest.raises(CommandError, match="1 kinds of access are not answered whole"):
+        call_command("review_access", "--at", "2", stdout=written, stderr=StringIO())
+    said = written.getvalue()
+    assert '! not answered allow(User:_, "write", Repo:_) about 1 of the resources, such as Repo:p: ' in " ".join(
+        said.split()
+    )
+    assert "has User:ann write Repo:a" in " ".join(said.split())
+    remove(api, fact("has_role", "User:ann", "writer", "Repo:a"))
+    assert rows(run("--from", "2")) == ["- lost User:ann read Repo:a", "- lost User:ann write Repo:a"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--from", "1000"), "as_of: revision 1000 is still to come"),
+        (("--from", "0"), "there was no policy at revision 0"),
+        (("--from", "yesterday"), "--from: must be a time such as"),
+        (("--from", "2", "--to", "1"), "the first moment .revision 2. is after the second .revision 1."),
+        (("--at", "2", "--to", "2"), "--to goes with --from"),
+        (("--at", "2", "--actor-type", "Usr"), "the policy has no actor type `Usr`"),
+        (("--at", "2", "--environment", "nope"), "there is no environment `nope`"),
+    ],
+)
+def test_mistakes_are_reported(repos, args, message):
+    with pytest.raises(CommandError, match=message):
+        run(*args)
