@@ -15,9 +15,7 @@ from policy.values import Value, quoted
 
 def shown(value: Value) -> str:
     """Return `User:ann`; `User:*` is every User that no other line is about."""
-    if value.id == ANY:
-        return f"{value.type}:*"
-    return f"{value.type}:{quoted('*')}" if value.id == "*" else shown_value(value)
+    return f"{value.type}:*" if value.id == ANY else shown_value(value)
 
 
 def shown_action(action: Value) -> str:
