@@ -27,6 +27,7 @@ from checks.workbench.pages import (
 )
 from checks.workbench.picture import picture_of
 from checks.workbench.preview import Preview, goals_of_text, preview
+from checks.workbench.reviewed import ReviewForm, review_for_page
 from policy.active import program_of_version
 from policy.admin import PolicyVersionAdmin
 from policy.errors import AuthzError
@@ -55,7 +56,10 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return format_html_join(" · ", '<a href="{}">{}</a>', links)
 
     def get_urls(self):
-        pages = {"ask": self.ask_view, "ids": self.ids_view, "picture": self.picture_view, "preview": self.preview_view}
+        pages = {
+            "ask": self.ask_view, "ids": self.ids_view, "picture": self.picture_view, "preview": self.preview_view,
+            "review": self.review_view,
+        }  # fmt: skip
         wrap = self.admin_site.admin_view
         extra = [
             path(f"<path:object_id>/{name}/", wrap(view), name=f"policy_policyversion_{name}")
@@ -156,11 +160,34 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         shown = {"found": found, **(_previewed(found) if found else {}), "text": text, "questions": questions}
         return self._page(request, "preview", version, **shown, **trouble)
 
+    # ---- who had what, and what changed ---------------------------------------------------------------------------
+
+    def review_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Compare who may do what in the version's environment at two moments, or list it at one."""
+        version = self._seen(request, object_id)
+        if version is None:
+            return self._gone(request, object_id)
+        form = ReviewForm(request.GET) if {"start", "at"} & request.GET.keys() else ReviewForm()
+        found, trouble = None, {}
+        if form.is_bound and form.is_valid():
+            try:
+                found = review_for_page(version.environment, form.cleaned_data)
+            except AuthzError as reason:
+                trouble = _trouble(reason)
+        program = _program(version)
+        declared = program.types if program else {}
+        return self._page(
+            request, "review", version,
+            form=form, sent=request.GET, found=found, **trouble,
+            types=sorted(declared), actions=sorted({name for each in declared.values() for name in each.permissions}),
+            is_nav_sidebar_enabled=False,
+        )  # fmt: skip
+
     def _page(
         self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown: object
     ) -> TemplateResponse:
         page = super()._page(request, name, version, **shown)
-        if name in ("ask", "picture", "preview"):
+        if name in ("ask", "picture", "preview", "review"):
             page.template_name = f"admin/checks/{name}.html"
         return page
 

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -38,7 +39,7 @@ def main() -> int:
         stored = server.database.prepared("SELECT count(*) FROM fact")({})[0][0]
         print(f"{stored:,} facts on {asked.database}", flush=True)
         revisions = list(changed(server, asked.changes))
-        for (name, first), (_, last) in zip(revisions, revisions[1:]):
+        for (name, first), (_, last) in pairwise(revisions):
             reviewed(server, name, "--from", str(first), "--to", str(last))
         if asked.everything:
             reviewed(server, "another policy", "--from", str(revisions[-1][1]))

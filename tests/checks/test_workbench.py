@@ -48,7 +48,7 @@ def question(**members: str) -> dict:
 
 def test_the_version_leads_to_its_workbench(admin, version):
     page = admin.get(url("change", version)).content.decode()
-    for name in ("ask", "picture", "preview"):
+    for name in ("ask", "picture", "preview", "review"):
         assert f'href="{url(name, version)}"' in page
 
 
@@ -170,9 +170,12 @@ def test_completion_looks_at_a_bounded_number_of_facts(repos, environment):
 @pytest.mark.parametrize(
     ("permissions", "statuses"),
     [
-        ((), {"ask": 403, "ids": 403, "preview": 403, "picture": 403}),
-        (("view_policyversion",), {"ask": 403, "ids": 403, "preview": 403, "picture": 200}),
-        (("view_policyversion", "view_signature"), {"ask": 200, "ids": 200, "preview": 200, "picture": 200}),
+        ((), {"ask": 403, "ids": 403, "preview": 403, "review": 403, "picture": 403}),
+        (("view_policyversion",), {"ask": 403, "ids": 403, "preview": 403, "review": 403, "picture": 200}),
+        (
+            ("view_policyversion", "view_signature"),
+            {"ask": 200, "ids": 200, "preview": 200, "review": 200, "picture": 200},
+        ),
     ],
 )
 def test_facts_are_shown_to_those_who_may_see_them(version, permissions, statuses):
@@ -185,7 +188,7 @@ def test_facts_are_shown_to_those_who_may_see_them(version, permissions, statuse
 
 def test_a_version_that_does_not_exist_leads_back(admin, version):
     version.pk += 1000
-    for name in ("ask", "preview", "picture"):
+    for name in ("ask", "preview", "picture", "review"):
         assert admin.get(url(name, version)).status_code == 302
 
 
@@ -253,3 +256,38 @@ def test_words_that_the_policy_does_not_have_are_reported(admin, version):
     assert "The policy has no action `reed` on Repo (did you mean `read`?" in said.replace("&#x27;", "'")
     listed = words(admin.post(url("ask", version), asked | {"kind": "list", "resource": "Rpo"}))
     assert "The policy has no type `Rpo` (did you mean `Repo`?" in listed
+
+
+# ---- who had access ------------------------------------------------------------------------------------------------
+
+
+def test_who_gained_and_who_lost_is_listed(admin, version, repos):
+    store(repos, fact("has_role", "User:cat", "reader", "Repo:b"))
+    said = words(admin.get(url("review", version), {"start": "2"}))
+    assert "What changed from revision 2 (" in said and "1 gained, 0 lost." in said
+    assert "gained User:cat read Repo:b" in said
+    assert "Nobody gained or lost anything." in words(admin.get(url("review", version), {"start": "3"}))
+    listed = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo", "action": "write"}))
+    assert "1 in all." in listed and "has User:bob write Repo:a" in listed
+
+
+def test_a_review_that_is_cut_says_how_to_get_the_whole(admin, version, monkeypatch):
+    monkeypatch.setattr("checks.workbench.reviewed.MOST_SHOWN", 1)
+    said = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo"}))
+    assert "These are the first 1; there are more." in said
+    assert "manage.py review_access --environment default --at 2 --resource-type Repo" in said
+    monkeypatch.setattr("checks.workbench.reviewed.SECONDS", -1)
+    assert "there may be more" in words(admin.get(url("review", version), {"at": "2"}))
+
+
+@pytest.mark.parametrize(
+    ("sent", "message"),
+    [
+        ({"start": "", "at": ""}, "Name a moment to compare from, or one to list who had what then."),
+        ({"at": "2", "end": "2"}, "A moment to compare up to goes with one to compare from."),
+        ({"start": "1000"}, "revision 1000 is still to come"),
+        ({"start": "2", "actor_type": "Usr"}, "the policy has no actor type `Usr`"),
+    ],
+)
+def test_moments_that_cannot_be_reviewed_say_why(admin, version, sent, message):
+    assert message in words(admin.get(url("review", version), sent))
