@@ -33,12 +33,12 @@ def number(name: str, default: float, kind: type[int] | type[float] = float) -> 
     return value
 
 
-def truth(name: str) -> bool:
-    """A setting that is on or off; off where nothing is said."""
+def truth(name: str, default: bool = False) -> bool:
+    """A setting that is on or off."""
     text = env.str(name, default="").strip().lower()
     if text not in ("", "0", "1", "false", "true"):
         raise ImproperlyConfigured(f"{name} must be 0 or 1, not {text!r}")
-    return text in ("1", "true")
+    return text in ("1", "true") if text else default
 
 
 def origins(name: str) -> list[str]:
@@ -54,6 +54,17 @@ def log_level() -> str:
     if level not in LOG_LEVELS:
         raise ImproperlyConfigured(f"LOG_LEVEL must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
     return level
+
+
+def sample() -> float:
+    text = env.str("DECISION_LOG_SAMPLE", default="").strip()
+    try:
+        share = float(text) if text else 1.0
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise ImproperlyConfigured(f"DECISION_LOG_SAMPLE must be a share from 0 to 1, not {text!r}")
+    return share
 
 
 # ---- who we are -------------------------------------------------------------------------------------
@@ -168,6 +179,13 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES or None
 
 # A context fact that the policy has no use for: refused, or left out of account with a word.
 STRICT_CONTEXT_FACTS = truth("STRICT_CONTEXT_FACTS")
+
+# ---- what is written down -----------------------------------------------------------------------------
+
+DECISION_LOG = env.str("DECISION_LOG", default="").strip()  # a file, or - for the standard output; none where empty
+DECISION_LOG_SAMPLE = sample()  # of all questions
+DECISION_LOG_DENIED = truth("DECISION_LOG_DENIED")  # all that are denied, whatever the sample
+DECISION_LOG_CONTEXT = truth("DECISION_LOG_CONTEXT", default=True)  # with their context facts
 
 # ---- the parts ----------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from checks.workbench.pages import (
     versions_to_choose,
 )
 from checks.workbench.picture import picture_of
-from checks.workbench.preview import Preview, goals_of_text, preview
+from checks.workbench.preview import Preview, preview
 from checks.workbench.reviewed import ReviewForm, review_for_page
 from policy.active import program_of_version
 from policy.admin import PolicyVersionAdmin
@@ -153,8 +153,8 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         found, trouble = None, {}
         if request.method == "POST":
             try:
-                goals = goals_of_text(questions) if questions.strip() else None
-                found = preview(version.environment_id, text, version.filename or "", goals)
+                asked = questions if questions.strip() else None
+                found = preview(version.environment_id, text, version.filename or "", asked)
             except AuthzError as reason:
                 trouble = _trouble(reason)
         shown = {"found": found, **(_previewed(found) if found else {}), "text": text, "questions": questions}

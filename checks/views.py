@@ -10,8 +10,10 @@ from checks.asking import ask, fact_patterns, kept, paging
 from checks.asking.ask import Answered
 from checks.asking.query import Query, allow
 from checks.asking.question import Asked, Question, by_ids
+from checks.decisions.log import note
 from checks.engine.answers import Row
 from checks.explain import explain
+from checks.explain.explain import Explanation
 from checks.explain.output import explanation_to_json
 from checks.serializers import (
     ACTIONS_QUERIES,
@@ -62,9 +64,11 @@ class Answering(Asking, ABC):
         asked = kept.asked_again(who, self._what(request), request.body)
         again = kept.kept(who, asked) if asked else None
         if again is not None:
+            note(request, who, again.body, again.holding.offset, again.holding.version)
             return answer(request, again.body, again.unused, again.holding.offset)
         body, found = self.said(request, who)
         kept.note(who, found)
+        note(request, who, body, found.revision, found.session.version)
         if asked:
             body = orjson.dumps(body)
             kept.keep(asked, found, body)
@@ -152,11 +156,15 @@ class Explain(Asking):
     """Why one answer is as it is: the body of /authorize, or of /evaluate_query with one value for each variable."""
 
     def post(self, request: Request) -> Response:
-        is_query = isinstance(request.data, dict) and "predicate" in request.data
-        question = solution(decoded(EvaluateQuery, request.data)) if is_query else explained(request.data)
         who = unconfirmed_caller(request)
-        explanation = explain.explain(who, question, moment_asked(request, who))
-        return answer(request, explanation_to_json(explanation, is_query), explanation.unused, explanation.revision)
+        body, explanation = self.said(request, who)
+        note(request, who, body, explanation.revision, explanation.version_id)
+        return answer(request, body, explanation.unused, explanation.revision)
+
+    def said(self, request: Request, who: Caller) -> tuple[object, Explanation]:
+        is_query = isinstance(request.data, dict) and "predicate" in request.data
+        explanation = explain.explain(who, explained_question(request.data), moment_asked(request, who))
+        return explanation_to_json(explanation, is_query), explanation
 
 
 class Expect(Asking):
@@ -183,7 +191,9 @@ def actions_question(body: dict) -> Question:
     return allow(body["actor"], ANY_ACTION, body["resource"], ("action",), body["context_facts"])
 
 
-def explained(raw: object) -> Question:
+def explained_question(raw: object) -> Question:
+    if isinstance(raw, dict) and "predicate" in raw:
+        return solution(decoded(EvaluateQuery, raw))
     body = decoded(ExplainQuery, raw)
     return allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
 

@@ -47,10 +47,13 @@ Form = Callable[[LocalRenderer, Folded], str]
 
 
 class Said(NamedTuple):
-    """The SQL, and what of the question's context counted for nothing."""
+    """The SQL, what of the question's context counted for nothing, and the policy version and the
+    revision that it was made by."""
 
     sql: str
     unused: Unused
+    version: int | None
+    revision: int
 
 
 # ---- the forms -------------------------------------------------------------------------------------------------
@@ -97,8 +100,9 @@ def answered(asker: Asker, question: Question, text: str | None, form: Form) -> 
             useful = session.brought(question.context, "query.context_facts")
             shaped = _shaped(session, bindings, question._replace(context=useful.facts))
             with run.snapshot():
-                if confirmed(asker).version == session.version and _knows_signatures(shaped, session):
-                    return Said(_sql(shaped, form), useful.unused)
+                holding = confirmed(asker)
+                if holding.version == session.version and _knows_signatures(shaped, session):
+                    return Said(_sql(shaped, form), useful.unused, session.version, holding.offset)
     raise PolicyMoved
 
 

@@ -1,11 +1,15 @@
 """The endpoints that answer with SQL for the caller's own database."""
 
+from abc import ABC, abstractmethod
+
 from checks.asking.query import Query, allow
 from checks.asking.question import Asked, Question
+from checks.decisions.log import note
 from facts.context_header import answer
 from localsql import asking
 from localsql.asking import Said
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
+from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response, caller
 from policy.serializers import decoded
 from policy.values import STRING
@@ -15,43 +19,54 @@ def question_of(query: dict, action: Asked, resource: Asked, outs: tuple[str, ..
     return allow(query["actor"], action, resource, outs, query["context_facts"])
 
 
-def sql_answer(request: Request, said: Said) -> Response:
-    return answer(request, {"sql": said.sql}, said.unused)
-
-
-class Authorize(Endpoint):
+class Answering(Endpoint, ABC):
     def post(self, request: Request) -> Response:
-        who, body = caller(request), decoded(AuthorizeSql, request.data)
+        who = caller(request)
+        body, said = self.said(request, who)
+        note(request, who, body, said.revision, said.version)
+        return answer(request, body, said.unused)
+
+    def said(self, request: Request, who: Caller) -> tuple[object, Said]:
+        said = self.sql(request.data, who)
+        return {"sql": said.sql}, said
+
+    @abstractmethod
+    def sql(self, raw: object, who: Caller) -> Said:
+        """Make the SQL that the body asks for."""
+
+
+class Authorize(Answering):
+    def sql(self, raw: object, who: Caller) -> Said:
+        body = decoded(AuthorizeSql, raw)
         question = question_of(body["query"], body["query"]["action"], body["query"]["resource"])
-        return sql_answer(request, asking.authorize(who, question, body["data_bindings"]))
+        return asking.authorize(who, question, body["data_bindings"])
 
 
-class Actions(Endpoint):
-    def post(self, request: Request) -> Response:
-        who, body = caller(request), decoded(ActionsSql, request.data)
+class Actions(Answering):
+    def sql(self, raw: object, who: Caller) -> Said:
+        body = decoded(ActionsSql, raw)
         question = question_of(body["query"], Asked(STRING), body["query"]["resource"], ("action",))
-        return sql_answer(request, asking.actions(who, question, body["data_bindings"]))
+        return asking.actions(who, question, body["data_bindings"])
 
 
-class List(Endpoint):
+class List(Answering):
     """Pages mean nothing here: the caller's own statement has its own LIMIT."""
 
-    def post(self, request: Request) -> Response:
-        who, body = caller(request), decoded(ListSql, request.data)
+    def sql(self, raw: object, who: Caller) -> Said:
+        body = decoded(ListSql, raw)
         resource = Asked(body["query"]["resource_type"])
         question = question_of(body["query"], body["query"]["action"], resource, ("resource",))
-        return sql_answer(request, asking.filtered(who, question, body["data_bindings"], body["column"]))
+        return asking.filtered(who, question, body["data_bindings"], body["column"])
 
 
-class Evaluate(Endpoint):
-    def post(self, request: Request) -> Response:
-        who, body = caller(request), decoded(EvaluateSql, request.data)
+class Evaluate(Answering):
+    def sql(self, raw: object, who: Caller) -> Said:
+        body = decoded(EvaluateSql, raw)
         asked, mode = body["query"], body["mode"]
         query = Query.of((asked["predicate"], *asked["calls"]), asked["constraints"], asked["context_facts"])
         if mode["mode"] == "select":
             columns = mode["query_vars_to_output_column_names"]
-            return sql_answer(request, asking.selected(who, query.asking_for(columns), body["data_bindings"], columns))
+            return asking.selected(who, query.asking_for(columns), body["data_bindings"], columns)
         question = query.asking_for((mode["query_var"],))
         path = "mode.output_column_name"
-        column = mode.get("output_column_name")
-        return sql_answer(request, asking.filtered(who, question, body["data_bindings"], column, path))
+        return asking.filtered(who, question, body["data_bindings"], mode.get("output_column_name"), path)

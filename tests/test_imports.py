@@ -17,7 +17,7 @@ ALLOWED = {
     "policy": {"policy"},
     "facts": {"facts", "policy"},
     "checks": {"checks", "facts", "policy"},
-    # Of checks: the engine, and what decodes, shapes, runs and advises on questions; not what answers them.
+    # Of checks: the engine, and what decodes, shapes, runs, advises on and logs questions; not what answers them.
     "localsql": {
         "localsql",
         "facts",
@@ -31,6 +31,7 @@ ALLOWED = {
         "checks.asking.remembered",
         "checks.asking.run",
         "checks.asking.session",
+        "checks.decisions.log",
         "checks.engine",
         "checks.errors",
         "checks.serializers",

@@ -15,6 +15,7 @@ from django.conf import settings
 from django.core.management import get_commands, load_command_class
 
 from authz_project.server.process import FINISH_WITHIN
+from checks.decisions.lines import Line, line_of_text
 from localsql.bindings import bindings_from_text
 from localsql.dialects import DIALECTS
 from tests.service import ROOT, Service, start_service
@@ -34,7 +35,7 @@ NOT_RUN = {  # lines of shell without what they remark, and why
     "python manage.py serve --port 8080 --workers 4": "likewise",
     'pip install -e ".[test]" && pytest': "this is that run",
 }
-FOR_OTHER_PROGRAMS = {"nginx", "ini"}  # each has a test of its own below
+FOR_OTHER_PROGRAMS = {"nginx", "ini", "logrotate", "json"}  # each has a test of its own below
 
 
 def bare(line: str) -> str:
@@ -248,6 +249,19 @@ def test_the_proxy_lets_through_what_the_service_reads():
     address = re.search(r"`CLIENT_ADDRESS_HEADER=([\w-]+)`", README)[1]
     assert headers == {"Host": "$host", "X-Request-ID": "$request_id", address: "$remote_addr"}
     assert f"`ALLOWED_HOSTS={named['server_name']}`" in README
+
+
+def test_the_line_of_the_decision_log_is_one_and_can_be_read():
+    line = line_of_text(the_only("json").replace("\n", ""), 1)
+    assert isinstance(line, Line) and line.endpoint == "authorize"
+    assert set(json.loads(the_only("json"))) == set(Line.__slots__) - {
+        "number", "is_published_client", "context_facts_left_out",
+    }  # fmt: skip
+
+
+def test_the_log_that_is_turned_is_the_decision_log():
+    path = the_only("logrotate").partition(" ")[0]
+    assert f"`DECISION_LOG={path}`" in README
 
 
 def test_the_unit_starts_and_stops_the_service():

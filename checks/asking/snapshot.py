@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from django.conf import settings
 
@@ -72,27 +73,42 @@ def snapshot(
 ) -> Iterator[Snapshot]:
     """Open a snapshot by a version (None: the open policy), of an environment's facts and the context."""
     policy = policy_of(version, mentioned)
-    with _opened(environment_id, policy, cases_of(policy), context, moment) as found:
+    with _opened(environment_id, policy, cases_of(policy), _published, context, moment) as found:
         yield found
+
+
+class Tried(NamedTuple):
+    """A program that is not published, and what is compiled of it, for one snapshot after the other."""
+
+    cases: Cases
+    statements: Statements
+
+    @classmethod
+    def of(cls, program: Program) -> Tried:
+        return cls(cases_of_text(program), new_statements())
 
 
 @contextmanager
 def trial(
-    environment_id: int, program: Program, context: Sequence[Fact], moment: Moment | None = None
+    environment_id: int, tried: Tried, context: Sequence[Fact], moment: Moment | None = None
 ) -> Iterator[Snapshot]:
     """Open a snapshot of the same facts by a program that is not published."""
-    with _opened(environment_id, None, cases_of_text(program), context, moment) as found:
+    with _opened(environment_id, None, *tried, context, moment) as found:
         yield found
 
 
 @contextmanager
 def _opened(
-    environment_id: int, policy: Policy | None, cases: Cases, context: Sequence[Fact], moment: Moment | None
+    environment_id: int,
+    policy: Policy | None,
+    cases: Cases,
+    statements: Statements,
+    context: Sequence[Fact],
+    moment: Moment | None,
 ) -> Iterator[Snapshot]:
     useful = brought(cases.program, context, "context_facts")
     with run.question_time(), run.snapshot():
         known = numbers_as_of(environment_id)
-        statements = new_statements() if policy is None else _published
         facts, inline = useful.facts, frozenset(by_signature(useful.facts))
         found = Snapshot(environment_id, policy, cases, facts, inline, useful.unused, known, statements, moment)
         if moment is not None:
@@ -150,6 +166,12 @@ class Snapshot(Session):
         """Return the session of another program over the same facts, as of the same moment."""
         cases, statements = cases_of_text(program), new_statements()
         return replace(self, policy=None, cases=cases, statements=statements, answered={})
+
+    def beside(self, context: Sequence[Fact]) -> Snapshot:
+        """Return the session of another context, over the same facts."""
+        useful = brought(self.program, context, "context_facts")
+        inline = frozenset(by_signature(useful.facts))
+        return replace(self, context=useful.facts, inline=inline, unused=useful.unused, answered={})
 
     @property
     def numbers(self) -> Mapping[Signature, int]:

@@ -50,6 +50,7 @@ class Explanation:
     goals: tuple[ExplainedGoal, ...]
     unused: Unused = ALL_USED  # of the context
     revision: int = 0  # that is explained
+    version_id: int | None = None  # the key of the same version
 
     @property
     def allowed(self) -> bool:
@@ -60,7 +61,8 @@ def explain(asker: Asker, question: Question, moment: Moment | None = None) -> E
     """Explain the answer of the active policy; or of a moment, by the policy of then."""
     with active_snapshot(asker, question.context, question.mentioned, moment) as session:
         goals = explain_calls(session, question)
-        return Explanation(session.cases.number, goals, session.unused, session.revision)
+        version_id = session.policy if isinstance(session.policy, int) else None
+        return Explanation(session.cases.number, goals, session.unused, session.revision, version_id)
 
 
 def explain_calls(session: Snapshot, question: Question) -> tuple[ExplainedGoal, ...]:

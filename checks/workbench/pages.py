@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from checks.asking.advice import advice_on_question
 from checks.asking.query import allow
 from checks.asking.question import Asked, Question
-from checks.asking.snapshot import Snapshot, snapshot, trial
+from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, explain_calls
 from checks.explain.tree import Reason, shown_atom, shown_value
@@ -162,9 +162,7 @@ class PageAnswer:
     moment: str = ""  # that was asked of; nothing where it was now
 
 
-def answer_for_page(
-    version: PolicyVersion, text: str, question: Question, moment: Moment | None = None
-) -> PageAnswer:
+def answer_for_page(version: PolicyVersion, text: str, question: Question, moment: Moment | None = None) -> PageAnswer:
     then = "" if moment is None else f"revision {moment.revision}, {time_of(moment.at):%Y-%m-%d %H:%M:%S} UTC"
     with _session(version, text, question.context, moment) as session:
         if question.outs:
@@ -181,7 +179,7 @@ def _session(
 ) -> AbstractContextManager[Snapshot]:
     """Return a session of the version, or of the text in its place."""
     if text:
-        return trial(version.environment_id, rules.compile_text(text), context, moment)
+        return trial(version.environment_id, Tried.of(rules.compile_text(text)), context, moment)
     return snapshot(version.environment_id, version.pk, context, frozenset(), moment)
 
 

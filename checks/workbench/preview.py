@@ -7,24 +7,31 @@ as of one moment.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import orjson
+from django.utils.module_loading import import_string
+
 from checks.asking import run
 from checks.asking.deadline import Deadline
-from checks.asking.snapshot import Snapshot, snapshot, trial
+from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
+from checks.decisions.lines import BadLine, line_of_text
 from checks.explain.cases import Goal
-from checks.explain.explain import ExplainedGoal, explain_goal, question_of_goal
+from checks.explain.explain import ExplainedGoal, explain_goal
 from checks.explain.tree import shown_atom
 from checks.workbench.differences import Compared, PolicyComparison
-from checks.workbench.kinds import DECISION, kinds_of
+from checks.workbench.given import Given, differing
+from checks.workbench.kinds import kinds_of
 from checks.workbench.samples import Sampler
 from facts.accept import UnusedStored, unused_signatures
 from facts.notation import fact_from_text
 from facts.numbering import signature_numbers
+from facts.wire import Fact
 from policy import publishing
 from policy.errors import AuthzError
 from policy.language.source import NOWHERE
@@ -37,6 +44,10 @@ SECONDS = 5.0  # for asking, if not said otherwise; and as many again for explai
 MOST_SHOWN = 100  # answers that differ, of each kind of question and in each direction; the others are counted
 MAX_EXPLAINED = 50  # answers that differ; of the others, only which
 _SHORTEST = 0.05  # seconds that a question has at least
+_READER = (
+    "checks.decisions.questions.given_by"  # imported where there is such a line: it takes all that decodes requests
+)
+_END_OF_LINE = re.compile(r"\r\n|\n|\r")  # and no other: JSON has those of Unicode as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,7 @@ class Flip:
     is_allowed: bool  # by the new policy
     before: ExplainedGoal | None = None
     after: ExplainedGoal | None = None
+    context: Sequence[Fact] = ()
 
     @property
     def text(self) -> str:
@@ -62,10 +74,12 @@ class Flip:
 class Survey:
     """What was asked: so many `given` questions, or else those of the kinds that the difference reaches.
 
-    `refused` are given questions that were not compared, and why. Where `are_all` is false, there are more kinds.
+    Of the given ones, so many are `answered_otherwise`; `refused` are those that were not compared, and why. Where
+    `are_all` is false, there are more kinds.
     """
 
     given: int | None = None
+    answered_otherwise: int = 0
     kinds: tuple[Compared, ...] = ()
     are_all: bool = True
     refused: tuple[str, ...] = ()
@@ -87,7 +101,7 @@ class Preview:
         """How many decisions differ, out of which ones."""
         if self.asked.given is not None:
             refused = f"; {len(self.asked.refused)} not answered" if self.asked.refused else ""
-            return f"{len(self.flips):,} of {self.asked.given:,} asked would be different{refused}"
+            return f"{self.asked.answered_otherwise:,} of {self.asked.given:,} asked would be different{refused}"
         why = "no decision depends on the rules that differ" if any(self.rules) else "no rule differs"
         return self._of_kinds(True) or f"0 would be different: {why}, so none was asked"
 
@@ -131,24 +145,28 @@ def preview(
     environment_id: int,
     text: str,
     filename: str,
-    goals: list[Goal] | None = None,
+    questions: str | None = None,
     *,
     seconds: float = SECONDS,
     seed: int = 0,
     most: int = MOST_SHOWN,
     explains: bool = True,
 ) -> Preview:
-    """Compare the active policy with the text, which raises `PolicyRejected` if it is none. Nothing is stored."""
+    """Compare the active policy with the text, which raises `PolicyRejected` if it is none. Nothing is stored.
+
+    The questions are those of a text, as `questions_of_text` reads it; without one, those that are worth asking.
+    """
+    given, refused = questions_of_text(questions, environment_id) if questions is not None else ([], [])
     drafted = publishing.draft(text, filename, force=True)
     unused = tuple(unused_signatures(environment_id, drafted.program))
-    with Deadline(3 * seconds + _SHORTEST), _sides(environment_id, drafted.program, goals or ()) as sides:
-        changed = _changed(*sides)
+    with Deadline(3 * seconds + _SHORTEST), _sides(environment_id, drafted.program, given) as sides:
+        changed = changes_between(*sides)
         until = time.monotonic() + seconds
-        if goals is None:
+        if questions is None:
             survey = _compare_reached(sides, changed, seed, until, most)
             flips = [Flip(goal, is_new) for each in survey.kinds for goal, is_new in each.examples]
         else:
-            flips, survey = _compare_given(sides, list(dict.fromkeys(goals)), until)
+            flips, survey = _compare_given(sides, given, refused, until)
         if explains:
             flips = _with_some_explained(sides, flips, time.monotonic() + seconds)
     gone, added = (_count(each.rule for each in changed if each.is_new == is_new) for is_new in (False, True))
@@ -160,30 +178,58 @@ def _count(rules: Iterable[Rule | None]) -> int:
     return len({rule.origin for rule in rules if rule is not None} - {NOWHERE})
 
 
-def goals_of_text(text: str) -> list[Goal]:
-    """Read one a line, as `allow(User:ann, "read", Repo:acme)`, without empty lines and those that begin with #."""
-    lines = (line.strip() for line in text.splitlines())
-    facts = [fact_from_text(line) for line in lines if line and not line.startswith("#")]
-    return [Goal(fact.predicate, fact.args) for fact in facts]
+def questions_of_text(text: str, environment_id: int) -> tuple[list[Given], list[str]]:
+    """Read one a line, without empty lines and those that begin with #, and each once.
+
+    One is written as `allow(User:ann, "read", Repo:acme)`, or is a line of the decision log. Of those that cannot be
+    asked, say why.
+    """
+    found: dict[object, Given] = {}
+    refused = []
+    for number, line in enumerate(_END_OF_LINE.split(text), 1):
+        written = line.strip()
+        if written.startswith("{"):
+            try:
+                key, given = _given_of_line(written, number, environment_id)
+                found.setdefault(key, given)
+            except AuthzError as reason:
+                refused.append(reason.message if isinstance(reason, BadLine) else f"line {number}: {reason.message}")
+        elif written and not written.startswith("#"):
+            fact = fact_from_text(written)
+            goal = Goal(fact.predicate, fact.args)
+            found.setdefault(goal, Given.of_goal(goal))
+    return [*found.values()], refused
+
+
+def _given_of_line(text: str, number: int, environment_id: int) -> tuple[object, Given]:
+    line = line_of_text(text, number)
+    if isinstance(line, BadLine):
+        raise line
+    if line.environment != environment_id:
+        raise BadLine(number, f"it is of environment {line.environment}")
+    if line.context_facts_left_out:
+        raise BadLine(number, "its context facts were left out of the log")
+    given: Given = import_string(_READER)(line)
+    return (line.endpoint, orjson.dumps(line.question, option=orjson.OPT_SORT_KEYS)), given
 
 
 Sides = tuple[Snapshot, Snapshot]  # of the active policy, and of the new one
 
 
 @contextmanager
-def _sides(environment_id: int, program: Program, goals: Iterable[Goal]) -> Iterator[Sides]:
+def _sides(environment_id: int, program: Program, given: Iterable[Given]) -> Iterator[Sides]:
     active = publishing.active_version(environment_id)
-    asked = {arg.type for goal in goals for arg in goal.args}
+    asked = set().union(*(each.types for each in given))
     stored = {name for signature in signature_numbers(environment_id) for name in signature.types}
     types = frozenset() if active else frozenset(asked | stored | set(filter(program.knows, program.subtypes)))
     with (
         snapshot(environment_id, active.pk if active else None, (), types) as before,
-        trial(environment_id, program, ()) as after,
+        trial(environment_id, Tried.of(program), ()) as after,
     ):
         yield before, after
 
 
-def _changed(before: Snapshot, after: Snapshot) -> list[Changed]:
+def changes_between(before: Snapshot, after: Snapshot) -> list[Changed]:
     programs = (before.program, after.program)
     return [*changed_rules(*programs), *changed_facts(*programs, before.numbers)]
 
@@ -202,30 +248,31 @@ def _compare_reached(sides: Sides, changed: list[Changed], seed: int, until: flo
     return Survey(kinds=tuple(comparison.compared(kinds)), are_all=are_all, seed=seed)
 
 
-def _compare_given(sides: Sides, goals: list[Goal], until: float) -> tuple[list[Flip], Survey]:
+def _compare_given(sides: Sides, given: list[Given], refused: list[str], until: float) -> tuple[list[Flip], Survey]:
     flips: list[Flip] = []
-    refused: list[str] = []
-    for index, goal in enumerate(goals):
+    refused, otherwise = list(refused), 0
+    for index, each in enumerate(given):
         left = until - time.monotonic()
         if left <= 0:
-            refused.append(f"{len(goals) - index:,} of the questions: there was no time left")
+            refused.append(f"{len(given) - index:,} of the questions: there was no time left")
             break
         try:
             with run.limited(max(left, _SHORTEST)):
-                was, is_now = (_holds(each, goal) for each in sides)
+                differ = differing(_beside(sides, each.context), each)
         except AuthzError as reason:
-            refused.append(f"{shown_atom(goal.predicate, goal.args)}: {reason.message}")
+            refused.append(f"{each}: {reason.message}")
             continue
-        if was != is_now:
-            flips.append(Flip(goal, is_now))
-    return flips, Survey(given=len(goals), refused=tuple(refused))
+        otherwise += bool(differ)
+        flips += [Flip(goal, is_new, context=each.context) for goal, is_new in differ]
+    return flips, Survey(given=len(given), answered_otherwise=otherwise, refused=tuple(refused))
 
 
-def _holds(session: Snapshot, goal: Goal) -> bool:
-    """A predicate that a policy does not have holds for nothing."""
-    if goal.predicate not in session.program.predicates and goal.predicate != DECISION:
-        return False
-    return session.holds(question_of_goal(goal))
+def _beside(sides: Sides, context: Sequence[Fact]) -> Sides:
+    """Return the sides with a question's context, so that what counts for it counts for no other."""
+    if not context:
+        return sides
+    before, after = (each.beside(context) for each in sides)
+    return before, after
 
 
 # ---- explaining --------------------------------------------------------------------------------------------------
@@ -255,7 +302,7 @@ def _sort(flip: Flip) -> tuple:
 def _explained(sides: Sides, flip: Flip, until: float) -> Flip:
     try:
         with run.limited(max(until - time.monotonic(), _SHORTEST)):
-            before, after = (explain_goal(session, flip.goal) for session in sides)
+            before, after = (explain_goal(session, flip.goal) for session in _beside(sides, flip.context))
     except AuthzError:
         return flip  # that it differs is known all the same
     return replace(flip, before=before, after=after)

@@ -20,6 +20,7 @@ from django.db import Error, connection, connections
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.models import ApiKey
 from authz_project.server.process import run_server
+from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
 
@@ -53,6 +54,7 @@ class Command(ServiceCommand):
             os.environ["SECRET_KEY"] = secret or secrets.token_urlsafe(48)  # logins last as long as this server
         else:
             refuse_weak_secret(secret)
+        refuse_closed_log(settings.DECISION_LOG)
         refuse_taken_port(host, port)
         with alone():
             call_command("migrate", verbosity=0)
@@ -172,3 +174,13 @@ def refuse_taken_port(host: str, port: int) -> None:
             probe.bind(address)
         except OSError as reason:
             raise CommandError(f"cannot listen on {host}:{port}: {reason.strerror}") from None
+
+
+def refuse_closed_log(path: str) -> None:
+    """Later on, a decision log that cannot be written is only complained of."""
+    if path in ("", STANDARD_OUTPUT):
+        return
+    try:
+        os.close(opened(path))
+    except OSError as reason:
+        raise CommandError(f"DECISION_LOG: `{path}` cannot be written: {reason.strerror}") from None

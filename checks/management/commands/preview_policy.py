@@ -7,7 +7,7 @@ from typing import Any
 from checks.explain.explain import Explanation
 from checks.explain.output import explanation_to_text
 from checks.workbench.differences import Compared
-from checks.workbench.preview import MOST_SHOWN, SECONDS, Flip, Preview, goals_of_text, preview
+from checks.workbench.preview import MOST_SHOWN, SECONDS, Flip, Preview, preview
 from policy.files import bundle_of_files, text_of_file
 from policy.language.rejection import PolicyRejected
 from policy.management.command import FILES, PolicyCommand, above_zero, failures, number, rejection, warnings
@@ -22,8 +22,10 @@ class Command(PolicyCommand):
         super().add_arguments(parser)
         parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
         parser.add_argument(
-            "--questions", metavar="FILE", help='one a line, as `allow(User:ann, "read", Repo:acme)`; otherwise drawn'
-        )
+            "--questions",
+            metavar="FILE",
+            help='one a line, as `allow(User:ann, "read", Repo:acme)`, or a decision log; otherwise drawn',
+        )  # fmt: skip
         parser.add_argument(
             "--seconds", type=above_zero, default=SECONDS, help="for asking what is drawn (default: %(default)g)"
         )
@@ -40,10 +42,10 @@ class Command(PolicyCommand):
         show: int, explains: bool, strict: bool, **options: Any,
     ) -> None:  # fmt: skip
         bundle = bundle_of_files(files, sys.stdin)
-        goals = goals_of_text(text_of_file(questions)) if questions is not None else None
+        asked = text_of_file(questions) if questions is not None else None
         try:
             found = preview(
-                environment.pk, bundle.text, bundle.filename, goals,
+                environment.pk, bundle.text, bundle.filename, asked,
                 seconds=seconds, seed=seed, most=show, explains=explains,
             )  # fmt: skip
         except PolicyRejected as reason:

@@ -1,0 +1,164 @@
+"""Asks a line of the log again: as of its revision, by whatever policy was active then, or now.
+
+It goes the way of the interface, from the body to the answer. A moment is a revision and a time; the time is that of
+the line, as far as it is one of the revision: from its commit on, until that of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from checks.asking.askers import Trusted
+from checks.decisions.answers import Summary, summary_of
+from checks.decisions.lines import Line
+from checks.decisions.questions import claims_of, given_by
+from checks.explain.explain import Explanation, explain, question_of_goal
+from checks.explain.tree import shown_atom
+from checks.views import Asking
+from policy.clock import text_of
+from policy.endpoint import Endpoint, Request
+from policy.errors import AuthzError
+from policy.models import Environment, Revision
+from policy.moments import Moment, as_of_from_text, moment_of
+from policy.offsets import current_offset
+
+Endpoints = Mapping[str, Endpoint]
+
+
+class NotAsked(Exception):
+    """Nothing can be said about the line; why not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A line, and what is answered to it; or why that is refused."""
+
+    line: Line
+    answer: Summary | None
+    refusal: str = ""
+
+    @property
+    def differs(self) -> bool:
+        return self.answer != self.line.answer
+
+
+def replayed(line: Line, endpoints: Endpoints, is_now: bool = False) -> Replayed:
+    """Ask the line again; `NotAsked` where the log or the database does not have what it takes."""
+    endpoint: Any = endpoints.get(line.endpoint)
+    if not hasattr(endpoint, "said"):
+        raise NotAsked(f"there is no endpoint `{line.endpoint}` that is asked")
+    check_can_be_asked(line, is_now)
+    try:
+        if is_now:
+            return Replayed(line, _answer(line, endpoint, line.question)[0])
+        return _as_of_then(line, endpoint) if isinstance(endpoint, Asking) else _if_nothing_changed(line, endpoint)
+    except AuthzError as reason:
+        return Replayed(line, None, reason.message)
+
+
+def check_can_be_asked(line: Line, is_now: bool) -> None:
+    if line.context_facts_left_out:
+        raise NotAsked("its context facts were left out of the log")
+    horizon = Environment.objects.filter(pk=line.environment).values_list("horizon", flat=True).first()
+    if horizon is None:
+        raise NotAsked(f"there is no environment {line.environment}")
+    if not is_now and line.revision is not None and line.revision < horizon:
+        raise NotAsked(f"it is older than the horizon, which is revision {horizon}")
+
+
+def _as_of_then(line: Line, endpoint: Any) -> Replayed:
+    """The facts were read some time between the beginning and the end: what is answered at either of them is right."""
+    found = Replayed(line, None)
+    for at in (line.at, line.at - line.microseconds):
+        answer, revision = _answer(line, endpoint, as_of(line.question, moment_text(line, at)))
+        if line.revision is not None and revision != line.revision:
+            raise NotAsked("such a question is not asked as of an earlier revision")
+        found = Replayed(line, answer)
+        if not found.differs:
+            break
+    return found
+
+
+def _if_nothing_changed(line: Line, endpoint: Any) -> Replayed:
+    """SQL is made of what holds now."""
+    if line.revision is None or current_offset(line.environment) != line.revision:
+        raise NotAsked("SQL is not made as of an earlier revision")
+    answer, _ = _answer(line, endpoint, line.question)
+    if current_offset(line.environment) != line.revision:
+        raise NotAsked("SQL is not made as of an earlier revision")
+    return Replayed(line, answer)
+
+
+def _answer(line: Line, endpoint: Any, question: object) -> tuple[Summary, int]:
+    text = orjson.dumps(question)
+    headers = {"HTTP_X_OSOAPIVERSION": "0"} if line.is_published_client else {}
+    request = Request("POST", headers, lambda: text, orjson.loads, line.request_id, 0.0)
+    body, found = endpoint.said(request, Trusted(line.environment))
+    return summary_of(orjson.loads(orjson.dumps(body))), found.revision
+
+
+# ---- moments -------------------------------------------------------------------------------------------------------
+
+
+def as_of(question: Any, moment: str | int) -> Any:
+    """Return the body with the moment in it, unless it names one, or goes on with a list that did or did not."""
+    if not isinstance(question, dict) or question.get("as_of") is not None or question.get("page_token") is not None:
+        return question
+    return question | {"as_of": moment}
+
+
+def moment_of_line(line: Line) -> Moment | None:
+    """Return the moment that the line was asked of, by the policy of then."""
+    named = line.question if isinstance(line.question, dict) else {}
+    when = named.get("as_of")
+    when = moment_text(line, line.at) if when is None else when
+    return moment_of(line.environment, as_of_from_text(str(when), "as_of"), line.policy_version, needs_policy=False)
+
+
+def moment_text(line: Line, at: int) -> str | int:
+    """Return a time of the line's revision, as near to `at` as there is one; its number, where there is none."""
+    if line.revision is None:
+        return text_of(at)
+    begun, ended = _lifetime(line.environment, line.revision)
+    if begun is None or (ended is not None and ended <= begun):
+        return line.revision
+    return text_of(max(begun, at if ended is None else min(at, ended - 1)))
+
+
+def _lifetime(environment_id: int, number: int) -> tuple[int | None, int | None]:
+    """When the revision was committed, and when the next one; None: it is not known, and there is none yet."""
+    if _is_latest(environment_id, number):
+        return _begun(environment_id, number), None
+    return _past_lifetime(environment_id, number)
+
+
+def _is_latest(environment_id: int, number: int) -> bool:
+    return not Revision.objects.filter(environment=environment_id, number__gt=number).exists()
+
+
+@lru_cache(maxsize=10_000)
+def _past_lifetime(environment_id: int, number: int) -> tuple[int | None, int | None]:
+    later = Revision.objects.filter(environment=environment_id, number__gt=number).order_by("number")
+    return _begun(environment_id, number), later.values_list("at", flat=True).first()
+
+
+def _begun(environment_id: int, number: int) -> int | None:
+    return Revision.objects.filter(environment=environment_id, number=number).values_list("at", flat=True).first()
+
+
+# ---- why -----------------------------------------------------------------------------------------------------------
+
+
+def explained(found: Replayed, is_now: bool = False) -> Iterator[Explanation]:
+    """Explain what holds by one of the answers only, as far as the log keeps them, by what is answered now."""
+    line = found.line
+    given = given_by(line)
+    was, now = (claims_of(line, given, answer) if answer else set() for answer in (line.answer, found.answer))
+    for goal in sorted(was ^ now, key=lambda goal: shown_atom(goal.predicate, goal.args)):
+        question = question_of_goal(goal)._replace(context=given.context)
+        yield explain(Trusted(line.environment), question, None if is_now else moment_of_line(line))

@@ -1,0 +1,314 @@
+"""The decision log: a line of JSON for each question that the interface answers.
+
+An answer waits for nothing here. What there is to say goes into a queue with room for so much, and what has no room is
+left out and counted; a thread of the process makes lines of it a few times a second. Several processes append to one
+file, each as many whole lines as there are in one write. The file is opened for each write, so that one that was moved
+away is followed by a new one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from random import random
+from typing import Any, NamedTuple
+
+import orjson
+from django.conf import settings
+
+from checks.decisions.answers import is_denial, summary_of
+from policy.active import Caller, caller_of_hash
+from policy.clock import text_of
+from policy.endpoint import Request, is_published_client
+from policy.models import PolicyVersion
+
+log = logging.getLogger("authz.decisions")
+
+STANDARD_OUTPUT = "-"
+ROOM = 32 << 20  # bytes of what waits to be written
+_OVERHEAD, _A_RESULT = 1_000, 100  # bytes that a question takes at least, and about as many for each of its results
+_PAUSE = 0.1  # seconds between writes
+_COMPLAINT_EVERY = 60.0  # seconds
+_MOST_NAMES = 10_000
+_KNOWN = 8 << 20  # bytes of answers from memory that are known
+_CONTEXT = "context_facts"
+
+
+class Entry(NamedTuple):
+    """What there is to say of a question, before it is a line."""
+
+    at: int  # microseconds since 1970
+    microseconds: int  # that the answer took
+    request_id: str
+    environment_id: int
+    key: str
+    path: str
+    question: bytes  # the request's body
+    is_published: bool  # whether a published client sent it, which lists are answered otherwise
+    answer: object  # the body, or JSON
+    revision: int
+    policy_version: int | None
+    is_drawn: bool  # for the sample
+
+
+def _size_of(question: bytes, answer: object) -> int:
+    if isinstance(answer, bytes):
+        return _OVERHEAD + len(question) + len(answer)
+    results = answer.get("results") if isinstance(answer, dict) else answer
+    return _OVERHEAD + len(question) + (_A_RESULT * len(results) if isinstance(results, list) else 0)
+
+
+# ---- what answers call -------------------------------------------------------------------------------------------
+
+
+def note(request: Request, who: Caller, answer: object, revision: int, version_id: int | None) -> None:
+    """Write down a question that is answered, as a body or as JSON; if that is wanted. Never raises an `Exception`."""
+    if writer is None:
+        return
+    try:
+        share = settings.DECISION_LOG_SAMPLE
+        is_drawn = share >= 1 or random() < share  # noqa: S311  it is no secret
+        if is_drawn or settings.DECISION_LOG_DENIED:
+            entry = _entry(request, who, answer, revision, version_id, is_drawn)
+            writer.put(entry, _size_of(entry.question, answer))
+    except Exception as reason:
+        writer.leave_out(1, reason)
+
+
+def _entry(
+    request: Request, who: Caller, answer: object, revision: int, version_id: int | None, is_drawn: bool
+) -> Entry:
+    return Entry(
+        time.time_ns() // 1000,
+        int((time.perf_counter() - request.started) * 1_000_000),
+        request.id,
+        who.environment_id,
+        who.author or _names.get(who.key_hash) or _read(who.key_hash, _author),
+        request.headers["PATH_INFO"],
+        request.body,
+        is_published_client(request),
+        answer,
+        revision,
+        None if version_id is None else _names.get(version_id) or _read(version_id, _number),
+        is_drawn,
+    )
+
+
+_names: dict[Any, Any] = {}  # what people know keys and versions by, which never changes but for a key's label
+
+
+def _read(key: Any, read: Callable[[Any], Any]) -> Any:
+    if len(_names) >= _MOST_NAMES:
+        _names.clear()
+    found = _names[key] = read(key)
+    return found
+
+
+def _author(key_hash: str) -> str:
+    return caller_of_hash(key_hash).author
+
+
+def _number(version_id: int) -> int:
+    return PolicyVersion.objects.values_list("number", flat=True).get(pk=version_id)
+
+
+# ---- lines ---------------------------------------------------------------------------------------------------------
+
+
+class _Said(NamedTuple):
+    """What a line says of an answer."""
+
+    text: bytes
+    is_denial: bool
+
+
+_known: dict[bytes, _Said] = {}  # of answers from memory, each of which is one and the same object every time
+_known_size = 0
+
+
+def line_of(entry: Entry) -> bytes | None:
+    """Return the line with its end; None where it is not to be written.
+
+    It is put together of pieces that are JSON, most of which are the same for many lines.
+    """
+    said = _said(entry.answer)
+    if not (entry.is_drawn or said.is_denial):
+        return None
+    left_out, question = 0, entry.question
+    if not settings.DECISION_LOG_CONTEXT and _CONTEXT.encode() in question:
+        question, left_out = without_context(question)
+    return b"".join(
+        (
+            b'{"time":"%s.%06dZ","request_id":' % (_second(entry.at // 1_000_000), entry.at % 1_000_000),
+            orjson.dumps(entry.request_id),
+            _origin(entry.environment_id, entry.key, entry.path),
+            _on_one_line(question),
+            said.text,
+            b',"revision":%d' % entry.revision,
+            b',"policy_version":%s,"microseconds":%d' % (_number_or_null(entry.policy_version), entry.microseconds),
+            b',"is_published_client":true' if entry.is_published else b"",
+            b',"context_facts_left_out":%d' % left_out if left_out else b"",
+            b"}\n",
+        )
+    )
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> bytes:
+    return text_of(seconds * 1_000_000)[:19].encode()
+
+
+@lru_cache(maxsize=1_000)
+def _origin(environment_id: int, key: str, path: str) -> bytes:
+    found = {"environment": environment_id, "key": key, "endpoint": path.removeprefix("/api/")}
+    return b"," + orjson.dumps(found)[1:-1] + b',"question":'
+
+
+def _number_or_null(number: int | None) -> bytes:
+    return b"null" if number is None else b"%d" % number
+
+
+def _said(answer: object) -> _Said:
+    """An answer from memory is looked at once."""
+    global _known_size
+    if not isinstance(answer, bytes):
+        return _said_of(answer)
+    found = _known.get(answer)
+    if found is None:
+        found = _said_of(orjson.loads(answer))
+        if _known_size > _KNOWN:
+            _known.clear()
+            _known_size = 0
+        _known[answer] = found
+        _known_size += len(answer) + _OVERHEAD
+    return found
+
+
+def _said_of(body: object) -> _Said:
+    summary = summary_of(body)
+    return _Said(b',"answer":' + orjson.dumps(summary), is_denial(summary))
+
+
+def _on_one_line(question: bytes) -> bytes:
+    """In JSON, ends of lines stand between its signs only."""
+    if b"\n" in question or b"\r" in question:
+        return question.replace(b"\n", b" ").replace(b"\r", b" ")
+    return question
+
+
+def without_context(question: bytes) -> tuple[bytes, int]:
+    """Return a question without its context facts, and how many there were."""
+    body = orjson.loads(question)
+    bodies = body if isinstance(body, list) else [body, body.get("query")]
+    left_out = 0
+    for each in bodies:
+        if isinstance(each, dict) and _CONTEXT in each:
+            left_out += len(each.pop(_CONTEXT) or ())
+    return orjson.dumps(body), left_out
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Has a queue, and a thread that empties it, from the first question on."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self._waiting: list[Entry] = []
+        self._size = 0
+        self._left_out, self._reason = 0, ""
+        self._complained = -_COMPLAINT_EVERY
+        self._is_torn = False  # whether the last line may have no end
+        self._changing, self._writing = threading.Lock(), threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def put(self, entry: Entry, size: int) -> None:
+        with self._changing:
+            if self._size + size > ROOM:
+                self._left_out, self._reason = self._left_out + 1, "they came faster than they could be written"
+                return
+            self._waiting.append(entry)
+            self._size += size
+            if self._thread is None:
+                self._start()
+
+    def leave_out(self, number: int, reason: Exception) -> None:
+        with self._changing:
+            self._left_out, self._reason = self._left_out + number, f"{type(reason).__name__}: {reason}"
+            if self._thread is None:
+                self._start()
+
+    def flush(self) -> None:
+        """Write what is there. Never raises an `Exception`."""
+        with self._writing:
+            with self._changing:
+                entries, self._waiting, self._size = self._waiting, [], 0
+            lines = []
+            for entry in entries:
+                try:
+                    lines.append(line_of(entry))
+                except Exception as reason:
+                    self.leave_out(1, reason)
+            try:
+                self._write([line for line in lines if line])
+            except OSError as reason:
+                self.leave_out(len(lines), reason)
+
+    def complain(self) -> None:
+        """Say how many decisions are not in the log, once a minute."""
+        with self._changing:
+            now = time.monotonic()
+            if not self._left_out or now - self._complained < _COMPLAINT_EVERY:
+                return
+            left_out, self._left_out, self._complained = self._left_out, 0, now
+        log.error("%s decisions are not in the decision log: %s", f"{left_out:,}", self._reason)
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)
+        self._thread.start()
+        atexit.register(self._end)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_PAUSE)
+            self.flush()
+            self.complain()
+
+    def _end(self) -> None:
+        self.flush()
+        self._complained = -_COMPLAINT_EVERY
+        self.complain()
+
+    def _write(self, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        if self._path == STANDARD_OUTPUT:
+            for line in lines:  # a pipe takes short ones whole
+                self._put_out(1, line)
+            return
+        file = opened(self._path)
+        try:
+            self._put_out(file, b"".join(lines))
+        finally:
+            os.close(file)
+
+    def _put_out(self, file: int, text: bytes) -> None:
+        left = memoryview(b"\n" + text if self._is_torn else text)
+        self._is_torn = True
+        while left:
+            left = left[os.write(file, left) :]
+        self._is_torn = False
+
+
+def opened(path: str) -> int:
+    """Open the file to append to it; it is its owner's alone where it is made now."""
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+writer = Writer(settings.DECISION_LOG) if settings.DECISION_LOG else None

@@ -1,0 +1,151 @@
+"""What another policy would have answered to lines of the log, and which of its rules make the difference.
+
+    "read" if "reader";  ->  gone, and with it 12 answers
+
+An answer that differs is explained by both policies. Of the rules in its proof, or else among what stands in the way by
+the other policy, the first one that only one of the policies has makes the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
+from checks.decisions.again import NotAsked, check_can_be_asked, moment_of_line
+from checks.decisions.lines import Line
+from checks.decisions.questions import NoQuestion, given_by
+from checks.errors import UnknownPredicate
+from checks.explain.cases import Goal
+from checks.explain.explain import ExplainedGoal, explain_goal
+from checks.explain.tree import Reason, RuleText, rule_text, shown_atom
+from checks.workbench.given import Given, differing
+from checks.workbench.preview import Flip, Sides, changes_between
+from policy.errors import AuthzError
+from policy.models import PolicyVersion
+from policy.publishing import active_version
+from policy.rules.program import Program
+
+
+class Change(NamedTuple):
+    """What makes a difference: a rule that only one of the policies has. No rule: what that is could not be told."""
+
+    is_new: bool
+    rule: RuleText | None
+
+
+NO_RULE = Change(True, None)
+
+
+class Changes(NamedTuple):
+    """The rules that would go, and those that would come, as the texts have them."""
+
+    gone: frozenset[RuleText]
+    new: frozenset[RuleText]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An answer to a line that would be another one, explained by both policies, and why."""
+
+    line: Line
+    flip: Flip
+    change: Change
+
+
+class OtherPolicy:
+    """A policy that is not published, beside those that lines were answered by."""
+
+    def __init__(self, program: Program):
+        self._tried = Tried.of(program)
+        self._changes: dict[int | None, Changes] = {}
+
+    def differences(self, line: Line, is_now: bool = False) -> list[Difference]:
+        """Ask both policies what the line asked; `NotAsked` where that cannot be."""
+        check_can_be_asked(line, is_now)
+        try:
+            given = given_by(line)
+        except NoQuestion as reason:
+            raise NotAsked(reason.message) from None
+        version = _version_now(line) if is_now else _version_then(line)
+        try:
+            with self._sides(line, version, given, is_now) as sides:
+                flips = [Flip(goal, is_new, context=given.context) for goal, is_new in differing(sides, given)]
+                return [self._explained(line, flip, sides, version) for flip in flips]
+        except AuthzError as reason:
+            raise NotAsked(f"one of the policies refuses it: {reason.message}") from None
+
+    @contextmanager
+    def _sides(self, line: Line, version: int | None, given: Given, is_now: bool) -> Iterator[Sides]:
+        """The facts of the line's revision, or those of now, in one snapshot by both policies."""
+        types = frozenset(given.types)
+        moment = None if is_now else moment_of_line(line)
+        with (
+            snapshot(line.environment, version, given.context, types, moment) as before,
+            trial(line.environment, self._tried, given.context, moment) as after,
+        ):
+            yield before, after
+
+    def _explained(self, line: Line, flip: Flip, sides: Sides, version: int | None) -> Difference:
+        before, after = (_explained(session, flip.goal) for session in sides)
+        flip = replace(flip, before=before, after=after)
+        return Difference(line, flip, _change(flip, self._changes_from(version, sides)))
+
+    def _changes_from(self, version: int | None, sides: Sides) -> Changes:
+        """Return the rules that differ: the same for all lines of a version."""
+        if version not in self._changes:
+            found = [(each.is_new, each.rule) for each in changes_between(*sides) if each.rule is not None]
+            gone, new = (
+                frozenset(rule_text(session.program, rule) for is_new, rule in found if is_new == side)
+                for side, session in zip((False, True), sides)
+            )
+            self._changes[version] = Changes(gone, new)
+        return self._changes[version]
+
+
+def _explained(session: Snapshot, goal: Goal) -> ExplainedGoal:
+    try:
+        return explain_goal(session, goal)
+    except UnknownPredicate as reason:
+        return ExplainedGoal(shown_atom(goal.predicate, goal.args), False, note=reason.message)
+
+
+def _change(flip: Flip, changes: Changes) -> Change:
+    """Look where the answer is given first, then at what stands in its way by the other policy."""
+    assert flip.before and flip.after, "both sides are explained"
+    gives, lacks = (flip.after, flip.before) if flip.is_allowed else (flip.before, flip.after)
+    for goal, is_new in ((gives, flip.is_allowed), (lacks, not flip.is_allowed)):
+        for reason in goal.reasons:
+            found = next((each for each in _rules_in(reason) if each in changes[is_new]), None)
+            if found is not None:
+                return Change(is_new, found)
+    return NO_RULE
+
+
+def _rules_in(reason: Reason) -> Iterator[RuleText]:
+    for _, each in reason.lines():
+        if each.rule is not None:
+            yield each.rule
+
+
+def _version_now(line: Line) -> int | None:
+    active = active_version(line.environment)
+    return active.pk if active else None
+
+
+@lru_cache(maxsize=1_000)
+def _version_numbered(environment_id: int, number: int) -> int | None:
+    found = PolicyVersion.objects.filter(environment=environment_id, number=number)
+    return found.values_list("pk", flat=True).first()
+
+
+def _version_then(line: Line) -> int | None:
+    if line.policy_version is None:
+        return None
+    version = _version_numbered(line.environment, line.policy_version)
+    if version is None:
+        raise NotAsked(f"there is no policy version {line.policy_version}")
+    return version

@@ -1,0 +1,381 @@
+"""Lines of the decision log are asked again, as they were asked, by other facts, and by other policies."""
+
+from __future__ import annotations
+
+import os
+from io import StringIO
+from pathlib import Path
+
+import orjson
+import pytest
+from django.core.management import CommandError, call_command
+
+from checks.decisions import again
+from checks.decisions.lines import BadLine, Line, lines_of
+from policy.clock import microseconds_of, text_of, time_of
+from policy.models import Revision
+from tests.checks.conftest import POLICY, about, fact, publish, remove, store
+from tests.checks.test_decision_log import CALL, QUESTIONS, lines, path  # noqa: F401  a fixture
+from tests.conftest import Api
+
+CAT_READS = fact("has_role", "User:cat", "reader", "Repo:a")
+WITH_CONTEXT = about("User:cat", "Repo:a", action="read", context_facts=[CAT_READS])
+
+
+@pytest.fixture
+def asked(repos, path) -> Path:  # noqa: F811
+    """A log with every question in it, some of them more than once."""
+    for _ in range(3):
+        for name, (question, _answer) in QUESTIONS.items():
+            repos.post(f"/{name}", question)
+    repos.post("/authorize", WITH_CONTEXT)
+    lines(path)
+    return path
+
+
+def run(*args: object, name: str = "replay_decisions") -> tuple[int, str, str]:
+    """The exit code, and what is printed."""
+    out, errors = StringIO(), StringIO()
+    code = 0
+    try:
+        call_command(name, *map(str, args), stdout=out, stderr=errors, no_color=True)
+    except SystemExit as end:
+        code = end.code
+    return code, out.getvalue(), errors.getvalue()
+
+
+def ask(api: Api, name: str, body: object, path: Path) -> None:  # noqa: F811
+    """Leave a log of this question alone."""
+    path.unlink(missing_ok=True)
+    assert api.post(f"/{name}", body).status_code == 200
+    lines(path)
+
+
+# ---- the same facts ------------------------------------------------------------------------------------------------
+
+
+def test_what_did_not_change_is_answered_the_same(asked):
+    code, out, errors = run(asked, "--now")
+    assert (code, out, errors) == (0, "0 of 40 answers differ\n", "")
+
+
+def test_all_is_answered_as_it_was_whatever_has_changed_since(asked, repos):
+    assert run(asked)[:2] == (0, "0 of 40 answers differ\n")
+    remove(repos, fact("has_role", "User:ann", "reader", "Repo:a"), fact("has_role", "User:bob", "writer", "Repo:a"))
+    publish(repos, STRICTER)
+    code, out, errors = run(asked)
+    assert (code, out) == (0, "0 of 22 answers differ; 18 not asked\n")
+    assert errors.count("not asked: SQL is not made as of an earlier revision") == 12
+    assert errors.count("not asked: such a question is not asked as of an earlier revision") == 6
+    assert run(asked, "--now")[0] == 1
+
+
+def test_a_line_that_was_changed_by_hand_differs(asked):
+    first, *others = asked.read_bytes().splitlines(keepends=True)
+    asked.write_bytes(b"".join([first.replace(b'"allowed":true', b'"allowed":false'), *others]))
+    code, out, _ = run(asked, "--explain")
+    assert code == 1 and "1 of 40 answers differ" in out and ", denied, but now allowed" in out
+
+
+def test_nothing_is_changed_by_asking_again(asked, repos):
+    before = Revision.objects.count()
+    run(asked, "--explain")
+    run(asked, "--now", "--explain")
+    assert Revision.objects.count() == before
+
+
+# ---- other facts ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, (_, answer) in QUESTIONS.items() if answer and name != "explain"])
+def test_an_answer_that_differs_is_told(repos, path, name):  # noqa: F811
+    ask(repos, name, QUESTIONS[name][0], path)
+    remove(
+        repos,
+        *(fact("has_role", user, role, "Repo:a") for user, role in (("User:ann", "reader"), ("User:bob", "writer"))),
+    )
+    code, out, _ = run(path, "--now", "--explain")
+    assert code == 1
+    assert out.startswith(f"line 1: {name} at 20")
+    assert "\n  denied  " in out and "1 of 1 answers differ\n" in out
+
+
+def test_why_an_answer_differs_is_told(repos, path):  # noqa: F811
+    ask(repos, "authorize", about("User:ann", "Repo:a", action="read"), path)
+    remove(repos, fact("has_role", "User:ann", "reader", "Repo:a"))
+    _, out, _ = run(path, "--now", "--explain")
+    assert ', allowed, but now denied: allow(User:ann, "read", Repo:a)\n' in out
+    assert '  denied  allow(User:ann, "read", Repo:a)  (policy version 1)\n' in out
+    assert '✗ has_role(User:ann, "reader", Repo:a)  no such fact' in out
+
+
+def test_context_facts_count_again(repos, path):  # noqa: F811
+    ask(repos, "authorize", WITH_CONTEXT, path)
+    assert run(path, "--now")[0] == 0
+    publish(repos, POLICY.replace('"read" if "reader";', '"read" if "writer";'))
+    code, out, _ = run(path, "--now", "--explain")
+    assert code == 1 and 'allow(User:cat, "read", Repo:a)' in out
+
+
+def test_a_question_that_is_refused_now_differs(repos, path):  # noqa: F811
+    call = {"predicate": ["is_root", ["user"]], "constraints": {"user": {"type": "User", "ids": None}}}
+    ask(repos, "evaluate_query", call, path)
+    publish(repos, "actor User {}")
+    code, out, _ = run(path, "--now", "--explain")
+    assert code == 1
+    assert "1 found, but now refused: the policy has no predicate `is_root`" in out
+
+
+def test_a_long_list_is_held_to_all_of_it(repos, path):  # noqa: F811
+    store(repos, *(fact("is_public", f"Repo:x{number:03}") for number in range(50)))
+    ask(repos, "list", QUESTIONS["list"][0], path)
+    assert run(path, "--now")[0] == 0
+    remove(repos, fact("is_public", "Repo:x049"))
+    store(repos, fact("is_public", "Repo:x050"))
+    code, out, _ = run(path, "--now")
+    assert code == 1 and "53 found, but now 53 found" in out
+
+
+def test_sql_that_differs_is_told(repos, path):  # noqa: F811
+    ask(repos, "list_query", QUESTIONS["list_query"][0], path)
+    assert run(path, "--now")[0] == 0
+    remove(repos, fact("has_role", "User:ann", "reader", "Repo:a"))
+    assert run(path, "--now")[0] == 1
+
+
+def test_a_published_client_is_asked_as_one(repos, path):  # noqa: F811
+    question = {name: each for name, each in QUESTIONS["list"][0].items() if name != "page_size"}
+    repos.post("/list", question, **{"X-OsoApiVersion": "0"})
+    lines(path)
+    assert run(path, "--now")[0] == 0
+
+
+# ---- what cannot be asked ------------------------------------------------------------------------------------------
+
+
+def test_a_line_that_is_none_is_told_with_its_number(asked):
+    good = asked.read_bytes()
+    first = good.splitlines()[0]
+    of_no_form = first.replace(b'"answer":{', b'"answer":{"count":"x","')
+    without_revision = orjson.dumps({name: each for name, each in orjson.loads(first).items() if name != "revision"})
+    bad = (b"{", b"[]", b"null", b"{}", first.replace(b'"time":"', b'"time":"x'), first[: len(first) // 2], b"\xff\xfe",
+           without_revision, of_no_form, first.replace(b"Z", b""))  # fmt: skip
+    asked.write_bytes(b"\n".join(bad) + b"\n\n" + good)
+    code, out, errors = run(asked, "--now")
+    assert code == 1
+    assert out == f"0 of 40 answers differ; {len(bad)} unreadable\n"
+    assert [line.partition(":")[0] for line in errors.splitlines()] == [f"line {n}" for n in range(1, len(bad) + 1)]
+
+
+def test_what_was_left_out_is_not_guessed(repos, path, settings):  # noqa: F811
+    settings.DECISION_LOG_CONTEXT = False
+    ask(repos, "authorize", WITH_CONTEXT, path)
+    for options in ((), ("--now",)):
+        code, out, errors = run(path, *options)
+        assert (code, out) == (0, "0 of 0 answers differ; 1 not asked\n")
+        assert "line 1: not asked: its context facts were left out of the log" in errors
+
+
+def test_what_is_before_the_horizon_is_not_asked(repos, path):  # noqa: F811
+    ask(repos, "authorize", QUESTIONS["authorize"][0], path)
+    line = orjson.loads(path.read_bytes()) | {"revision": 1}
+    path.write_bytes(orjson.dumps(line))
+    repos.environment.horizon = 2
+    repos.environment.save(update_fields=["horizon"])
+    code, _, errors = run(path)
+    assert code == 0 and "older than the horizon, which is revision 2" in errors
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "reason"),
+    [
+        ("environment", 0, "there is no environment 0"),
+        ("endpoint", "batch", "there is no endpoint `batch` that is asked"),
+        ("endpoint", "nothing", "there is no endpoint `nothing` that is asked"),
+    ],
+)
+def test_a_line_of_something_else_is_not_asked(repos, path, member, value, reason):  # noqa: F811
+    ask(repos, "authorize", QUESTIONS["authorize"][0], path)
+    path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()) | {member: value}))
+    code, _, errors = run(path)
+    assert code == 0 and errors == f"line 1: not asked: {reason}\n"
+
+
+def test_a_file_that_is_not_there_is_told(repos, tmp_path):
+    with pytest.raises(CommandError, match="No such file"):
+        run(tmp_path / "nowhere")
+
+
+def test_a_log_is_read_line_by_line(tmp_path):
+    """However long it is: from a pipe, the first line comes before the second is there."""
+    reading, writing = os.pipe()
+    os.write(writing, b"{}\n")
+    with open(reading, "rb", buffering=0) as file:  # noqa: PTH123  it has no path
+        found = next(lines_of(file))
+    os.close(writing)
+    assert isinstance(found, BadLine)
+
+
+# ---- moments ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_moment_is_the_lines_time_within_its_revision(repos):
+    first, second = Revision.objects.filter(environment=repos.environment).order_by("number")[:2]
+    Revision.objects.filter(pk=second.pk).update(at=first.at + 1000)
+    line = made(repos, first.number, first.at + 500)
+    assert again.moment_text(line, first.at + 500) == text_of(first.at + 500)
+    assert again.moment_text(line, first.at - 5) == text_of(first.at)
+    assert again.moment_text(line, first.at + 5_000_000) == text_of(first.at + 999)
+
+
+def test_a_revision_without_a_time_of_its_own_goes_by_its_number(repos):
+    first, second = Revision.objects.filter(environment=repos.environment).order_by("number")[:2]
+    again._past_lifetime.cache_clear()
+    Revision.objects.filter(pk=second.pk).update(at=first.at)
+    line = made(repos, first.number, first.at)
+    assert again.moment_text(line, first.at) == first.number
+
+
+def test_the_last_revision_goes_on(repos):
+    last = Revision.objects.filter(environment=repos.environment).order_by("number").last()
+    line = made(repos, last.number, last.at + 10**9)
+    assert again.moment_text(line, line.at) == text_of(last.at + 10**9)
+
+
+def test_a_body_that_names_a_moment_keeps_it():
+    assert again.as_of({"as_of": 3}, 7) == {"as_of": 3}
+    assert again.as_of({"as_of": None}, 7) == {"as_of": 7}
+    assert again.as_of({"page_token": "…"}, 7) == {"page_token": "…"}
+    assert again.as_of([{"a": 1}], 7) == [{"a": 1}]
+
+
+def made(api: Api, revision: int, at: int) -> Line:
+    return Line(1, text_of(at), "", api.environment.pk, "key 1", "authorize", {}, {"allowed": True}, revision, 1, 0)
+
+
+def test_times_are_read_as_they_are_written():
+    at = 1_793_714_531_123_456
+    assert microseconds_of(time_of(at)) == at
+    assert Line(1, text_of(at), "", 1, "", "", {}, {}, None, None, 0).at == at
+
+
+# ---- by another policy ---------------------------------------------------------------------------------------------
+
+STRICTER = POLICY.replace('  "read" if "reader";\n', '  "read" if "writer";\n')
+LOOSER = POLICY + 'has_permission(_: User, "write", repo: Repo) if is_public(repo);\n'
+
+
+@pytest.fixture
+def policy_file(tmp_path):
+    def make(text: str) -> Path:
+        (tmp_path / "new.polar").write_text(text)
+        return tmp_path / "new.polar"
+
+    return make
+
+
+def test_the_same_policy_changes_nothing(asked, policy_file):
+    code, out, errors = run(asked, "--policy", policy_file(POLICY))
+    assert (code, out) == (0, "0 of 28 answers would differ; 12 not asked\n")
+    assert errors.count("is decided by the caller's own database") == 12
+
+
+@pytest.mark.parametrize("options", [(), ("--now",)])
+def test_answers_that_would_differ_are_grouped_by_the_rule(asked, policy_file, options):
+    code, out, _ = run(asked, *options, "--policy", policy_file(STRICTER), "--explain", "--show", "100")
+    first, *others = out.splitlines()
+    assert code == 1 and first.endswith(" of 28 answers would differ; 12 not asked")
+    groups = [line for line in others if line.endswith(")") and not line.startswith(" ")]
+    assert groups[0].startswith('the rule that would go, line 15, "read" if "reader";: ')
+    assert '  - denied   allow(User:ann, "read", Repo:a)  line 1: authorize at ' in out
+    assert '  - denied   allow(User:cat, "read", Repo:a)  line 40: authorize at ' in out
+    assert "      then: allowed\n" in out and "      by the other policy: denied\n" in out
+
+
+def test_a_rule_that_comes_is_named_with_its_place(repos, path, policy_file):  # noqa: F811
+    ask(repos, "authorize", about("User:dan", "Repo:p", action="write"), path)
+    code, out, _ = run(path, "--policy", policy_file(LOOSER))
+    assert code == 1
+    rule = 'has_permission(_: User, "write", repo: Repo) if is_public(repo);'
+    assert f"\nthe new rule at {policy_file(LOOSER)}:{len(LOOSER.splitlines())}, {rule}: 1 (+1 -0)\n" in out
+
+
+def test_a_list_is_compared_whole(repos, path, policy_file):  # noqa: F811
+    store(repos, *(fact("is_public", f"Repo:x{number:03}") for number in range(50)))
+    ask(repos, "list", about("User:dan", action="write", resource_type="Repo", page_size=10_000), path)
+    code, out, _ = run(path, "--policy", policy_file(LOOSER), "--show", "3")
+    assert code == 1 and "(+20 -0)" in out and "and 17 more" in out
+
+
+def test_a_policy_that_denies_by_a_new_rule_is_grouped_by_it(repos, path, policy_file):  # noqa: F811
+    text = POLICY.replace(
+        '  "read" if is_public(resource);', '  "read" if is_public(resource) and not is_hidden(resource);'
+    )
+    text += "is_hidden(repo: Repo) if is_public(repo);\n"
+    ask(repos, "authorize", about("User:dan", "Repo:p", action="read"), path)
+    code, out, _ = run(path, "--policy", policy_file(text))
+    assert code == 1
+    assert '\nthe rule that would go, line 16, "read" if is_public(resource);: 1 (+0 -1)\n' in out
+
+
+def test_a_policy_that_is_none_is_told(asked, policy_file):
+    with pytest.raises(CommandError, match="1 problem; the policy is not accepted"):
+        run(asked, "--policy", policy_file("actor User {"))
+
+
+def test_each_version_is_compared_with_its_own_rules(repos, path, policy_file):  # noqa: F811
+    repos.post("/authorize", about("User:ann", "Repo:a", action="read"))
+    publish(repos, STRICTER)
+    repos.post("/authorize", about("User:ann", "Repo:a", action="read"))
+    lines(path)
+    code, out, _ = run(path, "--policy", policy_file(STRICTER))
+    assert code == 1
+    assert "1 of 2 answers would differ" in out and "line 1: authorize" in out
+
+
+# ---- preview_policy --------------------------------------------------------------------------------------------------
+
+
+def test_preview_takes_the_log(asked, policy_file):
+    code, out, _ = run(policy_file(STRICTER), "--questions", asked, "--explain", name="preview_policy")
+    assert code == 0
+    assert '\n  - denied   allow(User:ann, "read", Repo:a)\n' in out
+    assert '\n  - denied   allow(User:cat, "read", Repo:a)\n' in out
+    assert "context fact" in out
+    assert "decisions: 8 of 10 asked would be different; 12 not answered" in out
+    assert out.count("is decided by the caller's own database") == 12
+
+
+def test_preview_takes_both_kinds_of_questions(asked, policy_file, repos):
+    text = asked.read_text() + '# by hand\nallow(User:bob, "read", Repo:a)\nallow(User:cat, "read", Repo:a)\n{"a": 1}\n'
+    asked.write_text(text)
+    _, out, _ = run(policy_file(STRICTER), "--questions", asked, name="preview_policy")
+    assert "of 12 asked would be different; 13 not answered" in out
+    assert "not answered: line 44: it is no line of a decision log: `time` is missing or wrong" in out
+
+
+def test_preview_leaves_other_environments_alone(asked, policy_file, new_api):
+    other = new_api("other")
+    publish(other, POLICY)
+    code, out, _ = run(
+        policy_file(STRICTER), "--questions", asked, "--environment", "other", name="preview_policy"
+    )  # fmt: skip
+    assert code == 0 and "decisions: 0 of 0 asked would be different; 40 not answered" in out
+
+
+def test_a_query_of_several_calls_is_compared_call_by_call(repos, path, policy_file):  # noqa: F811
+    calls = CALL | {"calls": [["is_public", ["repo"]]]}
+    ask(repos, "evaluate_query", calls, path)
+    code, out, _ = run(path, "--policy", policy_file(POLICY.replace('"read" if is_public', '"write" if is_public')))
+    assert code == 1
+    assert '  - denied   has_permission(User:ann, "read", Repo:p)' in out
+    assert "is_public(Repo:p)  line" not in out
+
+
+def test_a_predicate_that_would_go_holds_for_nothing(repos, path, policy_file):  # noqa: F811
+    call = {"predicate": ["is_root", ["user"]], "constraints": {"user": {"type": "User", "ids": None}}}
+    ask(repos, "evaluate_query", call, path)
+    code, out, errors = run(path, "--policy", policy_file("actor User {}"), "--explain")
+    assert (code, errors) == (1, "")
+    assert "no single rule: 1 (+0 -1)\n  - denied   is_root(User:root)  line 1" in out
+    assert "by the other policy: denied" in out and "the policy has no predicate `is_root`" in out
