@@ -10,6 +10,7 @@ import psutil
 import pytest
 import requests
 
+from tests.facts.changes import answers, plain, replayed, together
 from tests.service import Client, start_service
 
 pytestmark = pytest.mark.long
@@ -115,3 +116,51 @@ def test_killed_servers_lose_no_single_change_that_they_acknowledged(tmp_path, u
     assert len(set(acknowledged.values())) == len(acknowledged)
     assert max(acknowledged.values()) < last
     assert last == len(stored) + 1  # every offset is of a change that is stored, and every change has one
+
+
+def change(number: int) -> list[dict]:
+    """Batches that insert, and that delete what others inserted, so that history has all kinds of rows."""
+    deletes = [{"deletes": [{"predicate": "part", "args": [{"type": "Batch", "id": f"b{number % 7}"}, None]}]}]
+    return [*(deletes if number % 3 == 0 else []), *batch(number % 7)]
+
+
+def change_until_it_dies(client: Client, numbers, told: list[int]) -> None:
+    try:
+        for number in numbers:
+            answer = client.post("/batch", change(number), timeout=20)
+            if answer.status_code == 200:
+                told.append(int(answer.headers["OsoOffset"]))
+            client.delete("/facts", single(number - 1), timeout=20)
+            client.post("/facts", single(number), timeout=20)
+    except requests.RequestException:
+        pass
+
+
+def test_killed_servers_leave_changes_that_agree_with_the_facts(tmp_path, url):
+    """Read before and after each kill, and on from where the reader was, the changes give what is stored."""
+    service = start_service(tmp_path, url, "--dev", "--workers", "2")
+    key = service.fresh_client().key
+    found: list[dict] = []
+    told: list[int] = []
+    for turn in range(KILLS):
+        numbers = [range(turn * 100_000 + start, (turn + 1) * 100_000, 4) for start in range(4)]
+        senders = [
+            threading.Thread(target=change_until_it_dies, args=(service.client(key), mine, told)) for mine in numbers
+        ]
+        for sender in senders:
+            sender.start()
+        time.sleep(random.uniform(0.3, 1.2))
+        kill(service.process.pid)
+        service.process.wait()
+        for sender in senders:
+            sender.join()
+        service = start_service(tmp_path, url, "--dev", "--workers", "2")
+        client = service.client(key)
+        found += answers(lambda path, client=client: client.get(path).json(), found[-1]["next"] if found else 0, 7)
+    revisions = together(found, 7)
+    stored = {plain(fact) for fact in client.get("/facts").json()}
+    anew = together(answers(lambda path: client.get(path).json(), 0))
+    service.stop()
+    assert told and [each.revision for each in revisions] == list(range(1, len(revisions) + 1)), "without gaps"
+    assert set(told) <= {each.revision for each in revisions}
+    assert replayed(revisions) == replayed(anew) == stored

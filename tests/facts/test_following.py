@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from authz_project.keys import revoke_key
+from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
 from policy.waking import Watch, watch
 from tests.facts.test_feed import POLICY, role
@@ -70,8 +70,8 @@ def test_who_waits_in_vain_is_told_where_to_go_on(api):
     assert api.get("/changes?after=1").json()["changes"] == []
 
 
-def test_a_key_that_is_revoked_meanwhile_opens_nothing(api, new_api):
-    other = type(api)(api.environment, _another_key(api))
+def test_a_key_that_is_revoked_meanwhile_opens_nothing(api):
+    other = type(api)(api.environment, create_key(api.environment)[1])
 
     def revoke() -> None:
         revoke_key(ApiKey.objects.filter(environment=api.environment).first())
@@ -79,12 +79,6 @@ def test_a_key_that_is_revoked_meanwhile_opens_nothing(api, new_api):
 
     answer, _ = waiting(api, "/changes?after=0&wait=30", revoke)
     assert answer.status_code == 401 and "ann" not in answer.content.decode()
-
-
-def _another_key(api) -> str:
-    from authz_project.keys import create_key
-
-    return create_key(api.environment)[1]
 
 
 def test_who_waits_has_no_connection_and_all_share_one_that_looks(api, monkeypatch):
@@ -101,7 +95,8 @@ def test_who_waits_has_no_connection_and_all_share_one_that_looks(api, monkeypat
     assert len(looks) == number, "nobody waits, and nobody looks"
 
 
-def test_nobody_waits_once_it_is_over():
+def test_nobody_waits_once_it_is_over(monkeypatch):
+    monkeypatch.setattr("policy.waking.offsets_of", lambda ids: {})
     mine = Watch()
     with ThreadPoolExecutor(1) as thread:
         wait = thread.submit(mine.wait, 0, 0, time.monotonic() + 30)
@@ -179,7 +174,7 @@ def test_a_server_that_is_told_to_stop_answers_who_waits(tmp_path, database_urls
 @pytest.fixture(params=["sqlite", "postgresql"])
 def manage(request, database_urls, tmp_path):
     """Starts commands over a database that is prepared."""
-    url = database_urls(request.param, f"follow_{request.param}")
+    url = database_urls(request.param, f"follow_{abs(hash(request.node.name))}")
     variables = {"DATABASE_URL": url, "SECRET_KEY": "only for these tests " * 3, "PYTHONPATH": str(ROOT)}
 
     def start(*arguments: str, **options) -> subprocess.Popen:

@@ -1,0 +1,148 @@
+"""What is kept of history: as long as is set, and not what is to be forgotten."""
+
+import io
+import sys
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from facts import pruning
+from facts.pruning import prune, prune_by_setting
+from policy.models import Environment, PolicyVersion, Revision
+from tests.facts.changes import answers, replayed, together
+from tests.facts.test_feed import POLICY, role
+
+DAY = 86_400_000_000
+READS = {"actor_type": "User", "action": "read", "resource_type": "Doc", "resource_id": "1"}
+
+
+def past() -> list[tuple[str, int, int]]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT a0, since, until FROM past_fact ORDER BY until, a0")
+        return cursor.fetchall()
+
+
+def age(days: dict[int, float]) -> None:
+    """Let revisions be of so many days ago."""
+    for number, back in days.items():
+        revision = Revision.objects.get(number=number)
+        Revision.objects.filter(number=number).update(at=int(revision.at - back * DAY))
+
+
+def stored(api) -> set:
+    return replayed(together(answers(lambda path: api.get(path).json(), 0)))
+
+
+@pytest.fixture
+def history(api):
+    """A policy at revision 1; ann, ben and cat come at 2 to 4, and ann and ben go at 5 and 6."""
+    api.post("/policy", {"src": POLICY, "filename": ""})
+    for name in ("ann", "ben", "cat"):
+        api.post("/facts", role(name, "reader", "1"))
+    for name in ("ann", "ben"):
+        api.delete("/facts", role(name, "reader", "1"))
+    return api
+
+
+# ---- pruning -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [1, 5_000])
+def test_what_is_older_is_dropped_and_the_last_of_it_is_the_horizon(history, monkeypatch, step):
+    monkeypatch.setattr(pruning, "AT_ONCE", step)
+    age({number: 10 - number for number in range(1, 7)})  # revision 5 is 5 days old
+    before = stored(history)
+    (pruned,) = prune(4.5)
+    assert (pruned.slug, pruned.horizon, pruned.revisions, pruned.facts) == ("default", 5, 4, 1)
+    assert [each.number for each in Revision.objects.order_by("number")] == [5, 6]
+    assert past() == [("ben", 3, 6)]
+    assert PolicyVersion.objects.count() == 1
+    assert stored(history) == before
+    assert history.get("/facts?as_of=5").json() == [role(each, "reader", "1") for each in ("ben", "cat")]
+    assert history.get("/facts?as_of=4").status_code == 400
+    assert history.post("/authorize", READS | {"actor_id": "ben", "as_of": 5}).json() == {"allowed": True}
+    assert prune(4.5)[0] == type(pruned)("default", 5, 0, 0)
+    assert prune(1000)[0].horizon == 5, "it never goes back"
+
+
+def test_what_an_interrupted_run_left_behind_is_dropped_by_the_next(history, monkeypatch):
+    def interrupted(*step: object) -> int:
+        raise RuntimeError
+
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+        patched.setattr(pruning, "_step", interrupted)
+        prune(1e-9)
+    assert Environment.objects.get().horizon == 6 and len(past()) == 2
+    assert history.get("/changes?after=5").status_code == 410
+    assert (prune(1000)[0].facts, past()) == (2, [])
+
+
+def test_the_setting(history, settings, capsys):
+    settings.HISTORY_DAYS = 0
+    prune_by_setting()
+    call_command("prune_history")
+    assert Revision.objects.count() == 6 and "for ever" in capsys.readouterr().out
+    age(dict.fromkeys(range(1, 4), 3))
+    settings.HISTORY_DAYS = 2
+    prune_by_setting()
+    assert Environment.objects.get().horizon == 3
+    call_command("prune_history", "--days", "0.0000001")
+    out = capsys.readouterr().out
+    assert out == "default: 3 revisions and 2 past facts are dropped; history begins at revision 6\n"
+    for wrong in ("0", "-1", "x"):
+        with pytest.raises(CommandError):
+            call_command("prune_history", "--days", wrong)
+
+
+def test_each_environment_has_a_horizon(new_api):
+    one, other = new_api("one"), new_api("other")
+    for _ in range(3):
+        one.post("/facts", role("ann", "reader", "1"))
+    other.post("/facts", role("ann", "reader", "1"))
+    assert [(each.slug, each.horizon) for each in prune(1e-9)] == [("one", 3), ("other", 1)]
+    assert stored(one) == stored(other) != set()
+
+
+# ---- forgetting --------------------------------------------------------------------------------------------------
+
+
+def test_past_facts_are_forgotten_for_good(history, capsys):
+    history.post("/facts", role("ann", "writer", "1"))
+    assert history.get("/facts?as_of=3&predicate=has_role&args.0.id=ann").json() == [role("ann", "reader", "1")]
+    call_command("forget_facts", "has_role(User:ann, _, Doc:_)", "--yes")
+    out = capsys.readouterr().out
+    assert "1 matching facts are stored: they are not touched" in out and "delete_facts" in out
+    assert "1 past facts match, which held between revision 2 and 4." in out
+    assert "come past revision 5" in out and out.endswith("1 past facts are forgotten\n")
+    assert past() == [("ben", 3, 6)]
+    assert history.get("/facts?as_of=3&predicate=has_role&args.0.id=ann").json() == []
+    left = (("cat", "reader"), ("ann", "writer"))
+    assert stored(history) == {("has_role", (("User", who), ("String", kind), ("Doc", "1"))) for who, kind in left}
+    call_command("forget_facts", 'has_role(User:ann, "reader", Doc:_)', "--yes")
+    assert "no past fact matches; nothing is forgotten" in capsys.readouterr().out
+
+
+def test_a_remembered_answer_does_not_outlive_what_is_forgotten(history):
+    question = READS | {"actor_id": "ann", "as_of": 3}
+    for _ in range(3):
+        assert history.post("/authorize", question).json() == {"allowed": True}
+    call_command("forget_facts", "has_role(User:ann, _, _)", "--yes")
+    assert history.post("/authorize", question).json() == {"allowed": False}
+
+
+@pytest.mark.parametrize(("said", "message"), [("no\n", "nothing is forgotten"), ("", "--yes"), (None, "--yes")])
+def test_nothing_is_forgotten_unless_somebody_says_so(history, monkeypatch, said, message):
+    stdin = io.StringIO(said or "")
+    if said is None:
+        stdin.close()
+    monkeypatch.setattr(sys, "stdin", stdin)
+    with pytest.raises(CommandError, match=message):
+        call_command("forget_facts", "has_role(User:ann, _, Doc:_)")
+    assert len(past()) == 2
+
+
+def test_somebody_says_yes(history, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
+    call_command("forget_facts", "has_role(_, _, _)")
+    assert past() == [] and "between revision 2 and 5" in capsys.readouterr().out
