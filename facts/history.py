@@ -12,6 +12,7 @@ from itertools import groupby
 
 from django.db import connection
 
+from facts import indexes
 from facts.models import COLUMNS, Row
 from facts.numbering import signature_numbers
 from facts.read import fact_of_row, matching
@@ -200,9 +201,10 @@ def _part(
     at = column if is_sorted else f"({column} + 0)"
     conditions = "".join(f" AND {name} = %s" for name, arg in zip(COLUMNS, args) if arg.id is not None)
     beyond, values = _beyond(at, number, place)
+    hint, partial = _found_by(table, leading)
     statement = (
         f"SELECT {column} AS revision, {int(column == 'since')} AS began, expires_at, sig, {_NAMES}"
-        f" FROM {table}{_indexed(table, leading)} WHERE sig = {int(number)}{conditions}{_index_condition(leading)}"
+        f" FROM {table}{hint} WHERE sig = {int(number)}{conditions}{partial}"
         f" AND {at} > %s AND {at} <= %s{beyond} ORDER BY {at} DESC, {_NAMES} LIMIT %s"
     )
     to = min(span.to, place.revision) if place else span.to
@@ -217,16 +219,11 @@ def _leading(signature: Signature, args: Sequence[Argument]) -> str | None:
     return min(given)[1] if given else None
 
 
-def _indexed(table: str, leading: str | None) -> str:
-    """SQLite thinks as much of one index as of another, and more of the key of facts, whatever of it is known."""
-    if connection.vendor != "sqlite" or leading is None or (table, leading) == ("fact", "a0"):
-        return ""
-    return f" INDEXED BY {table}_{leading}"
-
-
-def _index_condition(leading: str | None) -> str:
-    """Return what goes without saying, and yet must be said for an index of few facts to be used."""
-    return f" AND {leading} <> ''" if leading in ("a2", "a3", "a4") else ""
+def _found_by(table: str, leading: str | None) -> tuple[str, str]:
+    """Return what follows the table's name, and what is said again of the column, for its index to be used."""
+    hint = indexes.hint(table, leading) if connection.vendor == "sqlite" else ""
+    partial = indexes.condition(table, leading)
+    return hint, f" AND {partial}" if partial else ""
 
 
 def _beyond(at: str, number: int, place: Place | None) -> tuple[str, tuple[str | int, ...]]:

@@ -17,6 +17,7 @@ from facts.numbering import types_of_text
 from facts.read import fact_of_row
 from facts.stays import latest_stays, minute, shown_end, told_since, told_until
 from facts.wire import Argument
+from policy.clock import now
 from policy.models import Environment, Revision
 from policy.revisions import Kind
 from policy.rules import program
@@ -178,7 +179,8 @@ def _state(kind: Signature, ids: Sequence[str]) -> str:
     stay = latest_stays(kind.environment_id, [row]).get(row)
     if stay is None:
         return "Not stored, and not known to have been."
-    return f"Not stored: {told_until(stay)}." if stay.until else f"Stored, {told_since(stay)}."
+    is_over = stay.until is not None or (stay.expires_at is not None and stay.expires_at <= now())
+    return f"Not stored: {told_until(stay)}." if is_over else f"Stored, {told_since(stay)}."
 
 
 def _browse_url(kind: Signature, ids: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from django.core import signing
 from facts.history import Changed, History, Place
 from facts.serializers import pattern_from_query
 from facts.wire import Argument, fact_to_json
-from policy.clock import text_of
+from policy.clock import short_text_of, text_of
 from policy.errors import MalformedRequest
 
 USUAL, LARGEST = 1_000, 10_000  # facts on a page
@@ -72,7 +72,7 @@ def history_to_json(asked: HistoryQuery, found: History) -> dict[str, object]:
 
 
 def _changed_to_json(changed: Changed) -> dict[str, object]:
-    end = {} if changed.expires_at is None else {"expires_at": text_of(changed.expires_at)}
+    end = {} if changed.expires_at is None else {"expires_at": short_text_of(changed.expires_at)}
     return fact_to_json(changed.fact) | end
 
 

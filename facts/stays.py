@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db import connection
 
+from facts import indexes
 from facts.models import COLUMNS, Row
 from policy.clock import time_of
 from policy.models import Environment, Revision
-from policy.revisions import Kind
 
 _KEY = ", ".join(("sig", *COLUMNS))
 _WANTED = " AND ".join(f"{name} = wanted.column{place}" for place, name in enumerate(("sig", *COLUMNS), 1))
@@ -46,6 +46,10 @@ class _Found:
     until: int | None
     expires_at: int | None
 
+    def as_of(self, revision: int) -> _Found:
+        """Leave out an end that was still to come."""
+        return self if self.until is None or self.until <= revision else replace(self, until=None)
+
     @property
     def numbers(self) -> tuple[int, ...]:
         return tuple(number for number in (self.since, self.until) if number)
@@ -58,6 +62,8 @@ def latest_stays(environment_id: int, rows: Sequence[Row], revision: int | None 
     """
     found = dict(_latest("fact", "NULL", rows, revision))
     found |= dict(_latest("past_fact", "until", [row for row in rows if row not in found], revision))
+    if revision is not None:
+        found = {row: each.as_of(revision) for row, each in found.items()}
     marks = _marks(environment_id, {number for each in found.values() for number in each.numbers})
     horizon = _horizon(environment_id) if any(not each.since for each in found.values()) else 0
     return {row: _stay(each, marks, horizon) for row, each in found.items()}
@@ -81,8 +87,8 @@ def _latest(table: str, until: str, rows: Sequence[Row], revision: int | None) -
 
 
 def _by_first(table: str) -> str:
-    """SQLite thinks as much of any index of past facts; most that a name is in the middle of lead to too many."""
-    return " INDEXED BY past_fact_a0" if table == "past_fact" and connection.vendor == "sqlite" else ""
+    """Of past facts, SQLite would take the index of a name in the middle, which leads to too many."""
+    return indexes.hint(table, "a0") if connection.vendor == "sqlite" else ""
 
 
 def _marks(environment_id: int, numbers: set[int]) -> dict[int, Mark]:
@@ -111,13 +117,11 @@ def told_since(stay: Stay) -> str:
 
 def told_until(stay: Stay) -> str:
     """Say until when it was: `was there until revision 512, 2026-11-09 08:30, deleted by admin ann`."""
-    if stay.until is None:
-        assert stay.expires_at is not None, "what is stored and does not hold has come to its end"
-        return f"was there until {shown_end(stay.expires_at)}, when it ended"
-    mark = stay.until
+    mark, end = stay.until, stay.expires_at
+    if end is not None and (mark is None or (mark.at is not None and end <= mark.at)):
+        return f"was there until {shown_end(end)}, when it ended"
+    assert mark is not None, "what is stored and does not hold has come to its end"
     when = f"was there until revision {mark.revision}{f', {minute(mark.at)}' if mark.at is not None else ''}"
-    if mark.kind == Kind.EXPIRY:
-        return f"{when}, when it ended"
     return f"{when}, deleted by {mark.author}" if mark.author else when
 
 

@@ -10,11 +10,10 @@ from policy.json_schema import Schema, answered, many, nullable, ref, text
 
 _ARITY: dict[str, Any] = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
 
-_REVISION = "The policy version that was active from then on."
 _CHANGED_FACT = answered(
     "",
     {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)},
-    {"expires_at": text("When the fact was to end by itself. Absent where it was not.")},
+    {"expires_at": text("From then on it does not count; absent where it has no end.")},
 )
 
 FACTS: dict[str, Schema] = {
@@ -31,7 +30,10 @@ FACTS: dict[str, Schema] = {
                         "kind": text("`facts`, `load`, `clear`, `copy` or `expiry`."),
                         "inserted": many(_CHANGED_FACT, "Those whose end it changed are among them."),
                         "deleted": many(_CHANGED_FACT),
-                        "policy_version": {"type": ["integer", "null"], "description": _REVISION},
+                        "policy_version": {
+                            "type": ["integer", "null"],
+                            "description": "The version that was active then.",
+                        },
                     },
                 ),
                 "Newest first.",
@@ -58,12 +60,6 @@ FACTS: dict[str, Schema] = {
 }
 
 # ---- changes of facts -----------------------------------------------------------------------------------------
-
-_CHANGED_FACT = answered(
-    "",
-    {"predicate": text(), "args": many(answered("", {"type": text(), "id": text()}), **_ARITY)},
-    {"expires_at": text("From then on it does not count; absent where it has no end.")},
-)
 
 CHANGES: dict[str, Schema] = {
     "Changes": answered(

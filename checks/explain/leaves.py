@@ -13,14 +13,15 @@ from facts.stays import Stay, latest_stays
 from policy.rules.program import Signature
 
 
-def with_stays(session: Snapshot, reasons: Sequence[Reason], revision: int | None = None) -> list[Reason]:
-    """Return the reasons with what is known of their leaves; as of a revision, where one is given.
+def with_stays(session: Snapshot, reasons: Sequence[Reason]) -> list[Reason]:
+    """Return the reasons with what is known of their leaves, as of the session's moment.
 
     All leaves are looked up together, by few statements.
     """
     rows = {row for root in reasons for _, each in root.lines() if (row := _row(session, each)) is not None}
     if session.environment_id is None or not rows:
         return list(reasons)
+    revision = session.past.revision if session.past else None
     stays = latest_stays(session.environment_id, sorted(rows), revision)
     return [_told(session, each, stays) for each in reasons] if stays else list(reasons)
 

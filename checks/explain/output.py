@@ -8,7 +8,7 @@ from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, Explanation
 from checks.explain.tree import Reason, RuleText
 from facts.stays import Mark, Stay, told_since, told_until
-from policy.clock import text_of
+from policy.clock import short_text_of, text_of
 from policy.values import Value
 
 _Paint = Callable[[str, str], str]  # takes a colour and a text
@@ -64,7 +64,7 @@ def _stay_to_json(stay: Stay) -> dict[str, object]:
     found: dict[str, object] = {"since": _mark_to_json(stay.since)}
     if stay.until:
         found["until"] = _mark_to_json(stay.until)
-    return found if stay.expires_at is None else {**found, "expires_at": text_of(stay.expires_at)}
+    return found if stay.expires_at is None else {**found, "expires_at": short_text_of(stay.expires_at)}
 
 
 def _mark_to_json(mark: Mark) -> dict[str, object]:

@@ -6,15 +6,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from checks.asking.askers import Trusted
-from checks.asking.query import allow
-from checks.asking.question import Asked
-from checks.asking.snapshot import snapshot
-from checks.explain.explain import explain
 from checks.explain.leaves import with_stays
+from facts.models import Signature
 from facts.wire import fact_from_json
 from policy.models import Environment, Revision
-from policy.values import STRING
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store
 from tests.checks.test_explain_commands import MINUTE, run
 from tests.facts.test_history import set_end
@@ -80,7 +75,7 @@ def test_an_end_is_said(repos):
     store(repos, WRITER)
     set_end(repos.environment, fact_from_json(WRITER, ""), END)
     (leaf,) = explained(repos, "User:bob", "write", "Repo:b")
-    assert leaf["expires_at"] == "2026-12-01T00:00:00.000000Z"
+    assert leaf["expires_at"] == "2026-12-01T00:00:00Z"
     assert run("explain", "authorize", "User:bob", "write", "Repo:b").endswith("(revision 4), until 2026-12-01\n")
 
 
@@ -110,18 +105,31 @@ def test_all_leaves_of_a_question_are_looked_up_together(repos, monkeypatch):
     assert asked == [2]
 
 
-@pytest.mark.parametrize(("revision", "since", "until"), [(3, 3, 4), (4, 3, 4), (5, 5, None)])
+@pytest.mark.parametrize(
+    ("revision", "since", "until"), [(2, None, None), (3, 3, None), (4, 3, 4), (5, 5, None), (6, 5, 6)]
+)
 def test_leaves_as_of_a_revision(repos, revision, since, until):
-    """A fact that is given back later is told of as it was then."""
-    for change in (store, remove, store):
+    """What came later is not told."""
+    for change in (store, remove, store, remove):
         change(repos, WRITER)
-    question = allow(Asked("User", ("bob",)), Asked(STRING, ("write",)), Asked("Repo", ("b",)), (), ())
-    proof = explain(Trusted(repos.environment.pk), question).goals[0].proof
-    version = repos.environment.policy_versions.get().pk
-    with snapshot(repos.environment.pk, version, (), frozenset()) as session:
-        (told,) = with_stays(session, [proof], revision)
-    (stay,) = [each.stay for _, each in told.lines() if each.stay]
-    assert (stay.since.revision, stay.until and stay.until.revision) == (since, until)
+    body = repos.post("/explain", about("User:bob", "Repo:b", action="write", as_of=revision)).json()
+    roots = [body["proof"]] if body["proof"] else body["obstacles"]
+    leaf = of_fact([leaf for root in roots for leaf in leaves(root)], WRITER)
+    told = [leaf[name]["revision"] if name in leaf else None for name in ("since", "until")]
+    assert (body["allowed"], told) == (revision in (3, 5), [since, until])
+
+
+def test_a_fact_that_has_come_to_its_end_says_so(repos):
+    """Swept or not."""
+    given = fact_from_json(WRITER, "")
+    store(repos, WRITER)
+    set_end(repos.environment, given, 1_000_000_000_000_000)  # 2001-09-09 01:46:40
+    Signature.objects.filter(environment=repos.environment, predicate="has_role").update(may_end=True)
+    Environment.objects.filter(pk=repos.environment.pk).update(ends_mark=7, signature_mark=7)
+    said = "; was there until 2001-09-09 01:46, when it ended\n"
+    assert said in run("explain", "authorize", "User:bob", "write", "Repo:b")
+    remove(repos, WRITER)
+    assert said in run("explain", "authorize", "User:bob", "write", "Repo:b")
 
 
 def test_the_workbench_says_it_and_leads_there(repos, client):
