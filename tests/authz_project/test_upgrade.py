@@ -1,0 +1,89 @@
+"""A database of a version that kept no revisions is taken over whole; what is known begins with the upgrade."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.authz_project.test_serve import SECRET
+from tests.authz_project.test_start import manage
+from tests.service import Client, start_service
+
+DUMP = Path(__file__).with_name("before_revisions.sql").read_text()
+KEY = "e_default_iMTq7TbCb2_7i7cBof7Gz1anxeNZjyNIwKDWJQWuosMSbjytcui"  # of nothing but the dump
+UPGRADE = 3  # the offset of the last change before
+TABLES = ("environment", "policy_version", "api_key", "signature", "fact")
+LAST = {"policy": "0003", "facts": "0002", "authz_project": "0002"}  # migrations of the version before
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def upgraded(request, database_urls, tmp_path) -> Client:
+    """The holder of a key of then, before a server of now."""
+    make = from_dump if request.param == "sqlite" else rows_from_dump
+    url = make(database_urls, tmp_path)
+    service = start_service(tmp_path, url, "--workers", "1", SECRET_KEY=SECRET)
+    yield service.client(KEY)
+    service.stop()
+
+
+def from_dump(database_urls, folder) -> str:
+    path = folder / "before.sqlite3"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(DUMP)
+    return f"sqlite:///{path}"
+
+
+def rows_from_dump(database_urls, folder) -> str:
+    """The same rows in tables that the migrations of then have made."""
+    url = database_urls("postgresql", "before_revisions")
+    for app, last in LAST.items():
+        manage(folder, url, "migrate", app, last)
+    with closing(sqlite3.connect(":memory:")) as dump, psycopg.connect(url) as target:
+        dump.executescript(DUMP)
+        for table in TABLES:
+            found = dump.execute(f"SELECT * FROM {table}")
+            names = [each[0] for each in found.description]
+            columns, places = ", ".join(f'"{name}"' for name in names), ", ".join(["%s"] * len(names))
+            for row in found:
+                target.execute(f"INSERT INTO {table} ({columns}) VALUES ({places})", row)
+            if "id" in names:
+                target.execute(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT MAX(id) FROM {table}))")
+    return url
+
+
+def test_what_there_was_stays_and_is_known_from_the_upgrade_on(upgraded):
+    assert len(upgraded.get("/facts").json()) == 3
+    assert may_read(upgraded, "ann") and may_read(upgraded, "ben") and not may_read(upgraded, "eve")
+    assert '"read" if "reader"' in upgraded.get("/policy").json()["policy"]["src"]
+    gone = upgraded.post("/batch", [{"deletes": [role("ann", "reader")]}, {"inserts": [role("eve", "writer")]}])
+    assert gone.headers["OsoOffset"] == str(UPGRADE + 1)
+    assert [may_read(upgraded, user) for user in ("ann", "ben", "eve")] == [False, True, True]
+    assert [may_read(upgraded, user, as_of=UPGRADE) for user in ("ann", "ben", "eve")] == [True, True, False]
+    assert len(upgraded.get("/facts", params={"as_of": UPGRADE}).json()) == 3
+    assert may_read(upgraded, "ben", as_of=UPGRADE, policy_version=1)
+    assert not may_read(upgraded, "ann", as_of=UPGRADE, policy_version=1)
+
+
+def test_before_the_upgrade_nothing_is_known(upgraded):
+    for as_of in (UPGRADE - 1, 0, "2026-11-22T17:04:30Z"):
+        refused = upgraded.post("/authorize", asked("ann") | {"as_of": as_of})
+        assert refused.status_code == 400, refused.text
+        said = refused.json()["message"]
+        assert "is before the horizon" in said and f"is known since revision {UPGRADE}, 2" in said
+
+
+def role(user: str, name: str) -> dict:
+    args = [{"type": "User", "id": user}, {"type": "String", "id": name}, {"type": "Doc", "id": "d"}]
+    return {"predicate": "has_role", "args": args}
+
+
+def asked(user: str) -> dict:
+    return {"actor_type": "User", "actor_id": user, "action": "read", "resource_type": "Doc", "resource_id": "d"}
+
+
+def may_read(client: Client, user: str, **moment: int) -> bool:
+    answer = client.post("/authorize", asked(user) | moment)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["allowed"]
