@@ -14,6 +14,7 @@ from checks.asking.question import Asked, Question
 from checks.engine.answers import Row
 from checks.explain.cases import ANY
 from checks.explain.tree import shown_atom
+from checks.workbench.access import without_covered
 from checks.workbench.kinds import DECISION
 from facts.mentioned_then import ChangedFacts
 from policy.rules.changes import Origins, Pattern, Reached, changed_facts, changed_rules, head_of, reached, united
@@ -55,11 +56,12 @@ class AccessKind:
             return replace(self, action=action, others_than=frozenset())
         return self if action == self.action else None
 
-    def question(self, ids: tuple[str, ...]) -> Question:
-        """Ask which actors may do what on these resources. What is asked about one value alone is no answer column."""
+    def question(self, ids: tuple[str, ...] | None) -> Question:
+        """Ask which actors may do what on these resources (None: on which ones). One resource is no answer column."""
         actors = None if self.actors is None else tuple(sorted(self.actors))
         action = Asked(STRING, None if self.action is None else (self.action,))
-        outs = ["actor", *(["action"] if self.action is None else []), *(["resource"] if len(ids) > 1 else [])]
+        is_open = ids is None or len(ids) > 1
+        outs = ["actor", *(["action"] if self.action is None else []), *(["resource"] if is_open else [])]
         return allow(Asked(self.actor, actors), action, Asked(self.resource, ids), tuple(outs))
 
     def rows(self, row: Row, ids: tuple[str, ...]) -> list[Row]:
@@ -68,6 +70,10 @@ class AccessKind:
         action = others.pop(0) if self.action is None else self.action
         resource = others[0] if others else None
         return [(actor, action, text) for text in (ids if resource is None else (resource,))]
+
+    def plain(self, rows: set[Row]) -> set[Row]:
+        """Leave out actions that have kinds of their own, and what other rows say as well."""
+        return without_covered({row for row in rows if row[1] not in self.others_than})
 
 
 # ---- kinds of one moment -------------------------------------------------------------------------------------------

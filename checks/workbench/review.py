@@ -9,11 +9,12 @@ all that can have changed is about certain actors or resources, only those are a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
+from checks.asking.question import FEW, Question
 from checks.asking.snapshot import snapshot
 from checks.engine.answers import Row
 from checks.engine.errors import TooComplex, UnboundVariable
@@ -77,8 +78,9 @@ class Progress(NamedTuple):
     kind: AccessKind
     place: int  # of the kind, from 1
     kinds: int
-    asked: int  # resources
-    count: Callable[[], int]  # how many resources there are: looked up only if somebody wants to know
+    asked: int  # resources, or actors
+    type: str
+    total: Callable[[], int]  # how many there are to ask about: looked up only if somebody wants to know
 
 
 class OutOfTime(Exception):
@@ -115,6 +117,7 @@ class Review:
     until: float = inf  # by the monotonic clock
     report: Callable[[Progress], None] = lambda progress: None
     known: Numbered = field(init=False)
+    _counts: dict[str, int] = field(default_factory=dict)
     programs: tuple[Program, ...] = field(init=False)
 
     def __post_init__(self):
@@ -138,22 +141,50 @@ class Review:
         else:
             changes = changed_facts_between(self.known, *self.moments)
             clock = self.moments[0].at // 1_000_000 != self.moments[1].at // 1_000_000
-            found = kinds_that_differ(*self.programs, changes, self.known.numbers, clock)
+            old, new = self.programs
+            found = kinds_that_differ(old, new, changes, self.known.numbers, clock)
         return [each for kind in found if (each := kind.narrowed(*self.wanted)) is not None]
 
     def _lines_of(self, kind: AccessKind, place: int, kinds: int) -> Iterator[Access | NotAnswered]:
+        def progress(asked: int, name: str, total: Callable[[], int]) -> None:
+            if time.monotonic() > self.until:
+                raise OutOfTime
+            self.report(Progress(kind, place, kinds, asked, name, total))
+
+        if kind.actors is not None and kind.resources is None:
+            by_actors = _AskingByActors(self, kind)
+            actors = sorted(kind.actors)
+            for start in range(0, len(actors), FEW):
+                progress(start, kind.actor, actors.__len__)
+                yield from by_actors.about(tuple(actors[start : start + FEW]))
+            if not by_actors.left:
+                return
+            kind = replace(kind, actors=frozenset(by_actors.left))
         mentioned = MentionedThen(self.known.numbers, kind.resource, self.moments)
         asking = _Asking(self, kind)
         asked = 0
         for ids in self._resources(kind, mentioned, asking):
-            if time.monotonic() > self.until:
-                raise OutOfTime
-            self.report(Progress(kind, place, kinds, asked, mentioned.count))
+            progress(asked, kind.resource, lambda: self._count(kind, mentioned))
             yield from asking.about(ids)
             asked += len(ids)
             if asking.gives_up:
                 break
         yield from asking.not_answered()
+
+    def _count(self, kind: AccessKind, mentioned: MentionedThen) -> int:
+        if kind.resources is not None:
+            return len(kind.resources)
+        if kind.resource not in self._counts:
+            self._counts[kind.resource] = mentioned.count()
+        return self._counts[kind.resource]
+
+    def answers(self, moment: Moment, question: Question, most: int) -> Sequence[Row]:
+        """Return what is answered as of the moment; refuse more rows than there may be (0: any number)."""
+        with snapshot(self.environment_id, moment.version, (), frozenset(), moment) as session:
+            found = session.first_answers(question, most)
+        if most and len(found) >= most:
+            raise _TooMany
+        return found
 
     def _resources(self, kind: AccessKind, mentioned: MentionedThen, asking: _Asking) -> Iterator[tuple[str, ...]]:
         """Yield the ids to ask about, some at a time: that of every other first, which is always alone."""
@@ -235,7 +266,7 @@ class _Asking:
             else:
                 if sum(map(len, sides)) * 4 < MOST_ROWS:
                     self.size = min(2 * self.size, MOST_RESOURCES)
-                yield from self._compared(sides)
+                yield from _compared(self.kind, sides)
 
     def not_answered(self) -> Iterator[NotAnswered]:
         if self.is_refused_whole:
@@ -254,30 +285,58 @@ class _Asking:
     def _rows(self, moment: Moment, ids: tuple[str, ...]) -> set[Row]:
         """Return (actor, action, resource) as of the moment: None is every value, and ANY one that nothing mentions."""
         question = self.kind.question(tuple([_asked_id(self.kind.resource, text) for text in ids]))
-        most = MOST_ROWS if len(ids) > 1 else 0
-        with snapshot(self.review.environment_id, moment.version, (), frozenset(), moment) as session:
-            found = session.first_answers(question, most)
-        if most and len(found) >= most:
-            raise _TooMany
-        rows = {each for row in found for each in self.kind.rows(row, ids)}
-        return without_covered({row for row in rows if row[1] not in self.kind.others_than})
+        found = self.review.answers(moment, question, MOST_ROWS if len(ids) > 1 else 0)
+        return self.kind.plain({each for row in found for each in self.kind.rows(row, ids)})
 
-    def _compared(self, sides: list[set[Row]]) -> Iterator[Access]:
-        if len(sides) == 1:
-            found = [(State.HAS, row) for row in sides[0]]
-        else:
-            old, new = sides
-            lost, gained = missing(old, new), missing(new, old)
-            kept = exceptions(gained, old) | exceptions(lost, new)
-            found = [(State.LOST, row) for row in lost] + [(State.GAINED, row) for row in gained]
-            found += [(State.KEPT, row) for row in without_covered(kept)]
-        for state, (actor, action, resource) in sorted(found, key=_in_order):
-            yield Access(
-                state,
-                Value(self.kind.actor, actor or ANY),
-                Value(STRING, action or ANY),
-                Value(self.kind.resource, resource or ANY),
-            )
+
+@dataclass
+class _AskingByActors:
+    """Asks what some actors may do at all, where only theirs can differ. `left` are those whom that is too much for."""
+
+    review: Review
+    kind: AccessKind
+    left: list[str] = field(default_factory=list)
+
+    def about(self, actors: tuple[str, ...]) -> Iterator[Access]:
+        waiting = [actors]
+        while waiting:
+            part = waiting.pop()
+            if time.monotonic() > self.review.until:
+                raise OutOfTime
+            sides = self._sides(part)
+            if sides is not None:
+                yield from _compared(self.kind, sides)
+            elif len(part) > 1:
+                waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
+            else:
+                self.left += part
+
+    def _sides(self, actors: tuple[str, ...]) -> list[set[Row]] | None:
+        """Return what they may do; None where that is too much, or cannot be told by resources."""
+        kind = replace(self.kind, actors=frozenset(actors))
+        try:
+            found = [self.review.answers(moment, kind.question(None), MOST_ROWS) for moment in self.review.moments]
+        except NoSuchMoment:
+            raise
+        except AuthzError:
+            return None  # asking by resources says what is wrong
+        if any(row[-1] is None for rows in found for row in rows):
+            return None
+        return [kind.plain({each for row in rows for each in kind.rows(row, ())}) for rows in found]
+
+
+def _compared(kind: AccessKind, sides: list[set[Row]]) -> Iterator[Access]:
+    if len(sides) == 1:
+        found = [(State.HAS, row) for row in sides[0]]
+    else:
+        old, new = sides
+        lost, gained = missing(old, new), missing(new, old)
+        kept = exceptions(gained, old) | exceptions(lost, new)
+        found = [(State.LOST, row) for row in lost] + [(State.GAINED, row) for row in gained]
+        found += [(State.KEPT, row) for row in without_covered(kept)]
+    for state, (actor, action, resource) in sorted(found, key=_in_order):
+        values = Value(kind.actor, actor or ANY), Value(STRING, action or ANY), Value(kind.resource, resource or ANY)
+        yield Access(state, *values)
 
 
 class _TooMany(AuthzError):

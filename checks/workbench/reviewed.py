@@ -31,15 +31,14 @@ def shown_action(action: Value) -> str:
     return action.id if action.id.replace("_", "").isalnum() else quoted(action.id)
 
 
-def described(environment_id: int, moments: tuple[Moment, ...]) -> str:
+def described(moments: tuple[Moment, ...]) -> str:
     """Say of which moments it is."""
-    whens = [_when(environment_id, moment) for moment in moments]
+    whens = [_when(moment) for moment in moments]
     return f"Who had what at {whens[0]}" if len(whens) == 1 else f"What changed from {whens[0]} to {whens[1]}"
 
 
-def _when(environment_id: int, moment: Moment) -> str:
-    versions = PolicyVersion.objects.filter(environment=environment_id, pk=moment.version)
-    number = versions.values_list("number", flat=True).first()
+def _when(moment: Moment) -> str:
+    number = PolicyVersion.objects.values_list("number", flat=True).get(pk=moment.version or 0)
     return f"revision {moment.revision} ({text_of(moment.at)}, policy version {number})"
 
 
@@ -107,7 +106,7 @@ def review_for_page(environment: Environment, sent: Mapping[str, str]) -> Review
     except OutOfTime:
         cut = f"This is what was found in {SECONDS:g} seconds; there may be more."
     counts = Counter(state for state, _ in lines)
-    said = described(environment.pk, moments)
+    said = described(moments)
     return ReviewPage(
         said,
         len(moments) > 1,

@@ -82,10 +82,8 @@ def reviewed(server: Served, name: str, *options: str) -> None:
         errors.seek(0)
         said = errors.read().splitlines()[-1:]
     seconds = time.perf_counter() - started
-    print(
-        f"{name} ({' '.join(options)}): {lines - 1:,} lines in {seconds:,.1f} s, {peak / 1e6:,.0f} MB, code {code}; {said}",
-        flush=True,
-    )
+    took = f"{lines - 1:,} lines in {seconds:,.1f} s, {peak / 1e6:,.0f} MB"
+    print(f"{name} ({' '.join(options)}): {took}, code {code}; {said}", flush=True)
 
 
 if __name__ == "__main__":

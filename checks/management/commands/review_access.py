@@ -3,9 +3,9 @@
 import csv
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 from django.core.management.base import CommandError, OutputWrapper
@@ -57,9 +57,9 @@ class Command(PolicyCommand):
         bar = _Bar(self.stderr) if sys.stderr.isatty() else None
         wanted = Wanted(actor_type, action, resource_type)
         review = Review(environment.pk, moments, wanted, report=bar.show if bar else lambda progress: None)
-        writer = _WRITERS[format](self.stdout, _Explainer(environment.pk, moments) if explains else None)
+        writer: _Writer = _WRITERS[format](self.stdout, _Explainer(environment.pk, moments) if explains else None)
         notes = self.stdout if format == "table" else self.stderr
-        notes.write(described(environment.pk, moments))
+        notes.write(described(moments))
         counts: Counter[str] = Counter()
         for line in review.lines():
             if bar:
@@ -82,18 +82,11 @@ class _Bar:
 
     def __init__(self, stream: OutputWrapper):
         self.stream = stream
-        self.counts: dict[str, int] = {}
 
     def show(self, progress: Progress) -> None:
-        kind = progress.kind
-        if kind.resources is not None:
-            total = len(kind.resources)
-        else:
-            total = self.counts.setdefault(kind.resource, -1)
-            if total < 0:
-                total = self.counts[kind.resource] = progress.count()
-        text = f"{progress.place} of {progress.kinds}: {kind}, {progress.asked:,} of {max(total, progress.asked):,}"
-        self._write(f"\r\033[K{text[:150]}")
+        total = max(progress.total(), progress.asked)
+        done = f"{progress.asked:,} of {total:,} {progress.type}s"
+        self._write(f"\r\033[K{progress.place} of {progress.kinds}: {progress.kind}, {done}"[:150])
 
     def clear(self) -> None:
         self._write("\r\033[K")
@@ -124,8 +117,14 @@ class _Explainer:
             yield from others
 
     def _filename(self, number: int | None) -> str:
+        if number is None:
+            return ""
         versions = PolicyVersion.objects.filter(environment=self.environment_id, number=number)
         return versions.values_list("filename", flat=True).first() or ""
+
+
+class _Writer(Protocol):
+    def write(self, line: Access | NotAnswered) -> None: ...
 
 
 class _Table:
@@ -184,10 +183,10 @@ class _Json:
     def _json(self, line: Access | NotAnswered) -> dict[str, object]:
         if isinstance(line, NotAnswered):
             kind = line.kind
-            asked = {"actor": _value(Value(kind.actor, ANY)), "action": kind.action}
+            asked: dict[str, object] = {"actor": _value(Value(kind.actor, ANY)), "action": kind.action}
             asked["resource"] = _value(Value(kind.resource, ANY))
             return {"state": NOT_ANSWERED, **asked, "resources": line.resources or None, "reason": line.reason}
-        said = {"state": line.state, "actor": _value(line.actor), "action": line.action.id or None}
+        said: dict[str, object] = {"state": line.state, "actor": _value(line.actor), "action": line.action.id or None}
         said["resource"] = _value(line.resource)
         for title, explanation in self.explainer.sides(line) if self.explainer else ():
             said[title] = explanation_to_json(explanation, False)
@@ -198,4 +197,8 @@ def _value(value: Value) -> dict[str, str | None]:
     return {"type": value.type, "id": value.id or None}
 
 
-_WRITERS = {"table": _Table, "csv": _Csv, "json": _Json}
+_WRITERS: dict[str, Callable[[OutputWrapper, _Explainer | None], _Writer]] = {
+    "table": _Table,
+    "csv": _Csv,
+    "json": _Json,
+}
