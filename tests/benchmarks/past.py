@@ -239,8 +239,8 @@ class Past:
 
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT a0, a2 FROM fact JOIN signature s ON s.id = sig WHERE predicate = %s AND REPLACE(types, ' ', '') = %s"
-                " ORDER BY a2, a0 LIMIT 10000",
+                "SELECT a0, a2 FROM fact JOIN signature s ON s.id = sig"
+                " WHERE predicate = %s AND REPLACE(types, ' ', '') = %s ORDER BY a2, a0 LIMIT 10000",
                 (predicate, types),
             )
             rows = cursor.fetchall()
@@ -281,7 +281,6 @@ class Past:
     # ---- plans ---------------------------------------------------------------------------------------------------
 
     def show_plans(self, asks: list[Asking], moment: object) -> None:
-        from django.db import connection
 
         from checks.asking import run
 
