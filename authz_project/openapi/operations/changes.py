@@ -83,7 +83,7 @@ GROUP = Group(
                             "at": "2026-11-03T14:02:11.123456Z",
                             "author": 'key 3 "billing"',
                             "kind": "facts",
-                            "inserted": [role("ann", "member") | {"expires_at": "2099-01-01T00:00:00Z"}],
+                            "inserted": [ANN_FOR_NOW],
                             "deleted": [],
                             "policy_version": 1,
                         }
@@ -115,7 +115,7 @@ GROUP = Group(
                             "at": "2026-11-03T14:02:11.123456Z",
                             "author": 'key 1 "billing"',
                             "kind": "facts",
-                            "inserted": [role("ann", "member"), role("ben", "owner")],
+                            "inserted": [ANN_FOR_NOW, role("ben", "owner")],
                             "deleted": [],
                             "policy_version": None,
                         }
