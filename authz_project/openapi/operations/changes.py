@@ -21,7 +21,7 @@ def belongs(repository: str, organization: str = "acme") -> dict:
     return {"predicate": "has_relation", "args": [{"type": type_name, "id": text} for type_name, text in args]}
 
 
-ANN_FOR_NOW = role("ann", "member") | {"expires_at": "2099-01-01T00:00:00Z"}
+BEN_FOR_NOW = role("ben", "owner") | {"expires_at": "2099-01-01T00:00:00Z"}
 _PATTERN = (
     Parameter("predicate", "Of the facts to list."),
     *(
@@ -45,7 +45,7 @@ GROUP = Group(
                 {"message": "the batch is applied"},
                 [
                     {"deletes": [{"predicate": "has_role", "args": [ANN, None, {"type": "Organization", "id": None}]}]},
-                    {"inserts": [ANN_FOR_NOW, role("ben", "owner"), belongs("anvil"), belongs("hammer")]},
+                    {"inserts": [role("ann", "member"), BEN_FOR_NOW, belongs("anvil"), belongs("hammer")]},
                 ],
             ),
             description="In order, all or none. To insert what is there, or to delete what is not, is no mistake. A "
@@ -60,7 +60,7 @@ GROUP = Group(
             "List stored facts",
             many(ref("StoredFact")),
             Example(
-                [ANN_FOR_NOW], query={"predicate": "has_role", "args.0.type": "User", "args.0.id": "ann"}
+                [BEN_FOR_NOW], query={"predicate": "has_role", "args.0.type": "User", "args.0.id": "ben"}
             ),
             description="What a policy derives is not among them, nor what has ended. Without parameters: all. "
             "Arguments are counted from 0 to 4, and those that are not named may be anything.",
@@ -83,7 +83,7 @@ GROUP = Group(
                             "at": "2026-11-03T14:02:11.123456Z",
                             "author": 'key 3 "billing"',
                             "kind": "facts",
-                            "inserted": [ANN_FOR_NOW],
+                            "inserted": [role("ann", "member")],
                             "deleted": [],
                             "policy_version": 1,
                         }
@@ -115,7 +115,7 @@ GROUP = Group(
                             "at": "2026-11-03T14:02:11.123456Z",
                             "author": 'key 1 "billing"',
                             "kind": "facts",
-                            "inserted": [ANN_FOR_NOW, role("ben", "owner")],
+                            "inserted": [role("ann", "member"), BEN_FOR_NOW],
                             "deleted": [],
                             "policy_version": None,
                         }
