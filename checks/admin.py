@@ -27,7 +27,8 @@ from checks.workbench.pages import (
 )
 from checks.workbench.picture import picture_of
 from checks.workbench.preview import Preview, preview
-from checks.workbench.reviewed import ReviewForm, review_for_page
+from checks.workbench.review import State
+from checks.workbench.reviewed import ReviewForm, ReviewPage, review_for_page
 from policy.active import program_of_version
 from policy.admin import PolicyVersionAdmin
 from policy.errors import AuthzError
@@ -178,7 +179,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         declared = program.types if program else {}
         return self._page(
             request, "review", version,
-            form=form, sent=request.GET, found=found, **trouble,
+            form=form, sent=request.GET, found=found, lines=_reviewed(found) if found else (), **trouble,
             types=sorted(declared), actions=sorted({name for each in declared.values() for name in each.permissions}),
             is_nav_sidebar_enabled=False,
         )  # fmt: skip
@@ -217,6 +218,18 @@ def _previewed(found: Preview) -> dict[str, object]:
         "failing": sum(bool(test.failures) for test in found.draft.report.tests),
         "kinds": [(each.kind, _numbers(each), each.extent) for each in found.asked.kinds],
     }
+
+
+def _reviewed(found: ReviewPage) -> list[tuple[str, tuple[str, ...], str]]:
+    """Return the lines, each with the address that explains it as of the moment when it held."""
+    explained = []
+    for state, texts in found.lines:
+        moment = found.moments[0 if state == State.LOST else -1]
+        asked = QueryDict(mutable=True)
+        asked.update({"kind": "authorize", **dict(zip(("actor", "action", "resource"), texts))})
+        asked.update({"version": str(moment.version), "revision": str(moment.revision)})
+        explained.append((state, texts, f"{_url('ask', moment.version)}?{asked.urlencode()}"))
+    return explained
 
 
 def _numbers(compared: Compared) -> list[str]:

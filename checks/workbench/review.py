@@ -230,7 +230,11 @@ def _parts(ids: list[str], asking: _Asking) -> Iterator[tuple[str, ...]]:
 
 @dataclass
 class _Asking:
-    """Asks about resources of a kind: more of them at a time as long as answers are small."""
+    """Asks about resources of a kind: more of them at a time as long as answers are small.
+
+    Where both are known, all actors of some resources are found sooner than which of some actors, unless those cannot
+    be listed.
+    """
 
     review: Review
     kind: AccessKind
@@ -239,6 +243,10 @@ class _Asking:
     example: str = ""
     reason: str = ""
     is_refused_whole: bool = False
+    asked: AccessKind = field(init=False)
+
+    def __post_init__(self):
+        self.asked = self.kind if self.kind.resources is None else replace(self.kind, actors=None)
 
     @property
     def gives_up(self) -> bool:
@@ -255,14 +263,8 @@ class _Asking:
                 sides = [self._rows(moment, part) for moment in self.review.moments]
             except NoSuchMoment:
                 raise
-            except (TooComplex, UnboundVariable) as refusal:
-                self.is_refused_whole, self.reason = True, refusal.message
             except AuthzError as refusal:
-                if len(part) > 1:
-                    waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
-                    self.size = max(1, self.size // 2)
-                else:
-                    self._refuse(part[0], refusal)
+                self._retreat(part, refusal, waiting)
             else:
                 if sum(map(len, sides)) * 4 < MOST_ROWS:
                     self.size = min(2 * self.size, MOST_RESOURCES)
@@ -277,6 +279,18 @@ class _Asking:
         elif self.refused:
             yield NotAnswered(self.kind, self.refused, self.example, self.reason)
 
+    def _retreat(self, part: tuple[str, ...], refusal: AuthzError, waiting: list[tuple[str, ...]]) -> None:
+        if self.asked.actors != self.kind.actors:
+            self.asked = self.kind
+            waiting.append(part)
+        elif isinstance(refusal, TooComplex | UnboundVariable):
+            self.is_refused_whole, self.reason = True, refusal.message
+        elif len(part) > 1:
+            waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
+            self.size = max(1, self.size // 2)
+        else:
+            self._refuse(part[0], refusal)
+
     def _refuse(self, text: str, refusal: AuthzError) -> None:
         if not self.refused:
             self.example, self.reason = f"{self.kind.resource}:{text or '*'}", refusal.message
@@ -284,7 +298,7 @@ class _Asking:
 
     def _rows(self, moment: Moment, ids: tuple[str, ...]) -> set[Row]:
         """Return (actor, action, resource) as of the moment: None is every value, and ANY one that nothing mentions."""
-        question = self.kind.question(tuple([_asked_id(self.kind.resource, text) for text in ids]))
+        question = self.asked.question(tuple([_asked_id(self.kind.resource, text) for text in ids]))
         found = self.review.answers(moment, question, MOST_ROWS if len(ids) > 1 else 0)
         return self.kind.plain({each for row in found for each in self.kind.rows(row, ids)})
 

@@ -79,12 +79,16 @@ class ReviewPage:
     """What a page shows of a review. Where it is cut, the command has all of it."""
 
     described: str
-    is_compared: bool
+    moments: tuple[Moment, ...]
     counted: str
     lines: tuple[tuple[str, tuple[str, ...]], ...]  # the state, and actor, action and resource
     not_answered: tuple[str, ...]
     cut: str  # why there may be more; empty: this is all
     command: str
+
+    @property
+    def is_compared(self) -> bool:
+        return len(self.moments) > 1
 
 
 def review_for_page(environment: Environment, sent: Mapping[str, str]) -> ReviewPage:
@@ -109,7 +113,7 @@ def review_for_page(environment: Environment, sent: Mapping[str, str]) -> Review
     said = described(moments)
     return ReviewPage(
         said,
-        len(moments) > 1,
+        moments,
         counted(counts, len(moments)),
         tuple(lines),
         tuple(refused),

@@ -265,7 +265,10 @@ def test_who_gained_and_who_lost_is_listed(admin, version, repos):
     store(repos, fact("has_role", "User:cat", "reader", "Repo:b"))
     said = words(admin.get(url("review", version), {"start": "2"}))
     assert "What changed from revision 2 (" in said and "1 gained, 0 lost." in said
-    assert "gained User:cat read Repo:b" in said
+    assert "gained User:cat read Repo:b why?" in said
+    page = admin.get(url("review", version), {"start": "2"}).content.decode()
+    (address,) = [unescape(each) for each in re.findall(r'<a href="([^"]+)">why\?</a>', page)]
+    assert 'Allowed allow(User:cat, "read", Repo:b)' in words(admin.get(address))
     assert "Nobody gained or lost anything." in words(admin.get(url("review", version), {"start": "3"}))
     listed = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo", "action": "write"}))
     assert "1 in all." in listed and "has User:bob write Repo:a" in listed
