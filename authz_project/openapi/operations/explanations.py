@@ -48,7 +48,6 @@ EXPLAIN = Operation(
                                 "fact": role("ann", "member"),
                                 "source": "stored",
                                 "since": _SINCE,
-                                "expires_at": "2099-01-01T00:00:00Z",
                             },
                         ],
                     }
