@@ -37,6 +37,9 @@ class SQLite:
         """Equal, or both NULL."""
         return (*left, " IS ", *right)
 
+    def unforeseen(self, number: Text) -> Text:
+        return number
+
     def number(self, text: Text) -> Text:
         """A parameter that is a number of this service's own."""
         return text
@@ -101,6 +104,11 @@ class PostgreSQL:
 
     def same_number(self, left: Text, right: Text) -> Text:
         return (*left, " IS NOT DISTINCT FROM CAST(", *right, " AS integer)")
+
+    def unforeseen(self, number: Text) -> Text:
+        """The number, unknown to the planner, whose statistics know nothing of the latest changes: to them, an index
+        that leads to all that came after some number leads to nothing."""
+        return ("(SELECT ", *number, ")")
 
     def number(self, text: Text) -> Text:
         return ("CAST(", *text, " AS bigint)")

@@ -61,7 +61,8 @@ def rows_then(columns: Sequence[str], alias: str, tests: Sequence[Text], known: 
     held = [*tests, begun, has_not_ended(alias, dialect.number((MOMENT,)))]
     shown, column = ", ".join(columns), leading(known)
     stored = _arm(shown, STORED, alias, held, column, dialect)
-    past = _arm(shown, PAST, alias, [*held, (f"{alias}.until > ", *revision)], column, dialect)
+    ended_later: Text = (f"{alias}.until > ", *dialect.unforeseen(revision))
+    past = _arm(shown, PAST, alias, [*held, ended_later], column, dialect)
     return (*stored, " UNION ALL ", *past)
 
 
