@@ -588,7 +588,7 @@ class LookingBack:
             wanted = expected(ask, known.model, known.world)
             is_some = bool(wanted)
             faults += [] if meant == wanted or is_modest(said, wanted) else [f"the rules say {shown(wanted)}"]
-            if isinstance(ask, Explain) and not faults:
+            if isinstance(ask, Explain) and not faults and not isinstance(said, Refused):
                 faults += faults_of(said, (ask.predicate, ask.row), known)
         elif then is None:
             return Outcome(f"{name} not known")
