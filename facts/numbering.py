@@ -63,12 +63,8 @@ def marks_of(environment_id: int) -> Marks | None:
 @lru_cache(maxsize=256)
 def _numbered_under(environment_id: int, marks: Marks) -> Numbered:
     """Marks are drawn by lot with each number that is given, and each first end: while they are the same, so is all."""
-    with connection.cursor() as cursor:
-        columns = "predicate, types, id, may_end"
-        cursor.execute(f"SELECT {columns} FROM signature WHERE environment_id = %s", (environment_id,))
-        rows = [(Signature(name, types_of_text(types)), *rest) for name, types, *rest in cursor.fetchall()]
-    numbers = {signature: number for signature, number, _ in rows}
-    return Numbered(marks, numbers, frozenset(signature for signature, _, may_end in rows if may_end))
+    numbers, ending = numbers_and_ends(environment_id)
+    return Numbered(marks, numbers, frozenset(signature for signature, number in numbers.items() if number in ending))
 
 
 def signature_numbers(environment_id: int) -> dict[Signature, int]:
@@ -97,6 +93,16 @@ def ending_numbers(environment_id: int) -> frozenset[int]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT id FROM signature WHERE environment_id = %s AND may_end", (environment_id,))
         return frozenset(number for (number,) in cursor.fetchall())
+
+
+def numbers_and_ends(environment_id: int) -> tuple[dict[Signature, int], frozenset[int]]:
+    """Both by one statement: every signature's number, and those of which facts may end."""
+    with connection.cursor() as cursor:
+        columns = "predicate, types, id, may_end"
+        cursor.execute(f"SELECT {columns} FROM signature WHERE environment_id = %s", (environment_id,))
+        rows = cursor.fetchall()
+    numbers = {Signature(name, types_of_text(types)): number for name, types, number, _ in rows}
+    return numbers, frozenset(number for _, _, number, may_end in rows if may_end)
 
 
 def numbers_that_may_end(environment_id: int, ends_mark: int) -> frozenset[int]:

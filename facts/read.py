@@ -14,7 +14,7 @@ from facts import models
 from facts.ends import ended, lasting
 from facts.indexes import PAST, STORED, condition, hint, leading
 from facts.models import COLUMNS, INDEX_CONDITIONS, ROW_LENGTH, Row
-from facts.numbering import ending_numbers, signature_numbers, types_of_text
+from facts.numbering import numbers_and_ends, signature_numbers, types_of_text
 from facts.table import fact_table
 from facts.wire import Argument, Fact, Pattern
 from policy.rules.program import Signature
@@ -104,7 +104,7 @@ class _Kinds:
 
 
 def _kinds(environment_id: int) -> _Kinds:
-    return _Kinds(signature_numbers(environment_id), ending_numbers(environment_id))
+    return _Kinds(*numbers_and_ends(environment_id))
 
 
 def _find(kinds: _Kinds, args: Sequence[Argument], moment: Then | None) -> list[Fact]:

@@ -19,6 +19,7 @@ QUERY = {
 REQUESTS = (
     ("GET", "/", None),
     ("GET", "/facts", None),
+    ("GET", "/history", None),
     ("GET", "/stats", None),
     ("GET", "/changes", None),
     ("GET", "/policy", None),

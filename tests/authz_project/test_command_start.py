@@ -35,6 +35,7 @@ OTHERS = ("psycopg", "granian", "requests", "urllib3", "pytest")
 COMMANDS = [
     "activate_policy 1", "ask authorize User:a read Doc:d", "ask list User:a read Doc", "audit_facts", "check_policy -",
     "create_api_key", "createsuperuser --help", "delete_facts --help", "diff_policy --help", "dump_facts",
+    "expire_facts", "follow_changes --help", "forget_facts --help", "prune_history", "review_access --help",
     "explain authorize User:a read Doc:d", "help", "list_api_keys", "load_facts -", "load_policy -", "migrate",
     "policy_history", "preview_policy -", "revoke_api_key --help", "show_policy", "test_policy -",
 ]  # fmt: skip

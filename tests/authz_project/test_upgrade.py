@@ -1,5 +1,6 @@
 """A database of a version that kept no revisions is taken over whole; what is known begins with the upgrade."""
 
+import secrets
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -37,7 +38,7 @@ def from_dump(database_urls, folder) -> str:
 
 def rows_from_dump(database_urls, folder) -> str:
     """The same rows in tables that the migrations of then have made."""
-    url = database_urls("postgresql", "before_revisions")
+    url = database_urls("postgresql", f"before_{secrets.token_hex(4)}")
     for app, last in LAST.items():
         manage(folder, url, "migrate", app, last)
     with closing(sqlite3.connect(":memory:")) as dump, psycopg.connect(url) as target:

@@ -74,7 +74,7 @@ def test_a_key_that_is_revoked_meanwhile_opens_nothing(api):
     other = type(api)(api.environment, create_key(api.environment)[1])
 
     def revoke() -> None:
-        revoke_key(ApiKey.objects.filter(environment=api.environment).first())
+        revoke_key(ApiKey.objects.get(prefix=api.key.rpartition("_")[0]))
         other.post("/facts", role("ann", "reader", "1"))
 
     answer, _ = waiting(api, "/changes?after=0&wait=30", revoke)

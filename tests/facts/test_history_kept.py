@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -87,6 +88,7 @@ def test_the_setting(history, settings, capsys):
     settings.HISTORY_DAYS = 2
     prune_by_setting()
     assert Environment.objects.get().horizon == 3
+    time.sleep(0.05)
     call_command("prune_history", "--days", "0.0000001")
     out = capsys.readouterr().out
     assert out == "default: 3 revisions and 2 past facts are dropped; history begins at revision 6\n"
