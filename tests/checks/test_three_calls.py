@@ -91,10 +91,16 @@ def in_rounds(fitting: forms._Fitting, root: Root) -> forms.PlannedRoot:
 
 
 def outcome(engine: Engine, shape: Shape) -> set[tuple] | str:
-    """The answers, or why there are none."""
+    """The answers, but for those that another one stands for, or why there are none."""
     try:
         made = engine.compiled_for(shape)
         rows = engine.rows(made, {"now": NOW})
-        return set(map(tuple, answers_of(rows) if made.is_guarded else rows))
+        found = set(map(tuple, answers_of(rows) if made.is_guarded else rows))
+        return {row for row in found if not any(stands_for(other, row) for other in found - {row})}
     except AuthzError as refused:
         return str(refused)
+
+
+def stands_for(general: tuple, row: tuple) -> bool:
+    """Whether one answer says what another one does: None is every value."""
+    return all(one is None or one == other for one, other in zip(general, row))
