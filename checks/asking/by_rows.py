@@ -211,7 +211,7 @@ def _json(rows: Rows) -> str:
 
 def _grouped(session: LiveSession, frame: StatementKey, group: tuple[Kind, ...]) -> Grouped:
     numbering = _numbering(session, frame)
-    if any(kind.misses_signatures and kind.marks != numbering.marks for kind in group):
+    if not all(_is_up_to_date(kind, numbering.marks) for kind in group):
         raise Renumbered
     expressions = [kind.expression for kind in group if kind.expression is not None]
     watches = any(kind.misses_signatures for kind in group)
@@ -220,6 +220,11 @@ def _grouped(session: LiveSession, frame: StatementKey, group: tuple[Kind, ...])
     )
     statement = statement_of(expressions, frame.dialect, frame.inline, confirmation.of_rows)
     return Grouped(statement, numbering.marks, {each: numbering.of(each) for each in frame.inline})
+
+
+def _is_up_to_date(kind: Kind, marks: Marks) -> bool:
+    """Whether what it was compiled for holds: which facts may end, and, where it goes by that, which there are."""
+    return kind.marks.ends == marks.ends and (kind.marks == marks or not kind.misses_signatures)
 
 
 # ---- answers -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Many checks at once are answered as each alone, by few statements, whatever comes together."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from types import SimpleNamespace
 
@@ -251,3 +253,29 @@ def test_actions_of_many_are_those_of_each(repos, context):
     wanted = [repos.post("/actions", {**body, "context_facts": context}).json() for body in bodies]
     assert repos.post("/bulk_actions", bodies).json() == wanted
     assert {"results": ["*"]} in wanted and {"results": []} in wanted
+
+
+def test_a_group_that_is_made_later_tests_for_ends_of_all_its_kinds(api):
+    """Of kinds that go by no missing signature, one may be compiled from before any of its facts could end."""
+    publish(api, '''
+actor User {} resource Doc {} resource Org {}
+allow(u: User, "read", d: Doc) if has_role(u, "reader", d);
+allow(u: User, "read", d: Org) if has_role(u, "reader", d);
+''')
+    here = [fact("allow", "User:zed", "read", "Doc:z"), fact("allow", "User:zed", "read", "Org:z")]
+    store(api, *here, fact("has_role", "User:ann", "reader", "Doc:d"), fact("has_role", "User:ann", "reader", "Org:o"))
+
+    def each(*checks: tuple[str, str]) -> list[bool]:
+        body = [{"actor": value(actor), "action": "read", "resource": value(resource)} for actor, resource in checks]
+        return api.post("/authorize_each", {"checks": body}).json()["results"]
+
+    first = (("User:ann", "Doc:d"), ("User:ben", "Doc:d"))
+    assert each(*first) == [True, False]
+    soon = datetime.now(UTC) + timedelta(seconds=1.5)
+    ends = fact("has_role", "User:ben", "reader", "Doc:d") | {"expires_at": soon.isoformat()}
+    store(api, ends)
+    more = (*first, ("User:ann", "Org:o"))
+    assert each(*more) == [True, True, True]
+    while datetime.now(UTC) <= soon:
+        time.sleep(0.05)
+    assert each(*more) == [True, False, True] and each(*first) == [True, False]
