@@ -18,7 +18,8 @@ from django.db import connection
 from facts.feed_rows import Changed, Chosen, Row, arms_of, count, counts, inserted_and_deleted, part_of
 from facts.places import Inside, Place, digest_of
 from policy.clock import text_of
-from policy.errors import AuthzError, MalformedRequest, NotFound
+from policy.errors import AuthzError, MalformedRequest
+from policy.revisions import newest_and_horizon
 
 SKIPPED_AT_ONCE = 100_000  # facts, or revisions, that are looked at for those that are asked for
 PATIENCE = 1.0  # seconds, after which an answer may have none although there are some later
@@ -92,7 +93,7 @@ class _Reader:
 
 def read(environment_id: int, asked: Asked) -> Found:
     """The changes that follow; what is read is of one moment, if the caller sees to it (`one_moment`)."""
-    newest, horizon = _known(environment_id)
+    newest, horizon = newest_and_horizon(environment_id)
     place = asked.after
     _check(place, newest, horizon, asked)
     reader = _Reader(environment_id, Chosen.of(environment_id, asked.predicates), asked, newest, horizon)
@@ -101,15 +102,6 @@ def read(environment_id: int, asked: Asked) -> Found:
     if place.revision < horizon:
         return _begin(reader)
     return _following(reader, place.revision)
-
-
-def _known(environment_id: int) -> tuple[int, int]:
-    with connection.cursor() as cursor:
-        cursor.execute('SELECT "offset", horizon FROM environment WHERE id = %s', (environment_id,))
-        row = cursor.fetchone()
-    if row is None:
-        raise NotFound("the environment no longer exists")
-    return row
 
 
 def _check(place: Place, newest: int, horizon: int, asked: Asked) -> None:

@@ -17,8 +17,8 @@ from facts.models import COLUMNS, Row
 from facts.numbering import signature_numbers
 from facts.read import fact_of_row, matching
 from facts.wire import Argument, Fact
-from policy.errors import NotFound
 from policy.models import Revision
+from policy.revisions import newest_and_horizon
 from policy.rules.program import Signature
 from policy.values import PRIMITIVES
 
@@ -86,25 +86,15 @@ def of_kinds(
     place: Place | None = None,
 ) -> History:
     """Return a page of what happened to the facts of these signatures that begin with these ids."""
-    latest, horizon = _known(environment_id)
+    latest, horizon = newest_and_horizon(environment_id)
     return _page(environment_id, kinds, args, size, place, Span(horizon, latest), horizon)
 
 
 def of_revision(environment_id: int, number: int, size: int, place: Place | None = None) -> History:
     """Return a page of what one revision did: one entry, or none where that is not known."""
-    horizon = _known(environment_id)[1]
+    horizon = newest_and_horizon(environment_id)[1]
     kinds = signature_numbers(environment_id)
     return _page(environment_id, kinds, (), size, place, Span(max(horizon, number - 1), number), horizon)
-
-
-def _known(environment_id: int) -> tuple[int, int]:
-    """Return the latest revision, and the oldest whose facts are known whole."""
-    with connection.cursor() as cursor:
-        cursor.execute('SELECT "offset", horizon FROM environment WHERE id = %s', (environment_id,))
-        row = cursor.fetchone()
-    if row is None:
-        raise NotFound("the environment no longer exists")
-    return row
 
 
 # ---- changes -------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from functools import partial
 from django.db import connection, transaction
 
 from policy.clock import now_in
+from policy.errors import NotFound
 from policy.waking import watch
 
 
@@ -74,3 +75,13 @@ def _values(environment_id: int, first: int, done: Done) -> Iterable[str | int |
     by = done.by
     yield from (environment_id, done.number, environment_id, first - 1, by.author, by.request_id)
     yield from (done.policy_version_id, done.kind.value, done.inserted, done.deleted)
+
+
+def newest_and_horizon(environment_id: int) -> tuple[int, int]:
+    """The latest revision, and the oldest whose facts are known whole."""
+    with connection.cursor() as cursor:
+        cursor.execute('SELECT "offset", horizon FROM environment WHERE id = %s', (environment_id,))
+        row = cursor.fetchone()
+    if row is None:
+        raise NotFound("the environment no longer exists")
+    return row
