@@ -16,7 +16,6 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from authz_project.keys import TEST_SLUG, create_key, revoke_key
-from authz_project.logins import LoginForm
 from authz_project.models import ApiKey
 from facts import store
 from facts.history_pages import timeline_url
@@ -33,10 +32,13 @@ def _minute(moment: datetime | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M}" if moment else ""
 
 
-admin.site.site_header = admin.site.site_title = "Authorization"
-admin.site.login_form = LoginForm
-admin.site.index_title = "Facts, policies and keys"
-admin.site.site_url = "/api/docs"
+class Moment(forms.DateTimeInput):
+    """A day and a time in one field, by the browser's own calendar."""
+
+    input_type = "datetime-local"
+
+    def __init__(self) -> None:
+        super().__init__({"step": 1}, "%Y-%m-%dT%H:%M:%S")
 
 
 class ChangingAdmin(admin.ModelAdmin):
@@ -70,6 +72,7 @@ class ApiKeyAdmin(ChangingAdmin):
     search_fields = ["prefix", "label"]
     fields = ["environment", "label", "expires_at"]
     actions = ["revoke"]
+    formfield_overrides = {models.DateTimeField: {"form_class": forms.DateTimeField, "widget": Moment}}
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": "API keys"} | (extra_context or {}))

@@ -3,4 +3,4 @@ from django.apps import AppConfig
 
 class AuthzProjectConfig(AppConfig):
     name = "authz_project"
-    verbose_name = "API keys"
+    verbose_name = "Access"

@@ -79,6 +79,9 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(origin.startswith("https://") f
 CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", default="").strip()
 # What these two look for by name is there under another: `wsgi` sets headers, `AdminCsrf` is the middleware.
 SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W003"]
+# Where we are, as AuthZEN's metadata says it: here, or where requests are sent to, by the word of a trusted proxy.
+PUBLIC_URL = next(iter(origins("PUBLIC_URL")), "").rstrip("/")
+TRUST_PROXY = truth("TRUST_PROXY")
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
@@ -191,7 +194,7 @@ DECISION_LOG_CONTEXT = truth("DECISION_LOG_CONTEXT", default=True)  # with their
 
 INSTALLED_APPS = [
     "authz_project",  # first, for its templates to come before those they extend
-    "django.contrib.admin.apps.SimpleAdminConfig",  # `urls` finds the pages: commands have no use for them
+    "authz_project.console.apps.ConsoleConfig",  # `urls` finds the pages: commands have no use for them
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -245,6 +248,8 @@ REST_FRAMEWORK = {
 
 # Uploading a policy runs its tests, and running is for the app above: it is named here, not imported.
 POLICY_TEST_RUNNER = "checks.testing.policy_tests.run"
+# Which rules its tests exercise, likewise.
+POLICY_COVERAGE = "checks.testing.coverage.measured"
 
 # Statements check the caller's key; what makes one good, the app above knows that keeps them.
 KEY_CHECK = "authz_project.keys.CHECK"

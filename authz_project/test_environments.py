@@ -2,9 +2,11 @@
 
 import secrets
 import string
+from dataclasses import asdict
 
 from authz_project.keys import create_key
 from facts.store import copy_facts
+from policy.figures import Figures
 from policy.models import Environment, PolicyVersion, default_environment
 from policy.offsets import changing
 
@@ -25,7 +27,8 @@ def _copy(origin: Environment, target: Environment) -> None:
     version = origin.policy_version
     if version is not None:
         target.policy_version = PolicyVersion.objects.create(
-            environment=target, number=1, source=version.source, filename=version.filename, digest=version.digest
-        )
+            environment=target, number=1, source=version.source, filename=version.filename, digest=version.digest,
+            author=version.author, note=version.note, **asdict(Figures.of_version(version)),
+        )  # fmt: skip
         target.save(update_fields=["policy_version"])
     copy_facts(origin.id, target.id)

@@ -4,11 +4,13 @@ from django.contrib import admin
 from django.urls import URLPattern, path
 from django.views.generic import RedirectView
 
+import checks.authzen.urls
 import checks.urls
 import facts.urls
 import localsql.urls
 import policy.urls
 from authz_project import views
+from authz_project.documents import paths as documents
 from authz_project.endpoint_views import view_class
 from authz_project.openapi.views import Document, Page
 from policy.endpoint import Endpoint
@@ -29,6 +31,7 @@ endpoints: dict[str, Endpoint] = {
     "api": views.Hello(),
     "healthcheck": views.Health(),
     "test_environment": views.TestEnvironment(),
+    **checks.authzen.urls.endpoints,
 }
 
 
@@ -40,6 +43,8 @@ admin.autodiscover()
 
 urlpatterns = [
     *paths_of(endpoints),
+    *documents.urlpatterns,
+    path("favicon.ico", RedirectView.as_view(url="/static/authz_project/icon.svg")),  # of pages that name none
     path("admin", RedirectView.as_view(url="/admin/")),
     path("admin/", admin.site.urls),
 ]

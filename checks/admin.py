@@ -7,53 +7,56 @@ from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from checks.explain.tree import shown_value
-from checks.workbench.differences import Compared
-from checks.workbench.graph import other_rules, sheets_of
-from checks.workbench.pages import (
-    KINDS,
-    PageAnswer,
-    QuestionForm,
-    answer_for_page,
-    page_lines,
-    suggestions,
-    versions_to_choose,
-)
+from checks.workbench.about import sections
+from checks.workbench.addresses import page_url
+from checks.workbench.completion import suggestions
+from checks.workbench.graph import sheets_of
+from checks.workbench.layout import layout_of_sheet
+from checks.workbench.pages import ask_page, program_or_none, short_address, trouble_of, version_chosen
 from checks.workbench.picture import picture_of
-from checks.workbench.preview import Preview, preview
-from checks.workbench.review import State
-from checks.workbench.reviewed import ReviewForm, ReviewPage, review_for_page
-from policy.active import program_of_version
+from checks.workbench.picture_page import KINDS as FILE_KINDS
+from checks.workbench.picture_page import Asked, exported, picture_page
+from checks.workbench.preview import preview
+from checks.workbench.previewed import previewed
+from checks.workbench.questions import filled
+from checks.workbench.review_page import ReviewForm, review_for_page, review_page
+from facts.admin import FactAdmin
+from facts.models import Signature
 from policy.admin import PolicyVersionAdmin
 from policy.errors import AuthzError
-from policy.language.rejection import PolicyRejected
-from policy.models import PolicyVersion
-from policy.pages.excerpts import excerpts_of_problems
-from policy.pages.highlight import highlighted_lines
+from policy.language.source import Source
+from policy.models import Environment, PolicyVersion
+from policy.pages.editing import Pane, editor_url_name
+from policy.pages.typed import Turns, program_of
+from policy.publishing import active_version
 from policy.rules.program import Program
-from policy.values import Value, quoted
+from policy.values import Value
+from policy.whereabouts import base_of
 
-_MOST_RULES = 300  # on the page of the picture
-_MOST_FLIPS = 300  # answers that differ, on the page of what would change
-_FIELDS = ("kind", "actor", "action", "resource", "context", "revision", "at")
+_NO_VERSION = "there is no such version"
+_EDITOR_SECONDS = 1.0  # for asking, beside the editor
+_EDITOR_FLIPS = 20
+_EDITOR_SHEETS = 40
+_comparing = Turns()
 
 admin.site.unregister(PolicyVersion)
 
 
 @admin.register(PolicyVersion)
 class WorkbenchAdmin(PolicyVersionAdmin):
-    list_display = ["title", "state", "pages", *PolicyVersionAdmin.list_display[2:]]
+    list_display = [*PolicyVersionAdmin.list_display, "pages"]
 
-    @admin.display(description="")
+    @admin.display(description="pages")
     def pages(self, version: PolicyVersion) -> SafeString:
         """Links to the pages that are wanted most often."""
-        links = [(_url(name, version.pk), title) for name, title in (("ask", "Ask"), ("picture", "Picture"))]
+        links = [(page_url(name, version.pk), title) for name, title in (("ask", "Ask"), ("picture", "Picture"))]
         return format_html_join(" · ", '<a href="{}">{}</a>', links)
 
     def get_urls(self):
@@ -61,8 +64,10 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             "ask": self.ask_view, "ids": self.ids_view, "picture": self.picture_view, "preview": self.preview_view,
             "review": self.review_view,
         }  # fmt: skip
+        beside = {"change": self.editor_change_view, "picture": self.editor_picture_view}
         wrap = self.admin_site.admin_view
-        extra = [
+        extra = [path(f"add/{name}/", wrap(view), name=editor_url_name(name)) for name, view in beside.items()]
+        extra += [
             path(f"<path:object_id>/{name}/", wrap(view), name=f"policy_policyversion_{name}")
             for name, view in pages.items()
         ]
@@ -85,45 +90,28 @@ class WorkbenchAdmin(PolicyVersionAdmin):
     # ---- asking -----------------------------------------------------------------------------------------------
 
     def ask_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Answer the question of the address; by a text that is sent, instead of the version's own, if there is one."""
         version = self._seen(request, object_id)
         if version is None:
             return self._gone(request, object_id)
-        sent = request.POST if request.method == "POST" else request.GET
-        chosen = sent.get("version", str(version.pk))
-        if request.method == "GET" and chosen != str(version.pk) and self._version(request, chosen):
-            return HttpResponseRedirect(f"{_url('ask', chosen)}?{request.GET.urlencode()}")
-        form = QuestionForm({**sent.dict(), "version": chosen}) if "kind" in sent else QuestionForm()
-        return self._workbench(request, version, form, sent)
-
-    def _workbench(
-        self, request: HttpRequest, version: PolicyVersion, form: QuestionForm, sent: QueryDict
-    ) -> TemplateResponse:
-        answered, trouble, source = None, {}, version.source
-        if form.is_bound and form.is_valid():
-            asked = form.cleaned_data
-            version, source = asked["version"], asked["text"] or asked["version"].source
-            if not self.has_view_or_change_permission(request, version):
-                raise PermissionDenied
-            try:
-                answered = answer_for_page(version, asked["text"], asked["question"], asked["moment"])
-            except AuthzError as reason:
-                trouble = _trouble(reason)
-        program, suggested = _program(version), {}
-        if program is not None:
-            suggested = suggestions(version.environment_id, program)
-        return self._page(
-            request, "ask", version,
-            form=form, sent=sent, kinds=KINDS, kind=sent.get("kind", "authorize"),
-            answered=answered, suggested=suggested, **trouble,
-            versions=versions_to_choose(version),
-            text=sent.get("text", ""), source=source,
-            answers=_answers(version, sent, answered), environment=version.environment,
-        )  # fmt: skip
+        if request.method == "GET":
+            address = short_address(version, request.GET)
+            if address:
+                return HttpResponseRedirect(address)
+        sent = request.GET.dict() | request.POST.dict()
+        chosen = version_chosen(str(sent.get("version", version.pk)))
+        if chosen is None:
+            return self._page(request, "ask", version, **ask_page(version, {}, "", ""), trouble=_NO_VERSION)
+        if not self.has_view_or_change_permission(request, chosen):
+            raise PermissionDenied
+        text = str(sent.get("text", "")).replace("\r\n", "\n").replace("\r", "\n")
+        shown = ask_page(chosen, filled(sent), text, base_of(request.META))
+        return self._page(request, "ask", chosen, **shown)
 
     def ids_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Answer what a field may be completed to, as JSON."""
         version = self._seen(request, object_id)
-        program = _program(version) if version else None
+        program = program_or_none(version) if version else None
         if version is None or program is None:
             return JsonResponse({})
         found = suggestions(version.environment_id, program, request.GET.get("start", ""))
@@ -135,12 +123,30 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         version = self._version(request, object_id)
         if version is None:
             return self._gone(request, object_id)
-        program = _program(version)
-        sheets = [(sheet, picture_of(sheet)) for sheet in sheets_of(program)] if program else []
-        others = other_rules(program) if program else []
-        rules = [(line, highlighted_lines(text)[0]) for line, text in others[:_MOST_RULES]]
-        shown = {"sheets": sheets, "others": rules, "hidden": len(others[_MOST_RULES:])}
-        return self._page(request, "picture", version, **shown, is_nav_sidebar_enabled=False)
+        program, asked = program_or_none(version), Asked.of(request.GET.dict())
+        kind = request.GET.get("format", "")
+        if program is not None and kind in FILE_KINDS:
+            return self._file(version, program, kind, asked)
+        page = picture_page(program, asked) if program else None
+        return self._page(request, "picture", version, page=page, is_nav_sidebar_enabled=False)
+
+    def _file(self, version: PolicyVersion, program: Program, kind: str, asked: Asked) -> HttpResponse:
+        """Answer with the picture to keep. Nothing in it is run, were it shown as a page."""
+        try:
+            text = exported(program, kind, asked.type, asked.leads_to)
+        except AuthzError as reason:
+            return HttpResponse(reason.message, "text/plain; charset=utf-8", 404)
+        content_type, ending = FILE_KINDS[kind]
+        name = f"policy-{version.environment.slug}-{version.number}.{ending}"
+        return HttpResponse(
+            text,
+            content_type,
+            headers={
+                "Content-Disposition": f'attachment; filename="{name}"',
+                "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+                "X-Content-Type-Options": "nosniff",
+            },
+        )
 
     # ---- what would change --------------------------------------------------------------------------------------
 
@@ -157,9 +163,53 @@ class WorkbenchAdmin(PolicyVersionAdmin):
                 asked = questions if questions.strip() else None
                 found = preview(version.environment_id, text, version.filename or "", asked)
             except AuthzError as reason:
-                trouble = _trouble(reason)
-        shown = {"found": found, **(_previewed(found) if found else {}), "text": text, "questions": questions}
+                trouble = trouble_of(reason)
+        told = previewed(found, version.environment.slug) if found else {}
+        shown = {"found": found, **told, "text": text, "questions": questions}
+        shown["lines"] = len(text.splitlines())
         return self._page(request, "preview", version, **shown, **trouble)
+
+    # ---- beside the editor ------------------------------------------------------------------------------------------
+
+    def panes(self, request: HttpRequest) -> list[Pane]:
+        change, picture = (reverse(f"admin:{editor_url_name(name)}") for name in ("change", "picture"))
+        panes = [Pane("picture", "Picture", picture)]
+        return [Pane("change", "What would change", change), *panes] if self._may_compare(request) else panes
+
+    def _may_compare(self, request: HttpRequest) -> bool:
+        """Whether somebody may see what the active policy answers over the stored facts."""
+        return self.has_view_or_change_permission(request) and request.user.has_perm("facts.view_signature")
+
+    def editor_change_view(self, request: HttpRequest) -> HttpResponse:
+        """Tell in short what the text would change, as a piece of the editor's page."""
+        if not self._may_compare(request):
+            raise PermissionDenied
+
+        def told(sent: dict) -> dict[str, object]:
+            with _comparing.turn(sent["window"]):
+                found = preview(
+                    sent["environment"].pk, sent["source"], sent["filename"], seconds=_EDITOR_SECONDS, explains=False
+                )
+            active = active_version(sent["environment"].pk)
+            whole = page_url("preview", active.pk) if active else ""
+            return _piece(
+                "editor_change", found=found, whole=whole, **previewed(found, sent["environment"].slug, _EDITOR_FLIPS)
+            )
+
+        return self._told(request, told)
+
+    def editor_picture_view(self, request: HttpRequest) -> HttpResponse:
+        """Draw the text, as a piece of the editor's page."""
+
+        def told(sent: dict) -> dict[str, object]:
+            sheets = sheets_of(program_of(Source(sent["source"], sent["filename"]), sent["window"]))
+            drawn = [
+                (sheet, picture_of(layout_of_sheet(sheet), f"what grants what on {sheet.title}"))
+                for sheet in sheets[:_EDITOR_SHEETS]
+            ]
+            return _piece("editor_picture", sheets=drawn, more=len(sheets[_EDITOR_SHEETS:]))
+
+        return self._told(request, told)
 
     # ---- who had what, and what changed ---------------------------------------------------------------------------
 
@@ -174,90 +224,36 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             try:
                 found = review_for_page(version.environment, form.cleaned_data)
             except AuthzError as reason:
-                trouble = _trouble(reason)
-        program = _program(version)
+                trouble = trouble_of(reason)
+        program = program_or_none(version)
         declared = program.types if program else {}
+        shown = review_page(found, version.pk, version.environment.slug, form.cleaned_data) if found else {}
         return self._page(
             request, "review", version,
-            form=form, sent=request.GET, found=found, lines=_reviewed(found) if found else (), **trouble,
+            form=form, sent=request.GET, found=found, **shown, **trouble, environment=version.environment,
             types=sorted(declared), actions=sorted({name for each in declared.values() for name in each.permissions}),
-            is_nav_sidebar_enabled=False,
         )  # fmt: skip
 
     def _page(
         self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown: object
     ) -> TemplateResponse:
         page = super()._page(request, name, version, **shown)
-        if name in ("ask", "picture", "preview", "review"):
+        if name in ("ask", "picture", "preview", "review", "editor"):
             page.template_name = f"admin/checks/{name}.html"
         return page
 
 
-def _program(version: PolicyVersion) -> Program | None:
-    """Return the version's program; None where the compiler does not take its text any more."""
-    try:
-        return program_of_version(version.pk)
-    except AuthzError:
-        return None
+admin.site.unregister(Signature)
 
 
-def _trouble(reason: AuthzError) -> dict[str, object]:
-    """Return what went wrong for the page: in a text, beside the lines that it is about."""
-    if isinstance(reason, PolicyRejected):
-        return {"excerpts": excerpts_of_problems(reason.source, reason.problems)}
-    return {"trouble": reason.message}
+@admin.register(Signature)
+class AnsweringFactAdmin(FactAdmin):
+    """The pages of facts. That of a value also says what the value may do, to who may ask."""
+
+    def answers(self, request: HttpRequest, environment: Environment, value: Value) -> dict[str, object]:
+        may_ask = any(request.user.has_perm(f"policy.{what}_policyversion") for what in ("view", "change"))
+        return {"sections": sections(environment, value, request.GET.dict()) if may_ask else []}
 
 
-def _previewed(found: Preview) -> dict[str, object]:
-    """Return what the page shows of a preview that its template cannot work out."""
-    flips = found.flips[:_MOST_FLIPS]
-    return {
-        "flips": [(flip, [(side, page_lines(side)) for side in flip.sides]) for flip in flips],
-        "differ": f"{found.differ:,}",
-        "hidden": f"{found.differ - len(flips):,}" if found.differ > len(flips) else "",
-        "failing": sum(bool(test.failures) for test in found.draft.report.tests),
-        "kinds": [(each.kind, _numbers(each), each.extent) for each in found.asked.kinds],
-    }
-
-
-def _reviewed(found: ReviewPage) -> list[tuple[str, tuple[str, ...], str]]:
-    """Return the lines, each with the address that explains it as of the moment when it held."""
-    explained = []
-    for state, texts in found.lines:
-        moment = found.moments[0 if state == State.LOST else -1]
-        asked = QueryDict(mutable=True)
-        asked.update({"kind": "authorize", **dict(zip(("actor", "action", "resource"), texts))})
-        asked.update({"version": str(moment.version), "revision": str(moment.revision)})
-        explained.append((state, texts, f"{_url('ask', moment.version)}?{asked.urlencode()}"))
-    return explained
-
-
-def _numbers(compared: Compared) -> list[str]:
-    tally = compared.tally
-    return [f"{number:,}" for number in (tally.answers, tally.gained, tally.lost)]
-
-
-def _answers(version: PolicyVersion, sent: QueryDict, answered: PageAnswer | None) -> list[tuple[str, str]]:
-    """Return the answers of a list, each with the address that explains it; a text that was sent has no address."""
-    if answered is None or answered.answers is None:
-        return []
-    if sent.get("text"):
-        return [(text, "") for text in answered.answers]
-    return [(text, _address(version, sent, text)) for text in answered.answers]
-
-
-def _address(version: PolicyVersion, sent: QueryDict, answer: str) -> str:
-    asked = QueryDict(mutable=True)
-    fields = sent.dict()
-    asked.update({name: str(fields[name]) for name in _FIELDS if fields.get(name)})
-    if fields["kind"] == "list":
-        type_name = str(fields["resource"]).partition(":")[0].strip()
-        asked["resource"] = f"{type_name}:*" if answer == "*" else shown_value(Value(type_name, answer))
-    else:
-        asked["action"] = quoted(answer) if answer.startswith('"') else answer
-    asked["kind"], asked["version"] = "authorize", str(version.pk)
-    return f"{_url('ask', version.pk)}?{asked.urlencode()}"
-
-
-def _url(name: str, pk: object) -> str:
-    return reverse(f"admin:policy_policyversion_{name}", args=[pk])
+def _piece(name: str, **shown: object) -> dict[str, object]:
+    return {"html": render_to_string(f"admin/checks/{name}.html", shown)}

@@ -99,10 +99,16 @@ def _check_from_json(raw: object, path: str) -> Check:
 
 
 def context_from_json(raw: object, path: str) -> Sequence[Fact]:
-    limit = settings.MAX_CONTEXT_FACTS
-    if limit and isinstance(raw, list) and len(raw) > limit:
-        raise TooLarge(f"{len(raw)} context facts are more than {limit}, the limit of MAX_CONTEXT_FACTS")
+    if isinstance(raw, list):
+        check_number(len(raw))
     return lasting_from_json(raw, path)
+
+
+def check_number(count: int) -> None:
+    """Refuse more context facts than are wanted."""
+    limit = settings.MAX_CONTEXT_FACTS
+    if limit and count > limit:
+        raise TooLarge(f"{count} context facts are more than {limit}, the limit of MAX_CONTEXT_FACTS")
 
 
 def expected_from_json(raw: object, path: str) -> bool:

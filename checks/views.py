@@ -76,7 +76,8 @@ class Answering(Asking, ABC):
 
     def _what(self, request: Request) -> str:
         """All of the request that its answer depends on, beside its body."""
-        return f"{type(self).__name__} {'of a published client' if is_published_client(request) else ''}"
+        mine = type(self)
+        return f"{mine.__module__} {mine.__name__} {'of a published client' if is_published_client(request) else ''}"
 
     @abstractmethod
     def said(self, request: Request, who: Caller) -> Said:

@@ -1,294 +1,258 @@
-"""Facts for people: browse, search, add, delete, look back. The rows hang on their signatures, which are few."""
+"""Facts for people: the addresses of their pages, and who may see them and change what is stored.
 
-from dataclasses import replace
-from datetime import datetime
+The pages are in `facts/pages` and, of what happened to facts, in `facts/history_pages.py`.
+"""
 
-from django import forms
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.core import signing
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
-from facts import history_pages, read, store
-from facts.ends import EndIsPast
-from facts.history_pages import fact_url, timeline_url
-from facts.models import Row, Signature
-from facts.notation import fact_from_text
-from facts.numbering import types_of_text
-from facts.store import Deletes, Inserts
-from facts.wire import Argument, Fact, Pattern
-from policy.clock import microseconds_of, time_of
+from facts import history_pages
+from facts.models import Signature
+from facts.names import sentences
+from facts.pages import adding, browse, deleting, exporting, importing
+from facts.pages import value as value_page
+from facts.pages.addresses import browse_url
+from facts.pages.file_on_disk import FileOnDisk
+from facts.pages.listing import end_of
+from facts.pages.narrowing import narrowed
+from facts.wire import Fact
 from policy.errors import AuthzError, Unavailable
 from policy.models import Environment, default_environment
 from policy.pages.author import by_admin
-from policy.revisions import By
-
-COUNTED = 10_000  # facts: of what is more than that, no more is said
-
-
-class Narrowing(forms.Form):
-    """What part of the facts to show; every field may be left open."""
-
-    environment = forms.ModelChoiceField(Environment.objects.all(), required=False, empty_label="all environments")
-    predicate = forms.ChoiceField(required=False)
-    type = forms.ChoiceField(required=False, label="Argument type")
-    id = forms.CharField(required=False, label="Argument id", strip=False)
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        kinds = Signature.objects.values_list("predicate", "types").distinct()
-        predicates = sorted({predicate for predicate, _ in kinds})
-        types = sorted({name for _, text in kinds for name in types_of_text(text)})
-        self._offer("predicate", "all predicates", predicates)
-        self._offer("type", "all types", types)
-
-    def _offer(self, name: str, every: str, choices: list[str]) -> None:
-        field = self.fields[name]
-        assert isinstance(field, forms.ChoiceField)
-        field.choices = [("", every), *((each, each) for each in choices)]
-
-    def kinds(self) -> list[Signature]:
-        asked = self.cleaned_data
-        kinds = Signature.objects.select_related("environment").order_by("environment__slug", "predicate", "types")
-        if asked["environment"]:
-            kinds = kinds.filter(environment=asked["environment"])
-        if asked["predicate"]:
-            kinds = kinds.filter(predicate=asked["predicate"])
-        return [kind for kind in kinds if not asked["type"] or asked["type"] in types_of_text(kind.types)]
-
-
-class NewFact(forms.Form):
-    environment = forms.ModelChoiceField(Environment.objects.all(), empty_label=None)
-    fact = forms.CharField(
-        widget=forms.TextInput(attrs={"class": "vLargeTextField", "size": 100}),
-        help_text='such as <code>has_role(User{"ann"}, "admin", Repo{"acme"})</code>, '
-        "or shorter <code>has_role(User:ann, admin, Repo:acme)</code>",
-    )
-
-    ends = forms.DateTimeField(
-        required=False,
-        label="Until",
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": 1}),
-        help_text="in UTC; from then on the fact does not count. Without it, the fact is for good.",
-    )
-
-    def __init__(self, by: By, data: QueryDict | None):
-        super().__init__(data)
-        self.by = by
-
-    def clean(self) -> dict:
-        """Storing is the validation, the same as of the API."""
-        super().clean()
-        asked = self.cleaned_data
-        if not self.errors:
-            try:
-                fact = _ending(fact_from_text(asked["fact"]), asked["ends"])
-                store.apply(asked["environment"].id, [Inserts([fact], None)], self.by)
-                asked["stored"] = fact
-            except EndIsPast as reason:
-                self.add_error("ends", reason.reason)
-            except (AuthzError, Unavailable) as reason:
-                self.add_error("fact", reason.message)
-        return asked
-
-
-def _ending(fact: Fact, at: datetime | None) -> Fact:
-    return fact if at is None else replace(fact, expires_at=microseconds_of(at))
+from policy.values import Value
 
 
 @admin.register(Signature)
 class FactAdmin(admin.ModelAdmin):
     def get_urls(self):
+        wrap = self.admin_site.admin_view
         return [
-            path("", self.admin_site.admin_view(self.browse), name="facts_signature_changelist"),
-            path("add/", self.admin_site.admin_view(self.add), name="facts_signature_add"),
-            path("history/", self.admin_site.admin_view(self.history), name="facts_signature_history"),
-            path(
-                "revision/<int:environment_id>/<int:number>/",
-                self.admin_site.admin_view(self.revision),
-                name="facts_signature_revision",
-            ),
+            path("", wrap(self.browse), name="facts_signature_changelist"),
+            path("add/", wrap(self.add), name="facts_signature_add"),
+            path("delete/", wrap(self.delete), name="facts_signature_delete"),
+            path("import/", wrap(self.import_facts), name="facts_signature_import"),
+            path("export/", wrap(self.export), name="facts_signature_export"),
+            path("ids/", wrap(self.ids), name="facts_ids"),
+            path("history/", wrap(self.history), name="facts_signature_history"),
+            path("revision/<int:environment_id>/<int:number>/", wrap(self.revision), name="facts_signature_revision"),
         ]
 
+    def site_urls(self):
+        """Of the pages that are about a value: they stand beside those of facts."""
+        wrap = self.admin_site.admin_view
+        return [
+            path("facts/value/", wrap(self.value), name="facts_value"),
+            path("facts/value/history/", wrap(self.value_history), name="facts_value_history"),
+        ]
+
+    # ---- looking ----------------------------------------------------------------------------------------------
+
     def browse(self, request: HttpRequest) -> HttpResponse:
-        if not self.has_view_or_change_permission(request):
-            raise PermissionDenied
-        if request.method == "POST":
-            return self._delete_selected(request)
-        narrowing = Narrowing(request.GET)
-        kinds = narrowing.kinds() if narrowing.is_valid() else []
-        return TemplateResponse(request, "admin/facts/signature/browse.html", self._shown(request, narrowing, kinds))
+        self._check_view(request)
+        may = {"may_add": self.has_add_permission(request), "may_delete": self.has_delete_permission(request)}
+        return self._page(request, "browse", "Facts", browse.shown(request) | may)
 
-    def _shown(self, request: HttpRequest, narrowing: Narrowing, kinds: list[Signature]) -> dict:
-        text, after = request.GET.get("id", ""), _row_of_token(request.GET.get("after", ""))
-        page = read.search(kinds, text, request.GET.get("type", "")) if text else read.page_of(kinds, after)
-        slugs = {kind.id: kind.environment.slug for kind in kinds}
-        last = page.facts[-1].row if page.facts else None
-        return self.admin_site.each_context(request) | {
-            "title": "Facts",
-            "opts": self.opts,
-            "narrowing": narrowing,
-            "facts": [
-                (slugs[each.row[0]], each.fact, _end_of(each.fact), _token_of_row(each.row), _history_of(each))
-                for each in page.facts
-            ],
-            "history_url": _history_url(narrowing, kinds),
-            "summary": _summary(narrowing, kinds, page),
-            "next": _query(request, after=_token_of_row(last)) if page.more and not text else "",
-            "first": _query(request) if after else "",
-            "may_add": self.has_add_permission(request),
-            "may_delete": self.has_delete_permission(request),
-        }
+    def ids(self, request: HttpRequest) -> HttpResponse:
+        """Answer what an id may be completed to, as JSON."""
+        self._check_view(request)
+        asked = narrowed(request.GET)
+        return JsonResponse({"ids": browse.offered(asked, asked.text) if asked.is_valid else []})
 
-    def _delete_selected(self, request: HttpRequest) -> HttpResponse:
-        if not self.has_delete_permission(request):
-            raise PermissionDenied
-        deleted = 0
-        try:
-            for row in filter(None, map(_row_of_token, request.POST.getlist("selected"))):
-                deleted += self._delete(request, row)
-        except Unavailable as reason:
-            self.message_user(request, reason.message, messages.ERROR)
-        self.message_user(request, f"{deleted} fact{'s are' if deleted != 1 else ' is'} deleted.", messages.SUCCESS)
-        return HttpResponseRedirect(request.get_full_path())
+    def value(self, request: HttpRequest) -> HttpResponse:
+        """Show all that is known of a value."""
+        self._check_view(request)
+        asked = value_page.value_asked(request)
+        if asked is None:
+            raise Http404("there is no such value")
+        shown = value_page.shown(request, *asked) | dict(self.answers(request, *asked))
+        return self._page(request, "value", browse.short(f"{asked[1].type}:{asked[1].id}"), shown)
 
-    def _delete(self, request: HttpRequest, row: Row) -> int:
-        kind = Signature.objects.filter(id=row[0]).first()
-        if kind is None:
-            return 0
-        pattern = _pattern_of_row(kind, row)
-        deleted = store.apply(kind.environment_id, [Deletes([pattern])], by_admin(request)).deleted
-        self._note(request, kind, f"deleted {pattern}")
-        return deleted
+    def answers(self, request: HttpRequest, environment: Environment, value: Value) -> Mapping[str, object]:
+        """Return what a value may do, and who may do what to it: the app above knows."""
+        return {}
+
+    # ---- changing ---------------------------------------------------------------------------------------------
 
     def add(self, request: HttpRequest) -> HttpResponse:
-        if not self.has_add_permission(request):
-            raise PermissionDenied
-        form = NewFact(by_admin(request), request.POST or None)
+        self._check_add(request)
+        where, ends_stay = self._environment(request), not self._may_change_ends(request)
+        form = adding.NewFact(by_admin(request), request.POST or None, where, ends_stay)
         if request.method == "POST" and form.is_valid():
             return self._added(request, form.cleaned_data["environment"], form.cleaned_data["stored"])
-        context = self.admin_site.each_context(request) | {"title": "Add a fact", "opts": self.opts, "form": form}
-        return TemplateResponse(request, "admin/facts/signature/add.html", context)
+        shapes = adding.shapes(adding.program_of(self._environment(request)))
+        return self._page(request, "add", "Add a fact", {"form": form, "shapes": shapes})
 
     def _added(self, request: HttpRequest, environment: Environment, fact: Fact) -> HttpResponse:
-        kind = next(
-            kind
-            for kind in Signature.objects.filter(environment=environment, predicate=fact.predicate)
-            if types_of_text(kind.types) == fact.signature.types
-        )
-        told = f"{fact} {_end_of(fact)}".rstrip()
-        self._note(request, kind, f"added {told}")
+        told = f"{fact} {end_of(fact)}".rstrip()
+        self._note(request, adding.kind_of(environment, fact), "added a fact")
         self.message_user(request, f"Stored: {told}", messages.SUCCESS)
-        there = "admin:facts_signature_add" if "_addanother" in request.POST else "admin:facts_signature_changelist"
-        return HttpResponseRedirect(reverse(there))
+        for sentence in sentences(adding.unknown(environment, fact)):
+            self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
+        there = reverse("admin:facts_signature_add") + f"?environment={environment.pk}"
+        first = fact.args[0]
+        back = browse_url(environment.pk, predicate=fact.predicate, type=first.type, id=first.id)
+        return HttpResponseRedirect(there if "_addanother" in request.POST else back)
 
-    # ---- history --------------------------------------------------------------------------------------------
+    def delete(self, request: HttpRequest) -> HttpResponse:
+        """Ask about the facts that are selected; delete those that were asked about."""
+        if not self.has_delete_permission(request):
+            raise PermissionDenied
+        back = _back(request)
+        if request.method != "POST":
+            return HttpResponseRedirect(back)
+        if "confirmed" in request.POST:
+            return self._delete(request, back)
+        shown, gone = deleting.asked_about(request.POST.getlist("selected"))
+        self._tell_gone(request, gone)
+        if not shown:
+            self.message_user(request, "No facts are selected.", messages.WARNING)
+            return HttpResponseRedirect(back)
+        return self._asked_about(request, shown, back)
+
+    def _delete(self, request: HttpRequest, back: str) -> HttpResponse:
+        try:
+            done = deleting.delete(deleting.confirmed(request.POST.getlist("fact")), by_admin(request))
+        except (AuthzError, Unavailable) as reason:
+            self.message_user(request, f"Nothing is deleted: {reason.message}", messages.ERROR)
+            return HttpResponseRedirect(back)
+        if done.asked_again:
+            self.message_user(request, "Nothing is deleted: some of these facts have changed since.", messages.WARNING)
+            return self._asked_about(request, done.asked_again, back)
+        for kind, number in Counter(kind for kind, _ in done.deleted).items():
+            self._note(request, kind, "deleted a fact" if number == 1 else f"deleted {number} facts")
+        self._tell_gone(request, done.gone)
+        count = len(done.deleted)
+        if count:
+            told = "1 fact is deleted" if count == 1 else f"{count} facts are deleted"
+            self.message_user(request, f"{told}.", messages.SUCCESS)
+        return HttpResponseRedirect(back)
+
+    def _asked_about(self, request: HttpRequest, shown: tuple[deleting.Shown, ...], back: str) -> HttpResponse:
+        count = len(shown)
+        title = "Delete this fact?" if count == 1 else f"Delete these {count} facts?"
+        slugs = sorted({each.kind.environment.slug for each in shown})
+        asked = {"shown": shown, "slugs": slugs, "back": request.POST.get("back", ""), "back_url": back}
+        return self._page(request, "delete", title, asked)
+
+    def _tell_gone(self, request: HttpRequest, gone: tuple[Fact, ...]) -> None:
+        for fact in gone:
+            self.message_user(request, f"Was deleted already: {fact}", messages.INFO)
+
+    # ---- in and out -------------------------------------------------------------------------------------------
+
+    def import_facts(self, request: HttpRequest) -> HttpResponse:
+        self._check_add(request)
+        environment = self._environment(request)
+        form = importing.ImportForm(
+            request.POST or None,
+            request.FILES or None,
+            initial={"environment": environment, "format": "notation"},
+            label_suffix="",
+        )
+        outcome = None
+        if request.method == "POST" and form.is_valid():
+            outcome = importing.act(form, by_admin(request), not self._may_change_ends(request))
+            if outcome.loaded is not None:
+                return self._imported(request, form.cleaned_data["environment"], outcome)
+        return self._page(request, "import", "Import facts", {"form": form, "outcome": outcome})
+
+    def _imported(self, request: HttpRequest, environment: Environment, outcome: importing.Outcome) -> HttpResponse:
+        loaded = outcome.loaded
+        assert loaded is not None, "what was stored is told"
+        self._note(request, environment, f"imported {loaded.read} facts, {loaded.inserted} of them new")
+        read = "1 fact is" if loaded.read == 1 else f"{loaded.read:,} facts are"
+        self.message_user(request, f"{read} stored, {loaded.inserted:,} of them new.", messages.SUCCESS)
+        for sentence in outcome.warnings:
+            self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
+        return HttpResponseRedirect(browse_url(environment.pk))
+
+    def export(self, request: HttpRequest) -> FileOnDisk:
+        """Send the facts that the address asks for as a file."""
+        self._check_view(request)
+        form, asked = request.GET.get("format", ""), narrowed(request.GET)
+        environment = browse.only_environment(asked)
+        if form not in exporting.FORMATS or not asked.is_valid or (environment is None and asked.kinds):
+            raise Http404("there is no such export: name a format, and an environment where there are several")
+        name = f"facts-{environment.slug if environment else 'none'}"
+        return exporting.exported(asked.walk, form, name)
+
+    # ---- history ----------------------------------------------------------------------------------------------
 
     def history(self, request: HttpRequest) -> HttpResponse:
         """Of a fact, of all facts of a kind, or of an environment."""
-        if not self.has_view_or_change_permission(request):
-            raise PermissionDenied
+        self._check_view(request)
         if "signature" in request.GET:
             asked = history_pages.fact_asked(request)
             if asked is None:
                 raise Http404("there are no such facts")
             shown = history_pages.facts_page(request, *asked, self._may_view_policies(request))
             title = "History of a fact" if asked[1] else "History of a kind of facts"
-            return self._history_page(request, "facts_history", title, shown)
+            return self._page(request, "facts_history", title, shown)
         environment = history_pages.environment_asked(request) or default_environment()
         shown = history_pages.timeline(request, environment, self._may_view_policies(request))
         shown["environments"] = Environment.objects.all()
-        return self._history_page(request, "timeline", f"History of {environment.slug}", shown)
+        return self._page(request, "timeline", f"History of {environment.slug}", shown)
+
+    def value_history(self, request: HttpRequest) -> HttpResponse:
+        """Show what happened to the facts that mention a value."""
+        self._check_view(request)
+        asked = value_page.value_asked(request)
+        if asked is None:
+            raise Http404("there is no such value")
+        shown = history_pages.value_page(request, *asked, self._may_view_policies(request))
+        return self._page(request, "facts_history", "History of a value", shown)
 
     def revision(self, request: HttpRequest, environment_id: int, number: int) -> HttpResponse:
         """Show what one revision changed."""
-        if not self.has_view_or_change_permission(request):
-            raise PermissionDenied
+        self._check_view(request)
         revision = history_pages.revision_asked(environment_id, number)
         if revision is None:
             raise Http404("there is no such revision")
         shown = history_pages.revision_page(request, revision, self._may_view_policies(request))
-        return self._history_page(request, "revision", f"Revision {revision.number}", shown)
+        return self._page(request, "revision", f"Revision {revision.number}", shown)
 
-    def _history_page(self, request: HttpRequest, name: str, title: str, shown: dict[str, object]) -> HttpResponse:
+    # ---- what all of them share -------------------------------------------------------------------------------
+
+    def _page(self, request: HttpRequest, name: str, title: str, shown: Mapping[str, object]) -> TemplateResponse:
         context = self.admin_site.each_context(request) | {"title": title, "opts": self.opts}
-        return TemplateResponse(request, f"admin/facts/signature/{name}.html", context | shown)
+        return TemplateResponse(request, f"admin/facts/signature/{name}.html", context | dict(shown))
+
+    def _check_view(self, request: HttpRequest) -> None:
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+
+    def _check_add(self, request: HttpRequest) -> None:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+
+    def _may_change_ends(self, request: HttpRequest) -> bool:
+        """Whether facts that are stored may be given other ends: a near one is as good as deleting."""
+        return self.has_change_permission(request) or self.has_delete_permission(request)
 
     def _may_view_policies(self, request: HttpRequest) -> bool:
         return any(request.user.has_perm(f"policy.{what}_policyversion") for what in ("view", "change"))
 
-    def _note(self, request: HttpRequest, kind: Signature, message: str) -> None:
+    def _environment(self, request: HttpRequest) -> Environment:
+        """Return the environment that a form begins with."""
+        return history_pages.environment_asked(request) or default_environment()
+
+    def _note(self, request: HttpRequest, what: Signature | Environment, message: str) -> None:
+        """Note what was changed, as the framework notes it. No ids: they would outlive facts that are forgotten."""
         who = request.user.pk
         assert who is not None, "only who is logged in comes so far"
-        LogEntry.objects.log_actions(who, [kind], CHANGE, message, single_object=True)
+        LogEntry.objects.log_actions(who, [what], CHANGE, message, single_object=True)
 
 
-def _history_of(filed: read.Filed) -> str:
-    return fact_url(filed.row, len(filed.fact.args))
-
-
-def _end_of(fact: Fact) -> str:
-    """Until when a fact is stored, to the minute."""
-    return "" if fact.expires_at is None else f"until {time_of(fact.expires_at):%Y-%m-%d %H:%M}"
-
-
-def _summary(narrowing: Narrowing, kinds: list[Signature], page: read.Page) -> str:
-    if not narrowing.is_valid():
-        return "Nothing is shown: what is chosen above does not exist."
-    asked = narrowing.cleaned_data
-    return _found(page, asked["id"], asked["type"]) if asked["id"] else _counted(kinds)
-
-
-def _history_url(narrowing: Narrowing, kinds: list[Signature]) -> str:
-    """Return where the history of what is shown is: of the one kind, or else of the environment."""
-    if len(kinds) == 1:
-        return fact_url((kinds[0].pk,), 0)
-    environment = narrowing.cleaned_data.get("environment") if narrowing.is_valid() else None
-    return timeline_url(environment.pk) if environment else reverse("admin:facts_signature_history")
-
-
-def _counted(kinds: list[Signature]) -> str:
-    count = read.count_up_to(COUNTED + 1, [kind.id for kind in kinds])
-    if count > COUNTED:
-        return f"More than {COUNTED:,} facts of these kinds."
-    return f"{count:,} fact{'' if count == 1 else 's'} of these kinds."
-
-
-def _found(page: read.Page, text: str, type_name: str) -> str:
-    """What a search came to."""
-    argument = f"an argument of {type_name} with" if type_name else "an argument with"
-    if not page.facts:
-        return f"No fact of these kinds has {argument} the id “{text}”. Ids are compared whole, letter by letter."
-    if page.more:
-        return f"More than {len(page.facts)} facts have {argument} this id; these are some of them: narrow the search."
-    return f"{len(page.facts)} fact{' has' if len(page.facts) == 1 else 's have'} {argument} this id."
-
-
-def _query(request: HttpRequest, **changed: str) -> str:
-    query = request.GET.copy()
-    query.pop("after", None)
-    query.update(changed)
-    return "?" + query.urlencode()
-
-
-def _token_of_row(row: Row | None) -> str:
-    return signing.dumps(row) if row else ""
-
-
-def _row_of_token(token: str) -> Row | None:
-    """The row, if the token is one that this page gave out."""
-    if not token:
-        return None
-    try:
-        number, *ids = signing.loads(token)
-    except signing.BadSignature:
-        return None
-    return (number, *ids)
-
-
-def _pattern_of_row(kind: Signature, row: Row) -> Pattern:
-    types = types_of_text(kind.types)
-    return Pattern(kind.predicate, tuple(Argument(name, text) for name, text in zip(types, row[1:])))
+def _back(request: HttpRequest) -> str:
+    """Return to the list that the facts were selected in, by the query string that the form sent."""
+    query = request.POST.get("back", "").lstrip("?")
+    return f"{browse_url()}?{query}" if query else browse_url()

@@ -1,50 +1,37 @@
-"""Files of facts, in and out: JSON lines as in the interface, or CSV with `predicate,type,id,type,id …`. The last cell
-of a line of CSV may be `expires_at=2026-12-01T00:00:00Z`.
-
-A file is stored in one transaction, and every line that is wrong is reported.
-"""
+"""Files of facts, stored in one transaction. Every line that is wrong is reported."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, BinaryIO, TextIO
-
-import orjson
+from typing import Any
 
 from facts import past
 from facts.accept import check_signature
 from facts.batches import Key, last_said, remember, rest_of_row
-from facts.ends import Ends, check_end
-from facts.models import NewRow
+from facts.ends import Ends, EndsStay, check_end
+from facts.formats import BadLine
+from facts.formats import read_csv as read_csv
+from facts.formats import write_csv as write_csv
+from facts.models import ROW_LENGTH, NewRow
+from facts.names import Names, UnknownName
 from facts.numbering import signature_number
 from facts.past import Changed
 from facts.table import Loader, fact_table
-from facts.wire import END, Fact, fact_from_json, fact_to_json, plain_fact
+from facts.wire import Fact, fact_from_json, plain_fact
 from policy import clock
 from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.offsets import advance, changing
 from policy.revisions import NOBODY, By, Done, Kind, record
+from policy.rules.known_names import PLACE
 from policy.rules.program import Program, Signature
 
 CHUNK = 10_000  # facts
 ENOUGH = 100  # wrong lines, after which reading on helps nobody
-_END_CELL = f"{END}="
 Filed = tuple[int, tuple[Any, ...]]  # a signature's number, and what follows the ids in a row
-
-
-@dataclass(frozen=True, slots=True)
-class BadLine:
-    number: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"line {self.number}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +39,7 @@ class Loaded:
     read: int
     inserted: int
     bad: tuple[BadLine, ...]
+    unknown: tuple[UnknownName, ...] = ()  # roles and relations that the policy does not know, stored all the same
 
 
 class LinesRejected(AuthzError):
@@ -68,10 +56,12 @@ def load(
     skip_bad: bool = False,
     report: Callable[[int], None] = lambda read: None,
     by: By = NOBODY,
+    ends_stay: bool = False,
 ) -> Loaded:
     """Store the facts of all lines, or of none; with `skip_bad`, of those that are right.
 
-    A line is a `Fact`, or what JSON says of one, or known to be bad.
+    A line is a `Fact`, or what JSON says of one, or known to be bad. With `ends_stay`, a line is
+    wrong where its fact is stored with another end.
     """
     with changing():
         turn = advance(environment_id)
@@ -84,7 +74,11 @@ def load(
             while rows := filing.rows(islice(lines, CHUNK)):
                 right = list(filter(None, rows))
                 if right and (skip_bad or not filing.bad):
-                    loader.take(_with_room(right, ends, filing, loader))
+                    try:
+                        room = _with_room(right, ends, filing, loader, ends_stay)
+                    except EndsStay as reason:
+                        raise LinesRejected(filing.lines_of(rows, reason)) from None
+                    loader.take(room)
                 report(filing.read)
         if filing.bad and not skip_bad:
             raise LinesRejected(tuple(filing.bad))
@@ -92,16 +86,16 @@ def load(
         done = Done(turn.offset, Kind.LOAD, by, turn.policy_version_id, counts.inserted, counts.deleted)
         record(environment_id, [done])
         fact_table().note_stored(loader.inserted)
-    return Loaded(filing.read, counts.inserted, tuple(filing.bad))
+    return Loaded(filing.read, counts.inserted, tuple(filing.bad), tuple(filing.names.told))
 
 
-def _with_room(rows: list[NewRow], ends: Ends, filing: _Filing, loader: Loader) -> list[NewRow]:
+def _with_room(rows: list[NewRow], ends: Ends, filing: _Filing, loader: Loader, ends_stay: bool) -> list[NewRow]:
     """The rows, as they are to be stored: where some may end, once the stored ones with other ends have gone."""
     if not (filing.some_end or ends.may_end):
         return rows
     rows = last_said(rows)
     loader.settle()
-    ends.make_way(rows, filing.some_end)
+    ends.make_way(rows, filing.some_end, ends_stay)
     return rows
 
 
@@ -123,15 +117,20 @@ class _Filing:
         self.settle = settle
         self.read = 0
         self.some_end = False  # among the rows that were made last
+        self.numbers_of_lines: list[int] = []  # of these
         self.bad: list[BadLine] = []
         self.filed: dict[Signature, Filed | str] = {}  # or why the policy has no use for such facts
         self.known: dict[Key, Filed] = {}
+        self.names = Names(program)
+        self.named: dict[int, Signature] = {}  # signatures whose facts have names that may be unknown
 
     def rows(self, lines: Iterable[tuple[int, object]]) -> list[NewRow | None]:
         """Each line's, or None where it is wrong. What JSON said of a line is gone before the next one is read."""
         rows: list[NewRow | None] = []
+        numbers: list[int] = []
         self.some_end = False
         for number, line in lines:
+            numbers.append(number)
             plain = plain_fact(line, self.known)
             if plain is None:
                 rows.append(self._with_care(number, line))
@@ -139,7 +138,23 @@ class _Filing:
                 (sig, rest), ids = plain
                 rows.append((sig, *(ids + rest)))
         self.read += len(rows)
+        self.numbers_of_lines = numbers
+        for kind in self.named:
+            self._look_at_names(kind, rows, numbers)
         return rows
+
+    def lines_of(self, rows: list[NewRow | None], reason: EndsStay) -> tuple[BadLine, ...]:
+        """Return the lines, of those that were read last, whose facts are stored with other ends."""
+        made = zip(rows, self.numbers_of_lines)
+        wrong = (number for row, number in made if row is not None and row[:ROW_LENGTH] in reason.rows)
+        return tuple(BadLine(number, reason.message) for number in islice(wrong, ENOUGH))
+
+    def _look_at_names(self, kind: int, rows: list[NewRow | None], numbers: list[int]) -> None:
+        """Count names that the policy does not know. Nearly always there is none, which is quick to see."""
+        column, signature = 1 + PLACE, self.named[kind]
+        if self.names.has_unknown(signature, {row[column] for row in rows if row is not None and row[0] == kind}):
+            met = [(row[column], number) for row, number in zip(rows, numbers) if row is not None and row[0] == kind]
+            self.names.take(signature, [name for name, _ in met], [number for _, number in met])
 
     def _with_care(self, number: int, line: object) -> NewRow | None:
         try:
@@ -182,70 +197,11 @@ class _Filing:
             number = signature_number(self.environment_id, signature)
             filed = self.filed[signature] = number, rest_of_row(signature, self.since)
             remember(self.known, signature, filed)
+            if self.names.concern(signature):
+                self.named[number] = signature
         return self.filed[signature]
 
     def _refuse(self, line: BadLine) -> None:
         self.bad.append(line)
         if len(self.bad) >= ENOUGH and not self.skip_bad:
             raise LinesRejected(tuple(self.bad))
-
-
-# ---- formats ---------------------------------------------------------------------------------------------------
-
-
-def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
-    """Each line's number and the JSON in it, or why it is bad; empty lines say nothing."""
-    for number, line in enumerate(file, 1):
-        text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-        if not text.isspace():
-            try:
-                yield number, orjson.loads(text)
-            except orjson.JSONDecodeError as error:
-                yield number, BadLine(number, f"not JSON: {error}")
-
-
-def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
-    """The same of CSV; a first line that begins with `predicate` names the columns."""
-    # Bytes that are no text become lone surrogates, which are refused where they stand.
-    rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""), strict=True)
-    while True:
-        try:
-            cells = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield rows.line_num, BadLine(rows.line_num, f"not CSV: {error}")
-            continue
-        if cells and not (rows.line_num == 1 and cells[0] == "predicate"):
-            yield rows.line_num, _json_of_cells(rows.line_num, cells)
-
-
-def _json_of_cells(number: int, cells: list[str]) -> object:
-    predicate, pairs = cells[0], cells[1:]
-    end = {END: pairs.pop().removeprefix(_END_CELL)} if len(pairs) % 2 and pairs[-1].startswith(_END_CELL) else {}
-    while len(pairs) > 2 and not pairs[-1] and not pairs[-2]:
-        pairs = pairs[:-2]  # columns that shorter facts leave empty
-    if len(pairs) % 2:
-        return BadLine(number, "a type without an id")
-    args = [{"type": pairs[at], "id": pairs[at + 1]} for at in range(0, len(pairs), 2)]
-    return {"predicate": predicate, "args": args, **end}
-
-
-def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
-    """One line each; how many there were."""
-    return sum(1 for fact in facts if file.write(orjson.dumps(fact_to_json(fact)).decode() + "\n"))
-
-
-def write_csv(file: TextIO, facts: Iterator[Fact]) -> int:
-    rows = csv.writer(file)
-    return sum(1 for fact in facts if rows.writerow(_cells_of(fact)))
-
-
-def _cells_of(fact: Fact) -> list[str]:
-    pairs = [part for value in fact.args for part in (value.type, value.id)]
-    end = [] if fact.expires_at is None else [f"{_END_CELL}{clock.short_text_of(fact.expires_at)}"]
-    return [fact.predicate, *pairs, *end]
-
-
-READERS = {"json": read_json, "csv": read_csv}
-WRITERS = {"json": write_json, "csv": write_csv}

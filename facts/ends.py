@@ -7,21 +7,30 @@ most. Stored again with another, or with none, it is another row from then on: t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AnySet
 
 from django.db import connection
 
 from facts.batches import some_end
-from facts.models import NewRow
+from facts.models import COLUMNS, ROW_LENGTH, NewRow, Row
 from facts.numbering import let_end, numbers_that_may_end
 from facts.table import fact_table
 from facts.wire import Fact, end_path
 from policy.clock import now, now_in, text_of
-from policy.errors import MalformedRequest
+from policy.errors import AuthzError, MalformedRequest
 from policy.offsets import Turn
 
 
 class EndIsPast(MalformedRequest):
     """A fact is to be stored that would count no more."""
+
+
+class EndsStay(AuthzError):
+    """Facts were to be stored that are stored with other ends, by somebody who may add facts and not end any."""
+
+    def __init__(self, rows: AnySet[Row]):
+        self.rows = rows
+        super().__init__("this fact is stored already, with another end")
 
 
 class Ends:
@@ -30,15 +39,35 @@ class Ends:
     def __init__(self, environment_id: int, turn: Turn):
         self.environment_id = environment_id
         self.may_end = numbers_that_may_end(environment_id, turn.ends_mark)
+        self.revision = turn.offset
         self.changed = 0  # facts that were stored with another end
 
-    def make_way(self, rows: Sequence[NewRow], some_end: bool) -> None:
-        """End the stored facts that are about to be stored with another end. Each fact is in one row at most."""
+    def make_way(self, rows: Sequence[NewRow], some_end: bool, ends_stay: bool = False) -> None:
+        """End the stored facts that are about to be stored with another end. Each fact is in one row at most.
+
+        With `ends_stay`, refuse to: whoever gives a fact an end that is near deletes it.
+        """
         if some_end:
             self._mark({row[0] for row in rows if row[-1] is not None})
         said = [row for row in rows if row[0] in self.may_end] if self.may_end else []
         if said:
-            self.changed += fact_table().end_others(said)
+            changed = fact_table().end_others(said)
+            self.changed += changed
+            if changed and ends_stay:
+                self._check_stayed(said)
+
+    def _check_stayed(self, rows: Sequence[NewRow]) -> None:
+        """Refuse if one of these was ended that counted before. Nothing that has come to its end counts."""
+        listed = ", ".join(str(int(number)) for number in sorted({row[0] for row in rows}))
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT sig, {', '.join(COLUMNS)} FROM past_fact"
+                f" WHERE sig IN ({listed}) AND until = %s AND since < until AND {lasting()}",
+                (self.revision,),
+            )
+            lost = {tuple(row) for row in cursor.fetchall()} & {row[:ROW_LENGTH] for row in rows}
+        if lost:
+            raise EndsStay(lost)
 
     def _mark(self, numbers: set[int]) -> None:
         new = numbers - self.may_end

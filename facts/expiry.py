@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from django.db import connection
 
@@ -41,14 +42,15 @@ def sweep_all() -> None:
             log.warning("facts that have ended in environment %d are not swept: %s", environment_id, reason.message)
 
 
-def sweep(environment_id: int) -> int:
-    """The same of one environment, batch by batch; how many there were."""
+def sweep(environment_id: int, report: Callable[[int], None] = lambda swept: None) -> int:
+    """The same of one environment, batch by batch; how many there were. `report` is told after each."""
     swept = 0
     while _is_any(environment_id):
         try:
             swept += _sweep_batch(environment_id)
         except (_NothingEnded, NotFound):  # nor is there anything where the environment is gone
             break
+        report(swept)
         time.sleep(PAUSE)
     return swept
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 
 from facts import read
+from facts.models import Signature
 from facts.numbering import signature_numbers
 from facts.read import id_conditions, matching
 from facts.table import fact_table
@@ -47,6 +50,7 @@ def forget(environment_id: int, pattern: Pattern) -> int:
     conditions, ids = id_conditions(pattern.args)
     forgotten = 0
     with changing():
+        _scrub_notes(environment_id)
         fact_table().lift_time_limit()
         with connection.cursor() as cursor:
             cursor.execute("UPDATE environment SET moment = %s WHERE id = %s", (new_moment(), environment_id))
@@ -54,6 +58,18 @@ def forget(environment_id: int, pattern: Pattern) -> int:
                 cursor.execute(f"DELETE FROM past_fact WHERE sig = %s{conditions}", (number, *ids))
                 forgotten += cursor.rowcount
     return forgotten
+
+
+def _scrub_notes(environment_id: int) -> None:
+    """Take the facts out of what the admin noted when its notes still had their ids."""
+    kinds = map(str, signature_numbers(environment_id).values())
+    notes = LogEntry.objects.filter(
+        content_type=ContentType.objects.get_for_model(Signature), object_id__in=list(kinds)
+    )
+    for what in ("added", "deleted"):
+        notes.filter(change_message__startswith=f"{what} ", change_message__contains="{").update(
+            change_message=f"{what} a fact"
+        )
 
 
 def _numbers(environment_id: int, pattern: Pattern) -> list[int]:

@@ -13,14 +13,14 @@ from itertools import groupby
 from django.db import connection
 
 from facts import indexes
-from facts.models import COLUMNS, Row
+from facts.models import COLUMNS, MAX_ARGUMENTS, Row
 from facts.numbering import signature_numbers
 from facts.read import fact_of_row, matching
 from facts.wire import Argument, Fact
 from policy.models import Revision
 from policy.revisions import newest_and_horizon
 from policy.rules.program import Signature
-from policy.values import PRIMITIVES
+from policy.values import PRIMITIVES, Value
 
 _NAMES = ", ".join(COLUMNS)
 _AT_ONCE = 300  # parts of a statement, three for each signature: SQLite joins 500 at most
@@ -90,6 +90,19 @@ def of_kinds(
     return _page(environment_id, kinds, args, size, place, Span(horizon, latest), horizon)
 
 
+def of_value(environment_id: int, value: Value, size: int, place: Place | None = None) -> History:
+    """Return a page of what happened to the facts that mention a value, in whatever place."""
+    kinds = {each: number for each, number in signature_numbers(environment_id).items() if value.type in each.types}
+    latest, horizon = newest_and_horizon(environment_id)
+    span = Span(horizon, latest)
+    changes: list[_Change] = []
+    for position in range(MAX_ARGUMENTS):
+        here = {each: number for each, number in kinds.items() if each.types[position : position + 1] == (value.type,)}
+        args = (*[Argument()] * position, Argument(value.type, value.id))
+        changes += _changes(here, args, size + 1, place, span)
+    return _paged(environment_id, kinds, changes, size, horizon)
+
+
 def of_revision(environment_id: int, number: int, size: int, place: Place | None = None) -> History:
     """Return a page of what one revision did: one entry, or none where that is not known."""
     horizon = newest_and_horizon(environment_id)[1]
@@ -117,7 +130,13 @@ def _page(
     span: Span,
     horizon: int,
 ) -> History:
-    changes = _merged(_changes(kinds, args, size + 1, place, span))
+    return _paged(environment_id, kinds, _changes(kinds, args, size + 1, place, span), size, horizon)
+
+
+def _paged(
+    environment_id: int, kinds: Mapping[Signature, int], found: Iterable[_Change], size: int, horizon: int
+) -> History:
+    changes = _merged(found)
     kept, rest = changes[:size], changes[size:]
     signatures = {number: signature for signature, number in kinds.items()}
     entries = tuple(_entries(environment_id, kept, signatures))
@@ -190,6 +209,10 @@ def _part(
     is_sorted = leading is None or column == "until"
     at = column if is_sorted else f"({column} + 0)"
     conditions = "".join(f" AND {name} = %s" for name, arg in zip(COLUMNS, args) if arg.id is not None)
+    to = min(span.to, place.revision) if place else span.to
+    ids = [arg.id for arg in args if arg.id is not None]
+    if leading is None and to == span.after + 1:
+        return _part_of_one(table, column, number, most, place, to)
     beyond, values = _beyond(at, number, place)
     hint, partial = _found_by(table, leading)
     statement = (
@@ -197,8 +220,25 @@ def _part(
         f" FROM {table}{hint} WHERE sig = {int(number)}{conditions}{partial}"
         f" AND {at} > %s AND {at} <= %s{beyond} ORDER BY {at} DESC, {_NAMES} LIMIT %s"
     )
-    to = min(span.to, place.revision) if place else span.to
-    return statement, [*(arg.id for arg in args if arg.id is not None), span.after, to, *values, most]
+    return statement, [*ids, span.after, to, *values, most]
+
+
+def _part_of_one(
+    table: str, column: str, number: int, most: int, place: Place | None, revision: int
+) -> tuple[str, list[str | int]]:
+    """Return the same of one revision: in the order of rows, as the index has them, however many there are."""
+    after: tuple[str, ...] = ()
+    beyond = ""
+    if place is not None and place.revision == revision and number <= place.row[0]:
+        beyond, after = f" AND ({_NAMES}) > (%s, %s, %s, %s, %s)", place.row[1:]
+        if number < place.row[0]:
+            beyond, after = " AND 1 = 0", ()
+    hint = indexes.hint(table, column) if connection.vendor == "sqlite" else ""
+    statement = (
+        f"SELECT {column} AS revision, {int(column == 'since')} AS began, expires_at, sig, {_NAMES}"
+        f" FROM {table}{hint} WHERE sig = {int(number)} AND {column} = %s{beyond} ORDER BY {_NAMES} LIMIT %s"
+    )
+    return statement, [revision, *after, most]
 
 
 def _leading(signature: Signature, args: Sequence[Argument]) -> str | None:

@@ -14,6 +14,7 @@ from facts import history
 from facts.history import Changed, Entry, Place
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
+from facts.pages.addresses import address_of
 from facts.read import fact_of_row
 from facts.stays import latest_stays, minute, shown_end, told_since, told_until
 from facts.wire import Argument
@@ -21,6 +22,7 @@ from policy.clock import now
 from policy.models import Environment, Revision
 from policy.revisions import Kind
 from policy.rules import program
+from policy.values import Value
 
 REVISIONS, FACTS = 50, 100  # on a page
 _DONE: dict[str, str] = {
@@ -173,6 +175,27 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
     }
 
 
+def value_page(
+    request: HttpRequest, environment: Environment, value: Value, may_view_policies: bool
+) -> dict[str, object]:
+    """Return what happened to the facts that mention a value, newest first."""
+    place = _place(request)
+    found = history.of_value(environment.pk, value, FACTS, place)
+    asked = urlencode({"environment": environment.slug, "type": value.type, "id": value.id})
+    here = f"{reverse('admin:facts_value_history')}?{asked}"
+    return {
+        "environment": environment,
+        "value": value,
+        "value_url": f"{reverse('admin:facts_value')}?{asked}",
+        "happened": [
+            Happened(step_of(each.revision, None, may_view_policies), told_facts(each)) for each in found.entries
+        ],
+        "horizon": found.horizon,
+        "next": f"{here}&{urlencode({'after': _token(found.more)})}" if found.more else "",
+        "first": here if place else "",
+    }
+
+
 def _state(kind: Signature, ids: Sequence[str]) -> str:
     """Say whether the fact is stored, or was."""
     row: Row = (kind.pk, *[*ids, *[""] * (len(COLUMNS) - len(ids))])
@@ -200,7 +223,7 @@ def timeline_url(environment_id: int) -> str:
 def fact_url(row: Sequence[object], arity: int) -> str:
     """Return where the history of a fact is; without arguments, that of its signature."""
     asked = [("signature", row[0]), *(("id", text) for text in row[1 : 1 + arity])]
-    return f"{reverse('admin:facts_signature_history')}?{urlencode(asked)}"
+    return f"{address_of('admin:facts_signature_history')}?{urlencode(asked)}"
 
 
 def revision_url(revision: Revision) -> str:

@@ -7,16 +7,26 @@ from django.db import connection
 
 from facts.numbering import signature_numbers
 from facts.read import index_condition, places_of
+from facts.walk import Ids as IdRange
+from facts.walk import beginning
 from policy.rules.program import Signature
 
 MOST_IDS = 20_000  # of a type
-LOOKED_AT = 200  # facts for each place in a signature, where somebody writes the beginning of an id
 _MOST_PLACES = 40  # of a type
 
 # From each id straight to the next one: the time depends on how many ids there are, and not on how many facts.
 _STEPS = """
 WITH RECURSIVE seen(id) AS (
   SELECT MIN({column}) FROM fact WHERE sig = %s{condition}
+  UNION ALL
+  SELECT (SELECT MIN({column}) FROM fact WHERE sig = %s{condition} AND {column} > seen.id)
+  FROM seen WHERE seen.id IS NOT NULL
+) SELECT id FROM seen WHERE id IS NOT NULL LIMIT %s
+"""
+
+_STEPS_FROM = """
+WITH RECURSIVE seen(id) AS (
+  SELECT MIN({column}) FROM fact WHERE sig = %s{condition} AND {column} >= %s
   UNION ALL
   SELECT (SELECT MIN({column}) FROM fact WHERE sig = %s{condition} AND {column} > seen.id)
   FROM seen WHERE seen.id IS NOT NULL
@@ -39,31 +49,37 @@ def ids_of(numbers: Mapping[Signature, int], type_name: str, most: int = MOST_ID
     """The ids of the type that facts of these signatures mention, MOST_IDS at most of each place."""
     found: set[str] = set()
     or_more = False
-    with connection.cursor() as cursor:
-        for number, column in places_of(numbers, type_name):
-            statement = _STEPS.format(column=column, condition=index_condition(column))
-            cursor.execute(statement, (number, number, most + 1))
-            ids = [text for (text,) in cursor.fetchall()]
-            or_more |= len(ids) > most
-            found.update(ids[:most])
+    for number, column in places_of(numbers, type_name):
+        ids = ids_in(number, column, most + 1)
+        or_more |= len(ids) > most
+        found.update(ids[:most])
     return Ids(tuple(sorted(found)), or_more)
 
 
+def ids_in(number: int, column: str, most: int) -> list[str]:
+    """So many ids at most that facts of a signature have in a column."""
+    with connection.cursor() as cursor:
+        cursor.execute(_STEPS.format(column=column, condition=index_condition(column)), (number, number, most))
+        return [text for (text,) in cursor.fetchall()]
+
+
 def known_ids(environment_id: int, types: Iterable[str], start: str = "", limit: int = 50) -> dict[str, list[str]]:
-    """For each type some ids that begin with `start`, in order; those of the places that are looked at first."""
+    """For each type the first ids that begin with `start`, in order; of so many places at most."""
+    if "\0" in start:
+        return {}
     numbers = signature_numbers(environment_id)
     places = {name: places_of(numbers, name)[:_MOST_PLACES] for name in types}
-    return {name: sorted(_ids_from(start, found))[:limit] for name, found in places.items() if found}
+    ids = beginning(start)
+    return {name: sorted(_ids_from(ids, found, limit))[:limit] for name, found in places.items() if found}
 
 
-def _ids_from(start: str, places: list[tuple[int, str]]) -> set[str]:
+def _ids_from(ids: IdRange, places: list[tuple[int, str]], limit: int) -> set[str]:
     found: set[str] = set()
     with connection.cursor() as cursor:
         for number, column in places:
-            condition = index_condition(column)
-            cursor.execute(
-                f"SELECT {column} FROM fact WHERE sig = %s AND {column} >= %s{condition} ORDER BY {column} LIMIT %s",
-                (number, start, LOOKED_AT),
-            )
-            found.update(text for (text,) in cursor.fetchall() if text.startswith(start))
+            below = "" if ids.high is None else f" AND {column} < %s"
+            bounds: list[int | str] = [number, *([] if ids.high is None else [ids.high])]
+            statement = _STEPS_FROM.format(column=column, condition=index_condition(column) + below)
+            cursor.execute(statement, [*bounds, ids.low, *bounds, limit])
+            found.update(text for (text,) in cursor.fetchall())
     return found

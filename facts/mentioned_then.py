@@ -41,6 +41,15 @@ class MentionedThen:
                 found.update(row[0] for row in cursor.fetchall())
         return sorted(found)[:most]
 
+    def has(self, text: str) -> bool:
+        """Say whether a fact mentions the id."""
+        with connection.cursor() as cursor:
+            for _, selected in self._selects("{column} = %s"):
+                cursor.execute(f"SELECT 1 FROM (SELECT {selected}) seen LIMIT 1", (text,))
+                if cursor.fetchone():
+                    return True
+        return False
+
     def count(self) -> int:
         selects = [f"SELECT {selected}" for _, selected in self._selects("TRUE")]
         if not selects:

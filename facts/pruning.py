@@ -7,7 +7,7 @@ others write; what an interrupted run left behind, the next one drops. Readers a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -22,6 +22,7 @@ AT_ONCE = 5_000  # rows of a step
 DAY = 86_400_000_000  # microseconds
 OLDEST = 1 << 60
 LONGEST_PAUSE = 0.5  # seconds between two steps
+Report = Callable[[str, int], None]
 _OLD_FACTS = "past_fact WHERE sig = %s AND until <= %s"
 _OLD_REVISIONS = "revision WHERE environment_id = %s AND number < %s"
 
@@ -42,18 +43,23 @@ def prune_by_setting() -> None:
         prune(settings.HISTORY_DAYS)
 
 
-def prune(days: float) -> list[Pruned]:
-    """Drop what is older, of every environment."""
+def prune(days: float, report: Report = lambda slug, rows: None) -> list[Pruned]:
+    """Drop what is older, of every environment. `report` is told how much of one is gone, step by step."""
     environments = Environment.objects.order_by("slug").values_list("pk", "slug")
-    return [_prune(environment_id, slug, days) for environment_id, slug in environments]
+    return [_prune(environment_id, slug, days, report) for environment_id, slug in environments]
 
 
-def _prune(environment_id: int, slug: str, days: float) -> Pruned:
+def _prune(environment_id: int, slug: str, days: float, report: Report) -> Pruned:
     horizon = _moved_horizon(environment_id, days)
     facts = 0
     for number in signature_numbers(environment_id).values():
-        facts += _in_steps(lambda number=number: _step(_OLD_FACTS, number, horizon))  # type: ignore[misc]
-    revisions = _in_steps(lambda: _step(_OLD_REVISIONS, environment_id, horizon))
+        for gone in _steps(_OLD_FACTS, number, horizon):
+            facts += gone
+            report(slug, facts)
+    revisions = 0
+    for gone in _steps(_OLD_REVISIONS, environment_id, horizon):
+        revisions += gone
+        report(slug, facts + revisions)
     return Pruned(slug, horizon, revisions, facts)
 
 
@@ -76,16 +82,15 @@ def _moved_horizon(environment_id: int, days: float) -> int:
     return row[0] if row else 0  # which is gone, with all of its history
 
 
-def _in_steps(step: Callable[[], int]) -> int:
-    """How many rows the steps drop in all. Others have as much time as they take."""
-    dropped = 0
-    while True:
+def _steps(which: str, *values: int) -> Iterator[int]:
+    """Drop the rows step by step; how many each drops. Others have as much time as they take."""
+    gone = AT_ONCE
+    while gone == AT_ONCE:
         began = time.monotonic()
-        gone = step()
-        dropped += gone
-        if gone < AT_ONCE:
-            return dropped
-        time.sleep(min(time.monotonic() - began, LONGEST_PAUSE))
+        gone = _step(which, *values)
+        yield gone
+        if gone == AT_ONCE:
+            time.sleep(min(time.monotonic() - began, LONGEST_PAUSE))
 
 
 def _step(which: str, *values: int) -> int:

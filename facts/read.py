@@ -1,6 +1,6 @@
 """Reading what is stored, and only that: nothing here is derived.
 
-All facts of a pattern; or for people a page of them, at a price that does not depend on how many facts there are.
+All facts of a pattern, or some that mention a value, and counts. Pages of them for people are `facts/walk.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,20 +10,16 @@ from typing import Any, Protocol
 
 from django.db import connection
 
-from facts import models
 from facts.ends import ended, lasting
 from facts.indexes import PAST, STORED, condition, hint, leading
-from facts.models import COLUMNS, INDEX_CONDITIONS, ROW_LENGTH, Row
-from facts.numbering import numbers_and_ends, signature_numbers, types_of_text
+from facts.models import COLUMNS, INDEX_CONDITIONS, ROW_LENGTH
+from facts.numbering import numbers_and_ends, signature_numbers
 from facts.table import fact_table
 from facts.wire import Argument, Fact, Pattern
 from policy.rules.program import Signature
 from policy.values import Value
 
-PAGE = 100  # facts
-
 _NAMES = ", ".join(COLUMNS)
-_FILED = f"sig, {_NAMES}, expires_at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +27,6 @@ class Stats:
     roles: int
     relations: int
     facts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Filed:
-    """A fact, and the row where it is."""
-
-    row: Row
-    fact: Fact
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    facts: tuple[Filed, ...]
-    more: bool
 
 
 # ---- all of them -------------------------------------------------------------------------------------------------
@@ -136,9 +118,7 @@ def _selected(kinds: _Kinds, conditions: str = "", known: Sequence[str] = ()) ->
     return f"SELECT sig, {_NAMES}, expires_at FROM {_looked_up(STORED, known)} {here} AND {lasting()}"
 
 
-def _selected_then(
-    kinds: _Kinds, conditions: str, known: Sequence[str], revision: str = "%s", at: str = "%s"
-) -> str:
+def _selected_then(kinds: _Kinds, conditions: str, known: Sequence[str], revision: str = "%s", at: str = "%s") -> str:
     """The same as of a revision: of those that are stored still, and of those that are past."""
     here = f"sig IN ({_listed(kinds.numbers.values())}){conditions}"
     held = f"{here} AND since + 0 <= {revision} AND (expires_at IS NULL OR expires_at > {at})"
@@ -160,31 +140,7 @@ def _looked_up(table: str, known: Sequence[str]) -> str:
     return f"{named} WHERE {needed} AND" if needed else f"{named} WHERE"
 
 
-# ---- pages -------------------------------------------------------------------------------------------------------
-
-
-def page_of(kinds: list[models.Signature], after: Row | None = None) -> Page:
-    """The facts of these kinds that follow a row, in the order of their key."""
-    found: list[Filed] = []
-    for kind in sorted(kinds, key=lambda each: each.id):
-        if after is None or kind.id >= after[0]:
-            start = after[1:] if after is not None and kind.id == after[0] else None
-            found += _following(kind, start, PAGE + 1 - len(found))
-        if len(found) > PAGE:
-            break
-    return Page(tuple(found[:PAGE]), len(found) > PAGE)
-
-
-def search(kinds: list[models.Signature], text: str, type_name: str = "") -> Page:
-    """Facts with this id in any place (of the type, if one is given), by the index of each place."""
-    found: dict[Row, Filed] = {}
-    for kind in kinds:
-        for place, name in enumerate(types_of_text(kind.types)):
-            if type_name in ("", name):
-                found |= {filed.row: filed for filed in _with_id(kind, COLUMNS[place], text)}
-        if len(found) > PAGE:
-            break
-    return Page(tuple(found.values())[:PAGE], len(found) > PAGE)
+# ---- some of them ------------------------------------------------------------------------------------------------
 
 
 def facts_about(numbers: Mapping[Signature, int], value: Value, most: int) -> Iterator[Fact]:
@@ -195,25 +151,6 @@ def facts_about(numbers: Mapping[Signature, int], value: Value, most: int) -> It
             condition = f"sig = %s AND {column} = %s{index_condition(column)}"
             cursor.execute(f"SELECT {_NAMES} FROM fact WHERE {condition} LIMIT %s", (number, value.id, most))
             yield from [fact_of_row(by_number[number], row) for row in cursor.fetchall()]
-
-
-def _following(kind: models.Signature, start: tuple[str, ...] | None, limit: int) -> Iterator[Filed]:
-    condition = f"AND ({_NAMES}) > (%s, %s, %s, %s, %s)" if start else ""
-    statement = f"SELECT {_FILED} FROM fact WHERE sig = %s {condition} ORDER BY {_NAMES} LIMIT %s"
-    return _filed(kind, statement, (kind.id, *(start or ()), limit))
-
-
-def _with_id(kind: models.Signature, column: str, text: str) -> Iterator[Filed]:
-    statement = f"SELECT {_FILED} FROM fact WHERE sig = %s AND {column} = %s{index_condition(column)} LIMIT %s"
-    return _filed(kind, statement, (kind.id, text, PAGE + 1))
-
-
-def _filed(kind: models.Signature, statement: str, values: tuple) -> Iterator[Filed]:
-    signature = Signature(kind.predicate, types_of_text(kind.types))
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        rows = cursor.fetchall()
-    return (Filed(row[:-1], fact_of_row(signature, row[1:-1], row[-1])) for row in rows)
 
 
 # ---- counts ------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from policy.rules.program import Signature
 class Inserts:
     facts: Sequence[Fact]
     path: str | None = ""  # of the array in the request, for messages; None where the fact is all of the request
+    ends_stay: bool = False  # refused where a fact is stored with another end
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,11 @@ def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Ap
         work = Work(environment_id, turn)
         for change in changes:
             match change:
-                case Inserts(facts, path):
+                case Inserts(facts, path, ends_stay):
                     check_facts(program, facts, path)
                     check_ends(facts, path)
-                    work.insert(rows_of_facts(environment_id, facts, turn.offset), some_end(facts))
+                    rows = rows_of_facts(environment_id, facts, turn.offset)
+                    work.insert(rows, some_end(facts), ends_stay)
                 case Deletes(patterns):
                     work.delete(patterns, turn.offset)
                     _check_deleted(work.deleted)
@@ -129,11 +131,11 @@ class Work:
         """Whether what was inserted and what was deleted may be the same."""
         return bool(self.inserted and (self.deleted or self.ends.changed))
 
-    def insert(self, rows: Sequence[NewRow], some_end: bool = False) -> None:
+    def insert(self, rows: Sequence[NewRow], some_end: bool = False, ends_stay: bool = False) -> None:
         """Store facts, in one row each; `some_end` where one of them says until when."""
         if rows:
             self.touched.update(row[0] for row in rows)
-            self.ends.make_way(rows, some_end)
+            self.ends.make_way(rows, some_end, ends_stay)
             self.inserted += fact_table().insert(rows)
 
     def delete(self, patterns: Sequence[Pattern], until: int) -> None:

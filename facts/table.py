@@ -28,7 +28,7 @@ class Table(Protocol):
     def end(self, rows: Sequence[GoneRow]) -> int: ...
     def end_others(self, rows: Sequence[NewRow]) -> int: ...
     def end_all(self, condition: str, values: Sequence[int | str], until: int) -> int: ...
-    def stream(self, statement: str) -> Iterator[Row]: ...
+    def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]: ...
     def lift_time_limit(self) -> None: ...
     def expect_many(self) -> None: ...
     def note_stored(self, number: int) -> None: ...
@@ -68,10 +68,10 @@ class SqliteTable:
             cursor.execute(f"DELETE FROM fact WHERE {condition}", values)
             return cursor.rowcount
 
-    def stream(self, statement: str) -> Iterator[Row]:
+    def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
         """Row by row, as of one moment; outside of any transaction, which would hold writers up."""
         with connection.cursor() as cursor:
-            cursor.execute(statement)
+            cursor.execute(statement, values)
             yield from iter(cursor.fetchone, None)
 
     def lift_time_limit(self) -> None:
@@ -136,12 +136,12 @@ class PostgresqlTable:
             cursor.execute(_ended(f"DELETE FROM fact WHERE {condition}", "%s::bigint"), (*values, until))
             return cursor.rowcount
 
-    def stream(self, statement: str) -> Iterator[Row]:
+    def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
         """Row by row, as of one moment, without holding the result in memory."""
         with transaction.atomic():
             self.lift_time_limit()
             with connection.chunked_cursor() as cursor:
-                cursor.execute(statement)
+                cursor.execute(statement, values)
                 yield from cursor
 
     def lift_time_limit(self) -> None:

@@ -1,5 +1,6 @@
 """Policies for people: versions, their text, what differs, and an editor. Whatever changes goes through publishing."""
 
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import admin, messages
@@ -13,26 +14,30 @@ from django.utils.html import format_html
 
 from policy import publishing
 from policy.active import program_of_version
-from policy.errors import AuthzError, Unavailable
-from policy.models import Environment, PolicyVersion, default_environment
-from policy.pages import editor
-from policy.pages.author import by_admin
+from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
+from policy.figures import Figures
+from policy.models import Environment, PolicyVersion
+from policy.pages.author import by_admin, may_view_facts
 from policy.pages.differing_lines import difference
-from policy.pages.editor import Outcome, PolicyForm
+from policy.pages.editing import EditingAdmin
 from policy.pages.excerpts import excerpts_of_problems
 from policy.pages.highlight import highlighted_lines
-from policy.publishing import Published
+from policy.pages.trial import trial_of
+from policy.publishing import Ignored, Published
+from policy.rules.program import Program
 
 _PAGES = "admin/policy/policyversion"
 _MOST_LINES = 20_000  # on a page; commands show the rest
+_MOST_COMPARED = 3_000  # lines of a text that is compared with the one before on a version's own page
 
 
 @admin.register(PolicyVersion)
-class PolicyVersionAdmin(admin.ModelAdmin):
-    list_display = ["title", "state", "environment", "published_at", "filename", "fingerprint"]
+class PolicyVersionAdmin(EditingAdmin):
+    list_display = ["title", "state", "note_told", "published_at", "tests_told", "coverage_told", "environment", "file"]
     list_filter = ["environment"]
     list_select_related = ["environment"]
     list_per_page = 50
+    show_facets = admin.ShowFacets.NEVER
     actions = None
 
     def get_queryset(self, request: HttpRequest) -> QuerySet:
@@ -52,7 +57,11 @@ class PolicyVersionAdmin(admin.ModelAdmin):
     # ---- the list -------------------------------------------------------------------------------------------
 
     class Media:
-        css = {"all": ["policy/policy.css"]}
+        css = {"all": ["policy/policy.css", "policy/versions.css"]}
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        is_one = "environment__id__exact" in request.GET or Environment.objects.count() < 2
+        return [name for name in self.list_display if name != "environment" or not is_one]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": "Policy versions"} | (extra_context or {}))
@@ -61,29 +70,51 @@ class PolicyVersionAdmin(admin.ModelAdmin):
     def title(self, version: PolicyVersion) -> str:
         return f"Version {version.number}"
 
-    @admin.display(description="", empty_value="\u00a0")
+    @admin.display(description="state", empty_value="\u00a0")
     def state(self, version: PolicyVersion) -> str:
         is_active = version.pk == version.environment.policy_version_id
         return format_html('<span class="badge active">{}</span>', "active") if is_active else ""
 
+    @admin.display(description="note", empty_value="\u00a0")
+    def note_told(self, version: PolicyVersion) -> str:
+        return format_html('<span class="told-note">{}</span>', version.note) if version.note else ""
+
     @admin.display(description="published", ordering="created_at")
     def published_at(self, version: PolicyVersion) -> str:
-        return f"{version.created_at:%Y-%m-%d %H:%M} UTC"
+        by = format_html(' <span class="quiet">by {}</span>', version.author) if version.author else ""
+        return format_html("<time>{}</time>{}", f"{version.created_at:%Y-%m-%d %H:%M} UTC", by)
 
-    @admin.display(description="fingerprint")
-    def fingerprint(self, version: PolicyVersion) -> str:
-        return version.digest[:12]
+    @admin.display(description="tests", empty_value="\u00a0")
+    def tests_told(self, version: PolicyVersion) -> str:
+        figures = Figures.of_version(version)
+        told = figures.tests_told
+        return format_html('<span class="pill {}">{}</span>', figures.tests_mood, told) if told else ""
+
+    @admin.display(description="coverage", empty_value="\u00a0")
+    def coverage_told(self, version: PolicyVersion) -> str:
+        percent = Figures.of_version(version).percent
+        if percent is None:
+            return ""
+        return format_html('<meter min="0" max="100" value="{0}" title="of the rules">{0} %</meter> {0} %', percent)
+
+    @admin.display(description="file", empty_value="\u00a0")
+    def file(self, version: PolicyVersion) -> str:
+        return format_html('<span title="{}">{}</span>', version.digest, version.filename) if version.filename else ""
 
     # ---- one version ----------------------------------------------------------------------------------------
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """A version is never changed; this shows it."""
+        """A version is never changed; this shows it. Asked to `run` its tests, it does."""
         version = self._version(request, object_id)
         if version is None:
             return self._gone(request, object_id)
-        return self._page(request, "source", version, **_contents(version), **_lines(version.source))
+        contents = _contents(version, may_view_facts(request))
+        program = contents.get("program")
+        if isinstance(program, Program) and request.GET.get("run") == "tests":
+            contents["trial"] = trial_of(program, covering=True)
+        return self._page(request, "source", version, **contents, **_since_before(version), **_lines(version.source))
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Says so, and shows the list."""
@@ -113,14 +144,28 @@ class PolicyVersionAdmin(admin.ModelAdmin):
         if not self.has_change_permission(request, version):
             raise PermissionDenied
         if request.method == "POST":
-            return self._activate(request, version)
+            answer = self._activate(request, version)
+            if answer is not None:
+                return answer
         active = publishing.active_version(version.environment_id)
         rows = difference(active.source if active else "", version.source)
-        return self._page(request, "activate", version, chosen=active, **_contents(version), **_sides(rows))
+        contents = _contents(version, may_view_facts(request))
+        program = contents.get("program")
+        if isinstance(program, Program) and version.pk != version.environment.policy_version_id:
+            contents["trial"] = trial_of(program)
+        source_page = f"{_url('change', version)}#L"
+        return self._page(
+            request, "activate", version,
+            chosen=active, source_page=source_page, is_refused=request.method == "POST", **contents, **_sides(rows),
+        )  # fmt: skip
 
-    def _activate(self, request: HttpRequest, version: PolicyVersion) -> HttpResponse:
+    def _activate(self, request: HttpRequest, version: PolicyVersion) -> HttpResponse | None:
+        """Make it active; nothing, where its tests fail and nobody said that it should be all the same."""
+        by, force = by_admin(request), "force" in request.POST
         try:
-            published = publishing.activate(version.environment_id, version.number, by=by_admin(request))
+            published = publishing.activate(version.environment_id, version.number, force=force, by=by)
+        except PolicyTestsFailed:
+            return None
         except (AuthzError, Unavailable) as reason:
             self.message_user(request, reason.message, messages.ERROR)
             return HttpResponseRedirect(_url("change", version))
@@ -132,58 +177,6 @@ class PolicyVersionAdmin(admin.ModelAdmin):
         if version is not None and not self.has_view_or_change_permission(request, version):
             raise PermissionDenied
         return version
-
-    # ---- the editor -----------------------------------------------------------------------------------------
-
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Edit a policy, from the text of an earlier one, check it, and publish it."""
-        if not self.has_add_permission(request):
-            raise PermissionDenied
-        if request.method != "POST":
-            return self._editor(request, PolicyForm(initial=self._start(request)), Outcome())
-        form = PolicyForm(request.POST)
-        if not form.is_valid():
-            return self._editor(request, form, Outcome(trouble="nothing is published, because of the fields below"))
-        sent = form.cleaned_data
-        outcome = editor.check(sent) if "_check" in request.POST else editor.publish(sent, by_admin(request))
-        if outcome.published is None:
-            return self._editor(request, form, outcome)
-        if not outcome.published.is_unchanged:
-            self.log_addition(request, outcome.published.version, "published")
-        return self._done(request, outcome.published)
-
-    def _start(self, request: HttpRequest) -> dict[str, object]:
-        """The text to begin with: that of the version asked for, else of the one that is active."""
-        origin = self.get_object(request, request.GET.get("from", ""))
-        if origin is not None and not self.has_view_or_change_permission(request, origin):
-            raise PermissionDenied
-        environment = origin.environment if origin else _environment_asked(request)
-        if origin is None and self.has_view_or_change_permission(request):
-            origin = publishing.active_version(environment.pk)
-        start = {"environment": environment, "seen": _active_number(environment)}
-        return start | ({"source": origin.source, "filename": origin.filename or ""} if origin else {})
-
-    def _editor(self, request: HttpRequest, form: PolicyForm, outcome: Outcome) -> HttpResponse:
-        sent = getattr(form, "cleaned_data", form.initial)
-        environment = sent.get("environment") or default_environment()
-        source = sent.get("source", "")
-        return self._page(
-            request,
-            "editor",
-            None,
-            form=form,
-            outcome=outcome,
-            environments=Environment.objects.all(),
-            environment=environment,
-            filename=form["filename"].value() or "",
-            source=source,
-            rows=max(24, source.count("\n") + 3),
-            numbers=editor.line_numbers(source, outcome.excerpts),
-            seen=_active_number(environment),
-            force=bool(sent.get("force")),
-        )
 
     # ---- pages ----------------------------------------------------------------------------------------------
 
@@ -197,10 +190,13 @@ class PolicyVersionAdmin(admin.ModelAdmin):
             "is_active": version is not None and version.pk == version.environment.policy_version_id,
             "may_publish": self.has_add_permission(request),
             "may_activate": self.has_change_permission(request),
+            "figures": Figures.of_version(version) if version else None,
         }
         return TemplateResponse(request, f"{_PAGES}/{name}.html", context | shown)
 
     def _done(self, request: HttpRequest, published: Published) -> HttpResponse:
+        if not may_view_facts(request):
+            published = replace(published, ignored=Ignored())
         message = published.message[0].upper() + published.message[1:] + "."
         self.message_user(request, message, messages.WARNING if published.ignored.count else messages.SUCCESS)
         if not self.has_view_or_change_permission(request):
@@ -208,15 +204,25 @@ class PolicyVersionAdmin(admin.ModelAdmin):
         return HttpResponseRedirect(_url("change", published.version))
 
 
-def _contents(version: PolicyVersion) -> dict[str, object]:
-    """What the text amounts to, and what the compiler says about it."""
+def _contents(version: PolicyVersion, with_facts: bool) -> dict[str, object]:
+    """What the text amounts to, and what the compiler says about it; of the facts, for who may view them."""
     try:
         program = program_of_version(version.pk)
     except AuthzError as reason:
         return {"trouble": reason.message}
     warnings = excerpts_of_problems(program.source, program.warnings)
-    ignored = publishing.ignored_facts(version.environment_id, program)
+    ignored = publishing.ignored_facts(version.environment_id, program) if with_facts else None
     return {"program": program, "warnings": warnings, "ignored": ignored}
+
+
+def _since_before(version: PolicyVersion) -> dict[str, object]:
+    """What differs from the version before, if that is soon found."""
+    earlier = PolicyVersion.objects.filter(environment_id=version.environment_id, number__lt=version.number)
+    before = earlier.order_by("-number").first()
+    if before is None or max(version.source.count("\n"), before.source.count("\n")) > _MOST_COMPARED:
+        return {}
+    sides = _sides(difference(before.source, version.source))
+    return {"before": before, "hidden_rows": sides.pop("hidden")} | sides
 
 
 def _lines(text: str) -> dict[str, object]:
@@ -238,15 +244,6 @@ def _sides(rows: list) -> dict[str, object]:
         "added": sum(row.kind == "added" for row in rows),
         "removed": sum(row.kind == "removed" for row in rows),
     }
-
-
-def _environment_asked(request: HttpRequest) -> Environment:
-    return Environment.objects.filter(slug=request.GET.get("environment", "")).first() or default_environment()
-
-
-def _active_number(environment: Environment) -> int | None:
-    active = publishing.active_version(environment.pk)
-    return active.number if active else None
 
 
 def _url(name: str, version: PolicyVersion) -> str:

@@ -3,9 +3,12 @@
 Several files may be one policy (`Bundle`), and a place in it is found again in its file.
 """
 
+import os
+import stat
+import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -17,7 +20,7 @@ from policy.language.rejection import Problem
 from policy.language.source import Source, Span
 
 STANDARD_INPUT = "-"
-_STANDARD_INPUT_SHOWN = "<stdin>"
+STANDARD_INPUT_SHOWN = "<stdin>"
 
 
 class Unreadable(AuthzError):
@@ -26,6 +29,10 @@ class Unreadable(AuthzError):
 
 class Unwritable(AuthzError):
     """A file that cannot be made, or not be written to its end."""
+
+
+class ThereAlready(Unwritable):
+    """A file that was to be made, where there is one, or a link."""
 
 
 def text_of_file(name: str) -> str:
@@ -45,14 +52,71 @@ def decoded(raw: bytes, name: str) -> str:
 
 
 @contextmanager
-def written_file(name: str) -> Iterator[TextIO]:
-    """A new file of text, in place of one that is there."""
+def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterator[TextIO]:
+    """A new file of text, in place of one that is there, which keeps its mode; or, unless it `replaces`, of none."""
     _refuse_empty(name)
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
     try:
-        with Path(name).open("w", encoding="utf-8", newline="") as file:
+        with open(name, "w" if replaces else "x", encoding="utf-8", newline="", opener=opener) as file:
             yield file
+    except FileExistsError:
+        raise ThereAlready(f"`{shown_name(name)}` is there already, and is left as it is") from None
     except OSError as reason:
         raise Unwritable(f"cannot write `{shown_name(name)}`: {why(reason)}") from None
+
+
+def replace_text(name: str, before: str, after: str) -> None:
+    """Put a text in the place of what a file was read as: all of it or nothing, whatever happens on the way.
+
+    Its mode and owner stay; of a link, what it leads to is replaced.
+    """
+    path = Path(os.path.realpath(name))
+    try:
+        if not (path.is_file() and os.access(path, os.W_OK)):
+            raise Unwritable(f"cannot write `{shown_name(name)}`: not a file that may be changed")
+        with _written_beside(path, after.encode()) as new:
+            if path.read_bytes() != before.encode():
+                raise Unwritable(f"`{shown_name(name)}` has been changed meanwhile; it is left as it is")
+            new.replace(path)
+    except OSError as reason:
+        raise Unwritable(f"cannot write `{shown_name(name)}`: {why(reason)}") from None
+
+
+@contextmanager
+def _written_beside(path: Path, raw: bytes) -> Iterator[Path]:
+    """A new file in the same folder, safe on the disk; away again if nobody has renamed it."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".new")
+    new = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(handle)
+        _be_like(new, path.stat())
+        yield new
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _be_like(new: Path, before: os.stat_result) -> None:
+    """Give a new file the owner, the group and the mode that another has, as far as the caller can.
+
+    What is meant for an owner or a group is for no other: such bits are dropped with them.
+    """
+    try:
+        os.chown(new, before.st_uid, before.st_gid)
+    except PermissionError:  # the owner of a file may not be able to give one away
+        with suppress(PermissionError):
+            os.chown(new, -1, before.st_gid)
+    mode, now = stat.S_IMODE(before.st_mode), new.stat()
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        mode &= ~(stat.S_ISUID | stat.S_ISGID)
+    if now.st_gid != before.st_gid:
+        mode &= ~stat.S_IRWXG
+    new.chmod(mode)
 
 
 def why(reason: OSError) -> str:
@@ -85,22 +149,31 @@ class Bundle:
     @property
     def filename(self) -> str:
         """What to call the whole."""
-        return ", ".join(part.filename for part in self.parts if part.filename != _STANDARD_INPUT_SHOWN)
+        return ", ".join(part.filename for part in self.parts if part.filename != STANDARD_INPUT_SHOWN)
 
     def describe(self, problem: Problem) -> str:
         """The problem with its place in its own file."""
-        part, start = self._part_at(problem.span.start)
-        span = Span(problem.span.start - start, problem.span.end - start)
+        part, span = self.located(problem.span)
         return replace(problem, span=span).describe(part)
+
+    def located(self, span: Span) -> tuple[Source, Span]:
+        """A place of the whole, as one in its own file."""
+        part, start = self._part_at(span.start)
+        return part, Span(span.start - start, span.end - start)
 
     def place_of_line(self, line: int) -> str:
         """`file:line` of a line of the whole."""
+        file, line = self.line_of_file(line)
+        return f"{file}:{line}"
+
+    def line_of_file(self, line: int) -> tuple[str, int]:
+        """The file in which a line of the whole stands, and its number there."""
         for part in self.parts[:-1]:
             lines = part.text.count("\n")
             if line <= lines:
-                return f"{part.filename}:{line}"
+                return part.filename, line
             line -= lines
-        return f"{self.parts[-1].filename}:{line}"
+        return self.parts[-1].filename, line
 
     def _part_at(self, offset: int) -> tuple[Source, int]:
         starts = [0, *accumulate(len(part.text) for part in self.parts)]
@@ -112,12 +185,12 @@ def bundle_of_files(names: Iterable[str], standard_input: TextIO) -> Bundle:
     names = list(names)
     texts = [_read(name, standard_input) for name in names]
     ended = [text if text.endswith("\n") else text + "\n" for text in texts[:-1]] + texts[-1:]
-    shown = [_STANDARD_INPUT_SHOWN if name == STANDARD_INPUT else shown_name(name) for name in names]
+    shown = [STANDARD_INPUT_SHOWN if name == STANDARD_INPUT else shown_name(name) for name in names]
     return Bundle(tuple(Source(text, name) for name, text in zip(shown, ended)))
 
 
 def _read(name: str, standard_input: TextIO) -> str:
     # Bytes as they are: with `\r\n` as it was written, the text is the one that other clients send.
     if name == STANDARD_INPUT:
-        return decoded(standard_input.buffer.read(), _STANDARD_INPUT_SHOWN)
+        return decoded(standard_input.buffer.read(), STANDARD_INPUT_SHOWN)
     return text_of_file(name)

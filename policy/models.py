@@ -2,6 +2,7 @@
 
 import secrets
 
+from django.conf import settings
 from django.core.validators import RegexValidator
 from django.db import models
 
@@ -50,6 +51,14 @@ class PolicyVersion(models.Model):
     filename = models.TextField(null=True, blank=True)  # noqa: DJ001  as sent: null and "" are answered as such
     digest = models.CharField(max_length=64)
     created_at = models.DateTimeField(auto_now_add=True)
+    # Who published it, as its revision says; that one goes when history is pruned, and versions stay.
+    author = models.TextField(blank=True, default="", db_default="")
+    note = models.TextField(blank=True, default="", db_default="")  # of whoever published it
+    # What was found when it was published. Nothing of a version that is older than these; see `policy.figures`.
+    tests = models.PositiveIntegerField(null=True)
+    failed_tests = models.PositiveIntegerField(null=True)  # nothing where they were not run to their end
+    rules = models.PositiveIntegerField(null=True)  # that stand in the text
+    exercised_rules = models.PositiveIntegerField(null=True)  # by some test; nothing where that took too long
 
     class Meta:
         db_table = "policy_version"
@@ -82,6 +91,31 @@ class Revision(models.Model):
 
     def __str__(self) -> str:
         return f"{self.number} {self.kind}"
+
+
+class PolicyDraft(models.Model):
+    """What somebody writes and has not published: one text for each person and environment."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="+")
+    source = models.TextField()
+    filename = models.TextField(blank=True)
+    seen = models.PositiveIntegerField(null=True)  # the version that was active when it was begun
+    stamp = models.BigIntegerField()  # drawn by lot whenever it is saved
+    saved_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        db_table = "policy_draft"
+        default_permissions = ()  # whoever may add versions has drafts of them
+        constraints = [models.UniqueConstraint(fields=["user", "environment"], name="policy_draft_one")]
+
+    def __str__(self) -> str:
+        return f"{self.environment.slug}, {self.saved_at:%Y-%m-%d %H:%M} UTC"
+
+
+def environment_named(slug: str) -> Environment | None:
+    """Return the environment of a short name, if it can be one."""
+    return None if "\0" in slug else Environment.objects.filter(slug=slug).first()
 
 
 def default_environment() -> Environment:

@@ -7,7 +7,7 @@ the end is the whole of what the last one sent.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 
 from django.conf import settings
@@ -17,7 +17,8 @@ from django.utils.module_loading import import_string
 
 from policy import rules
 from policy.active import program_of_version, remember_program
-from policy.errors import AuthzError, NotFound, PolicyTestsFailed
+from policy.errors import AuthzError, MalformedRequest, NotFound, PolicyTestsFailed
+from policy.figures import Coverage, Figures, note_fault
 from policy.language.source import Source
 from policy.models import Environment, PolicyVersion
 from policy.offsets import advance, changing
@@ -25,6 +26,7 @@ from policy.revisions import NOBODY, By, Done, Kind, record
 from policy.rules.program import Program
 from policy.testing import TestReport
 
+COVERAGE_SECONDS = 2.0  # that publishing takes at most to find which rules the tests exercise
 Transaction = Callable[[], AbstractContextManager]
 
 
@@ -78,16 +80,20 @@ def publish(
     fail_fast: bool = False,
     within: Transaction = changing,
     by: By = NOBODY,
+    note: str = "",
 ) -> Published:
     """Make the text the environment's policy. `within` opens the transaction in which it becomes so.
 
     `force` publishes in spite of failing tests, never an invalid text. A text that is active already is not stored
-    again.
+    again, and a note on it neither.
     """
+    if fault := note_fault(note):
+        raise MalformedRequest("note", fault)
     digest = _digest(text)
     if unchanged := _unchanged(environment_id, digest):
         return unchanged
     drafted = draft(text, filename, force=force, fail_fast=fail_fast)
+    figures = _figures(drafted)
     with within():
         turn = advance(environment_id)
         if unchanged := _unchanged(environment_id, digest):
@@ -99,6 +105,9 @@ def publish(
             source=text,
             filename=filename,
             digest=digest,
+            author=by.author,
+            note=note,
+            **asdict(figures),
         )
         _point(environment_id, version)
         _record(environment_id, turn.offset, version, by)
@@ -108,7 +117,10 @@ def publish(
 
 def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bool = False) -> Draft:
     """The text compiled and its tests run; `PolicyRejected` or, without `force`, `PolicyTestsFailed`."""
-    program = rules.compile_source(Source(text, filename or ""))
+    return _tested(rules.compile_source(Source(text, filename or "")), force=force, fail_fast=fail_fast)
+
+
+def _tested(program: Program, *, force: bool, fail_fast: bool = False) -> Draft:
     report, untested = TestReport(), ""
     if program.tests:
         try:
@@ -122,16 +134,35 @@ def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bo
     return Draft(program, report, untested)
 
 
-def activate(environment_id: int, number: int, *, within: Transaction = changing, by: By = NOBODY) -> Published:
-    """Return to a version that was published before. Its tests are not run again: what takes back must be quick."""
+def activate(
+    environment_id: int, number: int, *, force: bool = False, within: Transaction = changing, by: By = NOBODY
+) -> Published:
+    """Return to a version that was published before. Its tests are run again: engines change, and so may answers.
+
+    `force` returns to it in spite of failing tests. Of the version that is active already, none are run.
+    """
     chosen = version_numbered(environment_id, number)
     program = program_of_version(chosen.pk)
+    active = Environment.objects.get(pk=environment_id)
+    if active.policy_version_id == chosen.pk:
+        return Published(chosen, active.offset, None, ignored_facts(environment_id, program), is_unchanged=True)
+    drafted = _tested(program, force=force)
     with within():
         turn = advance(environment_id)
         _point(environment_id, chosen)
         _record(environment_id, turn.offset, chosen, by)
     is_unchanged = turn.policy_version_id == chosen.pk
-    return Published(chosen, turn.offset, None, ignored_facts(environment_id, program), is_unchanged)
+    return Published(chosen, turn.offset, drafted, ignored_facts(environment_id, program), is_unchanged)
+
+
+def tried(program: Program) -> Draft:
+    """The policy with what comes of its tests, whatever that is."""
+    return _tested(program, force=True)
+
+
+def coverage(program: Program, seconds: float) -> Coverage | None:
+    """Which rules the tests exercise; None where it takes longer. The app that asks questions finds out."""
+    return import_string(settings.POLICY_COVERAGE)(program, seconds)
 
 
 def ignored_facts(environment_id: int, program: Program) -> Ignored:
@@ -169,6 +200,13 @@ def results_of(report: TestReport) -> str:
     failed = sum(bool(test.failures) for test in report.tests)
     tests = "1 test" if len(report.tests) == 1 else f"{len(report.tests)} tests"
     return f"{failed} of {tests} failed" if failed else f"{tests} passed"
+
+
+def _figures(drafted: Draft) -> Figures:
+    tests = len(drafted.program.tests)
+    if drafted.untested:
+        return Figures.of_run(tests, None, None)
+    return Figures.of_run(tests, drafted.report, coverage(drafted.program, COVERAGE_SECONDS))
 
 
 def _digest(text: str) -> str:

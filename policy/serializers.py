@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from rest_framework import serializers
 
 from policy.errors import MalformedRequest
+from policy.figures import MAX_NOTE
 from policy.json_schema import Schema, nullable
 
 MAX_FILENAME = 1000  # characters
@@ -124,6 +125,14 @@ class PolicyBody(serializers.Serializer):
         allow_null=True,
         default=None,
         help_text="Stands in front of its problems: one line, of characters that can be printed.",
+    )
+    note = TextField(
+        max_length=MAX_NOTE,
+        one_line=True,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="What changes, and why: one line, kept with the version.",
     )
 
 

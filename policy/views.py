@@ -33,6 +33,7 @@ class Policy(Endpoint):
             body.validated_data["filename"],
             within=lambda: writing(request),
             by=By(who.author, request.id),
+            note=body.validated_data["note"] or "",
             **flags.validated_data,
         )
         response = changed(_message(published, suggesting), published.offset)

@@ -60,12 +60,13 @@ class Service:
 
 
 def start_service(
-    folder: Path, database_url: str, *options: str, root: Path = ROOT, python: str = sys.executable, **variables: str
-) -> Service:
-    """`manage.py serve` of a checkout with the options on a free port, once it answers."""
+    folder: Path, database_url: str, *options: str, root: Path = ROOT, python: str = sys.executable,
+    program: Path | None = None, **variables: str,
+) -> Service:  # fmt: skip
+    """`manage.py serve` of a checkout, or of an installed program, with the options on a free port, once it answers."""
     port = free_port()
     log = folder / f"serve-{port}.log"
-    command = [python, root / "manage.py", "serve", "--port", str(port), *options]
+    command = [*([program] if program else [python, root / "manage.py"]), "serve", "--port", str(port), *options]
     environment = os.environ | {"DATABASE_URL": database_url, "PYTHONPATH": str(root)} | variables
     with log.open("wb") as file:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=file, stderr=file)

@@ -1,128 +1,25 @@
 """The admin and the page of the interface, walked in a real browser as a person would."""
 
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
-from selenium import webdriver
-from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import Select, WebDriverWait
+from selenium.webdriver.support.ui import Select
 
+from tests.browsing import Browser, browser, driver, person, service_for_people
 from tests.conftest import DATABASES
-from tests.service import DEV_KEY, ROOT, Client, Service, start_service
+from tests.service import DEV_KEY, Client
 
+__all__ = ["browser", "driver", "person"]  # fixtures
 pytestmark = pytest.mark.long
 
-WITHIN = 20  # seconds
-OPTIONS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--window-size=1280,960",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--force-prefers-reduced-motion",
-)  # fmt: skip
-PERSON = {
-    "DJANGO_SUPERUSER_USERNAME": "ada",
-    "DJANGO_SUPERUSER_EMAIL": "",
-    "DJANGO_SUPERUSER_PASSWORD": "a long pass phrase",
-}
 POLICY = 'actor User {}\n\nresource Repo {\n  permissions = ["read"];\n  roles = ["owner"];\n  "read" if "owner";\n}\n'
-
-
-@dataclass
-class Browser:
-    driver: webdriver.Chrome
-    service: Service
-    pictures: Path
-
-    def open(self, path: str) -> None:
-        self.driver.get(f"{self.service.origin}{path}")
-
-    def one(self, selector: str) -> WebElement:
-        return self.until(lambda driver: driver.find_element(By.CSS_SELECTOR, selector), f"no {selector}")
-
-    def until(self, condition: Callable, otherwise: str) -> object:
-        """What the condition gives; while a page is being replaced, elements may be gone."""
-        wait = WebDriverWait(self.driver, WITHIN, ignored_exceptions=[WebDriverException])
-        return wait.until(condition, otherwise)
-
-    def every(self, selector: str) -> list[WebElement]:
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
-
-    def click(self, selector: str) -> None:
-        self.one(selector).click()
-
-    def follow(self, text: str) -> None:
-        self.driver.find_element(By.XPATH, f"//main//a[contains(., '{text}')]").click()
-
-    def write(self, selector: str, text: str) -> None:
-        field = self.one(selector)
-        field.clear()
-        field.send_keys(text)
-
-    def shows(self, text: str) -> None:
-        """Wait for a text on the page, and take a picture of it."""
-        self.until(lambda driver: text in driver.execute_script("return document.body.innerText"), f"no `{text}`")
-        self.picture()
-
-    def picture(self) -> None:
-        number = len(list(self.pictures.iterdir()))
-        self.driver.save_screenshot(str(self.pictures / f"{number:02}.png"))
 
 
 @pytest.fixture(scope="module", params=DATABASES)
 def service(request, database_urls, tmp_path_factory):
     url, folder = database_urls(request.param, f"browser-{request.param}"), tmp_path_factory.mktemp("browser")
-    secret = {"SECRET_KEY": "only for these tests " * 3}
-    running = start_service(folder, url, "--dev", "--workers", "1", **secret)
-    subprocess.run(
-        [sys.executable, ROOT / "manage.py", "createsuperuser", "--noinput"],
-        env=os.environ | secret | PERSON | {"DATABASE_URL": url}, cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
+    running = service_for_people(folder, url)
     yield running
     running.stop()
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    programs = shutil.which("chromium"), shutil.which("chromedriver")
-    if not all(programs):
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no chromium, or no chromedriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs[0]
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for option in (*OPTIONS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(option)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture
-def browser(driver, service, tmp_path):
-    driver.delete_all_cookies()
-    driver.get_log("browser")
-    pictures = tmp_path / "pictures"
-    pictures.mkdir()
-    browser = Browser(driver, service, pictures)
-    yield browser
-    assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
-
-
-@pytest.fixture
-def person(browser) -> Browser:
-    """Logged in."""
-    browser.open("/admin/")
-    browser.shows("Username:")
-    browser.write("#id_username", PERSON["DJANGO_SUPERUSER_USERNAME"])
-    browser.write("#id_password", PERSON["DJANGO_SUPERUSER_PASSWORD"])
-    browser.click("[type=submit]")
-    browser.shows("Facts, policies and keys")
-    return browser
 
 
 def test_a_person_rules_facts_policies_and_keys(person):
@@ -136,15 +33,14 @@ def test_a_person_rules_facts_policies_and_keys(person):
 
 
 def publish_a_policy(person: Browser) -> None:
-    person.follow("Policy versions")
+    person.open("/admin/go/versions/")
     person.picture()
     person.open("/admin/policy/policyversion/add/")
-    person.write("#id_source", POLICY.replace('"read" if', '"raed" if'))
+    person.write_policy(POLICY.replace('"read" if', '"raed" if'))
     person.click("[name=_publish]")
-    person.shows("raed")
-    excerpt = person.one(".policy").text
-    assert "6" in [number.text for number in person.every(".numbers b")], excerpt
-    person.write("#id_source", POLICY)
+    person.shows("1 problem; nothing is published")
+    assert "line 6" in person.one("ol.excerpts").text and '"raed"' in person.written_policy()
+    person.write_policy(POLICY)
     person.click("[name=_check]")
     person.shows("nothing is published yet")
     person.click("[name=_publish]")
@@ -172,10 +68,15 @@ def browse_and_delete_facts(person: Browser) -> None:
     person.shows("first page")
     person.write("#id_id", "bob")
     person.click("#narrowing [type=submit]")
-    person.shows('User{"bob"}')
+    person.shows("1 fact has an argument whose id begins with “bob”.")
     assert len(person.every("#facts tbody tr")) == 1
+    person.follow("bob")
+    person.shows("What may it do?")
+    person.driver.back()
     person.click("[name=selected]")
-    person.click("#facts [type=submit]")
+    person.click("#facts .danger")
+    person.shows("Delete this fact?")
+    person.click("[name=confirmed]")
     person.shows("1 fact is deleted")
     assert not may(person, "bob") and may(person, "ann")
 
@@ -191,6 +92,7 @@ def ask_and_be_told_why(person: Browser) -> None:
     person.click("#question .submit [type=submit]")
     person.shows("Because")
     assert "Allowed" in person.one(".verdict").text
+    assert person.driver.current_url.endswith("?kind=authorize&actor=User:ann&action=read&resource=Repo:acme")
     person.write("#id_actor", "User:bob")
     person.click("#question .submit [type=submit]")
     person.shows("What stood in the way")
@@ -199,24 +101,26 @@ def ask_and_be_told_why(person: Browser) -> None:
 
 
 def ask_for_lists_and_by_another_text(person: Browser) -> None:
+    person.click(".kinds [data-kind=actions]")
+    person.shows("Nothing")
     person.write("#id_actor", "User:ann")
-    person.click("[name=kind][value=actions]")
-    assert not person.one("#id_action").is_enabled()
     person.click("#question .submit [type=submit]")
-    person.shows("1 answer")
-    person.click("[name=kind][value=list]")
+    person.shows("1 action")
+    person.click(".kinds [data-kind=list]")
     person.write("#id_action", "read")
     person.write("#id_resource", "Repo")
     person.click("#question .submit [type=submit]")
-    person.shows("repo-119")
+    person.shows("121 resources")
+    person.write("#id_filter", "repo-119")
+    person.click(".filter [type=submit]")
+    person.shows("1 resource")
     person.follow("why?")
     person.shows("Because")
     assert "Allowed" in person.one(".verdict").text
     person.one("#id_text").find_element(By.XPATH, "./ancestor::details/summary").click()
-    person.click("#fill")
     assert person.one("#id_text").get_attribute("value") == POLICY
     person.write("#id_text", POLICY.replace('"read" if', '"raed" if'))
-    person.click("#question .submit [type=submit]")
+    person.click("#tried [type=submit]")
     person.shows("the text is not a policy")
     assert "raed" in person.one(".excerpts .line.meant").text
 
@@ -237,7 +141,7 @@ def see_what_would_change(person: Browser) -> None:
 
 def take_a_policy_back(person: Browser) -> None:
     person.open("/admin/policy/policyversion/add/")
-    person.write("#id_source", POLICY.replace('"owner"', '"keeper"'))
+    person.write_policy(POLICY.replace('"owner"', '"keeper"'))
     person.click("[name=_publish]")
     person.shows("version 2 is active")
     assert not may(person, "ann")

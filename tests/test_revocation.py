@@ -5,6 +5,7 @@ import pytest
 from authz_project.keys import revoke_key
 from authz_project.models import ApiKey
 from authz_project.openapi.operations import OPERATIONS
+from tests.conftest import whole
 
 VALUE = {"type": "Repo", "id": "r"}
 FACT = {"predicate": "has_role", "args": [{"type": "User", "id": "u"}, {"type": "String", "id": "reader"}, VALUE]}
@@ -16,6 +17,7 @@ QUERY = {
     "constraints": {name: {"type": kind, "ids": None} for name, kind in zip("uro", ("User", "String", "Repo"))},
     "context_facts": [],
 }
+EVALUATION = {"subject": {"type": "User", "id": "u"}, "action": {"name": "read"}, "resource": VALUE}
 REQUESTS = (
     ("GET", "/", None),
     ("GET", "/facts", None),
@@ -46,6 +48,12 @@ REQUESTS = (
     ("POST", "/explain", {**ACTOR, "action": "read", **RESOURCE}),
     ("POST", "/query", {"fact": {"predicate": "has_role", "args": [None, None, None]}}),
     ("POST", "/expect", {"request_id": "x", "expected": True}),
+    ("POST", "/access/v1/evaluation", EVALUATION),
+    ("POST", "/access/v1/evaluations", EVALUATION | {"evaluations": [{}, {}]}),
+    ("POST", "/access/v1/evaluations", {"evaluations": [{}]}),
+    ("POST", "/access/v1/search/subject", EVALUATION),
+    ("POST", "/access/v1/search/resource", EVALUATION),
+    ("POST", "/access/v1/search/action", EVALUATION),
     ("POST", "/authorize_query", {"query": {**ACTOR, "action": "read", **RESOURCE}, "data_bindings": ""}),
     ("POST", "/actions_query", {"query": {**ACTOR, **RESOURCE}, "data_bindings": ""}),
     (
@@ -66,7 +74,7 @@ REQUESTS = (
 
 
 def test_every_endpoint_that_wants_a_key_is_among_them():
-    asked = {(method, f"/api{path}") for method, path, _ in REQUESTS}
+    asked = {(method, whole(path)) for method, path, _ in REQUESTS}
     assert {(each.method, each.path) for each in OPERATIONS if each.needs_key} == asked
 
 

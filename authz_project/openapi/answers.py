@@ -256,4 +256,39 @@ EXPLANATIONS: dict[str, Schema] = {
     ),
 }  # fmt: skip
 
-ANSWERS = FACTS | CHANGES | QUESTIONS | POLICIES | EXPLANATIONS
+# ---- AuthZEN ----------------------------------------------------------------------------------------------------
+
+
+def _found(result: Schema) -> Schema:
+    page = answered("", {"next_token": text("Empty after the last page."), "count": {"type": "integer", "minimum": 0}})
+    return answered("", {"results": many(result)}, {"page": page})
+
+
+AUTHZEN: dict[str, Schema] = {
+    "Evaluated": answered(
+        "",
+        {"decision": {"type": "boolean"}},
+        {"context": {"type": "object", "description": "What is wrong with an evaluation, or its explanation."}},
+    ),
+    "EvaluatedMany": answered(
+        "", {"evaluations": many(ref("Evaluated"), "In the order of the request, up to the one that decides.")}
+    ),
+    "FoundEntities": _found(answered("", {"type": text(), "id": text()})),
+    "FoundActions": _found(answered("", {"name": text()})),
+    "AuthZenMetadata": answered(
+        "",
+        {
+            name: text()
+            for name in (
+                "policy_decision_point",
+                "access_evaluation_endpoint",
+                "access_evaluations_endpoint",
+                "search_subject_endpoint",
+                "search_resource_endpoint",
+                "search_action_endpoint",
+            )
+        },
+    ),
+}
+
+ANSWERS = FACTS | CHANGES | QUESTIONS | POLICIES | EXPLANATIONS | AUTHZEN

@@ -5,6 +5,7 @@ Requests may have more members than are described, which are ignored.
 
 from rest_framework import serializers
 
+import checks.authzen.entities as authzen
 import checks.serializers as questions
 import facts.serializers as facts
 import localsql.serializers as local
@@ -25,6 +26,11 @@ BODIES: dict[str, type[serializers.Serializer]] = {
     "Query": questions.EvaluateQuery,
     "FactQuery": questions.FactQuery,
     "Expectation": questions.Expectation,
+    "Evaluation": authzen.Evaluation,
+    "Evaluations": authzen.Evaluations,
+    "SubjectSearch": authzen.SubjectSearch,
+    "ResourceSearch": authzen.ResourceSearch,
+    "ActionSearch": authzen.ActionSearch,
     "AuthorizeLocal": local.AuthorizeSql,
     "ActionsLocal": local.ActionsSql,
     "ListLocal": local.ListSql,
@@ -71,6 +77,7 @@ SHAPES: dict[str, Schema] = (
     facts.SHAPES
     | {name: schema_of(kind) for name, kind in BODIES.items()}
     | questions.SHAPES
+    | authzen.SHAPES
     | local.SHAPES
     | {"ExplainQuery": _EXPLAIN_QUERY}
     | ANSWERS

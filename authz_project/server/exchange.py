@@ -4,6 +4,7 @@ import io
 import logging
 import sys
 from functools import lru_cache
+from typing import NamedTuple
 
 import orjson
 from granian._granian import RSGIHTTPProtocol as HTTPProtocol
@@ -12,6 +13,7 @@ from granian.rsgi import Scope
 from authz_project.middleware import request_id_of
 from authz_project.short_way import ANSWERED_WITH, Answer, Environ
 from authz_project.wsgi import by_django, short_answer
+from facts.pages.file_on_disk import FileOnDisk
 from policy.endpoint import MAY_WAIT
 
 log = logging.getLogger("authz.request")
@@ -86,18 +88,32 @@ def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoco
     environ["CONTENT_LENGTH"] = str(length)
     environ["wsgi.input"] = body
     try:
-        status, headers, content = short_answer(environ) or _answer_of_django(environ)
+        answered = short_answer(environ) or _answer_of_django(environ)
     except Exception:
         _broken(protocol, request_id_of(environ.get("HTTP_X_REQUEST_ID", "")))
         return
     if close:
-        headers.append(("Connection", "close"))
-    protocol.response_bytes(status, headers, content)
+        answered.headers.append(("Connection", "close"))
+    if isinstance(answered, _File):
+        protocol.response_file(answered.status, answered.headers, answered.path)
+    else:
+        protocol.response_bytes(answered.status, answered.headers, answered.content)
 
 
-def _answer_of_django(environ: Environ) -> Answer:
+class _File(NamedTuple):
+    """An answer that granian reads out of a file, as fast as it is taken."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    path: str
+
+
+def _answer_of_django(environ: Environ) -> Answer | _File:
     head = _Head()
     answered = by_django(environ, head)
+    if isinstance(answered, FileOnDisk):
+        answered.close()
+        return _File(head.status, head.headers, answered.path)
     content = b"".join(answered)
     answered.close()
     return Answer(head.status, head.headers, content)

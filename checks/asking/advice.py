@@ -12,7 +12,7 @@ from checks.asking.open_policy import OpenProgram
 from checks.asking.query import TypedId
 from checks.asking.question import Question
 from checks.explain.cases import ANY
-from policy.rules.problems import did_you_mean, listed
+from policy.rules.problems import did_you_mean, listed, nearest
 from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, Types, Var
 from policy.values import STRING, Value
 
@@ -35,38 +35,61 @@ NAMINGS = {
 }
 
 
+class Unknown(NamedTuple):
+    """A word that the policy does not have, and those that it has in its place."""
+
+    noun: str  # type, action, role or relation
+    word: str
+    owner: str  # the type whose name it would be; of a type: nothing
+    known: tuple[str, ...]  # in order
+
+    def __str__(self) -> str:
+        return f"{self.said}{_instead(self.word, list(self.known))}"
+
+    @property
+    def said(self) -> str:
+        return f"the policy has no {self.noun} `{self.word}`{f' on {self.owner}' if self.owner else ''}"
+
+    @property
+    def meant(self) -> str | None:
+        return nearest(self.word, self.known)
+
+
 def advice_on_question(program: Program, question: Question) -> list[str]:
     """Return a sentence for each word that the policy does not have."""
-    found: dict[str, None] = {}
+    return list(map(str, unknown_in_question(program, question)))
+
+
+def unknown_in_question(program: Program, question: Question) -> list[Unknown]:
+    found: dict[Unknown, None] = {}
     for predicate, names in question.calls:
         asked = [question.variables[name] for name in names]
         terms = [(each.type, each.ids[0] if each.ids else None) for each in asked]
-        found |= dict.fromkeys(advice(program, predicate, terms))
+        found |= dict.fromkeys(unknown_words(program, predicate, terms))
     return list(found)
 
 
 def advice(program: Program, predicate: str, terms: list[TypedId]) -> Iterator[str]:
+    yield from map(str, unknown_words(program, predicate, terms))
+
+
+def unknown_words(program: Program, predicate: str, terms: list[TypedId]) -> Iterator[Unknown]:
     if isinstance(program, OpenProgram):
         return
     unknown = [name for name, _ in terms if not program.knows(name)]
-    yield from (_about_type(program, name) for name in dict.fromkeys(unknown))
+    yield from (Unknown("type", name, "", tuple(sorted(program.types))) for name in dict.fromkeys(unknown))
     naming = NAMINGS.get((predicate, len(terms)))
     if naming is not None and terms[naming.owner][0] not in unknown:
-        yield from _about_name(program, predicate, terms, naming)
+        yield from _unknown_name(program, predicate, terms, naming)
 
 
-def _about_type(program: Program, name: str) -> str:
-    names = sorted(program.types)
-    return f"the policy has no type `{name}`{_instead(name, names)}"
-
-
-def _about_name(program: Program, predicate: str, terms: list[TypedId], naming: Naming) -> Iterator[str]:
+def _unknown_name(program: Program, predicate: str, terms: list[TypedId], naming: Naming) -> Iterator[Unknown]:
     (type_name, word), owner = terms[naming.place], terms[naming.owner][0]
     if type_name != STRING or word is None or word == ANY:
         return
     known = _names(program, predicate, owner, naming)
     if known is not None and word not in known:
-        yield f"the policy has no {naming.noun} `{word}` on {owner}{_instead(word, sorted(known))}"
+        yield Unknown(naming.noun, word, owner, tuple(sorted(known)))
 
 
 def _instead(word: str, names: list[str]) -> str:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -17,7 +17,7 @@ import orjson
 
 from checks.asking.open_policy import OpenProgram
 from checks.engine.answers import Row
-from checks.engine.compile import Root
+from checks.engine.compile import Root, Window
 from checks.engine.errors import UnboundVariable
 from checks.engine.rules.clauses import Call, Const, Given, Operand, Other, Slot, Term, Var
 from checks.errors import UnknownPredicate
@@ -75,10 +75,34 @@ class Question(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The part of a one-column answer to read: after an id, at most so many."""
+    """The part of a one-column answer to read: so many ids at most, after an id, or the last ones before one.
+
+    With a text, it is of the ids that contain it, and of what stands for every value.
+    """
 
     limit: int
     after: str | None = None
+    before: str | None = None
+    text: str = ""
+
+    @property
+    def window(self) -> Window:
+        return Window(self.after is not None, self.before is not None, bool(self.text))
+
+    @property
+    def slots(self) -> dict[str, object]:
+        return {"limit": self.limit, "after": self.after, "before": self.before, "contained": self.text}
+
+    def of(self, rows: Collection[Row]) -> list[Row]:
+        """Return the page of these rows, in order."""
+        _, after, before, part = self
+        named = sorted([row for row in rows if row[0] is not None and (after is None or row[0] > after)])
+        if part:
+            named = [row for row in named if part in str(row[0])]
+        if before is not None:
+            return [row for row in named if str(row[0]) < before][-self.limit :]
+        wild = [row for row in rows if row[0] is None and after is None]
+        return [*wild, *named][: self.limit]
 
 
 def by_ids(row: Row) -> tuple:

@@ -28,7 +28,7 @@ from checks.asking.open_policy import Policy, open_program, policy_of, program_o
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
 from checks.asking.remembered import Remembered
 from checks.engine.answers import Row, answers_of
-from checks.engine.compile import Compiled, Root, Shape, compiled
+from checks.engine.compile import Compiled, Root, Shape, Window, compiled
 from checks.engine.rules.clauses import NOW
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import CLOCKS, Dialect
@@ -59,8 +59,7 @@ class StatementKey(NamedTuple):
     asked: tuple[Outline | Root, ...]
     width: int  # answer columns, of all that are asked at once
     inline: frozenset[Signature] = _NOTHING  # signatures that the request brings facts of
-    is_paged: bool = False
-    has_after: bool = False
+    window: Window | None = None
     most: int = 0  # so many rows, whichever are found first; 0: all
     by_rows: bool = False  # whether values come in rows, each of them asked about
     is_past: bool = False  # as of a revision
@@ -75,8 +74,7 @@ class StatementKey(NamedTuple):
         asked = [self.asked[place] for place in places]
         roots = tuple([each if isinstance(each, Root) else each.root for each in asked])
         has_stored = self.environment_id is not None
-        most, past = self.most, self.is_past
-        return Shape(roots, self.width, self.inline, has_stored, self.is_paged, self.has_after, most, past)
+        return Shape(roots, self.width, self.inline, has_stored, self.window, self.most, self.is_past)
 
 
 class Found(NamedTuple):
@@ -136,7 +134,7 @@ class PreparedStatement(NamedTuple):
             found = answers_of(found)
         if len(places) > 1:
             return Found(holding, [(start + places[int(row[0])], row[1:]) for row in found])
-        return Found(holding, [(first, row) for row in (_page_of(found, page) if page else found)])
+        return Found(holding, [(first, row) for row in (page.of(found) if page else found)])
 
 
 UNANSWERED = PreparedStatement(None)
@@ -145,14 +143,6 @@ UNANSWERED = PreparedStatement(None)
 def reads_clock(statement: Statement) -> bool:
     """Say whether the answer may be another one later, though nothing has changed."""
     return NOW in statement.parameters or any(clock in statement.sql for clock in CLOCKS)
-
-
-def _page_of(rows: list[Row], page: Page) -> list[Row]:
-    """Return the page's rows in order. The statement cuts it already, but not where its rows need guards."""
-    after = page.after
-    wild = [row for row in rows if row[0] is None and after is None]
-    others = sorted([row for row in rows if row[0] is not None and (after is None or row[0] > after)])
-    return [*wild, *others][: page.limit]
 
 
 # ---- sessions ------------------------------------------------------------------------------------------------------
@@ -292,14 +282,14 @@ class LiveSession(Session):
         policy: Policy | None = self.version
         if policy is None:
             policy = _NO_TYPES.union(*(each.types for each in asked), *(signature.types for signature in inline))
-        is_paged = has_after = False
+        window = None
         if page is not None:
-            slots |= {"limit": page.limit, "after": page.after}
-            is_paged, has_after = True, page.after is not None
+            slots |= page.slots
+            window = page.window
         width = len(asked[0].outs)
         return StatementKey(
             self.environment_id, policy, self.needs_key, self.generation, run.dialect(),
-            asked, width, inline, is_paged, has_after, is_past=self.moment is not None,
+            asked, width, inline, window, is_past=self.moment is not None,
         )  # fmt: skip
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:

@@ -17,10 +17,10 @@ from django.conf import settings
 from checks.asking import run
 from checks.asking.askers import Asker, confirmed
 from checks.asking.open_policy import Policy, policy_of, program_of
-from checks.asking.question import Outline, Question, Values, by_ids, inline_rows, outline_of
+from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
 from checks.asking.session import TRIES, PreparedStatement, Session, StatementKey, Statements, new_statements, rules_of
 from checks.engine.answers import Row
-from checks.engine.compile import Root, compiled
+from checks.engine.compile import Root, Window, compiled
 from checks.engine.rules.clauses import Slot
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
@@ -250,6 +250,33 @@ class Snapshot(Session):
         """Return the rows of a question, in order. None stands for every value."""
         return sorted(self._answers(question), key=by_ids)
 
+    def page(self, question: Question, page: Page) -> list[Row]:
+        """Return a page of the answers to a question with one column, in order."""
+        prepared, slots = self._seen_through(question, page.window, page.slots)
+        if prepared.statement is None:
+            return []
+        # The statement cuts it already, but not where its rows need guards.
+        return page.of(prepared.answers(self._run(prepared, slots)))
+
+    def count(self, question: Question, text: str = "", before: str | None = None) -> tuple[int, int]:
+        """Return how many answers of one column are ids that contain the text, and how many come before an id."""
+        given: dict[str, object] = {"contained": text, "before": before}
+        prepared, slots = self._seen_through(question, Window(False, before is not None, bool(text), True), given)
+        if prepared.statement is None:
+            return 0, 0
+        found = self._run(prepared, slots)
+        if not prepared.is_guarded:
+            return found[0]
+        ids = [name for (name,) in prepared.answers(found) if name is not None and text in name]
+        return len(ids), sum(before is not None and name < before for name in ids)
+
+    def _seen_through(
+        self, question: Question, window: Window, given: dict[str, object]
+    ) -> tuple[PreparedStatement, dict[str, object]]:
+        slots = self.slots() | given
+        outline = outline_of(question, Values(self.program.names, slots))
+        return self.prepared(self._key(outline, len(question.outs), 0, window)), slots
+
     def can_hold(self, question: Question) -> bool:
         """Say whether some facts could make it true, as far as the policy and the stored signatures tell."""
         outline = outline_of(question, Values(self.program.names, self.slots()))
@@ -281,9 +308,9 @@ class Snapshot(Session):
 
     # ---- statements ----------------------------------------------------------------------------------------
 
-    def _key(self, asked: Outline | Root, width: int, most: int) -> StatementKey:
+    def _key(self, asked: Outline | Root, width: int, most: int, window: Window | None = None) -> StatementKey:
         mine = (self.environment_id, self.policy, None, self.known.marks, self.dialect)
-        return StatementKey(*mine, (asked,), width, self.inline, most=most, is_past=self.past is not None)
+        return StatementKey(*mine, (asked,), width, self.inline, window, most, is_past=self.past is not None)
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
         knows = self.numbers.__contains__

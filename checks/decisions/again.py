@@ -109,6 +109,9 @@ def as_of(question: Any, moment: str | int) -> Any:
     """Return the body with the moment in it, unless it names one, or goes on with a list that did or did not."""
     if not isinstance(question, dict) or question.get("as_of") is not None or question.get("page_token") is not None:
         return question
+    page = question.get("page")  # of AuthZEN
+    if isinstance(page, dict) and page.get("token"):
+        return question
     return question | {"as_of": moment}
 
 

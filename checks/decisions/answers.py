@@ -2,7 +2,7 @@
 
 {"allowed": true}                                       of a decision
 {"count": 2, "results": ["a", "b"]}                     of a list; of a long one the first, and a digest of all
-{"count": 3, "allowed": 1, "results": [true, false, …]} of many decisions
+{"count": 3, "allowed": 1, "results": [true, false, …]} of many decisions, as also those of AuthZEN
 {"characters": 120, "digest": "5f1c…"}                  of SQL
 """
 
@@ -24,9 +24,14 @@ def summary_of(body: Any) -> Summary:
         return _listed([each["results"] for each in body])
     if "allowed" in body:
         return {"allowed": body["allowed"]}
+    if "decision" in body:
+        return {"allowed": body["decision"]}
+    if "evaluations" in body:
+        return _listed([each["decision"] for each in body["evaluations"]])
     if "sql" in body:
         return {"characters": len(body["sql"]), "digest": _digest(body["sql"].encode())}
-    more = {"has_next_page": True} if body.get("next_page_token") else {}
+    goes_on = body.get("next_page_token") or body.get("page", {}).get("next_token")
+    more = {"has_next_page": True} if goes_on else {}
     return _listed(body["results"]) | more
 
 

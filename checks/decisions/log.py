@@ -37,6 +37,7 @@ _COMPLAINT_EVERY = 60.0  # seconds
 _MOST_NAMES = 10_000
 _KNOWN = 8 << 20  # bytes of answers from memory that are known
 _CONTEXT = "context_facts"
+_AUTHZEN = "/access/"  # how its paths begin
 
 
 class Entry(NamedTuple):
@@ -59,7 +60,7 @@ class Entry(NamedTuple):
 def _size_of(question: bytes, answer: object) -> int:
     if isinstance(answer, bytes):
         return _OVERHEAD + len(question) + len(answer)
-    results = answer.get("results") if isinstance(answer, dict) else answer
+    results = (answer.get("results") or answer.get("evaluations")) if isinstance(answer, dict) else answer
     return _OVERHEAD + len(question) + (_A_RESULT * len(results) if isinstance(results, list) else 0)
 
 
@@ -140,8 +141,11 @@ def line_of(entry: Entry) -> bytes | None:
     if not (entry.is_drawn or said.is_denial):
         return None
     left_out, question = 0, entry.question
-    if not settings.DECISION_LOG_CONTEXT and _CONTEXT.encode() in question:
-        question, left_out = without_context(question)
+    if not settings.DECISION_LOG_CONTEXT:
+        if entry.path.startswith(_AUTHZEN):
+            question, left_out = without_properties(question)
+        elif _CONTEXT.encode() in question:
+            question, left_out = without_context(question)
     return b"".join(
         (
             b'{"time":"%s.%06dZ","request_id":' % (_second(entry.at // 1_000_000), entry.at % 1_000_000),
@@ -209,6 +213,20 @@ def without_context(question: bytes) -> tuple[bytes, int]:
     for each in bodies:
         if isinstance(each, dict) and _CONTEXT in each:
             left_out += len(each.pop(_CONTEXT) or ())
+    return orjson.dumps(body), left_out
+
+
+def without_properties(question: bytes) -> tuple[bytes, int]:
+    """Return a question of AuthZEN without its properties and context, and how many there were."""
+    body = orjson.loads(question)
+    left_out = 0
+    for each in [body, *(body.get("evaluations") or ())]:
+        if not isinstance(each, dict):
+            continue
+        left_out += len(each.pop("context", None) or ())
+        for name in ("subject", "action", "resource"):
+            if isinstance(each.get(name), dict):
+                left_out += len(each[name].pop("properties", None) or ())
     return orjson.dumps(body), left_out
 
 

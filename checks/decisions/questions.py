@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import checks.authzen.lines as authzen
 from checks.asking.query import Query, allow
 from checks.asking.question import Asked, Question
 from checks.decisions.answers import Summary
@@ -40,6 +41,8 @@ class NoQuestion(AuthzError):
 
 def given_by(line: Line) -> Given:
     """Return what was asked; a refusal where the body is none that the endpoint takes."""
+    if authzen.is_of_authzen(line):
+        return authzen.given_by(line)
     read = _READERS.get(line.endpoint)
     if read is None:
         raise NoQuestion(line.endpoint)
@@ -120,6 +123,11 @@ def claims_of(line: Line, given: Given, answer: Summary) -> set[Goal]:
 def _rows(line: Line, given: Given, answer: Summary) -> list[tuple[Question, list[Row]]]:
     questions = given.questions
     results: list[Any] = answer.get("results", [])
+    if authzen.is_of_authzen(line):
+        found = authzen.answers_of(line, answer)
+        if questions[0].outs:
+            return [(questions[0], [_row(str(text)) for text in found])]
+        return [(question, [()]) for question, is_allowed in zip(questions, found) if is_allowed]
     match line.endpoint:
         case "authorize" | "explain":
             return [(questions[0], [()])] if answer["allowed"] else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from checks.engine.answers import UNGUARDED
 from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling
@@ -36,13 +37,15 @@ from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.stored import StoredRenderer
-from checks.engine.sql.text import Column, Statement, Text, finished, union
+from checks.engine.sql.text import Column, Statement, Text, finished, joined, union
 from policy.rules.program import Signature
 
 Places = Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
 Knows = Callable[[Signature], bool]  # whether there may be stored facts of a signature
 
 AFTER = Slot("after")
+BEFORE = Slot("before")
+CONTAINED = Slot("contained")
 LIMIT = Slot("limit")
 QUESTION = ""  # the predicate of what is asked, where it is a call of its own
 FEW_STEPS = 1_500  # of planning as if there were facts of all kinds, where there are none of some: some 20 ms
@@ -61,6 +64,18 @@ class Root:
     others: tuple[Literal, ...] = ()
 
 
+class Window(NamedTuple):
+    """Which rows of one column are read, in order: those after an id, the last ones before one, or those with a text.
+
+    `is_counted`: how many there are instead, and how many of them come before an id.
+    """
+
+    has_after: bool = False
+    has_before: bool = False
+    has_text: bool = False
+    is_counted: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """One root, or several whose answers are told apart by a first column with the root's number."""
@@ -69,8 +84,7 @@ class Shape:
     width: int = 0  # answer columns; none: whether there is an answer
     inline: frozenset[Signature] = frozenset()  # signatures that the request brings facts of
     stored: bool = True  # whether stored facts count
-    is_paged: bool = False
-    has_after: bool = False
+    window: Window | None = None  # None: all rows, in no order
     most: int = 0  # so many rows, whichever are found first; 0: all
     is_past: bool = False  # as of a revision
 
@@ -332,20 +346,31 @@ def _question(
             arms.append(renderer.arm(each.exit, columns_of_exit, scope))
     if not arms:
         arms = [("SELECT ", ", ".join(["NULL AS o0"] * columns), " WHERE 1 = 0")]
-    in_pages = shape.is_paged and not is_guarded
-    rows = union(arms, distinct=shape.width > 0 and not shape.most and not in_pages)
+    window = None if is_guarded else shape.window
+    rows = union(arms, distinct=shape.width > 0 and not shape.most and window is None)
     if shape.width == 0:
         rows = ("SELECT EXISTS (", *rows, ") AS o0")
     elif shape.most and not is_guarded:
         rows = ("SELECT q.* FROM (", *rows, f") q LIMIT {int(shape.most)}")
-    elif in_pages:
-        rows = _paged(renderer.dialect, shape, rows)
+    elif window is not None:
+        rows = _seen_through(window, renderer.dialect, rows)
     return tables, rows
 
 
-def _paged(dialect: Dialect, shape: Shape, rows: Text) -> Text:
-    """A page of the rows, each once: what sorts them tells equal ones, too."""
+def _seen_through(window: Window, dialect: Dialect, rows: Text) -> Text:
+    """A page of the rows, each once: what sorts them tells equal ones, too. Or how many of them there are."""
     column = dialect.bytewise(("q.o0",))
-    keyset: Text = (" WHERE ", *column, " > ", AFTER) if shape.has_after else ()
-    order: Text = (" GROUP BY q.o0 ORDER BY ", *column, " NULLS FIRST LIMIT ", LIMIT)
-    return ("SELECT q.o0 FROM (", *rows, ") q", *keyset, *order)
+    tests: list[Text] = []
+    if window.has_text:
+        tests.append(("(q.o0 IS NULL OR ", *dialect.place_of(CONTAINED, "q.o0"), " > 0)"))
+    if window.has_after:
+        tests.append((*column, " > ", AFTER))
+    if window.has_before and not window.is_counted:
+        tests.append((*column, " < ", BEFORE))
+    where: Text = (" WHERE ", *joined(" AND ", tests)) if tests else ()
+    found: Text = ("SELECT q.o0 FROM (", *rows, ") q", *where, " GROUP BY q.o0")
+    if window.is_counted:
+        before: Text = ("COUNT(CASE WHEN ", *column, " < ", BEFORE, " THEN 1 END)") if window.has_before else ("0",)
+        return ("SELECT COUNT(q.o0) AS o0, ", *before, " AS o1 FROM (", *found, ") q")
+    order = " DESC LIMIT " if window.has_before else " NULLS FIRST LIMIT "
+    return (*found, " ORDER BY ", *column, order, LIMIT)

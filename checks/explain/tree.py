@@ -180,7 +180,12 @@ def shown_value(value: Value | None) -> str:
         return quoted(value.id)
     if value.type in (INTEGER, BOOLEAN):
         return value.id
-    return f"{value.type}:{value.id if _PLAIN.issuperset(value.id) and value.id != '_' else quoted(value.id)}"
+    return f"{value.type}:{value.id if is_plain(value.id) else quoted(value.id)}"
+
+
+def is_plain(text: str) -> bool:
+    """Say whether an id needs no quotes, wherever it stands."""
+    return _PLAIN.issuperset(text) and text != "_"
 
 
 def shown_atom(predicate: str, args: tuple[Value | None, ...]) -> str:

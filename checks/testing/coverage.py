@@ -10,14 +10,28 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 
+from checks.asking.deadline import check, shortened
 from checks.asking.facts_alone import FactsAlone
 from checks.asking.question import Asked, Question
 from checks.testing.policy_tests import signatures_of
+from policy.errors import AuthzError, Unavailable
+from policy.figures import Coverage
 from policy.language.source import Span
 from policy.rules.program import Atom, Program, Rule, Test, Var
 from policy.values import STRING, Value
 
 _IdsByType = dict[str, tuple[str, ...]]
+
+
+def measured(program: Program, seconds: float) -> Coverage | None:
+    """Return the coverage of the policy's tests; None where it takes longer, or a rule cannot be asked for."""
+    if not program.tests:
+        return Coverage(len(program.written), tuple(uncovered(program, frozenset())))
+    try:
+        with shortened(seconds):
+            return Coverage(len(program.written), tuple(uncovered(program, covered(program))))
+    except (AuthzError, Unavailable):
+        return None
 
 
 def covered(program: Program) -> frozenset[Span]:
@@ -36,6 +50,7 @@ def covered(program: Program) -> frozenset[Span]:
     for test in program.tests:
         over, mentioned = session.over(test.facts), _mentioned(program, test)
         for name, rule in list(left.items()):
+            check()
             if any(over.holds(question) for question in _questions(name, rule, mentioned)):
                 found.add(left.pop(name).origin)
     return frozenset(found)

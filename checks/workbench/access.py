@@ -13,13 +13,15 @@ from checks.engine.answers import Row
 
 def missing(rows: Set[Row], other: Set[Row]) -> list[Row]:
     """Return the rows that the other ones do not have. None stands for any value: (None, "b") has ("a", "b")."""
-    opened = {tuple(place for place, text in enumerate(row) if text is None) for row in other} - {()}
+    opened = _open_places(other)
+    if not opened:
+        return list(rows - other)
     return [row for row in rows - other if not any(_opened(row, places) in other for places in opened)]
 
 
 def without_covered(rows: Set[Row]) -> set[Row]:
     """Return the same answers without rows that another row says as well."""
-    opened = {tuple(place for place, text in enumerate(row) if text is None) for row in rows} - {()}
+    opened = _open_places(rows)
     if not opened:
         return set(rows)
     return {row for row in rows if not any(_opened(row, each) in rows and _opened(row, each) != row for each in opened)}
@@ -33,15 +35,21 @@ def exceptions(gained: Iterable[Row], other: Iterable[Row]) -> set[Row]:
     by_last: dict[str | None, list[Row]] = defaultdict(list)
     for row in other:
         by_last[row[-1]].append(row)
-    met = (_met(row, each) for row in wild for each in by_last.get(row[-1], ()))
-    return {each for each in met if each is not None}
+    found = (met(row, each) for row in wild for each in by_last.get(row[-1], ()))
+    return {each for each in found if each is not None}
 
 
-def _met(row: Row, other: Row) -> Row | None:
+def met(row: Row, other: Row) -> Row | None:
     """Return what both rows say; None where that is nothing."""
     if any(mine != theirs and mine is not None and theirs is not None for mine, theirs in zip(row, other)):
         return None
     return tuple(theirs if mine is None else mine for mine, theirs in zip(row, other))
+
+
+def _open_places(rows: Iterable[Row]) -> set[tuple[int, ...]]:
+    """Return the places in which rows stand for every value: of very many rows, few do."""
+    wild = [row for row in rows if None in row]
+    return {tuple([place for place, text in enumerate(row) if text is None]) for row in wild}
 
 
 def _opened(row: Row, places: tuple[int, ...]) -> Row:

@@ -14,7 +14,6 @@ from checks.asking.question import Asked, Question
 from checks.engine.answers import Row
 from checks.explain.cases import ANY
 from checks.explain.tree import shown_atom
-from checks.workbench.access import without_covered
 from checks.workbench.kinds import DECISION
 from facts.mentioned_then import ChangedFacts
 from policy.rules.changes import Origins, Pattern, Reached, changed_facts, changed_rules, head_of, reached, united
@@ -46,10 +45,14 @@ class AccessKind:
         action = None if self.action is None else Value(STRING, self.action)
         return shown_atom(DECISION, (Value(self.actor, ANY), action, Value(self.resource, ANY)))
 
-    def narrowed(self, actor_type: str, action: str, resource_type: str) -> AccessKind | None:
+    def narrowed(self, actor_type: str, action: str, resource_type: str, actor: str = "") -> AccessKind | None:
         """Return what is left of the kind; an empty text leaves everything in."""
         if actor_type not in ("", self.actor) or resource_type not in ("", self.resource):
             return None
+        if actor:
+            is_concerned = self.actors is None or actor in self.actors
+            mine = replace(self, actors=frozenset((actor,))) if is_concerned else None
+            return mine and mine.narrowed(actor_type, action, resource_type)
         if not action:
             return self
         if self.action is None and action not in self.others_than:
@@ -71,9 +74,9 @@ class AccessKind:
         resource = others[0] if others else None
         return [(actor, action, text) for text in (ids if resource is None else (resource,))]
 
-    def plain(self, rows: set[Row]) -> set[Row]:
-        """Leave out actions that have kinds of their own, and what other rows say as well."""
-        return without_covered({row for row in rows if row[1] not in self.others_than})
+    def tells(self, action: str | None) -> bool:
+        """Say whether it is this kind that is about the action, and not one of the action's own."""
+        return action not in self.others_than
 
 
 # ---- kinds of one moment -------------------------------------------------------------------------------------------

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeGuard
 
 from checks.asking.advice import types_of
 from checks.explain.cases import ordered_body
 from checks.explain.tree import abbreviated, formula_of, shown_literal, source_text
-from policy.language.source import NOWHERE
-from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Var
-from policy.values import STRING, Value
+from checks.workbench.needs import ANY_NAME, KIND_OF, PERMISSION, RELATION, ROLE, Need, Needing, label_of
+from policy.language.source import NOWHERE, Span
+from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Types, Var
+from policy.values import Value
 
-ROLE, PERMISSION, RELATION = "has_role", "has_permission", "has_relation"
-ANY_NAME = "*"  # a rule about every role, or every permission
 _NUMBER = re.compile(r"#\d+")  # tells variables of the same name apart
 MAX_LABEL = 44  # characters
 MAX_GRANTS = 120  # of one type
+GLOBAL = "global"  # what stands for the type of what holds without a resource
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a grant starts from or leads to: a role or permission of the type itself, or something outside of it."""
+    """What a grant starts from or leads to: a role or permission of the type itself, or something outside of it.
+
+    `owner` is the type, where marks of several types are drawn together. `needs` are the roles and permissions, of
+    other types perhaps, that something outside stands for.
+    """
 
     kind: str  # role, permission, relation, or condition
     label: str
+    owner: str = ""
+    needs: tuple[Need, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,8 @@ class Grant:
     target: Mark
     line: int | None
     text: str
+    needs: tuple[Need, ...] = ()  # of all sources together
+    through: frozenset[Span] = frozenset()  # other rules by which they come
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,106 +57,175 @@ class Sheet:
     permissions: tuple[str, ...]
     relations: tuple[tuple[str, str], ...]
     grants: tuple[Grant, ...]
-    hidden: int
+    hidden: int = 0
+
+    @property
+    def name(self) -> str:
+        return GLOBAL if self.type is None else self.type
+
+    @property
+    def title(self) -> str:
+        return "Global" if self.type is None else self.type
+
+
+@dataclass(frozen=True)
+class Graph:
+    """All sheets of a policy, and the rules that are on none."""
+
+    sheets: Mapping[str | None, Sheet]  # by type
+    others: tuple[tuple[int, str, Span], ...]  # line, text and place
+
+    @cached_property
+    def sources(self) -> Mapping[str | None, tuple[str | None, ...]]:
+        """The other types that each type takes roles and permissions from."""
+        found = {}
+        for name, sheet in self.sheets.items():
+            taken = dict.fromkeys(each for grant in sheet.grants for need in grant.needs for each in need.types)
+            found[name] = tuple(each for each in taken if each != name and each in self.sheets)
+        return found
+
+    @cached_property
+    def followers(self) -> Mapping[str | None, tuple[str | None, ...]]:
+        """The other types that take roles and permissions from each type."""
+        found: dict[str | None, list[str | None]] = {name: [] for name in self.sheets}
+        for name, sources in self.sources.items():
+            for source in sources:
+                found[source].append(name)
+        return {name: tuple(each) for name, each in found.items()}
+
+
+def graph_of(program: Program) -> Graph:
+    sheets = sheets_of(program)
+    return Graph({sheet.type: sheet for sheet in sheets}, tuple(_other_rules(program, sheets)))
 
 
 def sheets_of(program: Program) -> list[Sheet]:
     """Return a sheet for each type with roles, permissions or relations, and one for what is global."""
+    granted = _granted(program)
     found = [
-        _sheet(program, name, each.roles, each.permissions, tuple(each.relations.items()))
+        _sheet(name, each.roles, each.permissions, tuple(each.relations.items()), granted.get(name, {}))
         for name, each in program.types.items()
     ]
     if program.has_global:
-        found.append(_sheet(program, None, program.global_roles, program.global_permissions, ()))
+        found.append(_sheet(None, program.global_roles, program.global_permissions, (), granted.get(None, {})))
     return [each for each in found if each.roles or each.permissions or each.relations or each.grants]
 
 
-def other_rules(program: Program) -> list[tuple[int, str]]:
-    """Return line and text of the rules that are on no sheet."""
-    shown = {grant.text for sheet in sheets_of(program) for grant in sheet.grants}
-    written = (rule for rule in program.rules if rule.origin != NOWHERE and rule.head.predicate not in program.helpers)
-    texts = ((program.source.position(rule.origin.start)[0], source_text(program, rule.origin)) for rule in written)
-    return list(dict.fromkeys((line, text) for line, text in texts if text not in shown))
+def _other_rules(program: Program, sheets: list[Sheet]) -> Iterator[tuple[int, str, Span]]:
+    """Yield line, text and place of the rules that are on no sheet."""
+    seen: set[tuple[int | None, str]] = {(grant.line, grant.text) for sheet in sheets for grant in sheet.grants}
+    for origin in sorted(program.written, key=lambda span: span.start):
+        line, text = program.source.position(origin.start)[0], source_text(program, origin)
+        if (line, text) not in seen:
+            seen.add((line, text))
+            yield line, text, origin
 
 
 def _sheet(
-    program: Program, name: str | None, roles: Iterable[str], permissions: Iterable[str],
-    relations: tuple[tuple[str, str], ...],
+    name: str | None, roles: tuple[str, ...], permissions: tuple[str, ...], relations: tuple[tuple[str, str], ...],
+    granted: dict[Grant, None],
 ) -> Sheet:  # fmt: skip
-    grants = list(dict.fromkeys(_grants(program, name)))
-    shown, hidden = tuple(grants[:MAX_GRANTS]), len(grants[MAX_GRANTS:])
-    return Sheet(name, tuple(roles), tuple(permissions), relations, shown, hidden)
+    grants = tuple(granted)
+    return Sheet(name, roles, permissions, relations, grants[:MAX_GRANTS], len(grants[MAX_GRANTS:]))
 
 
-def _grants(program: Program, name: str | None) -> Iterator[Grant]:
-    arity = 2 if name is None else 3
+# ---- rules as grants ---------------------------------------------------------------------------------------------
+
+
+def _granted(program: Program) -> dict[str | None, dict[Grant, None]]:
+    """Return what grants something on each type, each rule looked at once."""
+    needing, found = Needing(program), dict[str | None, dict[Grant, None]]()
     for predicate, kind in ((ROLE, "role"), (PERMISSION, "permission")):
-        for rule in program.rules_by_predicate.get((predicate, arity), ()):
-            if rule.origin != NOWHERE and (name is None or name in types_of(rule, rule.head.args[2])):
-                yield from _grants_of_rule(program, rule, Mark(kind, _label(rule.head.args[1])))
+        for arity in (2, 3):
+            for rule in program.rules_by_predicate.get((predicate, arity), ()):
+                if rule.origin != NOWHERE:
+                    grants = dict.fromkeys(_grants_of_rule(needing, rule, Mark(kind, label_of(rule.head.args[1]))))
+                    for name in types_of(rule, rule.head.args[2]) if arity == 3 else (None,):
+                        found.setdefault(name, {}).update(grants)
+    return found
 
 
-def _grants_of_rule(program: Program, rule: Rule, target: Mark) -> Iterator[Grant]:
+def _grants_of_rule(needing: Needing, rule: Rule, target: Mark) -> Iterator[Grant]:
+    program = needing.program
     line, text = program.source.position(rule.origin.start)[0], source_text(program, rule.origin)
     alternatives: list[list[Literal]] = [[]]
+    types = dict(rule.types)
     for literal in ordered_body(rule):
-        parts = _alternatives(program, literal)
+        parts = _alternatives(program, literal, types)
         alternatives = [[*each, *part] for each in alternatives for part in parts][:MAX_GRANTS]
     for body in alternatives:
-        sources = tuple(dict.fromkeys(_sources(program, rule, body))) or (Mark("condition", "everyone"),)
-        yield Grant(sources, target, line, text)
+        sources = tuple(dict.fromkeys(_sources(needing, rule, body, types))) or (Mark("condition", "everyone"),)
+        needed = needing.of(rule, body, types)
+        yield Grant(sources, target, line, text, needed.needs, needed.through)
 
 
-def _alternatives(program: Program, literal: Literal) -> list[list[Literal]]:
+def _alternatives(program: Program, literal: Literal, types: dict[Var, Types]) -> list[list[Literal]]:
     """Return an `or` as the conditions of each of its sides, any other literal as its only alternative."""
     if isinstance(literal, Atom) and literal.predicate in program.helpers:
         rules = program.rules_by_predicate.get((literal.predicate, len(literal.args)), ())
         if all(rule.head.args == literal.args for rule in rules):
+            for rule in rules:
+                types.update(rule.types)
             return [list(rule.body) for rule in rules]
     return [[literal]]
 
 
-def _sources(program: Program, rule: Rule, body: list[Literal]) -> Iterator[Mark]:
+def _sources(needing: Needing, rule: Rule, body: list[Literal], types: Mapping[Var, Types]) -> Iterator[Mark]:
     actor, resource = rule.head.args[0], rule.head.args[2] if len(rule.head.args) > 2 else None
     related = [each for each in body if _is_link(each, resource)]
     links = {each.args[2]: each for each in related if isinstance(each.args[2], Var) and each.args[2] != actor}
     used: set[Atom] = set()
+
+    def outside(kind: str, label: str, literal: Literal) -> Mark:
+        return Mark(kind, label, needs=needing.of(rule, (literal,), types).needs)
+
     for literal in body:
         match literal:
             case Atom("has_role" | "has_permission" as predicate, (who, name, thing)) if who == actor:
                 if thing == resource:
-                    yield Mark("role" if predicate == ROLE else "permission", _label(name))
+                    yield Mark(KIND_OF[predicate], label_of(name))
                 elif thing in links:
                     used.add(links[thing])
-                    yield Mark("relation", f"{_label(name)} on {_label(links[thing].args[1])}")
+                    yield outside("relation", f"{label_of(name)} on {label_of(links[thing].args[1])}", literal)
                 else:
-                    yield _condition(program, literal)
+                    yield outside("condition", _condition(needing.program, literal), literal)
             case Atom("has_relation", (thing, name, who)) if thing == resource and who == actor:
-                yield Mark("relation", _label(name))
+                yield outside("relation", label_of(name), literal)
+            case Atom("has_role" | "has_permission" as predicate, (who, name)) if who == actor and resource is None:
+                yield Mark(KIND_OF[predicate], label_of(name))
             case Atom("has_role" | "has_permission", (who, name)) if who == actor:
-                yield Mark("condition", f"global {_label(name)}")
+                yield outside("condition", f"global {label_of(name)}", literal)
             case _ if literal not in links.values():
-                yield _condition(program, literal)
+                yield outside("condition", _condition(needing.program, literal), literal)
     for link in links.values():
         if link not in used:
-            yield _condition(program, link)
+            yield outside("condition", _condition(needing.program, link), link)
 
 
 def _is_link(literal: Literal, resource: Term | None) -> TypeGuard[Atom]:
     return isinstance(literal, Atom) and literal.predicate == RELATION and literal.args[0] == resource
 
 
-def _condition(program: Program, literal: Literal) -> Mark:
+def _condition(program: Program, literal: Literal) -> str:
     if isinstance(literal, Not) and literal.atom.predicate in program.helpers:
         text = f"not ({formula_of(program, literal.atom.predicate, len(literal.atom.args))})"
     else:
         text = shown_literal(program, literal, {}, 0) if _is_ground(literal) else _NUMBER.sub("", str(literal))
-    return Mark("condition", abbreviated(text, MAX_LABEL))
+    return abbreviated(text, MAX_LABEL)
 
 
 def _is_ground(literal: Literal) -> bool:
     return isinstance(literal, Atom) and all(isinstance(arg, Value) for arg in literal.args)
 
 
-def _label(term: object) -> str:
-    return term.id if isinstance(term, Value) and term.type == STRING else ANY_NAME
+__all__ = [
+    "ANY_NAME",
+    "GLOBAL",
+    "Grant",
+    "Graph",
+    "Mark",
+    "Need",
+    "Sheet",
+    "graph_of",
+    "sheets_of",
+]

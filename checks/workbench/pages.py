@@ -1,240 +1,124 @@
-"""The page where questions are asked and answers explained: what is sent to it, and what it says."""
+"""What the page of questions shows: the form, the answer with links to all that it names, and where it leads."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
 
-from django import forms
+from django.http import QueryDict
 from django.utils.safestring import SafeString
 
-from checks.asking.advice import advice_on_question
-from checks.asking.query import allow
-from checks.asking.question import Asked, Question
-from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
 from checks.explain.cases import ANY
-from checks.explain.explain import ExplainedGoal, explain_calls
-from checks.explain.tree import Reason, shown_atom, shown_value
-from facts.accept import ALL_USED, Unused
-from facts.mentioned_ids import known_ids
-from facts.notation import fact_from_text, pattern_from_text, value_from_text
-from facts.stays import told_since, told_until
-from facts.wire import Argument, Fact
-from policy import rules
-from policy.clock import time_of
-from policy.errors import AuthzError, MalformedRequest
-from policy.models import PolicyVersion
-from policy.moments import LAST_REVISION, Moment, moment_of
-from policy.pages.highlight import highlighted_lines
-from policy.rules.program import Program
-from policy.values import PRIMITIVES, STRING, Value
-
-MOST_ANSWERS = 500  # of a list on the page; the interface has all, in pages
-_MOST_VERSIONS = 200
-KINDS = (
-    ("authorize", "May the actor do this?"),
-    ("actions", "What may the actor do?"),
-    ("list", "On which resources?"),
+from checks.workbench.addresses import page_url, revision_url, written
+from checks.workbench.answers import SECONDS, Answered, answered
+from checks.workbench.changed import STATES, Change
+from checks.workbench.completion import suggestions
+from checks.workbench.elsewhere import copies
+from checks.workbench.links import page_lines, question_html, value_html
+from checks.workbench.listing import Listed
+from checks.workbench.numbered import NumberedPage, page_of
+from checks.workbench.questions import (
+    BY_NAME,
+    KINDS,
+    Incomplete,
+    PageQuestion,
+    asked_again,
+    carried_over,
+    filled,
+    moment_fields,
+    question_of,
 )
-TIMES = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f")  # as browsers send them
-_WORDS = re.compile(r'"[^"]*"|(\w+)')  # of a rule, without what stands in quotes
+from checks.workbench.review import Access, State
+from checks.workbench.reviewed import counted, shown, shown_action
+from checks.workbench.unknown import Correction, Note
+from policy.active import program_of_version
+from policy.clock import now, time_of
+from policy.errors import AuthzError
+from policy.language.rejection import PolicyRejected
+from policy.models import PolicyVersion
+from policy.moments import Moment, moment_of
+from policy.pages.excerpts import excerpts_of_problems
+from policy.rules.program import Program
+from policy.values import Value, quoted
+
+_MOST_VERSIONS = 200
+_NOUNS = {"actor": "actor", "action": "action", "resource": "resource"}
+_NOTHING = {"actor": "Nobody", "action": "Nothing", "resource": "No resource"}
+Fields = Mapping[str, str]
+Shown = dict[str, object]
 
 
-class QuestionForm(forms.Form):
-    """A question to a version; `text` is asked in place of the version's own, without being published."""
-
-    kind = forms.ChoiceField(choices=KINDS)
-    version = forms.ModelChoiceField(PolicyVersion.objects.none(), empty_label=None)
-    actor = forms.CharField(strip=True)
-    action = forms.CharField(strip=True, required=False)
-    resource = forms.CharField(strip=True)
-    context = forms.CharField(required=False, strip=False)
-    revision = forms.IntegerField(required=False, min_value=0, max_value=LAST_REVISION)
-    at = forms.DateTimeField(required=False, label="Time", input_formats=TIMES)
-    text = forms.CharField(required=False, strip=False)
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        version = self.fields["version"]
-        assert isinstance(version, forms.ModelChoiceField)
-        version.queryset = PolicyVersion.objects.defer("source").select_related("environment")
-
-    def clean(self) -> dict:
-        super().clean()
-        sent = self.cleaned_data
-        if not self.errors:
-            try:
-                sent["question"] = _question(sent)
-                sent["moment"] = _moment(sent)
-            except AuthzError as reason:
-                self.add_error(None, reason.message)
-        return sent
-
-    def clean_text(self) -> str:
-        return self.cleaned_data["text"].replace("\r\n", "\n").replace("\r", "\n")
+class Link(NamedTuple):
+    text: str
+    address: str
 
 
-def _question(sent: dict) -> Question:
-    facts = tuple(fact_from_text(line) for line in sent["context"].splitlines() if line.strip())
-    if sent["kind"] != "actions" and not sent["action"]:
-        raise MalformedRequest("", "name an action")
-    action = Asked(STRING) if sent["kind"] == "actions" else Asked(STRING, (_name(sent["action"]),))
-    actor = _value(sent["actor"])
-    if sent["kind"] == "list":
-        return allow(actor, action, Asked(sent["resource"].partition(":")[0]), ("resource",), facts)
-    outs = ("action",) if sent["kind"] == "actions" else ()
-    return allow(actor, action, _value(sent["resource"]), outs, facts)
+# ---- addresses -----------------------------------------------------------------------------------------------------
 
 
-def _moment(sent: dict) -> Moment | None:
-    """Read of which moment is asked, by the version that is chosen; None for now."""
-    if sent["revision"] is not None and sent["at"] is not None:
-        raise MalformedRequest("", "name a revision or a time, not both")
-    when = sent["at"] if sent["revision"] is None else sent["revision"]
-    version = sent["version"]
-    return None if when is None else moment_of(version.environment_id, when, version.number)
+def short_address(version: PolicyVersion, sent: QueryDict) -> str | None:
+    """Return where a form's own long address leads: to the version that is chosen, with nothing but what is filled."""
+    chosen = sent.get("version", str(version.pk))
+    is_other = chosen != str(version.pk)
+    is_long = is_other or "environment" in sent or not all(sent.values())
+    if not is_long or (is_other and version_chosen(chosen) is None):
+        return None
+    return page_url("ask", int(chosen), filled(sent.dict()))  # type: ignore[arg-type]
 
 
-def _name(text: str) -> str:
-    """Read an action with or without its quotes; `*` is any."""
-    if text == "*":
-        return ANY
-    match pattern_from_text(f"name({text})").args if text.startswith('"') else ():
-        case (Argument(str(), str() as name),):
-            return name
-    return text
+def version_chosen(text: str) -> PolicyVersion | None:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
+        return None
+    return PolicyVersion.objects.defer("source").filter(pk=int(text)).first()
 
 
-def _value(text: str) -> Asked:
-    """Read a value such as `User:ann`; `User:*` is any."""
-    type_name, colon, an_id = text.partition(":")
-    if colon and an_id == "*" and type_name not in PRIMITIVES:
-        return Asked(type_name, (ANY,))
-    found = value_from_text(text)
-    return Asked(found.type, (found.id,))
+# ---- the page ------------------------------------------------------------------------------------------------------
 
 
-# ---- the answer --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of a tree on the page. It opens a list if it has reasons; `closes` are the lists that end after it."""
-
-    reason: Reason
-    html: SafeString
-    rule_html: SafeString
-    bindings: tuple[tuple[str, str], ...]
-    closes: range
-
-    @property
-    def opens(self) -> bool:
-        return bool(self.reason.because)
-
-    @property
-    def told(self) -> str:
-        """Say since when a stored fact is there, or until when a missing one was."""
-        stay = self.reason.stay
-        if stay is None:
-            return ""
-        return told_until(stay) if self.reason.kind == "missing" else told_since(stay)
-
-    @property
-    def told_of(self) -> int | None:
-        """Return the revision that it tells of, where that one is kept."""
-        stay = self.reason.stay
-        mark = stay and (stay.until if self.reason.kind == "missing" else stay.since)
-        return mark.revision if mark and mark.at is not None else None
-
-
-@dataclass(frozen=True)
-class PageAnswer:
-    """An explanation, or the answers of a list, each of which the page can explain."""
-
-    goals: tuple[tuple[ExplainedGoal, list[Line]], ...] = ()
-    asked: str = ""
-    answers: tuple[str, ...] | None = None
-    is_cut: bool = False
-    unused: Unused = ALL_USED  # of the context
-    advice: tuple[str, ...] = ()  # on an answer that is empty
-    moment: str = ""  # that was asked of; nothing where it was now
-
-
-def answer_for_page(version: PolicyVersion, text: str, question: Question, moment: Moment | None = None) -> PageAnswer:
-    then = "" if moment is None else f"revision {moment.revision}, {time_of(moment.at):%Y-%m-%d %H:%M:%S} UTC"
-    with _session(version, text, question.context, moment) as session:
-        if question.outs:
-            rows = session.answers(question)
-            shown = tuple("*" if name is None else name for (name,) in rows[:MOST_ANSWERS])
-            advice = () if rows else tuple(advice_on_question(session.program, question))
-            return PageAnswer((), _shown(question), shown, len(rows) > MOST_ANSWERS, session.unused, advice, then)
-        goals = explain_calls(session, question)
-    return PageAnswer(tuple((goal, page_lines(goal)) for goal in goals), unused=session.unused, moment=then)
-
-
-def _session(
-    version: PolicyVersion, text: str, context: Sequence[Fact], moment: Moment | None
-) -> AbstractContextManager[Snapshot]:
-    """Return a session of the version, or of the text in its place."""
-    if text:
-        return trial(version.environment_id, Tried.of(rules.compile_text(text)), context, moment)
-    return snapshot(version.environment_id, version.pk, context, frozenset(), moment)
-
-
-def _shown(question: Question) -> str:
-    """Return the question as text, with `_` for what its answers are."""
-    ((predicate, names),) = question.calls
-    asked = (question.variables[name] for name in names)
-    return shown_atom(predicate, tuple([_shown_value(each) for each in asked]))
-
-
-def _shown_value(asked: Asked) -> Value | None:
-    if asked.ids is None:
-        return None if asked.type == STRING else Value(asked.type, ANY)
-    return Value(asked.type, asked.ids[0])
-
-
-def page_lines(goal: ExplainedGoal) -> list[Line]:
-    """Return the lines below the page's heading, which leaves out that the default rule was used."""
-    roots = [each for reason in goal.reasons for each in (reason.because if _is_default(reason) else (reason,))]
-    walked = [each for root in roots for each in root.lines()]
-    depths = [depth for depth, _ in walked[1:]] + [0]
-    return [_line(reason, range(depth - following)) for (depth, reason), following in zip(walked, depths)]
-
-
-def _is_default(reason: Reason) -> bool:
-    return bool(reason.because) and reason.rule is not None and reason.rule.line is None
-
-
-def _line(reason: Reason, closes: range) -> Line:
-    if reason.rule is None:
-        return Line(reason, _html(reason.text), SafeString(), (), closes)
-    words = set(_WORDS.findall(reason.rule.text))
-    mentioned = tuple([(name, shown_value(value)) for name, value in reason.bindings if name in words])
-    return Line(reason, _html(reason.text), _html(reason.rule.text), mentioned, closes)
-
-
-def _html(text: str) -> SafeString:
-    return highlighted_lines(" ".join(text.split()))[0]
-
-
-# ---- what may be filled in ----------------------------------------------------------------------------------
-
-
-def suggestions(environment_id: int, program: Program, start: str = "") -> dict[str, list[str]]:
-    """Return values for each field: of the policy's types, with ids that stored facts mention."""
-    type_name, colon, begun = start.partition(":")
-    types = [type_name] if colon else sorted(program.types)
-    ids = known_ids(environment_id, types, begun)
-    actors = [name for name in types if name in program.types and program.types[name].kind == "actor"]
-    return {
-        "actors": [f"{name}:{text}" for name in actors for text in ids.get(name, ())],
-        "resources": [f"{name}:{text}" for name in types for text in ids.get(name, ())],
-        "types": sorted(name for name, each in program.types.items() if each.permissions or each.kind == "resource"),
-        "actions": sorted({name for each in program.types.values() for name in each.permissions}),
+def ask_page(version: PolicyVersion, fields: Fields, text: str, origin: str) -> Shown:
+    """Return what the page shows; `text` is asked in place of the version's own, without being published."""
+    kind = BY_NAME.get(fields.get("kind", ""), KINDS[0])
+    program = program_or_none(version)
+    suggested = suggestions(version.environment_id, program) if program else {}
+    form: Shown = {
+        "kind": kind,
+        "kinds": [(each, page_url("ask", version.pk, carried_over(fields, each)), each == kind) for each in KINDS],
+        "fields": [(field, fields.get(field.name, "")) for field in kind.fields],
+        "sent": fields,
+        "suggested": suggested,
+        "versions": versions_to_choose(version),
+        "text": text,
+        "source": text or version.source,
+        "here": page_url("ask", version.pk, fields),
+        "environment": version.environment,
+        "since": list(_earlier(version, fields)) if not kind.is_of_a_moment else [],
     }
+    if not any(field.name in fields for field in kind.fields) and kind.name == fields.get("kind", kind.name):
+        return form
+    try:
+        asked = question_of(version, fields, text)
+        return form | _said(answered(asked), origin)
+    except Incomplete as reason:
+        return form | {"incomplete": reason.message}
+    except AuthzError as reason:
+        return form | trouble_of(reason)
+
+
+def program_or_none(version: PolicyVersion) -> Program | None:
+    """Return the version's program; None where the compiler does not take its text any more."""
+    try:
+        return program_of_version(version.pk)
+    except AuthzError:
+        return None
+
+
+def trouble_of(reason: AuthzError) -> Shown:
+    """Return what went wrong for the page: in a text, beside the lines that it is about."""
+    if isinstance(reason, PolicyRejected):
+        return {"excerpts": excerpts_of_problems(reason.source, reason.problems)}
+    return {"trouble": reason.message}
 
 
 def versions_to_choose(chosen: PolicyVersion) -> list[PolicyVersion]:
@@ -245,3 +129,208 @@ def versions_to_choose(chosen: PolicyVersion) -> list[PolicyVersion]:
         .order_by("environment__slug", "-number")[:_MOST_VERSIONS]
     )
     return found if chosen in found else [chosen, *found]
+
+
+def _earlier(version: PolicyVersion, fields: Fields) -> Iterator[Link]:
+    """Yield moments to compare from that can be asked of, with the same question about them."""
+    latest, time = version.environment.offset, time_of(now())
+    picks = [("before the last change", str(latest - 1)), ("a day ago", ""), ("a week ago", "")]
+    for (label, text), days in zip(picks, (0, 1, 7)):
+        when = time - timedelta(days=days)
+        try:
+            moment_of(version.environment_id, when if days else latest - 1)
+        except AuthzError:
+            continue
+        text = text or f"{when:%Y-%m-%dT%H:%M:%SZ}"
+        yield Link(label, page_url("ask", version.pk, asked_again(fields, kind="changed", **{"from": text})))
+
+
+# ---- the answer ----------------------------------------------------------------------------------------------------
+
+
+def _said(told: Answered, origin: str) -> Shown:
+    asked = told.asked
+    said: Shown = {
+        "told": told,
+        "took": f"{told.milliseconds:.1f}" if told.milliseconds < 10 else f"{told.milliseconds:,.0f}",
+        "notes": [_note(asked.version, each) for each in told.notes],
+        "moments": [_moment(asked.environment_id, each) for each in told.moments],
+        "copies": copies(asked, told.questions, origin),
+        "asked": asked,
+    }
+    if told.goal is not None:
+        return said | _explained(told)
+    if told.listed is not None:
+        listed = _listed(told, told.listed)
+        return said | {"listed": listed, "title": f"{listed['headline']}: {_told(asked)}"}
+    changes = {} if told.changes is None else {"changes": _changes(told)}
+    return said | changes | {"title": f"What changed: {_told(asked)}"}
+
+
+def _told(asked: PageQuestion) -> str:
+    """Return the question in a line, as browsers keep it."""
+    return " ".join(asked.fields[field.name] for field in asked.kind.fields if field.name in asked.fields)
+
+
+def _note(version: PolicyVersion, note: Note) -> Shown:
+    def link(correction: Correction) -> Link:
+        fields = correction.fields
+        return Link(correction.word, page_url("ask", version.pk, fields) if fields else "")
+
+    return {
+        "said": note.said,
+        "meant": link(note.meant) if note.meant else None,
+        "known": [link(each) for each in note.known],
+        "more": note.more,
+    }
+
+
+def _moment(environment_id: int, moment: Moment) -> Link:
+    return Link(
+        f"revision {moment.revision}, {time_of(moment.at):%Y-%m-%d %H:%M:%S} UTC",
+        revision_url(environment_id, moment.revision) if moment.revision else "",
+    )
+
+
+def _explained(told: Answered) -> Shown:
+    assert told.goal is not None, "an explanation is one of a goal"
+    slug = told.asked.version.environment.slug
+    is_strange = any(note.known for note in told.notes)  # which the goal's own note says as well
+    return {
+        "goal": told.goal,
+        "question": question_html(told.questions, slug),
+        "goal_note": "" if is_strange else told.goal.note,
+        "lines": page_lines(told.goal, slug),
+        "title": f"{'Allowed' if told.goal.holds else 'Denied'}: {told.goal.text}",
+    }
+
+
+# ---- lists ---------------------------------------------------------------------------------------------------------
+
+
+def _listed(told: Answered, found: Listed) -> Shown:
+    asked, column = told.asked, told.asked.kind.column
+    slug, version = asked.version.environment.slug, asked.version.pk
+    again = asked_again(asked.fields, filter=found.cut.text)
+    return {
+        "headline": _headline(found, column),
+        "question": question_html(told.questions, slug) if told.questions else "",
+        "every": found.every,
+        "answers": [_answer(asked.fields, version, column, each, slug) for each in found.answers],
+        "range": _range(found),
+        "previous": page_url("ask", version, again | found.previous) if found.previous else "",
+        "next": page_url("ask", version, again | found.next) if found.next else "",
+        "first": "" if found.is_first else page_url("ask", version, again),
+        "filter": found.cut.text,
+        "is_filterable": bool(found.cut.text) or not (found.is_first and found.is_last) or len(found.answers) > 10,
+        "unfiltered": page_url("ask", version, asked_again(asked.fields)),
+        "hidden": list(asked_again(asked.fields).items()),
+    }
+
+
+def _headline(found: Listed, column: str) -> str:
+    noun = _NOUNS[column]
+    if found.every:
+        return " and ".join(f"Every {'action' if column == 'action' else name}" for name in found.every)
+    count = found.total
+    if count is None:
+        return f"More than {max(found.named, 1):,} {noun}s"
+    if not count:
+        return _NOTHING[column] if not found.cut.text else f"No {noun}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _range(found: Listed) -> str:
+    if not found.named or (found.is_first and found.is_last):
+        return ""
+    if found.start is None or found.total is None:
+        return f"{found.named:,} of more, which take too long to count"
+    return f"{found.start:,} to {found.start + found.named - 1:,} of {found.total:,}"
+
+
+class _Shown(NamedTuple):
+    """An answer on the page: one that stands for every value has no text of its own."""
+
+    html: SafeString | str
+    every: str
+    why: str
+
+
+def _answer(fields: Fields, version: int, column: str, answer: Value, slug: str) -> _Shown:
+    changed = {column: written(answer)}
+    if column == "action":
+        changed = {column: "*" if answer.id == ANY else _action(answer.id)}
+    why = page_url("ask", version, asked_again(fields, kind="authorize", **changed))
+    if answer.id == ANY:
+        return _Shown("", "action" if column == "action" else answer.type, why)
+    return _Shown(answer.id if column == "action" else value_html(answer, slug), "", why)
+
+
+def _action(name: str) -> str:
+    """Return an action as its field takes it: in quotes, where the field would lose or mistake some of it."""
+    is_mistaken = name.startswith('"') or name == "*"
+    return quoted(name) if is_mistaken or name != name.strip() or len(name.splitlines()) > 1 else name
+
+
+# ---- what changed --------------------------------------------------------------------------------------------------
+
+
+class _Change(NamedTuple):
+    state: str
+    action: str
+    resource: SafeString | str
+    whys: tuple[Link, Link]
+
+
+def _changes(told: Answered) -> Shown:
+    asked = told.asked
+    assert told.changes is not None and asked.actor is not None, "what changed is asked of an actor"
+    actor = Value(asked.actor.type, asked.actor.one)
+    text = asked.fields.get("filter", "")
+    lines = [line for line in told.changes.lines if line.has(text)] if text else told.changes.lines
+    page = page_of(asked.fields.get("page", ""), len(lines))
+    here = lines[page.start : page.end]
+    again = asked_again(asked.fields, filter=text)
+    return {
+        "headline": _counted(lines) if lines else "Nothing changed",
+        "lines": [_change(told, line.access(actor)) for line in here],
+        "range": _lines_of(page, len(lines)),
+        "previous": _numbered(asked.version.pk, again, page.number - 1) if page.number > 1 else "",
+        "next": _numbered(asked.version.pk, again, page.number + 1) if page.end < len(lines) else "",
+        "filter": text,
+        "is_filterable": bool(text) or len(lines) > 10,
+        "unfiltered": page_url("ask", asked.version.pk, asked_again(asked.fields)),
+        "hidden": list(asked_again(asked.fields).items()),
+        "seconds": f"{SECONDS:g}",
+        "actor": value_html(actor, asked.version.environment.slug),
+        "has_kept": any(line.state == State.KEPT for line in here),
+        "has_every": any(ANY in (line.resource, line.action) for line in here),
+    }
+
+
+def _counted(lines: Sequence[Change]) -> str:
+    places = Counter([line.place for line in lines])
+    return counted({STATES[place]: count for place, count in places.items()}, 2)
+
+
+def _lines_of(page: NumberedPage, lines: int) -> str:
+    return f"{page.start + 1:,} to {min(page.end, lines):,} of {lines:,}" if lines else ""
+
+
+def _numbered(version: int, fields: Fields, number: int) -> str:
+    return page_url("ask", version, {**fields, "page": str(number) if number > 1 else ""})
+
+
+def _change(told: Answered, line: Access) -> _Change:
+    asked = told.asked
+    about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
+    about["action"] = "*" if line.action.id == ANY else _action(line.action.id)
+    labels = ("before", "now" if asked.until is None else "after")
+    sent = (asked.since, asked.until)
+    whys = [
+        Link(label, page_url("ask", moment.version, asked_again(about, **moment_fields(when, moment))))
+        for label, moment, when in zip(labels, told.moments, sent)
+    ]
+    slug = asked.version.environment.slug
+    resource = shown(line.resource) if line.resource.id == ANY else value_html(line.resource, slug)
+    return _Change(line.state, shown_action(line.action), resource, (whys[0], whys[1]))

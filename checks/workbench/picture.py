@@ -1,199 +1,136 @@
-"""A sheet of grants as SVG: columns from left to right, roles after what grants them, permissions last.
+"""A layout as SVG: text, lines and boxes, and links on them where somebody reads it on a page.
 
-The drawing takes its colours from the page's stylesheet, and is nothing but text, lines and boxes.
+The drawing takes its colours from the page's stylesheet, or from its own where it is a file (`document`).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
-from checks.workbench.graph import ANY_NAME, Grant, Mark, Sheet
+from checks.workbench.graph import Grant, Mark, Sheet
+from checks.workbench.layout import (
+    HEIGHT,
+    PADDING,
+    Box,
+    Lane,
+    Layout,
+    layout_of_sheet,
+    printable,
+    route,
+    shortened,
+    text_of,
+)  # fmt: skip
 
-_CHARACTER, _PADDING, _HEIGHT, _GAP, _COLUMN = 7.3, 12, 26, 12, 72
-_LANE = 6  # the height of what only passes through a column
-
-
-@dataclass(frozen=True, slots=True)
-class _Lane:
-    """Where lines from a mark pass through a column that lies before their target's."""
-
-    mark: Mark
-    rank: int
-
-
-_Spot = Mark | _Lane  # where lines begin, end, or pass through
-
-
-@dataclass(frozen=True, slots=True)
-class _Box:
-    x: float
-    y: float
-    width: float
-    height: float
-
-    @property
-    def left(self) -> tuple[float, float]:
-        return self.x, self.y + self.height / 2
-
-    @property
-    def right(self) -> tuple[float, float]:
-        return self.x + self.width, self.y + self.height / 2
+Link = Callable[[Mark], str]  # the address that a mark leads to, or nothing
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The column of each mark, and a box for each spot."""
-
-    ranks: dict[Mark, int]
-    boxes: dict[_Spot, _Box]
+def no_link(mark: Mark) -> str:
+    return ""
 
 
-def picture_of(sheet: Sheet) -> SafeString:
-    ranks = _ranks(sheet)
-    boxes = _placed(_columns(sheet, ranks), sheet.grants, ranks)
-    lines = [line for grant in sheet.grants for line in _lines(grant, _Layout(ranks, boxes))]
-    width = max((box.x + box.width for box in boxes.values()), default=0) + 30
-    height = max((box.y + box.height for box in boxes.values()), default=0) + 24
+def picture_of(
+    layout: Layout, title: str, link: Link = no_link, meant: Mark | None = None, percent: int = 100
+) -> SafeString:
+    """Draw a layout; `meant` is a mark that stands out. Every size is of the same picture."""
     return format_html(
-        '<svg class="picture" role="img" viewBox="0 0 {0} {1}" width="{0}" height="{1}" aria-label="{2}">{3}{4}</svg>',
-        round(width),
-        round(height),
-        f"what grants what on {sheet.type or 'everything'}",
-        format_html_join("", "{}", ((line,) for line in lines)),
-        format_html_join("", "{}", ((_drawn(spot, box),) for spot, box in boxes.items() if isinstance(spot, Mark))),
+        '<svg class="picture" role="group" viewBox="0 0 {} {}" width="{}" height="{}" aria-label="{}">{}</svg>',
+        round(layout.width),
+        round(layout.height),
+        round(layout.width * percent / 100),
+        round(layout.height * percent / 100),
+        printable(title),
+        _drawing(layout, link, meant),
     )
 
 
-# ---- columns: lines lead from left to right, as far as rules are not circular ------------------------------------
+def _drawing(layout: Layout, link: Link, meant: Mark | None) -> SafeString:
+    lines = [line for grant in layout.grants for line in _lines(grant, layout)]
+    marks = [(each, box) for each, box in layout.boxes.items() if isinstance(each, Mark)]
+    drawn = [_drawn(mark, box, link(mark), mark == meant) for mark, box in marks]
+    return format_html_join("", "{}", ((each,) for each in (*lines, *drawn)))
 
 
-def _ranks(sheet: Sheet) -> dict[Mark, int]:
-    """Return the column of each mark: roles after what grants them, permissions last, others before their targets."""
-    roles = dict.fromkeys(Mark("role", name) for name in sheet.roles)
-    permissions = dict.fromkeys(Mark("permission", name) for name in sheet.permissions)
-    for mark in (mark for grant in sheet.grants for mark in (*grant.sources, grant.target)):
-        if mark.kind in ("role", "permission"):
-            (roles if mark.kind == "role" else permissions)[mark] = None
-    ranks = _ranked(list(roles), sheet.grants, 1)
-    ranks |= _ranked(list(permissions), sheet.grants, max(ranks.values(), default=0) + 1)
-    for grant in sheet.grants:
-        for mark in grant.sources:
-            if mark.kind not in ("role", "permission"):
-                ranks[mark] = min(ranks.get(mark, ranks[grant.target]), ranks[grant.target] - 1)
-    return ranks
+# ---- a file of its own -----------------------------------------------------------------------------------------
+
+_STYLE = mark_safe(
+    "svg{background:#fff}text{fill:#1f2328;font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
+    "text.heading{font:600 16px system-ui,sans-serif}text.owner{fill:#59636e;font:10px system-ui,sans-serif}"
+    "rect{fill:#fff;stroke:#8c959f;stroke-width:1.5}path{fill:none;stroke:#6e7781;stroke-width:1.5}"
+    ".ground{fill:#fff;stroke:none}.role rect{fill:#e8f1fd;stroke:#3b7dd8}"
+    ".permission rect{fill:#e4f7e6;stroke:#176f2c}.relation rect{fill:#f3ebfc;stroke:#8a4fd0}"
+    ".condition rect{stroke-dasharray:4 3}.tip,circle{fill:#6e7781;stroke:none}"
+    "@media (prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#e6edf3}text.owner{fill:#9198a1}"
+    "rect{fill:#0d1117;stroke:#7d8590}path{stroke:#8b949e}.ground{fill:#0d1117}"
+    ".role rect{fill:#12294a;stroke:#6ea8fe}.permission rect{fill:#12341d;stroke:#7ee787}"
+    ".relation rect{fill:#2c1a45;stroke:#c297ff}.tip,circle{fill:#8b949e}}"
+)
+_MARGIN, _HEADING = 24, 34
 
 
-def _ranked(marks: list[Mark], grants: Iterable[Grant], first: int) -> dict[Mark, int]:
-    """Return columns for marks of one kind, each right of those that grant it; a circle begins with its first mark."""
-    above: dict[Mark, set[Mark]] = {mark: set() for mark in marks}
-    for grant in grants:
-        for source in grant.sources:
-            if grant.target in above and source in above and source != grant.target:
-                above[grant.target].add(source)
-    ranks: dict[Mark, int] = {}
-    waiting = list(marks)
-    while waiting:
-        for mark in [mark for mark in waiting if above[mark] <= ranks.keys()] or waiting[:1]:
-            ranks[mark] = max((ranks[each] + 1 for each in above[mark] if each in ranks), default=first)
-        waiting = [mark for mark in waiting if mark not in ranks]
-    return ranks
+def document(pictures: Sequence[tuple[str, Layout]]) -> str:
+    """Return pictures with headings, one below the other, as an SVG that needs nothing else."""
+    widths = [200.0] + [max(layout.width, len(shortened(heading)) * 10.0) for heading, layout in pictures]
+    drawn, y = [], _MARGIN
+    for heading, layout in pictures:
+        drawn.append(_below_heading(shortened(heading), layout, y))
+        y += _HEADING + round(layout.height) + _MARGIN
+    return format_html(
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}">'
+        '<style>{2}</style>\n<rect class="ground" width="{0}" height="{1}"/>\n{3}</svg>\n',
+        round(max(widths) + 2 * _MARGIN), y, _STYLE, format_html_join("", "{}", ((each,) for each in drawn)),
+    )  # fmt: skip
 
 
-def _columns(sheet: Sheet, ranks: dict[Mark, int]) -> list[list[_Spot]]:
-    columns: list[dict[_Spot, None]] = [{} for _ in range(max(ranks.values(), default=-1) + 1)]
-    for mark, rank in ranks.items():
-        columns[rank][mark] = None
-    for grant in sheet.grants:
-        for source in grant.sources:
-            for spot in _route(source, grant.target, ranks):
-                if isinstance(spot, _Lane):
-                    columns[spot.rank][spot] = None
-    return [list(column) for column in columns if column]
+def _below_heading(heading: str, layout: Layout, y: int) -> SafeString:
+    return format_html(
+        '<g transform="translate({} {})"><text class="heading" y="16">{}</text>'
+        '<g transform="translate(0 {})">{}</g></g>\n',
+        _MARGIN, y, heading, _HEADING, _drawing(layout, no_link, None),
+    )  # fmt: skip
 
 
-def _route(source: Mark, target: Mark, ranks: dict[Mark, int]) -> list[_Spot]:
-    """Return where a line goes from the source through the columns between to the target."""
-    return [source, *(_Lane(source, rank) for rank in range(ranks[source] + 1, ranks[target])), target]
-
-
-def _placed(columns: list[list[_Spot]], grants: Iterable[Grant], ranks: dict[Mark, int]) -> dict[_Spot, _Box]:
-    """Return a box for each spot, next to what it is connected with, as far as there is room."""
-    neighbours: dict[_Spot, set[_Spot]] = {spot: set() for column in columns for spot in column}
-    for grant in grants:
-        for source in grant.sources:
-            route = _route(source, grant.target, ranks)
-            for one, other in itertools.pairwise(route):
-                neighbours[one].add(other)
-                neighbours[other].add(one)
-    boxes = _stacked(columns)
-    for _ in range(3):
-        columns = [sorted(column, key=lambda spot: _height_wanted(spot, neighbours, boxes)) for column in columns]
-        boxes = _stacked(columns)
-    return boxes
-
-
-def _height_wanted(spot: _Spot, neighbours: dict[_Spot, set[_Spot]], boxes: dict[_Spot, _Box]) -> float:
-    around = [boxes[each].left[1] for each in neighbours[spot]] or [boxes[spot].left[1]]
-    return sum(around) / len(around)
-
-
-def _stacked(columns: list[list[_Spot]]) -> dict[_Spot, _Box]:
-    """Return boxes for every column from above, centred beside the tallest."""
-    heights = [sum(_height(spot) + _GAP for spot in column) for column in columns]
-    boxes: dict[_Spot, _Box] = {}
-    x: float = 1
-    for column, height in zip(columns, heights):
-        width = max(_width(spot) for spot in column)
-        y = 8 + (max(heights) - height) / 2
-        for spot in column:
-            boxes[spot] = _Box(x, y, width, _height(spot))
-            y += _height(spot) + _GAP
-        x += width + _COLUMN
-    return boxes
-
-
-def _height(spot: _Spot) -> int:
-    return _HEIGHT if isinstance(spot, Mark) else _LANE
-
-
-def _width(spot: _Spot) -> float:
-    return len(_text(spot)) * _CHARACTER + 2 * _PADDING if isinstance(spot, Mark) else 0
-
-
-def _text(mark: Mark) -> str:
-    return f"every {mark.kind}" if mark.label == ANY_NAME else mark.label.replace(f"{ANY_NAME} on ", "the same on ")
+def document_of_sheets(sheets: Sequence[Sheet]) -> str:
+    return document([(sheet.title, layout_of_sheet(sheet)) for sheet in sheets])
 
 
 # ---- strokes -------------------------------------------------------------------------------------------------
 
 
-def _drawn(mark: Mark, box: _Box) -> SafeString:
-    return format_html(
-        '<g class="{}"><rect x="{}" y="{}" width="{}" height="{}" rx="{}"/><text x="{}" y="{}">{}</text></g>',
+def _drawn(mark: Mark, box: Box, address: str, is_meant: bool) -> SafeString:
+    drawn = format_html(
+        '<g class="{}{}"><title>{}</title><rect x="{}" y="{}" width="{}" height="{}" rx="{}"/>{}</g>',
         mark.kind,
+        " meant" if is_meant else "",
+        printable(f"{mark.owner}: {mark.label}" if mark.owner else mark.label),
         round(box.x, 1),
         round(box.y, 1),
         round(box.width, 1),
         box.height,
         box.height / 2 if mark.kind == "role" else 4,
-        round(box.x + _PADDING, 1),
-        round(box.y + box.height / 2 + 4.5, 1),
-        _text(mark),
+        _texts(mark, box),
     )
+    return format_html('<a href="{}">{}</a>', address, drawn) if address else drawn
 
 
-def _lines(grant: Grant, layout: _Layout) -> list[SafeString]:
+def _texts(mark: Mark, box: Box) -> SafeString:
+    middle, x = box.y + box.height / 2, round(box.x + PADDING, 1)
+    if not mark.owner:
+        return format_html('<text x="{}" y="{}">{}</text>', x, round(middle + 4.5, 1), text_of(mark))
+    owner = format_html('<text class="owner" x="{}" y="{}">{}</text>', x, round(middle - 5, 1), shortened(mark.owner))
+    return format_html('{}<text x="{}" y="{}">{}</text>', owner, x, round(middle + 11, 1), text_of(mark))
+
+
+def _lines(grant: Grant, layout: Layout) -> list[SafeString]:
     """Draw a line from the source, or from several, which must hold together, lines to a dot and one on from there."""
     target = layout.boxes[grant.target].left
-    title = f"line {grant.line}: {grant.text}"
+    title = printable(f"line {grant.line}: {grant.text}")
     if len(grant.sources) == 1:
         return [_line(grant.sources[0], grant.target, target, True, title, layout)]
-    last = [layout.boxes[_route(source, grant.target, layout.ranks)[-2]] for source in grant.sources]
+    last = [layout.boxes[route(source, grant.target, layout.ranks)[-2]] for source in grant.sources]
     dot = (target[0] - 26, (sum(box.right[1] for box in last) / len(last) + target[1]) / 2)
     joined = [_line(source, grant.target, dot, False, title, layout) for source in grant.sources]
     drawn = format_html('<circle cx="{}" cy="{}" r="4"><title>{}</title></circle>', *_rounded(dot), title)
@@ -201,13 +138,14 @@ def _lines(grant: Grant, layout: _Layout) -> list[SafeString]:
 
 
 def _line(
-    source: Mark, target: Mark, end: tuple[float, float], is_last: bool, title: str, layout: _Layout
+    source: Mark, target: Mark, end: tuple[float, float], is_last: bool, title: str, layout: Layout
 ) -> SafeString:
     ranks, boxes = layout.ranks, layout.boxes
     if ranks[source] >= ranks[target]:  # rules that go in a circle: back around below
         return _back(boxes[source], boxes[target], title)
     points = [boxes[source].right]
-    for lane in _route(source, target, ranks)[1:-1]:
+    for lane in route(source, target, ranks)[1:-1]:
+        assert isinstance(lane, Lane)
         points += [boxes[lane].left, boxes[lane].right]
     return _stroke([*points, end], title, is_last)
 
@@ -220,8 +158,8 @@ def _stroke(points: list[tuple[float, float]], title: str, is_last: bool) -> Saf
     return _path(shape, title, points[-1] if is_last else None)
 
 
-def _back(source: _Box, target: _Box, title: str) -> SafeString:
-    low = max(source.y, target.y) + _HEIGHT + 10
+def _back(source: Box, target: Box, title: str) -> SafeString:
+    low = max(source.y + source.height, target.y + target.height, HEIGHT) + 10
     (x, y), (to_x, to_y) = source.right, target.left
     shape = "M{} {}C{} {} {} {} {} {}".format(*_rounded((x, y, x + 28, y, x + 28, low, (x + to_x) / 2, low)))
     shape += "C{} {} {} {} {} {}".format(*_rounded((to_x - 28, low, to_x - 28, to_y, to_x, to_y)))

@@ -69,6 +69,7 @@ class Wanted(NamedTuple):
     actor_type: str = ""
     action: str = ""
     resource_type: str = ""
+    actor: str = ""  # the id of one of the type
 
 
 EVERYTHING = Wanted()
@@ -129,13 +130,12 @@ class Review:
 
     def lines(self) -> Iterator[Access | NotAnswered]:
         """Yield what there is to say, by kinds and then by resources; raise OutOfTime where there is no time left."""
-        kinds = self._kinds()
+        kinds = self.kinds()
         for place, kind in enumerate(kinds, 1):
-            asked = [moment for moment, is_asked in zip(self.moments, self._can_hold(kind)) if is_asked]
-            if asked:
-                yield from self._lines_of(kind, place, len(kinds))
+            if any(self._can_hold(kind)):
+                yield from self.lines_of(kind, place, len(kinds))
 
-    def _kinds(self) -> list[AccessKind]:
+    def kinds(self) -> list[AccessKind]:
         if len(self.moments) == 1:
             found = access_kinds(self.programs[0], self.known.numbers)
         else:
@@ -145,7 +145,7 @@ class Review:
             found = kinds_that_differ(old, new, changes, self.known.numbers, clock)
         return [each for kind in found if (each := kind.narrowed(*self.wanted)) is not None]
 
-    def _lines_of(self, kind: AccessKind, place: int, kinds: int) -> Iterator[Access | NotAnswered]:
+    def lines_of(self, kind: AccessKind, place: int = 1, kinds: int = 1) -> Iterator[Access | NotAnswered]:
         def progress(asked: int, name: str, total: Callable[[], int]) -> None:
             if time.monotonic() > self.until:
                 raise OutOfTime
@@ -300,7 +300,7 @@ class _Asking:
         """Return (actor, action, resource) as of the moment: None is every value, and ANY one that nothing mentions."""
         question = self.asked.question(tuple([_asked_id(self.kind.resource, text) for text in ids]))
         found = self.review.answers(moment, question, MOST_ROWS if len(ids) > 1 else 0)
-        return self.kind.plain({each for row in found for each in self.kind.rows(row, ids)})
+        return without_covered({each for row in found for each in self.kind.rows(row, ids)})
 
 
 @dataclass
@@ -336,21 +336,29 @@ class _AskingByActors:
             return None  # asking by resources says what is wrong
         if any(row[-1] is None for rows in found for row in rows):
             return None
-        return [kind.plain({each for row in rows for each in kind.rows(row, ())}) for rows in found]
+        return [without_covered({each for row in rows for each in kind.rows(row, ())}) for rows in found]
 
 
 def _compared(kind: AccessKind, sides: list[set[Row]]) -> Iterator[Access]:
     if len(sides) == 1:
-        found = [(State.HAS, row) for row in sides[0]]
+        found = [(State.HAS, row) for row in sides[0] if kind.tells(row[1])]
     else:
         old, new = sides
-        lost, gained = missing(old, new), missing(new, old)
-        kept = exceptions(gained, old) | exceptions(lost, new)
+        lost, gained = ([row for row in rows if kind.tells(row[1])] for rows in (missing(old, new), missing(new, old)))
+        # Of what was lost for every action, one that has a kind of its own may be kept.
+        kept = without_covered(exceptions(gained, old) | exceptions(lost, new))
         found = [(State.LOST, row) for row in lost] + [(State.GAINED, row) for row in gained]
-        found += [(State.KEPT, row) for row in without_covered(kept)]
+        found += [(State.KEPT, row) for row in kept if kind.tells(row[1]) or not _differs_for_all(row, old, new)]
     for state, (actor, action, resource) in sorted(found, key=_in_order):
         values = Value(kind.actor, actor or ANY), Value(STRING, action or ANY), Value(kind.resource, resource or ANY)
         yield Access(state, *values)
+
+
+def _differs_for_all(row: Row, old: set[Row], new: set[Row]) -> bool:
+    """Say whether all actors lost or gained it, so that the action's own kind tells who did not."""
+    _, action, resource = row
+    was, now = (any((None, each, resource) in rows for each in (action, None)) for rows in (old, new))
+    return was != now
 
 
 class _TooMany(AuthzError):

@@ -1,5 +1,6 @@
 """What one parse notes on its way: the mistakes found so far, and how deep it is."""
 
+import json
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -49,3 +50,8 @@ def clipped(text: str) -> str:
     """User text for a message: printable, and not too long."""
     short = text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in short)
+
+
+def spelled_out(text: str, kept: str = "") -> str:
+    """User text for a line of a report: what cannot be seen and is not `kept` is written as in JSON."""
+    return "".join(char if char.isprintable() or char in kept else json.dumps(char)[1:-1] for char in text)

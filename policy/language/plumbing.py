@@ -30,31 +30,46 @@ class _Stop(Exception):
 
 def parse(source: Source) -> ast.Policy:
     """The syntax tree of the text. PolicyRejected carries all that is wrong with its form."""
+    return parse_with_tokens(source)[0]
+
+
+def parse_with_tokens(source: Source) -> tuple[ast.Policy, list[Token]]:
+    """The syntax tree, and the tokens that it was made of: between them stand whitespace and comments."""
     notes = Notes(source)
     _refuse_unfit(notes)
+    kept: list[Token] = []
     with without_collections():
-        policy = _parsed(notes)
+        policy = _parsed(notes, kept)
     if policy is None or notes.problems:
         notes.reject()
-    return policy
+    return policy, kept
 
 
-def _parsed(notes: Notes) -> ast.Policy | None:
+def _parsed(notes: Notes, kept: list[Token]) -> ast.Policy | None:
     tokens = _cloned_lexer(notes)
     parser = copy.copy(_parser())  # PLY keeps its stacks on the parser; the tables are shared
     parser.errorfunc = functools.partial(_stop, parser, notes)
     try:
-        return parser.parse(lexer=tokens, tokenfunc=functools.partial(next, _counted(tokens, notes), None))
+        return parser.parse(lexer=tokens, tokenfunc=functools.partial(next, _counted(tokens, notes, kept), None))
     except _Stop:
         _finish_lexing(tokens)
         return None
 
 
-def _counted(tokens: Lexer, notes: Notes) -> Iterator[Token]:
-    yield from itertools.islice(iter(tokens.token, None), MAX_TOKENS)
-    if token := tokens.token():
+def tokens_of(notes: Notes) -> Iterator[tuple[str, int, int]]:
+    """Kind, start and end of each word and sign of the text, whether or not it is a policy."""
+    tokens = _cloned_lexer(notes)
+    while token := tokens.token():
+        yield token.type, token.lexpos, tokens.lexpos
+
+
+def _counted(tokens: Lexer, notes: Notes, kept: list[Token]) -> Iterator[Token]:
+    for token in itertools.islice(iter(tokens.token, None), MAX_TOKENS):
+        kept.append(token)
+        yield token
+    if extra := tokens.token():
         message = f"the policy has more than {MAX_TOKENS} words and signs"
-        notes.refuse(Span(token.lexpos, tokens.lexpos), message, "leave out what repeats; keep data in facts")
+        notes.refuse(Span(extra.lexpos, tokens.lexpos), message, "leave out what repeats; keep data in facts")
         notes.reject()
 
 

@@ -1,14 +1,17 @@
 """What commands share: what is checked before, which environment they are about, and how they end."""
 
 import math
+import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, OutputWrapper
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper, SystemCheckError
 
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed, Unavailable
+from policy.figures import note_fault
 from policy.files import Bundle
 from policy.language.rejection import PolicyRejected
+from policy.management.progress import Progress
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.rules.program import Program
@@ -21,6 +24,20 @@ class ServiceCommand(BaseCommand):
     """A command of the service. It begins without Django's checks, which import every page: `check` has them."""
 
     requires_system_checks = ["policy"]
+
+    def progress(self, what: str) -> Progress:
+        """Enter it while something goes on that may take long."""
+        return Progress(what, self.stderr)
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except CommandError as reason:
+            is_typed = getattr(self, "_called_from_command_line", False)  # and not called by a program
+            if not is_typed or options["traceback"] or isinstance(reason, SystemCheckError):
+                raise
+            self.stderr.write(f"error: {reason}")
+            sys.exit(reason.returncode)
 
 
 class PolicyCommand(ServiceCommand):
@@ -55,15 +72,24 @@ def add_as_of(parser: ArgumentParser) -> None:
     parser.add_argument("--as-of", metavar="WHEN", help="a revision's number, or a time such as 2026-11-03T14:02:11Z")
 
 
-def moment_asked(environment: Environment, as_of: str | None, needs_policy: bool = True) -> Moment | None:
-    """The moment that `--as-of` names; None for now."""
+def moment_asked(
+    environment: Environment, as_of: str | None, needs_policy: bool = True, policy_version: int | None = None
+) -> Moment | None:
+    """The moment that `--as-of` names, by the policy of then or by a version; None for now by the active one."""
     when = None if as_of is None else as_of_from_text(as_of, "--as-of")
-    return moment_of(environment.pk, when, needs_policy=needs_policy)
+    return moment_of(environment.pk, when, policy_version, needs_policy)
 
 
-# ---- numbers on the command line ---------------------------------------------------------------------------
+# ---- notes and numbers on the command line ---------------------------------------------------------------------------
 
 MOST = 2**31 - 1  # what databases number versions with
+
+
+def note(text: str) -> str:
+    """What is kept with a version: one line."""
+    if fault := note_fault(text):
+        raise ArgumentTypeError(f"a note {fault}")
+    return text
 
 
 def number(text: str) -> int:
@@ -98,7 +124,11 @@ def rejection(reason: PolicyRejected | PolicyTestsFailed, bundle: Bundle, errors
             kind = "failed assertion"
     for line in lines:
         errors.write(line)
-    return CommandError(f"{len(lines)} {kind}{'' if len(lines) == 1 else 's'}; the policy is not accepted")
+    return CommandError(f"{counted(len(lines), kind)}; the policy is not accepted")
+
+
+def counted(count: int, kind: str) -> str:
+    return f"{count} {kind}{'' if count == 1 else 's'}"
 
 
 def warnings(program: Program, bundle: Bundle) -> list[str]:

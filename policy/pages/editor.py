@@ -8,11 +8,12 @@ from django import forms
 
 from policy import publishing
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
+from policy.figures import MAX_NOTE, note_fault
 from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 from policy.models import Environment
 from policy.pages.excerpts import Excerpt, excerpts_of_failures, excerpts_of_problems
-from policy.publishing import Published, ignored_facts, remarks_on
+from policy.publishing import Ignored, Published, ignored_facts, remarks_on
 from policy.revisions import By
 from policy.serializers import MAX_FILENAME
 
@@ -21,13 +22,24 @@ MOST_NUMBERS = 20_000
 
 
 class PolicyForm(forms.Form):
-    """`seen` is the version that was active when the page was made: publishing over a later one takes a second look."""
+    """What the page sends.
+
+    `seen` is the version that was active when the text was begun: publishing over a later one takes a second look.
+    `stamp` is that of the draft that the page knows.
+    """
 
     environment = forms.ModelChoiceField(Environment.objects.all(), empty_label=None)
     filename = forms.CharField(required=False, strip=False, max_length=MAX_FILENAME)
     source = forms.CharField(required=False, strip=False, widget=forms.Textarea)
-    seen = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    seen = forms.IntegerField(required=False, min_value=0, max_value=2**31 - 1, widget=forms.HiddenInput)
+    stamp = forms.IntegerField(required=False, widget=forms.HiddenInput)
     force = forms.BooleanField(required=False)
+    note = forms.CharField(required=False, max_length=MAX_NOTE)  # one line: what changes, and why
+
+    def clean_note(self) -> str:
+        if fault := note_fault(self.cleaned_data["note"]):
+            raise forms.ValidationError(fault)
+        return self.cleaned_data["note"]
 
     def clean_source(self) -> str:
         # Browsers send every line end as two characters.
@@ -45,9 +57,9 @@ class Outcome:
     may_force: bool = False
 
 
-def check(sent: dict) -> Outcome:
-    """Everything but publishing."""
-    return _outcome(sent, _checked)
+def check(sent: dict, with_facts: bool) -> Outcome:
+    """Everything but publishing; what it means for stored facts, for who may view them."""
+    return _outcome(sent, partial(_checked, with_facts))
 
 
 def publish(sent: dict, by: By) -> Outcome:
@@ -74,9 +86,9 @@ def _outcome(sent: dict, act: Callable[[dict, Source], Outcome]) -> Outcome:
         return Outcome(trouble=reason.message)
 
 
-def _checked(sent: dict, source: Source) -> Outcome:
+def _checked(with_facts: bool, sent: dict, source: Source) -> Outcome:
     drafted = publishing.draft(source.text, source.filename, force=True)
-    ignored = ignored_facts(sent["environment"].pk, drafted.program)
+    ignored = ignored_facts(sent["environment"].pk, drafted.program) if with_facts else Ignored()
     note = "; ".join(["this is a policy", *remarks_on(drafted, ignored)])
     warnings = excerpts_of_problems(source, drafted.program.warnings)
     failures = excerpts_of_failures(source, drafted.report)
@@ -86,8 +98,8 @@ def _checked(sent: dict, source: Source) -> Outcome:
 
 
 def _published(by: By, sent: dict, source: Source) -> Outcome:
-    where, name, force = sent["environment"].pk, source.filename, sent["force"]
-    return Outcome(published=publishing.publish(where, source.text, name, force=force, by=by))
+    where, name, force, note = sent["environment"].pk, source.filename, sent["force"], sent["note"]
+    return Outcome(published=publishing.publish(where, source.text, name, force=force, by=by, note=note))
 
 
 def line_numbers(text: str, excerpts: list[Excerpt]) -> list[tuple[int, str, str]]:

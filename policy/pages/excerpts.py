@@ -47,7 +47,7 @@ def excerpts_of_failures(source: Source, report: TestReport) -> list[Excerpt]:
     for test in report.tests:
         for one in test.assertions:
             if not one.passed:
-                span = _span_of_line(source, one.line)
+                span = span_of_line(source, one.line)
                 found.append(_excerpt(source, "failure", f"test `{test.name}`: {one.message}", "", span))
     return found
 
@@ -82,7 +82,7 @@ def _line(source: Source, number: int, is_meant: bool, before: int, span: Span) 
     return ExcerptLine(number, marked_line(shown, left, left + max(1, span.end - span.start)), True)
 
 
-def _span_of_line(source: Source, line: int) -> Span:
+def span_of_line(source: Source, line: int) -> Span:
     text = source.line_text(line)
     start = source.line_start(line) + len(text) - len(text.lstrip())
     return Span(start, start + max(1, len(text.strip())))

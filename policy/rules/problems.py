@@ -47,10 +47,16 @@ def _sorted(problems: list[Problem]) -> tuple[Problem, ...]:
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    near = nearest(word, candidates)
+    return "" if near is None else f"did you mean {shown(near)}?"
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """Return the name that is most like a word, if one is."""
     names = sorted(set(candidates))[:MAX_CANDIDATES]
     folded = {name.lower(): name for name in reversed(names)}
     close = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
-    return f"did you mean {shown(folded[close[0]])}?" if close else ""
+    return folded[close[0]] if close else None
 
 
 def listed(names: Iterable[str], none: str = "none") -> str:

@@ -46,7 +46,7 @@ def test_keys_are_revoked_and_never_deleted(staff, api):
 def test_the_end_of_a_key_can_be_moved_but_not_what_it_opens(staff, new_api):
     api, other = new_api("one"), new_api("other").environment
     key = ApiKey.objects.get(environment=api.environment)
-    changed = {"environment": other.id, "label": "x", "expires_at_0": "2001-01-01", "expires_at_1": "00:00"}
+    changed = {"environment": other.id, "label": "x", "expires_at": "2001-01-01T00:00:00"}
     staff.post(f"/admin/authz_project/apikey/{key.id}/change/", changed)
     key.refresh_from_db()
     assert (key.environment, key.label) == (api.environment, "x")

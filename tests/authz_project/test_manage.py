@@ -8,7 +8,7 @@ import sys
 import pytest
 from django.db import InterfaceError, OperationalError, ProgrammingError
 
-from manage import main
+from authz_project.command_line import main
 from tests.service import ROOT
 
 COMMANDS = [("load_facts", "-"), ("load_policy", "-"), ("list_api_keys",)]
@@ -82,7 +82,7 @@ def test_what_ends_a_command_is_said(monkeypatch, error, said):
     def fail(argv):
         raise error
 
-    monkeypatch.setattr("manage.execute_from_command_line", fail)
+    monkeypatch.setattr("authz_project.command_line._run", fail)
     with pytest.raises(SystemExit) as end:
         main()
     assert said in str(end.value.code)
@@ -92,7 +92,7 @@ def test_a_mistake_of_ours_is_not_passed_off_as_the_databases(monkeypatch):
     def fail(argv):
         raise ProgrammingError("syntax error")
 
-    monkeypatch.setattr("manage.execute_from_command_line", fail)
+    monkeypatch.setattr("authz_project.command_line._run", fail)
     with pytest.raises(ProgrammingError):
         main()
 

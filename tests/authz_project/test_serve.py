@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import time
 import pytest
 import requests
 
+from authz_project import __version__
 from tests.sampling import some
 from tests.service import DEV_KEY, ROOT, start_service
 
@@ -55,6 +57,37 @@ def test_it_starts_from_nothing_and_shows_the_first_key_once(tmp_path):
         assert again.client(key).get("/facts").status_code == 200
     finally:
         again.stop()
+
+
+def test_it_says_what_it_serves(tmp_path):
+    service = start_service(tmp_path, "", "--workers", "1", "--threads", "3", CSRF_TRUSTED_ORIGINS="https://a.example")
+    service.stop()
+    said = service.log.read_text()
+    assert said.startswith(f"authz {__version__}, Python 3.")
+    assert f"  database  SQLite 3.{sqlite3.sqlite_version[2:]}, {tmp_path}/authz.sqlite3\n" in said
+    assert "  policy    none yet in `default`\n            `python manage.py load_policy FILE`" in said
+    assert f"  answers   {service.origin}/api, 1 process of 3 threads\n" in said
+    assert f"  admin     {service.origin}/admin/; `python manage.py createsuperuser` makes a login\n" in said
+    assert f"  read      {service.origin}/docs/\n" in said
+    assert re.search("^  not set   ALLOWED_HOSTS, DECISION_LOG, which", said, re.MULTILINE)
+    assert len(said.splitlines()) <= 11
+
+
+def test_it_says_no_more_than_it_has_to(tmp_path):
+    url, whole = f"sqlite:///{tmp_path / 'authz.sqlite3'}", {"ALLOWED_HOSTS": "authz.example", "DECISION_LOG": "log"}
+    for words in (["migrate"], ["load_example", "code"], ["createsuperuser", "--noinput"]):
+        subprocess.run(
+            [sys.executable, ROOT / "manage.py", *words], cwd=tmp_path, check=True, capture_output=True,
+            env=os.environ | {
+                "DATABASE_URL": url, "DJANGO_SUPERUSER_USERNAME": "root", "DJANGO_SUPERUSER_PASSWORD": SECRET,
+                "DJANGO_SUPERUSER_EMAIL": "root@a.example",
+            },
+        )  # fmt: skip
+    service = start_service(tmp_path, url, "--workers", "1", CSRF_TRUSTED_ORIGINS="https://a.example", **whole)
+    service.stop()
+    said = service.log.read_text()
+    assert "  policy    version 1 of `default`, since 2" in said
+    assert "not set" not in said and "createsuperuser" not in said and "load_policy" not in said
 
 
 def test_nothing_of_development_is_left_without_the_flag(tmp_path, sqlite_url):

@@ -15,6 +15,7 @@ from django.core.management.base import CommandError
 from authz_project import settings
 from authz_project.management.commands.serve import port_number, refuse_outsiders
 from tests.authz_project.test_serve import SECRET, new_url, refusal, sqlite_url  # noqa: F401  fixtures
+from tests.postgresql import free_port
 from tests.service import ROOT, start_service
 
 
@@ -34,10 +35,10 @@ def test_files_are_their_owners(tmp_path):
     assert set(made.values()) == {0o600}, made
 
 
-def manage(folder, url: str, *arguments: str) -> str:
+def manage(folder, url: str, *arguments: str, **variables: str) -> str:
     return subprocess.run(
         [sys.executable, ROOT / "manage.py", *arguments], cwd=folder, check=True, capture_output=True, text=True,
-        env=os.environ | {"DATABASE_URL": url, "PYTHONPATH": str(ROOT)}, timeout=60,
+        env=os.environ | {"DATABASE_URL": url, "PYTHONPATH": str(ROOT)} | variables, timeout=60,
     ).stdout  # fmt: skip
 
 
@@ -105,7 +106,7 @@ def test_development_is_for_this_machine_alone(host):
 
 def test_a_database_that_cannot_be_reached_is_one_line(tmp_path):
     url = "postgres://nobody:hush@127.0.0.1:1/none"
-    told = refusal(tmp_path, DATABASE_URL=url, SECRET_KEY=SECRET)
+    told = refusal(tmp_path, "--port", str(free_port()), DATABASE_URL=url, SECRET_KEY=SECRET)
     assert "the database cannot be reached" in told and "hush" not in told and len(told.strip().splitlines()) == 1
     done = subprocess.run(
         [sys.executable, ROOT / "manage.py", "list_api_keys"], cwd=tmp_path, capture_output=True, text=True, timeout=60,

@@ -3,6 +3,7 @@
 import secrets
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
@@ -73,6 +74,59 @@ def test_before_the_upgrade_nothing_is_known(upgraded):
         assert refused.status_code == 400, refused.text
         said = refused.json()["message"]
         assert "is before the horizon" in said and f"is known since revision {UPGRADE}, 2" in said
+
+
+# ---- who published what --------------------------------------------------------------------------------------------
+
+PUBLISHED = datetime(2026, 11, 3, 14, 2, 11, tzinfo=UTC)
+REVISIONS = (  # of version 1 and 2, the publishing; of version 3, which is older, only that it was made active again
+    (1, 0.2, "admin ada", 1),
+    (2, 5.0, "command load_policy", 2),
+    (3, 86_400, "admin ben", 1),
+    (4, 86_400, "admin ben", 3),
+)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_who_published_a_version_is_taken_from_its_revision(kind, database_urls, tmp_path):
+    url = database_urls(kind, f"authors_{secrets.token_hex(4)}")
+    manage(tmp_path, url, "migrate", "policy", "0004")
+    with closing(connected(url)) as database:
+        mark = "?" if kind == "sqlite" else "%s"
+        database.execute(
+            "INSERT INTO environment (id, slug, name, created_at, moment) VALUES"
+            f" (1, 'default', 'Default', '{PUBLISHED:%Y-%m-%d %H:%M:%S+00:00}', 1)"
+        )
+        for number in (1, 2, 3):
+            database.execute(
+                "INSERT INTO policy_version (id, environment_id, number, source, filename, digest, created_at)"
+                f" VALUES ({mark}, 1, {mark}, 'actor User {{}}', NULL, '', {mark})",
+                (number, number, f"{PUBLISHED - timedelta(days=30 * (number == 3)):%Y-%m-%d %H:%M:%S+00:00}"),
+            )
+        for number, seconds, author, version in REVISIONS:
+            at = int((PUBLISHED.timestamp() + seconds) * 1_000_000)
+            database.execute(
+                "INSERT INTO revision (environment_id, number, at, author, request_id, policy_version_id, kind,"
+                f" inserted, deleted) VALUES (1, {mark}, {mark}, {mark}, '', {mark}, 'policy', 0, 0)",
+                (number, at, author, version),
+            )
+        database.commit()
+    manage(tmp_path, url, "migrate")
+    with closing(connected(url)) as database:
+        found = database.execute("SELECT number, author, note, tests, rules FROM policy_version ORDER BY number")
+        assert found.fetchall() == [
+            (1, "admin ada", "", None, None), (2, "command load_policy", "", None, None), (3, "", "", None, None),
+        ]  # fmt: skip
+
+
+def connected(url: str):
+    return sqlite3.connect(url.removeprefix("sqlite:///")) if url.startswith("sqlite") else psycopg.connect(url)
+
+
+def test_versions_of_before_have_no_figures(upgraded):
+    posted = upgraded.post("/policy", {"src": "actor User {}", "note": "after the upgrade"})
+    assert posted.status_code == 200
+    assert upgraded.get("/policy", params={"id": 1}).json()["policy"]["src"] != "actor User {}"
 
 
 def role(user: str, name: str) -> dict:

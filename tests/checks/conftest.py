@@ -1,7 +1,11 @@
 """A policy that most of these tests ask about, and short ways to write facts and questions."""
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
 
+from policy.models import PolicyVersion
 from tests.conftest import Api
 
 POLICY = """
@@ -72,3 +76,22 @@ def repos(api) -> Api:
         fact("is_root", "User:root"),
     )
     return api
+
+
+# ---- the workbench ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def version(repos) -> PolicyVersion:
+    return PolicyVersion.objects.get()
+
+
+@pytest.fixture
+def admin(version) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("ada"))
+    return client
+
+
+def url(name: str, version: PolicyVersion) -> str:
+    return reverse(f"admin:policy_policyversion_{name}", args=[version.pk])

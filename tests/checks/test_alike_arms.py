@@ -5,35 +5,35 @@ import pytest
 from checks.engine.sql.text import Choice, finished, settled, union
 from tests.checks.conftest import about, fact, publish, store
 
-HEAD = '''
+HEAD = """
 actor User {}
 resource Doc { roles = ["a", "b", "c"]; permissions = ["read"]; relations = { group: Doc }; }
-'''
+"""
 MEMBER = fact("member", "User:1", "Doc:1")
 A, B = (fact("has_role", "User:1", role, "Doc:1") for role in "ab")
 
 POLICIES = {
-    "blocked by either": '''
+    "blocked by either": """
 has_permission(u: User, "read", d: Doc) if member(u, d) and not blocked(u, d);
 blocked(u: User, d: Doc) if member(u, d) and not has_role(u, "a", d);
 blocked(u: User, d: Doc) if member(u, d) and not has_role(u, "b", d);
-''',
-    "needs both": '''
+""",
+    "needs both": """
 has_permission(u: User, "read", d: Doc) if member(u, d) and not (not has_role(u, "a", d) or not has_role(u, "b", d));
-''',
-    "lacks one, by two rules": '''
+""",
+    "lacks one, by two rules": """
 has_permission(u: User, "read", d: Doc) if member(u, d) and not has_role(u, "a", d);
 has_permission(u: User, "read", d: Doc) if member(u, d) and not has_role(u, "b", d);
-''',
-    "lacks one": '''
+""",
+    "lacks one": """
 has_permission(u: User, "read", d: Doc) if member(u, d) and (not has_role(u, "a", d) or not has_role(u, "b", d));
-''',
-    "lacks one by recursion": '''
+""",
+    "lacks one by recursion": """
 has_permission(u: User, "read", d: Doc) if linked(u, d);
 linked(u: User, d: Doc) if member(u, d) and not has_role(u, "a", d);
 linked(u: User, d: Doc) if member(u, d) and not has_role(u, "b", d);
 linked(u: User, d: Doc) if has_relation(d, "group", g) and g matches Doc and linked(u, g);
-''',
+""",
 }
 CASES = [  # with these roles
     ("blocked by either", [], False), ("blocked by either", [A], False), ("blocked by either", [A, B], True),

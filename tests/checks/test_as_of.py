@@ -15,7 +15,6 @@ def fact(predicate: str, *args: str) -> dict:
     return {"predicate": predicate, "args": [{"type": kind, "id": text} for kind, text in values]}
 
 
-
 READERS = """
 actor User {}
 resource Doc { roles = ["reader", "writer"]; permissions = ["read"]; relations = { parent: Folder };
@@ -75,8 +74,14 @@ def test_each_question_is_answered_as_it_was_then(api, story):
     each = {"checks": [{"actor": ann, "action": "read", "resource": {"type": "Doc", "id": one}} for one in "de"]}
     assert asked(api, "/authorize_each", each, story["folders"])["results"] == [True, True]
     assert asked(api, "/authorize_each", each, story["again"])["results"] == [True, False]
-    query = {"predicate": ["has_role", ["who", "role", "doc"]], "constraints": {
-        "who": {"type": "User"}, "role": {"type": "String", "ids": ["reader"]}, "doc": {"type": "Doc", "ids": ["e"]}}}
+    query = {
+        "predicate": ["has_role", ["who", "role", "doc"]],
+        "constraints": {
+            "who": {"type": "User"},
+            "role": {"type": "String", "ids": ["reader"]},
+            "doc": {"type": "Doc", "ids": ["e"]},
+        },
+    }
     assert [row["who"] for row in asked(api, "/evaluate_query", query, story["folders"])["results"]] == ["ann"]
     assert asked(api, "/evaluate_query", query, story["gone"])["results"] == []
 
@@ -212,8 +217,10 @@ def test_the_clock_of_then_counts(api):
     timed = timed.replace(" and now matches Integer", "")
     assert api.post("/policy", {"src": timed, "filename": "t.polar"}).status_code == 200
     soon = int(time.time()) + 2
-    grant = {"predicate": "has_grant", "args": [
-        {"type": "User", "id": "ann"}, {"type": "Doc", "id": "d"}, {"type": "Integer", "id": str(soon)}]}
+    grant = {
+        "predicate": "has_grant",
+        "args": [{"type": "User", "id": "ann"}, {"type": "Doc", "id": "d"}, {"type": "Integer", "id": str(soon)}],
+    }
     stored = int(api.post("/batch", [{"inserts": [grant]}])["OsoOffset"])
     assert api.post("/authorize", MAY).json() == {"allowed": True}
     while time.time() < soon:

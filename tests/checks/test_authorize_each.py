@@ -257,11 +257,14 @@ def test_actions_of_many_are_those_of_each(repos, context):
 
 def test_a_group_that_is_made_later_tests_for_ends_of_all_its_kinds(api):
     """Of kinds that go by no missing signature, one may be compiled from before any of its facts could end."""
-    publish(api, '''
+    publish(
+        api,
+        """
 actor User {} resource Doc {} resource Org {}
 allow(u: User, "read", d: Doc) if has_role(u, "reader", d);
 allow(u: User, "read", d: Org) if has_role(u, "reader", d);
-''')
+""",
+    )
     here = [fact("allow", "User:zed", "read", "Doc:z"), fact("allow", "User:zed", "read", "Org:z")]
     store(api, *here, fact("has_role", "User:ann", "reader", "Doc:d"), fact("has_role", "User:ann", "reader", "Org:o"))
 

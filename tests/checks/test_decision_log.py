@@ -32,6 +32,11 @@ CALL = {
     },
 }
 LISTED = {"query": about("User:ann", action="read", resource_type="Repo"), "column": "id", "data_bindings": BINDINGS}
+EVALUATION = {
+    "subject": value("User:ann"),
+    "action": {"name": "read"},
+    "resource": value("Repo:a") | {"properties": {"colour": "red"}},
+}
 QUESTIONS = {
     "authorize": ({**REPO_A, "action": "read"}, {"allowed": True}),
     "actions": (REPO_A, {"count": 1, "results": ["read"]}),
@@ -57,6 +62,23 @@ QUESTIONS = {
     ),
     "bulk_actions": ([REPO_A, about("User:dan", "Repo:a")], {"count": 2, "results": [["read"], []]}),
     "explain": ({**REPO_A, "action": "write"}, {"allowed": False}),
+    "/access/v1/evaluation": (EVALUATION, {"allowed": True}),
+    "/access/v1/evaluations": (
+        EVALUATION | {"evaluations": [{}, {"action": {"name": "write"}}]},
+        {"count": 2, "allowed": 1, "results": [True, False]},
+    ),
+    "/access/v1/search/subject": (
+        EVALUATION | {"subject": {"type": "User"}, "page": {"limit": 1}},
+        {"count": 1, "results": [value("User:ann")], "has_next_page": True},
+    ),
+    "/access/v1/search/resource": (
+        EVALUATION | {"resource": {"type": "Repo"}},
+        {"count": 3, "results": [value(f"Repo:{name}") for name in "abp"]},
+    ),
+    "/access/v1/search/action": (
+        {"subject": value("User:ann"), "resource": value("Repo:a")},
+        {"count": 1, "results": [{"name": "read"}]},
+    ),
     "authorize_query": ({"query": {**REPO_A, "action": "read"}, "data_bindings": BINDINGS}, None),
     "actions_query": ({"query": REPO_A, "data_bindings": BINDINGS}, None),
     "list_query": (LISTED, None),
@@ -77,6 +99,11 @@ def path(tmp_path, monkeypatch) -> Path:
     return tmp_path / "decisions"
 
 
+def path_of(name: str) -> str:
+    """Where an endpoint is that the log names."""
+    return name if name.startswith("/") else f"/{name}"
+
+
 def lines(path: Path) -> list[dict]:
     log.writer.flush()
     return [orjson.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
@@ -84,7 +111,7 @@ def lines(path: Path) -> list[dict]:
 
 def test_each_question_is_a_line(repos, path):
     for name, (question, answer) in QUESTIONS.items():
-        said = repos.post(f"/{name}", question, **{"X-Request-ID": f"the {name}".replace(" ", "-")})
+        said = repos.post(path_of(name), question, **{"X-Request-ID": f"the {name}".replace(" ", "-")})
         assert said.status_code == 200, said.content
         (line,) = lines(path)
         path.unlink()
@@ -103,7 +130,7 @@ def test_each_question_is_a_line(repos, path):
 
 def test_every_endpoint_that_asks_is_among_these():
     """Those that answer and change nothing, by the class that they are of."""
-    asking = {name.removeprefix("api/") for name, each in endpoints.items() if hasattr(each, "said")}
+    asking = {f"/{name}".removeprefix("/api/") for name, each in endpoints.items() if hasattr(each, "said")}
     assert asking == set(QUESTIONS)
 
 
@@ -307,3 +334,18 @@ def test_when_it_is_off_nothing_is_looked_at(repos, monkeypatch):
     monkeypatch.setattr(log, "_entry", lambda *args: 1 / 0)
     monkeypatch.setattr(log, "writer", None)
     assert repos.post("/authorize", QUESTIONS["authorize"][0]).json() == {"allowed": True}
+
+
+def test_properties_are_left_out_like_context_facts(repos, path, settings):
+    settings.DECISION_LOG_CONTEXT = False
+    question = EVALUATION | {"context": {"ip": "10.0.0.1"}, "evaluations": [{"subject": EVALUATION["resource"]}]}
+    assert repos.post("/access/v1/evaluations", question).status_code == 200
+    (line,) = lines(path)
+    assert line["context_facts_left_out"] == 3
+    assert "red" not in str(line) and "10.0.0.1" not in str(line)
+
+
+def test_kept_answers_of_two_endpoints_are_never_taken_for_each_other():
+    """Each is known by a name of its own."""
+    asking = [type(each) for each in endpoints.values() if hasattr(each, "said")]
+    assert len({(each.__module__, each.__name__) for each in asking}) == len(asking)

@@ -15,7 +15,7 @@ from checks.decisions.lines import BadLine, Line, lines_of
 from policy.clock import microseconds_of, text_of, time_of
 from policy.models import Revision
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store
-from tests.checks.test_decision_log import CALL, QUESTIONS, lines, path  # noqa: F401  a fixture
+from tests.checks.test_decision_log import CALL, QUESTIONS, lines, path, path_of  # noqa: F401  a fixture
 from tests.conftest import Api
 
 CAT_READS = fact("has_role", "User:cat", "reader", "Repo:a")
@@ -27,7 +27,7 @@ def asked(repos, path) -> Path:  # noqa: F811
     """A log with every question in it, some of them more than once."""
     for _ in range(3):
         for name, (question, _answer) in QUESTIONS.items():
-            repos.post(f"/{name}", question)
+            repos.post(path_of(name), question)
     repos.post("/authorize", WITH_CONTEXT)
     lines(path)
     return path
@@ -47,7 +47,7 @@ def run(*args: object, name: str = "replay_decisions") -> tuple[int, str, str]:
 def ask(api: Api, name: str, body: object, path: Path) -> None:  # noqa: F811
     """Leave a log of this question alone."""
     path.unlink(missing_ok=True)
-    assert api.post(f"/{name}", body).status_code == 200
+    assert api.post(path_of(name), body).status_code == 200
     lines(path)
 
 
@@ -56,15 +56,15 @@ def ask(api: Api, name: str, body: object, path: Path) -> None:  # noqa: F811
 
 def test_what_did_not_change_is_answered_the_same(asked):
     code, out, errors = run(asked, "--now")
-    assert (code, out, errors) == (0, "0 of 40 answers differ\n", "")
+    assert (code, out, errors) == (0, "0 of 55 answers differ\n", "")
 
 
 def test_all_is_answered_as_it_was_whatever_has_changed_since(asked, repos):
-    assert run(asked)[:2] == (0, "0 of 40 answers differ\n")
+    assert run(asked)[:2] == (0, "0 of 55 answers differ\n")
     remove(repos, fact("has_role", "User:ann", "reader", "Repo:a"), fact("has_role", "User:bob", "writer", "Repo:a"))
     publish(repos, STRICTER)
     code, out, errors = run(asked)
-    assert (code, out) == (0, "0 of 22 answers differ; 18 not asked\n")
+    assert (code, out) == (0, "0 of 37 answers differ; 18 not asked\n")
     assert errors.count("not asked: SQL is not made as of an earlier revision") == 12
     assert errors.count("not asked: such a question is not asked as of an earlier revision") == 6
     assert run(asked, "--now")[0] == 1
@@ -74,7 +74,7 @@ def test_a_line_that_was_changed_by_hand_differs(asked):
     first, *others = asked.read_bytes().splitlines(keepends=True)
     asked.write_bytes(b"".join([first.replace(b'"allowed":true', b'"allowed":false'), *others]))
     code, out, _ = run(asked, "--explain")
-    assert code == 1 and "1 of 40 answers differ" in out and ", denied, but now allowed" in out
+    assert code == 1 and "1 of 55 answers differ" in out and ", denied, but now allowed" in out
 
 
 def test_nothing_is_changed_by_asking_again(asked, repos):
@@ -163,7 +163,7 @@ def test_a_line_that_is_none_is_told_with_its_number(asked):
     asked.write_bytes(b"\n".join(bad) + b"\n\n" + good)
     code, out, errors = run(asked, "--now")
     assert code == 1
-    assert out == f"0 of 40 answers differ; {len(bad)} unreadable\n"
+    assert out == f"0 of 55 answers differ; {len(bad)} unreadable\n"
     assert [line.partition(":")[0] for line in errors.splitlines()] == [f"line {n}" for n in range(1, len(bad) + 1)]
 
 
@@ -276,7 +276,7 @@ def policy_file(tmp_path):
 
 def test_the_same_policy_changes_nothing(asked, policy_file):
     code, out, errors = run(asked, "--policy", policy_file(POLICY))
-    assert (code, out) == (0, "0 of 28 answers would differ; 12 not asked\n")
+    assert (code, out) == (0, "0 of 43 answers would differ; 12 not asked\n")
     assert errors.count("is decided by the caller's own database") == 12
 
 
@@ -284,11 +284,11 @@ def test_the_same_policy_changes_nothing(asked, policy_file):
 def test_answers_that_would_differ_are_grouped_by_the_rule(asked, policy_file, options):
     code, out, _ = run(asked, *options, "--policy", policy_file(STRICTER), "--explain", "--show", "100")
     first, *others = out.splitlines()
-    assert code == 1 and first.endswith(" of 28 answers would differ; 12 not asked")
+    assert code == 1 and first.endswith(" of 43 answers would differ; 12 not asked")
     groups = [line for line in others if line.endswith(")") and not line.startswith(" ")]
     assert groups[0].startswith('the rule that would go, line 15, "read" if "reader";: ')
     assert '  - denied   allow(User:ann, "read", Repo:a)  line 1: authorize at ' in out
-    assert '  - denied   allow(User:cat, "read", Repo:a)  line 40: authorize at ' in out
+    assert '  - denied   allow(User:cat, "read", Repo:a)  line 55: authorize at ' in out
     assert "      then: allowed\n" in out and "      by the other policy: denied\n" in out
 
 
@@ -342,7 +342,7 @@ def test_preview_takes_the_log(asked, policy_file):
     assert '\n  - denied   allow(User:ann, "read", Repo:a)\n' in out
     assert '\n  - denied   allow(User:cat, "read", Repo:a)\n' in out
     assert "context fact" in out
-    assert "decisions: 8 of 10 asked would be different; 12 not answered" in out
+    assert "decisions: 13 of 15 asked would be different; 12 not answered" in out
     assert out.count("is decided by the caller's own database") == 12
 
 
@@ -350,8 +350,8 @@ def test_preview_takes_both_kinds_of_questions(asked, policy_file, repos):
     text = asked.read_text() + '# by hand\nallow(User:bob, "read", Repo:a)\nallow(User:cat, "read", Repo:a)\n{"a": 1}\n'
     asked.write_text(text)
     _, out, _ = run(policy_file(STRICTER), "--questions", asked, name="preview_policy")
-    assert "of 12 asked would be different; 13 not answered" in out
-    assert "not answered: line 44: it is no line of a decision log: `time` is missing or wrong" in out
+    assert "of 17 asked would be different; 13 not answered" in out
+    assert "not answered: line 59: it is no line of a decision log: `time` is missing or wrong" in out
 
 
 def test_preview_leaves_other_environments_alone(asked, policy_file, new_api):
@@ -360,7 +360,7 @@ def test_preview_leaves_other_environments_alone(asked, policy_file, new_api):
     code, out, _ = run(
         policy_file(STRICTER), "--questions", asked, "--environment", "other", name="preview_policy"
     )  # fmt: skip
-    assert code == 0 and "decisions: 0 of 0 asked would be different; 40 not answered" in out
+    assert code == 0 and "decisions: 0 of 0 asked would be different; 55 not answered" in out
 
 
 def test_a_query_of_several_calls_is_compared_call_by_call(repos, path, policy_file):  # noqa: F811
@@ -379,3 +379,13 @@ def test_a_predicate_that_would_go_holds_for_nothing(repos, path, policy_file): 
     assert (code, errors) == (1, "")
     assert "no single rule: 1 (+0 -1)\n  - denied   is_root(User:root)  line 1" in out
     assert "by the other policy: denied" in out and "the policy has no predicate `is_root`" in out
+
+
+def test_a_page_of_a_search_is_asked_again_by_its_token(repos, path):  # noqa: F811
+    body = {"subject": {"type": "User"}, "action": {"name": "read"}, "resource": {"type": "Repo", "id": "a"}}
+    token = ""
+    for _ in range(2):
+        answer = repos.post("/access/v1/search/subject", body | {"page": {"limit": 1, "token": token}})
+        token = answer.json()["page"]["next_token"]
+    lines(path)
+    assert run(path) == (0, "0 of 2 answers differ\n", "")

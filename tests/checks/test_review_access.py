@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from io import StringIO
 from itertools import pairwise, product
 from random import Random
@@ -16,10 +17,11 @@ from checks.asking.askers import Trusted
 from checks.asking.query import allow
 from checks.asking.question import Asked
 from checks.workbench import review as reviewing
-from checks.workbench.review import Access, NotAnswered, Review, moments_reviewed
+from checks.workbench.changed import Change, changes_of
+from checks.workbench.review import Access, NotAnswered, Review, Wanted, moments_reviewed
 from facts.read import every
 from policy.moments import moment_of
-from policy.values import STRING
+from policy.values import STRING, Value
 from tests.checks.conftest import POLICY, fact, publish, remove, store
 
 USERS, TEAMS, DOCS, FOLDERS = ("u0", "u1", "u2"), ("t0",), ("d0", "d1", "d2"), ("f0", "f1")
@@ -101,7 +103,7 @@ def expanded(lines: list[Access], mentioned: dict[str, set[str]]) -> set[tuple[s
         found[line.state == "kept"].update(
             (line.actor.type, actor, action, line.resource.type, resource)
             for actor in ([line.actor.id] if line.actor.id else actors)
-            for action in ([line.action.id] if line.action.id else UNDECLARED)
+            for action in ([line.action.id] if line.action.id else ACTIONS)
             for resource in ([line.resource.id] if line.resource.id else others)
         )
     return found[False] - found[True]
@@ -138,10 +140,80 @@ def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
         assert expanded(reviewed(pk, at), mentioned(pk, at)) == held[at]
     for first, last in [*pairwise(chosen), (chosen[0], chosen[-1]), (chosen[0], chosen[0])]:
         lines, known = reviewed(pk, first, last), mentioned(pk, first, last)
+        assert len(set(lines)) == len(lines)
         gained, lost = held[last] - held[first], held[first] - held[last]
         kept = [line for line in lines if line.state == "kept"]
         for state, right in (("gained", gained), ("lost", lost)):
             assert expanded([*(line for line in lines if line.state == state), *kept], known) == right
+            for user in (*USERS, NOBODY):
+                mine = {each[2:] for each in right if each[:2] == ("User", user)}
+                assert said_of(changed(pk, user, first, last), state) == mine
+
+
+def changed(environment_id: int, user: str, *moments: int) -> tuple[Change, ...]:
+    found = changes_of(
+        environment_id, Value("User", user), moments_reviewed(environment_id, *moments), Wanted("User", actor=user), 60
+    )
+    assert found.is_whole and not found.not_answered
+    return found.lines
+
+
+def said_of(lines: Iterable[Change], state: str) -> set[tuple[str, ...]]:
+    """What lines of this state say of the values that are asked about, without what kept ones take away."""
+    found: dict[str, set[tuple[str, ...]]] = {state: set(), "kept": set()}
+    for line in lines:
+        resources = {"Doc": (*DOCS, NOBODY), "Folder": (*FOLDERS, NOBODY)}[line.resource_type]
+        found.setdefault(line.state, set()).update(
+            (action, line.resource_type, resource)
+            for action in ([line.action] if line.action else ACTIONS)
+            for resource in ([line.resource] if line.resource else resources)
+        )
+    return found[state] - found["kept"]
+
+
+MASTERS = (
+    POLICY
+    + """
+has_permission(user: User, _: String, _: Repo) if is_god(user);
+has_permission(_: User, _: String, repo: Repo) if is_free(repo);
+"""
+)
+
+
+def test_what_every_action_lost_has_exceptions_among_named_ones(api):
+    """`*` is every action, so one that is named is an exception where it was kept."""
+    publish(api, MASTERS)
+    store(
+        api, fact("is_god", "User:ann"), fact("is_root", "User:ann"), fact("has_role", "User:ann", "writer", "Repo:a")
+    )
+    remove(api, fact("is_god", "User:ann"))
+    told = [
+        "- lost User:ann * Repo:*",
+        "- lost User:ann write Repo:*",
+        "= kept User:ann read Repo:*",
+        "- lost User:ann * Repo:a",
+        "= kept User:ann read Repo:a",
+        "= kept User:ann write Repo:a",
+    ]
+    assert sorted(rows(run("--from", "2"))) == sorted(told)
+    lines = changed(api.environment.pk, "ann", 2, 3)
+    assert [(line.state, line.action, line.resource) for line in lines] == [
+        ("lost", "", ""), ("kept", "read", ""), ("lost", "write", ""), ("kept", "write", "a")
+    ]  # fmt: skip
+
+
+def test_what_is_kept_is_told_once(api):
+    publish(api, MASTERS)
+    store(api, fact("has_role", "User:ann", "reader", "Repo:a"))
+    store(api, fact("is_free", "Repo:a"))
+    assert sorted(rows(run("--from", "2"))) == [
+        "+ gained User:* * Repo:a",
+        "+ gained User:* read Repo:a",
+        "+ gained User:* write Repo:a",
+        "= kept User:ann read Repo:a",
+    ]
+    lines = changed(api.environment.pk, "ann", 2, 3)
+    assert [(line.state, line.action) for line in lines] == [("gained", ""), ("kept", "read"), ("gained", "write")]
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

@@ -6,30 +6,12 @@ from html import unescape
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
-from django.urls import reverse
 
+from checks.workbench import previewed
 from checks.workbench.graph import sheets_of
-from facts.mentioned_ids import known_ids
 from policy import rules
-from policy.clock import time_of
-from policy.models import Environment, PolicyVersion, Revision
-from tests.checks.conftest import POLICY, fact, publish, store
-
-
-@pytest.fixture
-def version(repos) -> PolicyVersion:
-    return PolicyVersion.objects.get()
-
-
-@pytest.fixture
-def admin(version) -> Client:
-    client = Client()
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
-
-
-def url(name: str, version: PolicyVersion) -> str:
-    return reverse(f"admin:policy_policyversion_{name}", args=[version.pk])
+from policy.models import PolicyVersion
+from tests.checks.conftest import POLICY, fact, publish, store, url
 
 
 def words(answer) -> str:
@@ -39,129 +21,13 @@ def words(answer) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", "", body)).split())
 
 
-def question(**members: str) -> dict:
-    return {"kind": "authorize", "actor": "User:ann", "action": "read", "resource": "Repo:b", **members}
-
-
-# ---- asking ------------------------------------------------------------------------------------------------------
+# ---- from the version --------------------------------------------------------------------------------------------
 
 
 def test_the_version_leads_to_its_workbench(admin, version):
     page = admin.get(url("change", version)).content.decode()
     for name in ("ask", "picture", "preview", "review"):
         assert f'href="{url(name, version)}"' in page
-
-
-def test_an_answer_is_explained_with_links_to_lines_and_facts(admin, version):
-    answer = admin.post(url("ask", version), question(version=version.pk))
-    said = words(answer)
-    assert 'Allowed allow(User:ann, "read", Repo:b) Because' in said
-    assert 'has_role(User:ann, "admin", Org:o) stored fact' in said
-    assert f'href="{url("change", version)}#L14">line 14</a>' in answer.content.decode()
-    link = re.search(r'<a class="tag stored" href="([^"]+)"', answer.content.decode())[1]
-    assert "has_relation" in words(admin.get(unescape(link)))
-
-
-def test_a_denial_shows_what_stood_in_the_way(admin, version):
-    said = words(admin.get(url("ask", version), question(actor="User:bob")))
-    assert "Denied" in said
-    assert "What stood in the way" in said
-    assert 'has_role(User:bob, "member", Org:o) no such fact, nor does it follow' in said
-
-
-def test_context_facts_count(admin, version):
-    sent = question(actor="User:bob", context='has_role(User:bob, "member", Org:o)\n')
-    assert 'has_role(User:bob, "member", Org:o) context fact' in words(admin.get(url("ask", version), sent))
-
-
-def test_lists_and_actions_lead_to_the_explanation_of_each_answer(admin, version):
-    listed = admin.get(url("ask", version), question(kind="list", resource="Repo"))
-    assert "3 answers" in words(listed)
-    addresses = [unescape(each) for each in re.findall(r'<a href="([^"]+)">why\?</a>', listed.content.decode())]
-    assert len(addresses) == 3
-    assert all("Allowed" in words(admin.get(address)) for address in addresses)
-    actions = admin.get(url("ask", version), question(kind="actions", actor="User:bob", resource="Repo:a", action=""))
-    assert "2 answers" in words(actions)
-    (first, _) = [unescape(each) for each in re.findall(r'<a href="([^"]+)">why\?</a>', actions.content.decode())]
-    assert 'Allowed allow(User:bob, "read", Repo:a)' in words(admin.get(first))
-
-
-def test_every_value_is_explained_as_well(admin, version):
-    listed = admin.get(url("ask", version), question(kind="list", actor="User:root", resource="Repo"))
-    address = unescape(re.search(r'<em>every one</em> <a href="([^"]+)">', listed.content.decode())[1])
-    assert 'Allowed allow(User:root, "read", Repo:_)' in words(admin.get(address))
-
-
-def test_an_earlier_version_and_an_unpublished_text_can_be_asked(admin, version, repos):
-    publish(repos, POLICY.replace('"reader" if "member" on "organization";', ""))
-    later = PolicyVersion.objects.get(number=2)
-    assert "Allowed" in words(admin.get(url("ask", version), question()))
-    assert "Denied" in words(admin.get(url("ask", later), question()))
-    sent = question(version=later.pk, actor="User:nobody", text=POLICY + 'has_permission(_: User, "read", _: Repo);')
-    said = words(admin.post(url("ask", later), sent))
-    assert "Allowed" in said
-    assert "which is not published" in said
-    assert PolicyVersion.objects.count() == 2
-
-
-def test_an_earlier_moment_can_be_asked(admin, version, repos):
-    revision = Environment.objects.get(pk=version.environment_id).offset
-    assert repos.post("/clear_data").status_code == 200
-    assert "Denied" in words(admin.get(url("ask", version), question()))
-    said = words(admin.get(url("ask", version), question(revision=str(revision))))
-    assert "Allowed" in said and f"As of revision {revision}, 20" in said
-    at = Revision.objects.get(environment=version.environment_id, number=revision + 1).at
-    later = f"{time_of(at):%Y-%m-%dT%H:%M:%S.%f}"
-    assert "Denied" in words(admin.get(url("ask", version), question(at=later)))
-    both = words(admin.get(url("ask", version), question(at=later, revision="1")))
-    assert "Name a revision or a time, not both." in both
-    assert "is still to come" in words(admin.get(url("ask", version), question(revision="1000")))
-
-
-def test_the_version_that_is_chosen_is_asked(admin, version, repos):
-    publish(repos, POLICY.replace('"reader" if "member" on "organization";', ""))
-    later = PolicyVersion.objects.get(number=2)
-    assert "Denied" in words(admin.post(url("ask", version), question(version=later.pk)))
-    moved = admin.get(url("ask", version), question(version=later.pk))
-    assert moved.status_code == 302
-    assert moved.url.startswith(url("ask", later))
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"actor": "ann"}, "`ann` is not a value; write it as `User:alice`."),
-        ({"action": ""}, "Name an action."),
-        ({"context": "nonsense("}, "expected an argument"),
-        ({"context": "has_rol(User:ann)"}, "`has_rol(User)` is not used in policy (did you mean `has_role`?)."),
-        ({"context": "has_rol(User:ann)", "kind": "list", "resource": "Repo"}, "`has_rol(User)` is not used in policy"),
-        ({"context": "has_rol(User:ann)", "text": "actor User {}"}, "`has_rol(User)` is not used in policy"),
-        ({"text": "actor User"}, "actor User"),
-        ({"kind": "guess"}, "Kind"),
-        ({"version": "zzz"}, "Version"),
-        ({"actor": "User:<b>bold</b>"}, 'User:"<b>bold</b>"'),
-        ({"resource": "Nothing:x"}, "The policy has no type `Nothing` (there are `Org`, `Repo`, `User`)."),
-    ],
-)
-def test_mistakes_are_shown_on_the_page(admin, version, changed, message):
-    answer = admin.post(url("ask", version), question(**{"version": version.pk, **changed}))
-    assert message.lower() in words(answer).lower()
-    assert b"<b>bold" not in answer.content
-
-
-def test_fields_are_completed_from_the_policy_and_the_facts(admin, version):
-    page = admin.get(url("ask", version)).content.decode()
-    for value in ("User:ann", "Repo:p", "write", "Org"):
-        assert f'<option value="{value}">' in page
-    found = admin.get(url("ids", version), {"start": "User:a"}).json()
-    assert found["actors"] == ["User:ann"]
-    assert admin.get(url("ids", version), {"start": "Nothing:"}).json()["resources"] == []
-
-
-def test_completion_looks_at_a_bounded_number_of_facts(repos, environment):
-    store(repos, *(fact("is_public", f"Repo:z{number:04}") for number in range(1000)))
-    assert known_ids(environment.pk, ["Repo"], "z09")["Repo"][:2] == ["z0900", "z0901"]
-    assert len(known_ids(environment.pk, ["Repo"])["Repo"]) == 50
 
 
 # ---- who may see ---------------------------------------------------------------------------------------------------
@@ -242,6 +108,20 @@ def test_what_would_change_is_shown_with_its_explanation(admin, version):
     assert PolicyVersion.objects.count() == 1
 
 
+def test_answers_that_differ_are_sorted_and_the_rest_told_apart(admin, version, monkeypatch):
+    monkeypatch.setattr(previewed, "_FIRST_FLIPS", 1)
+    text = POLICY.replace('"read" if is_public(resource);', '"write" if is_public(resource); "write" if "reader";')
+    page = admin.post(url("preview", version), {"text": text})
+    said = words(page)
+    allowed, denied = said.index("Would be allowed"), said.index("Would be denied")
+    assert allowed < said.index("would be allowed allow(") < denied < said.index("would be denied allow(")
+    assert page.content.decode().count('<details class="rest">') == 1
+    rows = re.findall(r'<td class="count( quiet)?">([^<]+)</td>', page.content.decode())
+    assert rows and all(bool(quiet) == (number == "0") for quiet, number in rows)
+    same = POLICY + 'has_permission(_: User, "write", repo: Repo) if is_frozen(repo);'
+    assert "without a difference" in words(admin.post(url("preview", version), {"text": same}))
+
+
 def test_questions_can_be_given(admin, version):
     text = POLICY.replace("is_root(user)", "is_root(user) and is_safe(user)")
     sent = {"text": text, "questions": 'allow(User:root, "read", Repo:a)'}
@@ -250,37 +130,44 @@ def test_questions_can_be_given(admin, version):
     assert "Nothing is compared" in words(admin.post(url("preview", version), {**sent, "text": "actor"}))
 
 
-def test_words_that_the_policy_does_not_have_are_reported(admin, version):
-    asked = {"kind": "authorize", "actor": "User:ann", "action": "reed", "resource": "Repo:a"}
-    said = words(admin.post(url("ask", version), asked))
-    assert "The policy has no action `reed` on Repo (did you mean `read`?" in said.replace("&#x27;", "'")
-    listed = words(admin.post(url("ask", version), asked | {"kind": "list", "resource": "Rpo"}))
-    assert "The policy has no type `Rpo` (did you mean `Repo`?" in listed
-
-
 # ---- who had access ------------------------------------------------------------------------------------------------
 
 
 def test_who_gained_and_who_lost_is_listed(admin, version, repos):
     store(repos, fact("has_role", "User:cat", "reader", "Repo:b"))
     said = words(admin.get(url("review", version), {"start": "2"}))
-    assert "What changed from revision 2 (" in said and "1 gained, 0 lost." in said
+    assert "What changed from revision 2 (" in said and "1 gained, 0 lost" in said
     assert "gained User:cat read Repo:b why?" in said
     page = admin.get(url("review", version), {"start": "2"}).content.decode()
     (address,) = [unescape(each) for each in re.findall(r'<a href="([^"]+)">why\?</a>', page)]
     assert 'Allowed allow(User:cat, "read", Repo:b)' in words(admin.get(address))
-    assert "Nobody gained or lost anything." in words(admin.get(url("review", version), {"start": "3"}))
+    assert "Nobody gained or lost anything" in words(admin.get(url("review", version), {"start": "3"}))
     listed = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo", "action": "write"}))
-    assert "1 in all." in listed and "has User:bob write Repo:a" in listed
+    assert "1 in all" in listed and "has User:bob write Repo:a" in listed
 
 
-def test_a_review_that_is_cut_says_how_to_get_the_whole(admin, version, monkeypatch):
-    monkeypatch.setattr("checks.workbench.reviewed.MOST_SHOWN", 1)
+def test_a_review_has_pages_and_a_filter(admin, version, repos, monkeypatch):
+    monkeypatch.setattr("checks.workbench.numbered.PAGE", 3)
+    seen, address = [], f"{url('review', version)}?at=2&resource_type=Repo"
+    while address:
+        page = admin.get(address)
+        assert "in all" in words(page)
+        seen += re.findall(r"has (\S+ \S+ \S+) why", words(page))
+        found = re.search(r'<a href="([^"]+)" rel="next">', page.content.decode())
+        address = unescape(found[1]) if found else ""
+    assert len(seen) == len(set(seen)) == 8
+    filtered = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo", "filter": "bob"}))
+    assert "2 in all" in filtered and "has User:bob write Repo:a" in filtered and "has User:ann" not in filtered
+    assert "Nothing that contains" in words(admin.get(url("review", version), {"at": "2", "filter": "zzz"}))
+    beyond = words(admin.get(url("review", version), {"at": "2", "page": "99"}))
+    assert "There are no lines on this page." in beyond
+
+
+def test_a_review_without_time_says_how_to_get_the_whole(admin, version, monkeypatch):
+    monkeypatch.setattr("checks.workbench.review_page.SECONDS", -1)
     said = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo"}))
-    assert "These are the first 1; there are more." in said
-    assert "manage.py review_access --environment default --at 2 --resource-type Repo" in said
-    monkeypatch.setattr("checks.workbench.reviewed.SECONDS", -1)
-    assert "there may be more" in words(admin.get(url("review", version), {"at": "2"}))
+    assert "there may be more" in said
+    assert "authz review_access --at=2 --resource-type=Repo" in said
 
 
 @pytest.mark.parametrize(

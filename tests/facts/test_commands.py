@@ -2,6 +2,7 @@
 
 import gc
 import io
+import os
 import sys
 
 import pytest
@@ -51,6 +52,18 @@ def test_what_is_dumped_can_be_loaded(environment, tmp_path, kind):
     store.clear(environment.id)
     run("load_facts", str(tmp_path / f"facts.{kind}"))
     assert stored(environment) == before
+
+
+def test_what_is_dumped_is_for_the_eyes_of_its_owner(environment, tmp_path):
+    file, before = tmp_path / "facts.csv", os.umask(0o022)
+    try:
+        run("dump_facts", str(file))
+        assert file.stat().st_mode & 0o777 == 0o600
+        file.chmod(0o640)
+        run("dump_facts", str(file))
+        assert file.stat().st_mode & 0o777 == 0o640
+    finally:
+        os.umask(before)
 
 
 def test_one_bad_line_stops_the_load_and_every_bad_line_is_told(environment, tmp_path):

@@ -5,10 +5,13 @@ import sys
 import time
 
 import pytest
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
 
 from facts import pruning
+from facts.models import Signature
 from facts.pruning import Pruned, prune, prune_by_setting
 from policy.models import Environment, PolicyVersion, Revision
 from tests.facts.changes import answers, replayed, together
@@ -137,6 +140,23 @@ def test_a_remembered_answer_does_not_outlive_what_is_forgotten(history):
         assert history.post("/authorize", question).json() == {"allowed": True}
     call_command("forget_facts", "has_role(User:ann, _, _)", "--yes")
     assert history.post("/authorize", question).json() == {"allowed": False}
+
+
+def test_what_the_admin_noted_is_forgotten_as_well(history, new_api):
+    other = new_api("other")
+    other.post("/facts", role("ann", "reader", "1"))
+    admin = User.objects.create_user("admin")
+    for kind in Signature.objects.all():
+        for message in ('added has_role(User{"ann"}, "reader", Doc{"1"})', 'deleted has_role(User{"ann"}, …)', "other"):
+            LogEntry.objects.log_actions(admin.pk, [kind], CHANGE, message, single_object=True)
+    call_command("forget_facts", "has_role(User:ann, _, Doc:_)", "--yes")
+
+    def noted(api) -> set[str]:
+        kinds = [str(each.pk) for each in Signature.objects.filter(environment=api.environment)]
+        return set(LogEntry.objects.filter(object_id__in=kinds).values_list("change_message", flat=True))
+
+    assert noted(history) == {"added a fact", "deleted a fact", "other"}
+    assert any("ann" in each for each in noted(other)), "of another environment"
 
 
 @pytest.mark.parametrize(("said", "message"), [("no\n", "nothing is forgotten"), ("", "--yes"), (None, "--yes")])

@@ -21,9 +21,12 @@ EDITOR = f"{VERSIONS}add/"
 class Person:
     """Someone who is logged in, and sends the forms that they are shown."""
 
-    def __init__(self, *permissions: str):
+    def __init__(self, *permissions: str, facts: str = ""):
         user = User.objects.create_user("-".join(permissions) or "nobody", is_staff=True)
         user.user_permissions.set(Permission.objects.filter(codename__in=[f"{p}_policyversion" for p in permissions]))
+        self.user = user
+        if facts:
+            user.user_permissions.add(Permission.objects.get(codename=f"{facts}_signature"))
         self.client = Client(enforce_csrf_checks=True)
         self.client.force_login(user)
 
@@ -42,7 +45,7 @@ class Person:
 
 @pytest.fixture
 def person(db):
-    return Person("view", "add", "change")
+    return Person("view", "add", "change", facts="view")
 
 
 def published(environment, *texts: str) -> list[PolicyVersion]:
@@ -162,6 +165,20 @@ def test_an_older_version_is_made_active_after_a_question(environment, person):
     assert publishing.active_version(environment.pk) == old
     assert "Policy version 1 is active; 1 stored fact is not used in policy" in text_of(answer)
     assert LogEntry.objects.get().change_message == "made active"
+
+
+@pytest.mark.parametrize("facts", ["", "add", "view", "change"])
+def test_stored_facts_are_counted_for_who_may_view_them(environment, facts):
+    old, _ = published(environment, POLICY, OTHER)
+    store.apply(environment.pk, [Inserts([role("ann", "reader", "Document", "d")])])
+    person = Person("view", "add", "change", facts=facts)
+    told = [person.get(page_of(old)), person.get(page_of(old, "activate"))]
+    told.append(person.send(EDITOR, source=POLICY, _check="1"))
+    told.append(person.client.get(person.send(page_of(old, "activate"))["Location"]))
+    for page in told:
+        text = text_of(page)
+        assert ("not used in policy" in text or "Stored facts without use" in text) == (facts in ("view", "change"))
+    assert "Policy version 1 is active" in text_of(told[-1])
 
 
 # ---- the editor ------------------------------------------------------------------------------------------

@@ -4,14 +4,14 @@ from argparse import ArgumentTypeError
 from datetime import timedelta
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from authz_project.keys import TEST_SLUG, create_key
+from authz_project.environments import NotAName, environment_made
+from authz_project.keys import create_key
 from authz_project.models import ApiKey
 from policy.management.command import ServiceCommand, above_zero
-from policy.models import DEFAULT_SLUG, SLUG, Environment, default_environment
+from policy.models import DEFAULT_SLUG, Environment
 
 MOST_DAYS = 36_500
 MOST_LABEL = ApiKey._meta.get_field("label").max_length or 0
@@ -45,18 +45,12 @@ def days(text: str) -> float:
 
 
 def environment_named(slug: str, create: bool) -> Environment:
-    if slug == DEFAULT_SLUG:
-        return default_environment()
-    found = Environment.objects.filter(slug=slug).first()
-    if found is None and create:
-        if TEST_SLUG.fullmatch(slug):
-            raise CommandError(f"`{slug}` is a name for test environments, whose keys are good with `serve --dev` only")
-        found = Environment(slug=slug, name=slug)
+    if create or slug == DEFAULT_SLUG:
         try:
-            SLUG(slug)
-        except ValidationError as reason:
-            raise CommandError(f"`{slug}` names no environment: {reason.message}") from None
-        found.save()
+            return environment_made(slug)
+        except NotAName as reason:
+            raise CommandError(reason.message) from None
+    found = Environment.objects.filter(slug=slug).first()
     if found is None:
         raise CommandError(f"there is no environment `{slug}`; --create-environment makes it")
     return found

@@ -9,10 +9,10 @@ from policy.management.command import ServiceCommand
 
 
 class Command(ServiceCommand):
-    help = "List the API keys, without their secrets."
+    help = "List the API keys of each environment, the oldest first, without their secrets."
 
     def handle(self, **options: Any) -> None:
-        for key in ApiKey.objects.select_related("environment"):
+        for key in ApiKey.objects.order_by("environment__slug", "pk"):
             used = f"last used {key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never used"
             self.stdout.write(f"{key.prefix}  {state_of(key)}  {used}  {key.label}".rstrip())
 

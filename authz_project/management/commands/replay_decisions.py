@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from django.core.management.base import CommandError
+from django.utils.module_loading import import_string
 
 import checks.urls
-import localsql.urls
-from checks.decisions.again import NotAsked, Replayed, explained, replayed
+from checks.decisions.again import Endpoints, NotAsked, Replayed, explained, replayed
 from checks.decisions.answers import shown
 from checks.decisions.lines import BadLine, Line, lines_of
 from checks.decisions.policies import Change, Difference, OtherPolicy
@@ -29,7 +29,6 @@ from policy.management.command import FILES, ServiceCommand, number, rejection
 
 SHOWN = 20  # lines, of each rule that makes a difference
 EXPLAINED = 5  # answers of a line
-ENDPOINTS = checks.urls.endpoints | localsql.urls.endpoints
 
 
 class Command(ServiceCommand):
@@ -52,8 +51,10 @@ class Command(ServiceCommand):
         self, *, file: str, explains: bool, policy: list[str] | None, is_now: bool, show: int, **options: Any
     ) -> None:
         self.is_coloured = self.stdout.isatty() and not options["no_color"]
+        self.shown = self.progress("asking again")
         with ExitStack() as stack:
-            lines = lines_of(_opened(file, stack))
+            source = _opened(file, stack)
+            lines = lines_of(stack.enter_context(self.shown).counted(source))
             try:
                 if policy:
                     differ = self.compare(lines, bundle_of_files(policy, sys.stdin), is_now, explains, show)
@@ -70,17 +71,17 @@ class Command(ServiceCommand):
         counts: Counter[str] = Counter()
         for line in self._good(lines, counts):
             try:
-                found = replayed(line, ENDPOINTS, is_now)
+                found = replayed(line, _endpoints_for(line), is_now)
             except NotAsked as reason:
                 self._say_not_asked(line, reason, counts)
                 continue
             counts["asked"] += 1
             if found.differs:
                 counts["differ"] += 1
-                self.stdout.write(_line_that_differs(found))
+                self._write([_line_that_differs(found)])
                 if explains:
                     self._write(self._explained(found, is_now))
-        self.stdout.write(f"{counts['differ']:,} of {counts['asked']:,} answers differ{_others(counts)}")
+        self._write([f"{counts['differ']:,} of {counts['asked']:,} answers differ{_others(counts)}"])
         return bool(counts["differ"] or counts["bad"])
 
     def _explained(self, found: Replayed, is_now: bool) -> Iterator[str]:
@@ -109,7 +110,7 @@ class Command(ServiceCommand):
             counts["differ"] += bool(found)
             for each in found:
                 groups.setdefault(each.change, _Group()).add(each, show)
-        self.stdout.write(f"{counts['differ']:,} of {counts['asked']:,} answers would differ{_others(counts)}")
+        self._write([f"{counts['differ']:,} of {counts['asked']:,} answers would differ{_others(counts)}"])
         for change, group in sorted(groups.items(), key=lambda item: -item[1].count):
             self._write(self._group(change, group, bundle, explains))
         return bool(counts["differ"] or counts["bad"])
@@ -130,17 +131,20 @@ class Command(ServiceCommand):
         for line in lines:
             if isinstance(line, BadLine):
                 counts["bad"] += 1
-                self.stderr.write(line.message)
+                with self.shown.aside():
+                    self.stderr.write(line.message)
             else:
                 yield line
 
     def _say_not_asked(self, line: Line, reason: NotAsked, counts: Counter[str]) -> None:
         counts["not asked"] += 1
-        self.stderr.write(f"line {line.number}: not asked: {reason}")
+        with self.shown.aside():
+            self.stderr.write(f"line {line.number}: not asked: {reason}")
 
     def _write(self, texts: Iterable[str]) -> None:
-        for text in texts:
-            self.stdout.write(text)
+        for text in texts:  # which may take long to find
+            with self.shown.aside():
+                self.stdout.write(text)
 
 
 class _Group:
@@ -155,6 +159,17 @@ class _Group:
         self.gained += each.flip.is_allowed
         if len(self.shown) < most:
             self.shown.append(each)
+
+
+def _endpoints_for(line: Line) -> Endpoints:
+    """Those among which the line's is. What reads bindings is imported where somebody asked with them."""
+    if line.endpoint in checks.urls.endpoints:
+        return checks.urls.endpoints
+    if line.endpoint.startswith("/"):
+        whole: Endpoints = import_string("checks.authzen.urls.endpoints")
+        return {f"/{path}": endpoint for path, endpoint in whole.items()}
+    found: Endpoints = import_string("localsql.urls.endpoints")
+    return found
 
 
 def _opened(path: str, stack: ExitStack) -> BinaryIO:

@@ -2,8 +2,10 @@
 
 import fcntl
 import os
+import platform
 import secrets
 import socket
+import sys
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import Error, connection, connections
 
+from authz_project import installation
+from authz_project.command_line.overview import program_name, version_line
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.models import ApiKey
 from authz_project.server.process import run_server
@@ -58,30 +63,57 @@ class Command(ServiceCommand):
         refuse_taken_port(host, port)
         with alone():
             call_command("migrate", verbosity=0)
-            self.prepare_keys(dev)
+            said_of_keys = self.prepare_keys(dev)
         # Workers are children of this process: its id is what they know a development server by.
         os.environ.pop(settings.DEV_SERVER_VARIABLE, None)
         if dev:
             os.environ[settings.DEV_SERVER_VARIABLE] = str(os.getpid())
-        processes = "1 process" if workers == 1 else f"{workers} processes"
-        self.say(f"Serving http://{host}:{port}/api with {processes}. Stop with SIGTERM or Ctrl-C.")
-        self.say("The admin is at /admin/; `python manage.py createsuperuser` makes a login for it.")
+        self.introduce(f"http://{f'[{host}]' if ':' in host else host}:{port}", workers, threads, dev)
+        if said_of_keys:
+            self.say(said_of_keys)
         run_server(host, port, workers, threads)
 
-    def prepare_keys(self, dev: bool) -> None:
+    def introduce(self, origin: str, workers: int, threads: int, dev: bool) -> None:
+        """Say what is served, from what, where, and what production would want besides."""
+        program = program_name(sys.argv[0])
+        environment = default_environment()
+        self.say(f"{version_line()}, Python {platform.python_version()}")
+        self.say(f"  database  {installation.database_text()}")
+        policy = installation.policy_text(environment.pk, environment.slug)
+        self.say(f"  policy    {policy}")
+        if environment.policy_version_id is None:
+            self.say(f"            `{program} load_policy FILE`, or `{program} load_example` to look around")
+        self.say(f"  answers   {origin}/api, {counted(workers, 'process', 'es')} of {counted(threads, 'thread')}")
+        login = "" if has_login() else f"; `{program} createsuperuser` makes a login"
+        self.say(f"  admin     {origin}/admin/{login}")
+        self.say(f"  read      {origin}/docs/")
+        if unset := "" if dev else ", ".join(each.name for each in installation.unset()):
+            self.say(f"  not set   {unset}, which production wants: see {origin}/docs/settings/")
+        self.say("  stop      with Ctrl-C or SIGTERM, which lets requests in flight finish")
+        connections.close_all()
+
+    def prepare_keys(self, dev: bool) -> str:
+        """The keys that there are to be; what is to be said of them."""
         environment = default_environment()
         if dev:
             keep_dev_key(environment)
-            self.say(f"Development: the key is {DEV_KEY}. Never let this server be reached from outside.")
-            return
+            return f"Development: the key is {DEV_KEY}. Never let this server be reached from outside."
         drop_dev_key()
-        if not ApiKey.objects.exists():
-            token = create_key(environment, "first key")[1]
-            self.say(f"The first API key, shown only now: {token}")
+        if ApiKey.objects.exists():
+            return ""
+        return f"The first API key, shown only now: {create_key(environment, 'first key')[1]}"
 
     def say(self, line: str) -> None:
         self.stdout.write(line)
         self.stdout.flush()
+
+
+def counted(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{plural if number != 1 else ''}"
+
+
+def has_login() -> bool:
+    return get_user_model().objects.filter(is_active=True, is_staff=True).exists()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from checks.engine.rules.clauses import Slot
 from checks.engine.sql.text import Text, joined
 from policy.clock import now_in
 
@@ -32,6 +33,10 @@ class SQLite:
     def bytewise(self, text: Text) -> Text:
         """The text, compared byte by byte."""
         return text
+
+    def place_of(self, part: Slot, column: str) -> Text:
+        """The place of a text in a column, from 1; 0 where it is not in there."""
+        return (f"instr({column}, ", part, ")")
 
     def same_number(self, left: Text, right: Text) -> Text:
         """Equal, or both NULL."""
@@ -101,6 +106,9 @@ class PostgreSQL:
 
     def bytewise(self, text: Text) -> Text:
         return (*text, ' COLLATE "C"')
+
+    def place_of(self, part: Slot, column: str) -> Text:
+        return (f"strpos({column}, ", part, ")")
 
     def same_number(self, left: Text, right: Text) -> Text:
         return (*left, " IS NOT DISTINCT FROM CAST(", *right, " AS integer)")

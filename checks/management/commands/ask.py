@@ -1,5 +1,6 @@
 """A question from the command line."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -10,65 +11,105 @@ from checks.asking.askers import Trusted
 from checks.asking.query import allow
 from checks.asking.question import Asked, Page, Question, by_ids
 from checks.engine.compile import Compiled
+from checks.explain.tree import shown_value
 from facts.notation import action_from_text, fact_from_text, value_from_text
-from policy.active import active_program
-from policy.management.command import PolicyCommand, add_as_of, moment_asked
+from policy.active import active_program, program_of_version
+from policy.errors import AuthzError
+from policy.management.command import PolicyCommand, add_as_of, moment_asked, number
 from policy.models import Environment
-from policy.values import STRING
+from policy.moments import Moment
+from policy.rules.program import Program
+from policy.values import STRING, Value
 
 PAGE = 10_000
 
 
 class Command(PolicyCommand):
-    help = "Ask what the interface answers: authorize, actions or list. Values are written as `User:alice`."
+    help = "Ask what the interface answers: authorize, actions, list or who. Values are written as `User:alice`."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        kinds = parser.add_subparsers(dest="kind", required=True, metavar="authorize|actions|list")
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="authorize|actions|list|who")
         for kind, values in (
             ("authorize", ("actor", "action", "resource")),
             ("actions", ("actor", "resource")),
             ("list", ("actor", "action", "resource_type")),
+            ("who", ("action", "resource")),
         ):
             asked = kinds.add_parser(kind)
             super().add_arguments(asked)
             for name in values:
                 asked.add_argument(name, metavar=name.upper())
             asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
+            if kind == "who":
+                asked.add_argument("--actor-type", metavar="TYPE", help="only actors of this type")
             add_as_of(asked)
+            asked.add_argument(
+                "--policy-version", type=number, metavar="NUMBER", help="ask by this one, not the active"
+            )
             asked.add_argument("--plan", action="store_true", help="print the plan and the SQL, and ask nothing")
 
-    def act(self, environment: Environment, *, plan: bool, as_of: str | None, **options: Any) -> None:
-        question = _question(**options)
+    def act(
+        self, environment: Environment, *, plan: bool, as_of: str | None, policy_version: int | None, **options: Any
+    ) -> None:
+        moment = moment_asked(environment, as_of, policy_version=policy_version)
         asker = Trusted(environment.pk)
+        if options["kind"] == "who" and options["actor_type"] is None:
+            options["actor_type"] = _actor_types(environment, moment)
+        else:
+            options["actor_type"] = [options.get("actor_type")]
+        questions = _questions(**options)
         if plan:
-            compiled, unused = ask.plan(asker, question, Page(PAGE) if options["kind"] == "list" else None)
+            compiled, unused = ask.plan(asker, questions[0], Page(PAGE) if options["kind"] == "list" else None)
             lines, advice = [shown_plan(compiled)], []
         else:
-            found = ask.answer(asker, question, moment=moment_asked(environment, as_of))
+            found = ask.answered(asker, questions, questions[0].context if questions else (), moment=moment)
             unused, lines = found.unused, _answer_lines(found, options["kind"])
-            advice = [] if found.holds else _advice(environment, question)
+            advice = [] if found.holds else _advice(environment, questions)
         for sentence in (*unused.sentences, *advice):
             self.stderr.write(sentence)
         self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
 
 
-def _advice(environment: Environment, question: Question) -> list[str]:
+def _advice(environment: Environment, questions: Sequence[Question]) -> list[str]:
     program = active_program(environment.pk)
-    return advice_on_question(program, question) if program else []
+    found = (sentence for each in questions for sentence in advice_on_question(program, each)) if program else ()
+    return list(dict.fromkeys(found))
+
+
+def _actor_types(environment: Environment, moment: Moment | None) -> list[str]:
+    """Return the types of actors that the policy declares, or that of the moment."""
+    if moment is not None and moment.version is not None:
+        program: Program | None = program_of_version(moment.version)
+    else:
+        program = active_program(environment.pk)
+    types = [name for name, each in program.types.items() if each.kind == "actor"] if program else []
+    if not types:
+        raise AuthzError("the policy declares no actor; name a type with --actor-type")
+    return sorted(types)
 
 
 def _answer_lines(found: ask.Answered, kind: str) -> list[str]:
     if kind == "authorize":
         return ["allowed" if found.holds else "denied"]
+    if kind == "who":
+        each = zip(found.questions, found.of_each)
+        return [_shown(question, name) for question, rows in each for (name,) in sorted(rows, key=by_ids)]
     return ["*" if name is None else name for (name,) in sorted(found.of_one, key=by_ids)]
 
 
-def _question(*, kind: str, actor: str, context: list[str], **options: Any) -> Question:
+def _shown(question: Question, name: str | None) -> str:
+    type_name = question.variables["actor"].type
+    return f"{type_name}:*" if name is None else shown_value(Value(type_name, name))
+
+
+def _questions(*, kind: str, context: list[str], actor_type: list[str], **options: Any) -> list[Question]:
+    """Return what is asked: of a list of actors, one question for each type of them."""
     facts = tuple(fact_from_text(text) for text in context)
     action = asked_action(options["action"]) if kind != "actions" else Asked(STRING)
     resource = Asked(options["resource_type"]) if kind == "list" else asked_value(options["resource"])
-    outs = {"authorize": (), "actions": ("action",), "list": ("resource",)}[kind]
-    return allow(asked_value(actor), action, resource, outs, facts)
+    outs = {"authorize": (), "actions": ("action",), "list": ("resource",), "who": ("actor",)}[kind]
+    actors = [Asked(name) for name in actor_type] if kind == "who" else [asked_value(options["actor"])]
+    return [allow(actor, action, resource, outs, facts) for actor in actors]
 
 
 def asked_value(text: str) -> Asked:

@@ -44,10 +44,11 @@ class Command(PolicyCommand):
         bundle = bundle_of_files(files, sys.stdin)
         asked = text_of_file(questions) if questions is not None else None
         try:
-            found = preview(
-                environment.pk, bundle.text, bundle.filename, asked,
-                seconds=seconds, seed=seed, most=show, explains=explains,
-            )  # fmt: skip
+            with self.progress("comparing what the two policies answer"):
+                found = preview(
+                    environment.pk, bundle.text, bundle.filename, asked,
+                    seconds=seconds, seed=seed, most=show, explains=explains,
+                )  # fmt: skip
         except PolicyRejected as reason:
             raise rejection(reason, bundle, self.stderr) from None
         for line in warnings(found.draft.program, bundle) + failures(found.draft.report, bundle):

@@ -1,7 +1,6 @@
 """Who gained and who lost access between two moments, or who had it at one: the list that an auditor signs."""
 
 import csv
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -18,7 +17,9 @@ from checks.explain.explain import Explanation, explain
 from checks.explain.output import explanation_to_json, explanation_to_text
 from checks.workbench.review import Access, NotAnswered, Progress, Review, State, Wanted, moments_reviewed
 from checks.workbench.reviewed import counted, described, shown, shown_action
+from facts.notation import value_from_text
 from policy.management.command import PolicyCommand
+from policy.management.progress import Progress as Bar
 from policy.models import Environment, PolicyVersion
 from policy.moments import AsOf, Moment, as_of_from_text
 from policy.values import Value
@@ -39,13 +40,14 @@ class Command(PolicyCommand):
         parser.add_argument("--to", dest="end", metavar="WHEN", help="compare up to then (default: now)")
         parser.add_argument("--actor-type", default="", metavar="TYPE")
         parser.add_argument("--resource-type", default="", metavar="TYPE")
+        parser.add_argument("--actor", default="", metavar="ACTOR", help="only this one, such as User:alice")
         parser.add_argument("--action", default="", metavar="ACTION")
         parser.add_argument("--format", choices=("table", "csv", "json"), default="table", help="json is one a line")
         parser.add_argument("--explain", action="store_true", dest="explains", help="with the proof of each line")
 
     def act(
         self, environment: Environment, *, start: str | None, end: str | None, at: str | None, actor_type: str,
-        action: str, resource_type: str, format: str, explains: bool, **options: Any,
+        action: str, resource_type: str, actor: str, format: str, explains: bool, **options: Any,
     ) -> None:  # fmt: skip
         if at is not None and end is not None:
             raise CommandError("--to goes with --from, not with --at")
@@ -54,46 +56,40 @@ class Command(PolicyCommand):
         else:
             ends = _when(start, "--from"), _when(end, "--to")
             moments = moments_reviewed(environment.pk, *ends)
-        bar = _Bar(self.stderr) if sys.stderr.isatty() else None
-        wanted = Wanted(actor_type, action, resource_type)
-        review = Review(environment.pk, moments, wanted, report=bar.show if bar else lambda progress: None)
+        bar = self.progress("reviewing access")
+        wanted = _wanted(actor_type, action, resource_type, actor)
+        review = Review(environment.pk, moments, wanted, report=lambda progress: _tell(bar, progress))
         writer: _Writer = _WRITERS[format](self.stdout, _Explainer(environment.pk, moments) if explains else None)
         notes = self.stdout if format == "table" else self.stderr
         notes.write(described(moments))
         counts: Counter[str] = Counter()
-        for line in review.lines():
-            if bar:
-                bar.clear()
-            writer.write(line)
-            counts[line.state if isinstance(line, Access) else NOT_ANSWERED] += 1
-        if bar:
-            bar.clear()
+        with bar:
+            for line in review.lines():
+                with bar.aside():
+                    writer.write(line)
+                counts[line.state if isinstance(line, Access) else NOT_ANSWERED] += 1
         notes.write(counted(counts, len(moments)))
         if counts[NOT_ANSWERED]:
             raise CommandError(f"{counts[NOT_ANSWERED]} kinds of access are not answered whole; see their lines")
+
+
+def _wanted(actor_type: str, action: str, resource_type: str, actor: str) -> Wanted:
+    if not actor:
+        return Wanted(actor_type, action, resource_type)
+    only = value_from_text(actor)
+    if actor_type not in ("", only.type):
+        raise CommandError(f"--actor {actor} is no {actor_type}")
+    return Wanted(only.type, action, resource_type, only.id)
 
 
 def _when(text: str | None, option: str) -> AsOf | None:
     return None if text is None else as_of_from_text(text, option)
 
 
-class _Bar:
-    """Shows how far the review is, on one line that is written over."""
-
-    def __init__(self, stream: OutputWrapper):
-        self.stream = stream
-
-    def show(self, progress: Progress) -> None:
-        total = max(progress.total(), progress.asked)
-        done = f"{progress.asked:,} of {total:,} {progress.type}s"
-        self._write(f"\r\033[K{progress.place} of {progress.kinds}: {progress.kind}, {done}"[:150])
-
-    def clear(self) -> None:
-        self._write("\r\033[K")
-
-    def _write(self, text: str) -> None:
-        self.stream.write(text, ending="")
-        self.stream.flush()
+def _tell(bar: Bar, progress: Progress) -> None:
+    total = max(progress.total(), progress.asked)
+    done = f"{progress.asked:,} of {total:,} {progress.type}s"
+    bar.tell(note=f"{progress.place} of {progress.kinds}: {progress.kind}, {done}")
 
 
 class _Explainer:

@@ -1,19 +1,22 @@
 """The tests of policy files, without loading them."""
 
 import sys
+from argparse import ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import CommandError
 
-from checks.testing import coverage, policy_tests
-from policy import rules
+from checks.testing.reports import FORMATS
+from checks.testing.reports.ran import ran
 from policy.errors import AuthzError
-from policy.files import Bundle, bundle_of_files
-from policy.language.rejection import PolicyRejected
+from policy.files import bundle_of_files
 from policy.management.command import FILES, ServiceCommand, rejection
-from policy.publishing import results_of
-from policy.rules.program import Program
-from policy.testing import TestReport
+from policy.management.watching import add_watch, until_interrupted
+
+FORMAT = (
+    "how results are written: junit and tap for continuous integration, github beside the code of a pull request "
+    "(default: text)"
+)
 
 
 class Command(ServiceCommand):
@@ -23,40 +26,44 @@ class Command(ServiceCommand):
         parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
         parser.add_argument("--fail-fast", action="store_true", help="stop at the first assertion that fails")
         parser.add_argument("--coverage", dest="covering", action="store_true", help="list the rules no test exercises")
+        parser.add_argument(
+            "--coverage-minimum",
+            dest="minimum",
+            metavar="PERCENT",
+            type=percent,
+            help="fail if the tests exercise fewer of the rules, as with 90; lists them, as --coverage does",
+        )
+        parser.add_argument("--format", dest="written_as", choices=[*FORMATS], default="text", help=FORMAT)
+        add_watch(parser)
 
-    def handle(self, *, files: list[str], fail_fast: bool, covering: bool, **options: Any) -> None:
+    def handle(self, *, files: list[str], watch: bool, **options: Any) -> None:
+        if watch:
+            until_interrupted(files, lambda: self._test(files, **options), self.stdout)
+        else:
+            self._test(files, **options)
+
+    def _test(
+        self, files: list[str], *, fail_fast: bool, covering: bool, minimum: float | None, written_as: str, **_: Any
+    ) -> None:
         try:
             bundle = bundle_of_files(files, sys.stdin)
-            program = rules.compile_text(bundle.text, bundle.filename)
-            report = policy_tests.run(program, fail_fast)
-            lines = [*_report_lines(report, bundle), *(_coverage_lines(program, bundle) if covering else ())]
-        except PolicyRejected as reason:
-            raise rejection(reason, bundle, self.stderr) from None
+            with self.progress("testing the policy"):
+                run = ran(bundle, fail_fast, covering, minimum)
         except AuthzError as reason:
             raise CommandError(reason.message) from None
-        self.stdout.write("\n".join(lines))
-        if not report.success:
-            raise CommandError(results_of(report))
+        if not (run.refused and written_as == "text"):
+            self.stdout.write("\n".join(FORMATS[written_as](run)))
+        if run.refused:
+            raise rejection(run.refused, bundle, self.stderr)
+        if run.failures:
+            raise CommandError("; ".join(run.failures))
 
 
-def _report_lines(report: TestReport, bundle: Bundle) -> list[str]:
-    lines = []
-    for test in report.tests:
-        lines.append(f"{'FAIL' if test.failures else 'ok'} {test.name}: {test.passed} of {test.total}")
-        for one in test.assertions:
-            written = " ".join(one.text.split())
-            place = bundle.place_of_line(one.line)
-            lines.append(f"  {'ok' if one.passed else 'FAIL'} {place}: {written}")
-            if not one.passed:
-                lines.append(f"       {one.message}")
-    return [*lines, results_of(report) if report.tests else "there are no tests"]
-
-
-def _coverage_lines(program: Program, bundle: Bundle) -> list[str]:
-    missing = coverage.uncovered(program, coverage.covered(program))
-    total = len(program.written)
-    lines = [f"{total - len(missing)} of {total} rules are exercised by a test"]
-    for span in missing:
-        line, _ = program.source.position(span.start)
-        lines.append(f"  {bundle.place_of_line(line)}: {' '.join(program.source.text[span.start : span.end].split())}")
-    return lines
+def percent(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1
+    if not 0 <= found <= 100:
+        raise ArgumentTypeError(f"`{text}` is not a number from 0 to 100")
+    return found

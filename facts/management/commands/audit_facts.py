@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 from facts.accept import unused_signatures
+from facts.names import sentences, stored_names
 from policy import rules
 from policy.active import active_program
 from policy.errors import NotFound
@@ -15,7 +16,10 @@ from policy.rules.program import Program
 
 
 class Command(PolicyCommand):
-    help = "List the kinds of stored facts that the policy does not accept, and how many there are of each."
+    help = (
+        "List the kinds of stored facts that the policy does not accept, and how many there are of each;"
+        " and roles and relations that it does not know."
+    )
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
@@ -26,9 +30,12 @@ class Command(PolicyCommand):
         program = self.compiled(policy) if policy else active_program(environment.pk)
         if program is None:
             raise NotFound("no policy is loaded, so every fact may become useful")
-        found = unused_signatures(environment.pk, program)
+        with self.progress("counting facts without use"):
+            found = unused_signatures(environment.pk, program)
         for unused in found:
             self.stdout.write(f"{unused.facts!s:>15}  {unused.signature}")
+        for sentence in sentences(stored_names(environment.pk, program)):
+            self.stdout.write(f"warning: {sentence}")
         if not found:
             self.stdout.write("the policy accepts every stored fact")
         elif strict:

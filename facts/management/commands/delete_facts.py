@@ -21,7 +21,10 @@ class Command(PolicyCommand):
     def act(self, environment: Environment, *, pattern: str, dry_run: bool, **options: Any) -> None:
         wanted = pattern_from_text(pattern)
         if dry_run:
-            self.stdout.write(f"{read.count(environment.pk, wanted)} facts match; nothing is deleted")
+            with self.progress("counting facts"):
+                number = read.count(environment.pk, wanted)
+            self.stdout.write(f"{number} facts match; nothing is deleted")
             return
-        applied = store.apply(environment.pk, [Deletes([wanted])], by_command("delete_facts"))
+        with self.progress("deleting facts"):
+            applied = store.apply(environment.pk, [Deletes([wanted])], by_command("delete_facts"))
         self.stdout.write(f"{applied.deleted} facts are deleted")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from facts.bulk import WRITERS
+from facts.formats import WRITERS
 from facts.read import every
 from policy.files import written_file
 from policy.management.command import PolicyCommand, add_as_of, moment_asked
@@ -26,6 +26,6 @@ class Command(PolicyCommand):
         if file == "-":
             write(self.stdout._out, facts)  # type: ignore[arg-type]  # what the wrapper writes to, unknown to the stubs
             return
-        with written_file(file) as target:
-            number = write(target, facts)
+        with written_file(file, mode=0o600) as target, self.progress("writing facts") as shown:
+            number = write(target, shown.counted(facts))
         self.stdout.write(f"{number} facts written")

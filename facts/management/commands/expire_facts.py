@@ -11,4 +11,6 @@ class Command(PolicyCommand):
     help = "Turn facts whose end has come into past facts, as the server does every minute."
 
     def act(self, environment: Environment, **options: Any) -> None:
-        self.stdout.write(f"{sweep(environment.pk)} facts have ended")
+        with self.progress("ending facts") as shown:
+            swept = sweep(environment.pk, shown.tell)
+        self.stdout.write(f"{swept} facts have ended")

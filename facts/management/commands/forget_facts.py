@@ -26,7 +26,8 @@ class Command(PolicyCommand):
 
     def act(self, environment: Environment, *, pattern: str, yes: bool, **options: Any) -> None:
         wanted = pattern_from_text(pattern)
-        found = matches(environment.pk, wanted)
+        with self.progress("looking for past facts"):
+            found = matches(environment.pk, wanted)
         if found.stored:
             self.stdout.write(
                 f"{found.stored:,} matching facts are stored: they are not touched. To have them forgotten too,"
@@ -41,7 +42,9 @@ class Command(PolicyCommand):
         self.stdout.write(LOST.format(first=found.first, last=found.last, end=found.last + 1))
         if not yes:
             self.ask()
-        self.stdout.write(f"{forget(environment.pk, wanted):,} past facts are forgotten")
+        with self.progress("forgetting facts"):
+            forgotten = forget(environment.pk, wanted)
+        self.stdout.write(f"{forgotten:,} past facts are forgotten")
 
     def ask(self) -> None:
         """Whoever does not say yes has nothing forgotten."""

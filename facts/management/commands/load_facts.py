@@ -1,13 +1,14 @@
 """Facts from a file."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from django.core.management.base import CommandError
 
-from facts.bulk import READERS, LinesRejected, load
+from facts.bulk import LinesRejected, load
+from facts.formats import READERS
+from facts.names import sentences
 from policy.files import shown_name, why
 from policy.language.collector import without_collections
 from policy.management.command import PolicyCommand
@@ -30,14 +31,20 @@ class Command(PolicyCommand):
 
     def act(self, environment: Environment, *, file: str, format: str | None, skip_bad: bool, **options: Any) -> None:
         read_lines = READERS[format or ("csv" if file.endswith(".csv") else "json")]
-        with opened(file) as source, without_collections():
-            report = progress(source, size_of(file)) if sys.stderr.isatty() else lambda read: None
+        with opened(file) as source, without_collections(), self.progress("storing facts") as shown:
+            size = size_of(file)
+
+            def report(read: int) -> None:
+                shown.tell(read, share_of(source, size))
+
             try:
                 loaded = load(environment.pk, read_lines(source), skip_bad, report, by_command("load_facts"))
             except LinesRejected as reason:
                 raise CommandError(f"nothing is stored, because of\n{reason.message}") from None
         for line in loaded.bad:
             self.stderr.write(str(line))
+        for sentence in sentences(loaded.unknown):
+            self.stderr.write(f"warning: {sentence}")
         right = loaded.read - len(loaded.bad)
         self.stdout.write(f"{right} facts read, {loaded.inserted} of them new, {len(loaded.bad)} lines skipped")
 
@@ -53,18 +60,12 @@ def opened(file: str) -> BinaryIO:
         raise CommandError(f"cannot read `{shown_name(file)}`: {why(reason)}") from None
 
 
+def share_of(source: BinaryIO, size: int) -> float | None:
+    """How much of a file is read; who reads CSV closes it at the end."""
+    if not size:
+        return None
+    return 1.0 if source.closed else source.tell() / size
+
+
 def size_of(file: str) -> int:
     return 0 if file == "-" else Path(file).stat().st_size
-
-
-def progress(source: BinaryIO, size: int) -> Callable[[int], None]:
-    """Shows how far the reading is, on one line that is written over."""
-
-    def report(read: int) -> None:
-        share = f" [{'#' * (30 * source.tell() // size):<30}]" if size else ""
-        sys.stderr.write(f"\r{read:>12,} facts{share}")
-        sys.stderr.flush()
-        if size and source.tell() >= size:
-            sys.stderr.write("\n")
-
-    return report

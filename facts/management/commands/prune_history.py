@@ -22,7 +22,8 @@ class Command(ServiceCommand):
             self.stdout.write("HISTORY_DAYS is 0, so history is kept for ever; nothing is dropped")
             return
         try:
-            pruned = prune(age)
+            with self.progress("dropping history") as shown:
+                pruned = prune(age, lambda slug, rows: shown.tell(rows, note=f"of {slug}"))
         except Unavailable as reason:
             raise CommandError(reason.message) from None
         for each in pruned:

@@ -8,7 +8,9 @@ from django.core.management.base import CommandError
 from policy import rules
 from policy.files import Unreadable, bundle_of_files
 from policy.language.rejection import PolicyRejected
-from policy.management.command import FILES, ServiceCommand, rejection, warnings
+from policy.management.command import FILES, ServiceCommand, counted, rejection, warnings
+from policy.management.github import problem_line
+from policy.management.watching import add_watch, until_interrupted
 
 
 class Command(ServiceCommand):
@@ -17,19 +19,42 @@ class Command(ServiceCommand):
     def add_arguments(self, parser):
         parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
         parser.add_argument("--strict", action="store_true", help="fail on warnings too")
+        parser.add_argument(
+            "--format",
+            dest="written_as",
+            choices=["text", "github"],
+            default="text",
+            help="how problems are written: github is shown beside the code of a pull request (default: text)",
+        )
+        add_watch(parser)
 
-    def handle(self, *, files: list[str], strict: bool, **options: Any) -> None:
+    def handle(self, *, files: list[str], strict: bool, written_as: str, watch: bool, **options: Any) -> None:
+        if watch:
+            until_interrupted(files, lambda: self._check(files, strict, written_as), self.stdout)
+        else:
+            self._check(files, strict, written_as)
+
+    def _check(self, files: list[str], strict: bool, written_as: str) -> None:
+        for_github = written_as == "github"
         try:
             bundle = bundle_of_files(files, sys.stdin)
             program = rules.compile_text(bundle.text, bundle.filename)
         except PolicyRejected as reason:
+            if for_github:
+                self._annotate(problem_line(problem, bundle) for problem in reason.problems)
             raise rejection(reason, bundle, self.stderr) from None
         except Unreadable as reason:
             raise CommandError(reason.message) from None
+        if for_github:
+            self._annotate(problem_line(warning, bundle) for warning in program.warnings)
         found = warnings(program, bundle)
         for warning in found:
             self.stderr.write(warning)
         if found and strict:
-            raise CommandError(f"{len(found)} warning{'' if len(found) == 1 else 's'}")
+            raise CommandError(counted(len(found), "warning"))
         counts = f"{len(program.types)} types, {len(program.written)} rules, {len(program.tests)} tests"
         self.stdout.write(f"no problems: {counts}")
+
+    def _annotate(self, lines):
+        for line in lines:
+            self.stdout.write(line)

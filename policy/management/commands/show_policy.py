@@ -3,6 +3,7 @@
 from typing import Any
 
 from policy.errors import NotFound
+from policy.figures import Figures
 from policy.management.command import PolicyCommand, add_as_of, moment_asked, number
 from policy.models import Environment, PolicyVersion
 from policy.publishing import active_version, version_numbered
@@ -14,10 +15,11 @@ class Command(PolicyCommand):
     def add_arguments(self, parser):
         super().add_arguments(parser)
         parser.add_argument("--version-number", "-n", type=number, help="default: the active one")
+        parser.add_argument("--about", action="store_true", help="print who published it, when and why, not its text")
         add_as_of(parser)
 
     def act(
-        self, environment: Environment, *, version_number: int | None, as_of: str | None, **options: Any
+        self, environment: Environment, *, version_number: int | None, as_of: str | None, about: bool, **options: Any
     ) -> None:
         moment = moment_asked(environment, as_of)
         if version_number is not None:
@@ -28,4 +30,21 @@ class Command(PolicyCommand):
             version = active_version(environment.pk)
         if version is None:
             raise NotFound("no policy is loaded")
-        self.stdout.write(version.source, ending="")
+        if about:
+            self.stdout.write("\n".join(f"{name + ':':<11}{told}" for name, told in _facts(version) if told))
+        else:
+            self.stdout.write(version.source, ending="")
+
+
+def _facts(version: PolicyVersion) -> list[tuple[str, str]]:
+    figures = Figures.of_version(version)
+    return [
+        ("version", str(version.number)),
+        ("published", f"{version.created_at:%Y-%m-%d %H:%M} UTC"),
+        ("by", version.author),
+        ("note", version.note),
+        ("file", version.filename or ""),
+        ("tests", figures.tests_told),
+        ("coverage", figures.coverage_told),
+        ("digest", version.digest),
+    ]

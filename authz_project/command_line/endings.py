@@ -1,0 +1,58 @@
+"""What stopped a command: one line, or a number as the system has it."""
+
+import os
+import signal
+import sys
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, InterfaceError, OperationalError
+
+from authz_project.command_line.overview import program_name
+
+UNDEFINED_TABLE = "42P01"  # PostgreSQL's code
+
+
+def ending_of(reason: BaseException) -> str | int:
+    """What the process exits with; raises again what is a mistake of ours."""
+    match reason:
+        case KeyboardInterrupt():
+            return 128 + signal.SIGINT
+        case BrokenPipeError():  # who reads has had enough, as `head` does
+            _forget_output()
+            return 128 + signal.SIGPIPE
+        case ImproperlyConfigured():
+            return f"error: {reason}"
+        case DatabaseError() | InterfaceError():
+            return f"error: {_matter_with(reason)}"
+        case UnicodeEncodeError():
+            return f"error: {_unwritable(reason)}"
+        case OSError():
+            _forget_output()
+            return f"error: {(reason.strerror or str(reason)).lower()}"
+    raise reason
+
+
+def _forget_output() -> None:
+    """What is left to write is not tried again at the end, where it would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _matter_with(error: DatabaseError | InterfaceError) -> str:
+    if _lacks_tables(error):
+        program = program_name(sys.argv[0])
+        return f"the database is not prepared: `{program} serve` does so as it starts, or `{program} migrate`"
+    if not isinstance(error, InterfaceError | OperationalError) and type(error) is not DatabaseError:
+        raise error
+    first = next(iter(str(error).splitlines()), type(error).__name__)
+    return f"the database cannot be used: {first.strip()}; DATABASE_URL says which one it is"
+
+
+def _unwritable(error: UnicodeEncodeError) -> str:
+    char = ascii(error.object[error.start])
+    if any("\ud800" <= each <= "\udfff" for each in error.object):
+        return "a word of the command line is not UTF-8 text: write names and ids in UTF-8"
+    return f"the output's encoding, {error.encoding}, has no {char}: set PYTHONIOENCODING=utf-8"
+
+
+def _lacks_tables(error: Exception) -> bool:
+    return str(error).startswith("no such table") or getattr(error.__cause__, "sqlstate", "") == UNDEFINED_TABLE

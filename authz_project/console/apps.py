@@ -1,0 +1,7 @@
+"""The admin with this console as its site."""
+
+from django.contrib.admin.apps import SimpleAdminConfig
+
+
+class ConsoleConfig(SimpleAdminConfig):
+    default_site = "authz_project.console.site.Console"

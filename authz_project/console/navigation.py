@@ -1,0 +1,116 @@
+"""Where one can go from any page, and of which environment.
+
+Pages such as Ask belong to a version of a policy. `/admin/go/ask/` leads to that of the version that is active, of the
+environment that was looked at last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.http import HttpRequest
+from django.template import Context
+from django.urls import reverse
+
+from policy.models import DEFAULT_SLUG, Environment, default_environment, environment_named
+
+ENVIRONMENT = "environment"  # in the session: the short name of the one that was looked at last
+
+
+@dataclass(frozen=True)
+class Place:
+    """An entry of the navigation: who may go there, and the pages on which it is marked, unless one before it is."""
+
+    name: str
+    title: str
+    needs: tuple[str, ...]  # models, each of which one may view or change
+    pages: tuple[str, ...]  # how the names of their addresses begin
+
+
+_POLICY, _FACTS, _KEYS = "policy.policyversion", "facts.signature", "authz_project.apikey"
+_POLICIES = "policy_policyversion"
+_REVIEW = f"{_POLICIES}_review"
+PLACES = (
+    Place("home", "Home", (), ()),
+    Place("ask", "Ask", (_POLICY, _FACTS), (f"{_POLICIES}_ask",)),
+    Place("picture", "Picture", (_POLICY,), (f"{_POLICIES}_picture",)),
+    Place("preview", "What would change", (_POLICY, _FACTS), (f"{_POLICIES}_preview",)),
+    Place("history", "History", (_FACTS,), ("facts_signature_history", "facts_signature_revision", _REVIEW)),
+    Place("policy", "Policy", (_POLICY,), (_POLICIES,)),
+    Place("facts", "Facts", (_FACTS,), ("facts_",)),
+    Place("keys", "Keys", (_KEYS,), ("authz_project_apikey",)),
+)
+SHOWN = ("home", "policy", "facts", "ask", "picture", "preview", "history", "keys")
+_BY_NAME = {place.name: place for place in PLACES}
+_WITHOUT_ENVIRONMENT = {"keys"}  # of all environments
+
+
+@dataclass(frozen=True)
+class Link:
+    """A place as a page shows it."""
+
+    title: str
+    url: str
+    is_here: bool = False
+
+
+def links(request: HttpRequest) -> list[Link]:
+    """Return the places where who is logged in may go."""
+    here = place_of_page(request)
+    places = [_BY_NAME[name] for name in SHOWN if may_go(request, name)]
+    return [Link(place.title, url_of(place.name), place.name == here) for place in places]
+
+
+def environment_links(request: HttpRequest, context: Context) -> list[Link]:
+    """Return the same place in each environment; none where there is but one. Marked is the one of the page."""
+    slugs = list(Environment.objects.values_list("slug", flat=True))
+    if len(slugs) < 2:
+        return []
+    name, shown = place_of_page(request), _slug_of_page(request, context)
+    place = url_of(name if name and name not in _WITHOUT_ENVIRONMENT else "home")
+    return [Link(slug, f"{place}?environment={slug}", slug == shown) for slug in slugs]
+
+
+def url_of(name: str) -> str:
+    return reverse("admin:index") if name == "home" else reverse("admin:go", args=[name])
+
+
+def may_go(request: HttpRequest, name: str) -> bool:
+    """Tell whether who is logged in may view, or change, all that a place needs."""
+    return all(may_view(request, model) for model in _BY_NAME[name].needs)
+
+
+def may_view(request: HttpRequest, model: str) -> bool:
+    app, _, name = model.partition(".")
+    return any(request.user.has_perm(f"{app}.{what}_{name}") for what in ("view", "change"))
+
+
+def place_of_page(request: HttpRequest) -> str:
+    """Return the name of the place that the page belongs to, or nothing."""
+    page = (request.resolver_match and request.resolver_match.url_name) or ""
+    return "home" if page == "index" else next((place.name for place in PLACES if page.startswith(place.pages)), "")
+
+
+# ---- environments ----------------------------------------------------------------------------------------------------
+
+
+def _slug_of_page(request: HttpRequest, context: Context) -> str:
+    """Return of which environment a page is; where it is of none, the one that was looked at last."""
+    of_page = getattr(context.get("version"), "environment", None) or context.get("environment")
+    return of_page.slug if isinstance(of_page, Environment) else str(request.session.get(ENVIRONMENT, DEFAULT_SLUG))
+
+
+def last_environment(request: HttpRequest) -> Environment:
+    slug = request.session.get(ENVIRONMENT)
+    chosen = environment_named(slug) if isinstance(slug, str) else None
+    return chosen or default_environment()
+
+
+def choose_environment(request: HttpRequest) -> Environment:
+    """Return the environment that the address names, and remember it; without a name, the last one."""
+    chosen = environment_named(request.GET.get("environment", ""))
+    if chosen is None:
+        return last_environment(request)
+    if request.session.get(ENVIRONMENT) != chosen.slug:
+        request.session[ENVIRONMENT] = chosen.slug
+    return chosen

@@ -1,0 +1,71 @@
+"""Which pages there are, in the order in which they are read."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+FOLDER = Path(__file__).parent.parent / "docs"
+FRONT = "index"
+ORDER = {
+    "Start": (FRONT, "tutorial"),
+    "Write policies": ("language", "patterns", "editors"),
+    "Ask": ("interface", "local-sql", "explaining", "time", "authzen"),
+    "Run it": ("commands", "settings", "operations", "performance"),
+    "More": ("moving", "inside", "contributing"),
+}
+PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}  # what may stand beside the pages
+
+
+@dataclass(frozen=True)
+class Document:
+    """A page as its file has it."""
+
+    name: str
+    title: str
+    text: str
+
+    @property
+    def path(self) -> str:
+        return path_of(self.name)
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+    documents: tuple[Document, ...]
+
+
+def path_of(name: str) -> str:
+    return "/docs/" if name == FRONT else f"/docs/{name}/"
+
+
+def groups() -> list[Group]:
+    """All pages in their order."""
+    return [Group(title, tuple(map(document, of_group))) for title, of_group in ORDER.items()]
+
+
+def documents() -> list[Document]:
+    return [each for group in groups() for each in group.documents]
+
+
+def names() -> frozenset[str]:
+    return frozenset(name for of_group in ORDER.values() for name in of_group)
+
+
+def document(name: str) -> Document:
+    """A page of the list, as its file is now."""
+    path = FOLDER / f"{name}.md"
+    return _document(name, path.stat().st_mtime_ns)
+
+
+def pictures() -> dict[str, Path]:
+    return {path.name: path for path in FOLDER.iterdir() if path.suffix in PICTURES}
+
+
+@lru_cache(maxsize=100)
+def _document(name: str, changed: int) -> Document:
+    text = (FOLDER / f"{name}.md").read_text()
+    heading = re.match(r"# (.+)\n", text)
+    assert heading, f"{name}.md begins with its title"
+    return Document(name, heading[1], text)

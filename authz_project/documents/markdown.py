@@ -1,0 +1,167 @@
+"""A page's text -> HTML, its headings, and its sections as plain text.
+
+Pages are files that are read on a code host as well: headings have the anchors that they have there, and links lead to
+files. Raw HTML is text here.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import OptionsDict
+
+from authz_project.documents.colours import coloured
+from authz_project.documents.library import Document, path_of
+
+_PAGE = re.compile(r"([\w-]+)\.md(#.*)?")
+_PICTURE = re.compile(r"[\w-]+\.(?:png|svg)")
+_NO_ANCHOR = re.compile(r"[^\w\- ]")
+
+
+@dataclass(frozen=True)
+class Heading:
+    level: int
+    text: str
+    anchor: str
+
+
+@dataclass
+class Section:
+    """What stands below a heading, up to the next one, without marks."""
+
+    heading: Heading
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.pieces)
+
+
+@dataclass(frozen=True)
+class Rendered:
+    html: SafeString
+    headings: tuple[Heading, ...]  # but for the title
+    sections: tuple[Section, ...]
+
+
+@lru_cache(maxsize=100)
+def rendered(document: Document) -> Rendered:
+    tokens = _PARSER.parse(document.text)
+    sections = list(_sections(tokens))
+    _label_cells(tokens)
+    html = mark_safe(_PARSER.renderer.render(tokens, _PARSER.options, {}))  # noqa: S308  raw HTML is text, see _PARSER
+    return Rendered(html, tuple(each.heading for each in sections[1:]), tuple(sections))
+
+
+def anchor_of(text: str, taken: set[str]) -> str:
+    """As code hosts make them: small letters, hyphens for spaces, and a number where there is one already."""
+    plain = _NO_ANCHOR.sub("", text.lower()).replace(" ", "-")
+    numbered = (f"{plain}-{number}" for number in range(1, len(taken) + 1))
+    anchor = next(each for each in (plain, *numbered) if each not in taken)
+    taken.add(anchor)
+    return anchor
+
+
+def place_of(link: str) -> str:
+    """Where a link of a file leads here: from page to page, and to pictures."""
+    if found := _PAGE.fullmatch(link):
+        return path_of(found[1]) + (found[2] or "")
+    return f"/docs/{link}" if _PICTURE.fullmatch(link) else link
+
+
+# ---- headings and sections ------------------------------------------------------------------------------------------
+
+
+def _sections(tokens: Sequence[Token]) -> Iterator[Section]:
+    """Gives each heading its anchor on the way."""
+    taken: set[str] = set()
+    section: Section | None = None
+    for token, inner in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.type == "heading_open" and inner is not None:
+            if section:
+                yield section
+            text = _plain(inner)
+            section = Section(Heading(int(token.tag[1]), text, anchor_of(text, taken)))
+            token.attrSet("id", section.heading.anchor)
+        elif section and token.type in ("inline", "fence") and not _is_of(token, section):
+            section.pieces.append(token.content if token.type == "fence" else _plain(token))
+    if section:
+        yield section
+
+
+def _label_cells(tokens: Sequence[Token]) -> None:
+    """Say in each cell what its column is, but in the first: on narrow screens cells stand below each other."""
+    titles: list[str] = []
+    place = 0
+    for token, inner in zip(tokens, [*tokens[1:], None], strict=True):
+        match token.type:
+            case "thead_open":
+                titles = []
+            case "tr_open":
+                place = 0
+            case "th_open" if inner is not None:
+                titles.append(_plain(inner))
+            case "td_open":
+                if place and titles[place]:
+                    token.attrSet("data-column", titles[place])
+                place += 1
+
+
+def _is_of(token: Token, section: Section) -> bool:
+    """Whether it is the heading itself."""
+    return not section.pieces and token.type == "inline" and token.level == 1 and _plain(token) == section.heading.text
+
+
+def _plain(token: Token) -> str:
+    return "".join(" " if each.type in ("softbreak", "hardbreak") else each.content for each in token.children or ())
+
+
+# ---- HTML -----------------------------------------------------------------------------------------------------------
+
+
+class _Renderer(RendererHTML):
+    """What differs from the library's: links, anchors, colours, and tables that scroll on narrow screens."""
+
+    def heading_close(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        opening = tokens[index - 2]
+        anchor, text = escape(str(opening.attrGet("id"))), escape(_plain(tokens[index - 1]))
+        if opening.tag == "h1":
+            return "</h1>\n"
+        return f' <a class="anchor" href="#{anchor}" aria-label="Link to “{text}”">#</a></{opening.tag}>\n'
+
+    def link_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        tokens[index].attrSet("href", place_of(str(tokens[index].attrGet("href"))))
+        return self.renderToken(tokens, index, options, env)
+
+    def image(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        token = tokens[index]
+        source, text = place_of(str(token.attrGet("src"))), token.content
+        return f'<img src="{escape(source)}" alt="{escape(text)}" loading="lazy">'
+
+    def fence(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        language = tokens[index].info.partition(" ")[0]
+        content = coloured(tokens[index].content, language)
+        return f'<pre class="sample {escape(language)}" tabindex="0"><code>{content}</code></pre>\n'
+
+    def table_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        return '<div class="scroll" tabindex="0"><table>\n'
+
+    def table_close(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        return "</table></div>\n"
+
+    def th_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        """A header that says nothing is none."""
+        return "<th>" if tokens[index + 1].content else "<td>"
+
+    def th_close(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        return "</th>\n" if tokens[index - 1].content else "</td>\n"
+
+
+_PARSER = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable("table")

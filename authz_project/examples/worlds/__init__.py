@@ -1,0 +1,19 @@
+"""The worlds, in the order in which they are best met."""
+
+from functools import cache
+
+from authz_project.examples.example import Example
+from authz_project.examples.worlds import clinic, code, company, documents, saas
+from policy.errors import NotFound
+
+
+@cache
+def examples() -> tuple[Example, ...]:
+    return (code.EXAMPLE, documents.EXAMPLE, saas.EXAMPLE, company.EXAMPLE, clinic.EXAMPLE)
+
+
+def example_named(name: str) -> Example:
+    found = next((each for each in examples() if each.name == name), None)
+    if found is None:
+        raise NotFound(f"there is no example `{name}`; there are {', '.join(each.name for each in examples())}")
+    return found

@@ -1,0 +1,127 @@
+"""A company of a hundred and fifty people in a tree of departments, with their expenses."""
+
+from collections.abc import Iterator
+
+from authz_project.examples.example import Example, Question
+from authz_project.examples.wording import PEOPLE, chance, fact, pick, unix
+from facts.wire import Fact
+
+DEPARTMENTS = {  # each with the one that it is in, who leads it, and how many work there
+    "company": ("", "ceo", 0),
+    "engineering": ("company", "vic", 0),
+    "platform": ("engineering", "pru", 24),
+    "tools": ("engineering", "mia", 22),
+    "product": ("engineering", "gil", 20),
+    "commercial": ("company", "cass", 0),
+    "sales": ("commercial", "sal", 30),
+    "support": ("commercial", "sid", 26),
+    "office": ("company", "otto-h", 0),
+    "people": ("office", "hana", 8),
+    "finance": ("office", "carl", 10),
+}
+LIMITS = {"ceo": 100_000, "vic": 20_000, "cass": 20_000, "otto-h": 20_000}  # others who lead: 2,000
+USUAL_LIMIT = 2_000
+SENIOR_LIMIT = 300
+
+
+def facts() -> Iterator[Fact]:
+    people = iter(PEOPLE)
+    for department, (above, lead, size) in DEPARTMENTS.items():
+        place = f"Department:{department}"
+        if above:
+            yield fact("has_relation", place, "parent", f"Department:{above}")
+            yield fact("has_relation", f"User:{lead}", "reports_to", f"User:{DEPARTMENTS[above][1]}")
+        yield fact("has_relation", f"User:{lead}", "department", place)
+        yield fact("may_sign_up_to", f"User:{lead}", LIMITS.get(lead, USUAL_LIMIT))
+        yield from _team(place, lead, [next(people) for _ in range(size)])
+    yield from _stories()
+
+
+def _team(department: str, lead: str, people: list[str]) -> Iterator[Fact]:
+    """The first few lead the others."""
+    seniors = people[: len(people) // 7]
+    for person in people:
+        above = lead if person in seniors else pick([*seniors, lead], person)
+        yield fact("has_relation", f"User:{person}", "reports_to", f"User:{above}")
+        yield fact("has_relation", f"User:{person}", "department", department)
+        if person in seniors:
+            yield fact("may_sign_up_to", f"User:{person}", SENIOR_LIMIT)
+        for number in range(1, 3):
+            if chance(45, person, number):
+                yield from _expense(f"{person}-{number}", person, department)
+
+
+def _expense(name: str, person: str, department: str) -> Iterator[Fact]:
+    expense = f"Expense:{name}"
+    yield fact("has_relation", expense, "claimant", f"User:{person}")
+    yield fact("has_relation", expense, "department", department)
+    yield fact("costs", expense, pick((18, 42, 75, 120, 260, 380, 900, 1500, 2400), name))
+    if chance(35, name, "approved"):
+        yield fact("is_approved", expense)
+
+
+def _stories() -> Iterator[Fact]:
+    """ian is in mia's team; sub stands in for her; hana and carl look after engineering, sales and the rest."""
+    yield fact("has_relation", "User:ian", "reports_to", "User:mia")
+    yield fact("has_relation", "User:ian", "department", "Department:tools")
+    yield fact("has_relation", "User:sub", "reports_to", "User:pru")
+    yield fact("has_relation", "User:sub", "department", "Department:platform")
+    yield fact("may_sign_up_to", "User:sub", 1_000)
+    yield fact("stands_in_for", "User:sub", "User:mia", unix("2025-01-01"), unix("2038-01-01"))
+    yield fact("stands_in_for", "User:gil", "User:mia", unix("2023-07-01"), unix("2023-08-01"))
+    yield fact("has_role", "User:hana", "hr_partner", "Department:engineering")
+    yield fact("has_role", "User:zoe", "hr_partner", "Department:commercial")
+    yield fact("has_role", "User:carl", "controller", "Department:company")
+    for name, cost in (("ian-trip", 900), ("ian-desk", 5_500)):
+        yield fact("has_relation", f"Expense:{name}", "claimant", "User:ian")
+        yield fact("has_relation", f"Expense:{name}", "department", "Department:tools")
+        yield fact("costs", f"Expense:{name}", cost)
+    yield fact("has_relation", "Expense:carl-lunch", "claimant", "User:carl")
+    yield fact("has_relation", "Expense:carl-lunch", "department", "Department:finance")
+    yield fact("costs", "Expense:carl-lunch", 40)
+    yield fact("is_approved", "Expense:carl-lunch")
+
+
+EXAMPLE = Example(
+    name="company",
+    title="A company and its people",
+    about=(
+        "A hundred and fifty people report to each other up to one, in departments that are in departments. Managers"
+        " sign expenses as far as their limit goes, never their own, and somebody stands in for them while they are"
+        " away."
+        " What of a person's file others see is decided field by field.\n\n"
+        "mia may sign 2,000. Look at who may sign ian's trip, and at who is left for his desk."
+    ),
+    patterns=("hierarchies", "field level", "limits", "separation of duties", "standing in", "time"),
+    questions=(
+        Question(
+            "who", "User", "approve", "Expense:ian-trip", ("ceo", "mia", "sub", "vic"),
+            "the whole line above ian, and who stands in for mia these years; gil's turn is over",
+        ),
+        Question(
+            "who", "User", "approve", "Expense:ian-desk", ("ceo", "vic"),
+            "it costs more than mia may sign",
+        ),
+        Question(
+            "authorize", "User:carl", "pay", "Expense:carl-lunch", False,
+            "he pays what others claim: nobody pays their own",
+        ),
+        Question(
+            "actions", "User:hana", "", "User:ian", ("edit_profile", "read_profile", "read_salary", "set_salary"),
+            "she looks after engineering, and tools is in it",
+        ),
+        Question(
+            "authorize", "User:ian", "read_salary", "User:mia", False,
+            "managers read the salaries of those below them, not the other way",
+        ),
+        Question(
+            "list", "User:sub", "approve", "Expense",
+            (
+                "bruno-1", "carla-1", "carla-2", "casper-1", "cyrus-1", "dalia-1", "delia-1", "dora-1", "elias-2",
+                "ian-trip",
+            ),
+            "of mia's whole team, as long as he stands in, up to his own limit",
+        ),
+    ),
+    write_facts=facts,
+)  # fmt: skip

@@ -1,0 +1,46 @@
+"""What is installed and set here: what `version` and `serve` say of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection
+
+from policy.publishing import active_version
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """A setting that a service in production wants, and that is not made."""
+
+    name: str
+    why: str
+
+
+def database_text() -> str:
+    """Which database this is, in which version, and where: never with a password."""
+    connection.ensure_connection()
+    if connection.vendor == "sqlite":
+        number = ".".join(map(str, connection.Database.sqlite_version_info))  # type: ignore[attr-defined]
+        return f"SQLite {number}, {Path(connection.settings_dict['NAME']).absolute()}"
+    major, minor = divmod(connection.pg_version, 10_000)  # type: ignore[attr-defined]
+    name = connection.settings_dict["NAME"]
+    host = connection.settings_dict["HOST"] or "this machine"
+    return f"PostgreSQL {major}.{minor}, `{name}` on {host}"
+
+
+def policy_text(environment_id: int, slug: str) -> str:
+    version = active_version(environment_id)
+    if version is None:
+        return f"none yet in `{slug}`"
+    return f"version {version.number} of `{slug}`, since {version.created_at:%Y-%m-%d %H:%M} UTC"
+
+
+def unset() -> list[Unset]:
+    """What production wants and is off, the most important first."""
+    wanted = {
+        Unset("ALLOWED_HOSTS", "any name leads to this service"): "*" not in settings.ALLOWED_HOSTS,
+        Unset("CSRF_TRUSTED_ORIGINS", "the admin's cookies also go over plain HTTP"): settings.SESSION_COOKIE_SECURE,
+        Unset("DECISION_LOG", "nobody writes down what was answered"): bool(settings.DECISION_LOG),
+    }
+    return [setting for setting, is_made in wanted.items() if not is_made]

@@ -1,0 +1,81 @@
+"""An open text, and what is known of it; each thing is found when it is first asked for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from authz_project.language_server.places import Places
+from policy import rules
+from policy.language.names import Names, names_of
+from policy.language.outline import Outline, Word, outline_of, words_of
+from policy.language.rejection import PolicyRejected, Problem
+from policy.language.source import Source
+from policy.rules.program import Program
+
+_HEAD = re.compile(r"^[ \t]*(?:actor|resource|global|test)\b", re.MULTILINE)
+_AHEAD = 2_000  # characters after a place that are read to complete there
+
+
+@dataclass(frozen=True)
+class Compiled:
+    program: Program | None  # where it is a policy
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    uri: str
+    text: str
+    version: int
+    encoding: str
+    before: Outline | None = field(default=None, repr=False)  # of the text before the last change
+
+    @cached_property
+    def source(self) -> Source:
+        return Source(self.text)
+
+    @cached_property
+    def places(self) -> Places:
+        return Places(self.source, self.encoding)
+
+    @cached_property
+    def words(self) -> list[Word]:
+        return words_of(self.text)
+
+    @cached_property
+    def names(self) -> Names:
+        return names_of(self.words)
+
+    @cached_property
+    def outline(self) -> Outline:
+        return outline_of(self.words)
+
+    @property
+    def last_outline(self) -> Outline:
+        """The outline, or the one before the last change: to complete what is typed now, that is as good."""
+        return self.before if self.before and "outline" not in self.__dict__ else self.outline
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        try:
+            program = rules.compile_source(self.source)
+        except PolicyRejected as reason:
+            return Compiled(None, reason.problems)
+        return Compiled(program, program.warnings)
+
+    @property
+    def is_compiled(self) -> bool:
+        return "compiled" in self.__dict__
+
+    def around(self, place: int) -> tuple[str, int]:
+        """The text from the head of the block or test before a place on, and where the place is in it."""
+        start = 0
+        for found in _HEAD.finditer(self.text, 0, place):
+            start = found.start()
+        return self.text[start : place + _AHEAD], place - start
+
+
+def changed(document: Document, text: str, version: int) -> Document:
+    return Document(document.uri, text, version, document.encoding, document.last_outline)

@@ -1,0 +1,186 @@
+"""The server: open texts, what is asked about them, and what is wrong with them, told a moment after each change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from django.db import connections
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.server import LanguageServer
+
+from authz_project.language_server import answers
+from authz_project.language_server.answers import RUN_TESTS
+from authz_project.language_server.document import Document, changed
+from authz_project.language_server.renaming import CannotRename
+from checks.testing import policy_tests
+from policy.errors import AuthzError
+from policy.language.rejection import Problem
+from policy.language.source import Span
+from policy.publishing import results_of
+from policy.rules.program import Program
+from policy.testing import TestReport
+
+QUIET = 0.2  # seconds without a change after which problems are looked for
+_FAILED = -32803  # the protocol's RequestFailed
+
+
+class PolicyServer(LanguageServer):
+    """The open texts, by their addresses."""
+
+    def __init__(self, version: str):
+        # Whole texts, as parts of them are counted by lines that Polar does not end where other programs do.
+        super().__init__("authz", version, text_document_sync_kind=types.TextDocumentSyncKind.Full)
+        self.documents: dict[str, Document] = {}
+        self.waiting: dict[str, asyncio.Task[None]] = {}
+
+    def took(self, uri: str, version: int) -> None:
+        """Note the text as it is now."""
+        text = self.workspace.get_text_document(uri).source
+        before = self.documents.get(uri)
+        if before is None:
+            encoding = str(getattr(self.workspace.position_encoding, "value", self.workspace.position_encoding))
+            self.documents[uri] = Document(uri, text, version, encoding)
+        else:
+            self.documents[uri] = changed(before, text, version)
+        self._look_again(uri)
+
+    def forget(self, uri: str) -> None:
+        self.documents.pop(uri, None)
+        if task := self.waiting.pop(uri, None):
+            task.cancel()
+        self._publish(uri, 0, [])
+
+    def _look_again(self, uri: str) -> None:
+        if task := self.waiting.get(uri):
+            task.cancel()
+        self.waiting[uri] = asyncio.get_running_loop().create_task(self._problems_of(uri))
+
+    async def _problems_of(self, uri: str) -> None:
+        await asyncio.sleep(QUIET)
+        document = self.documents[uri]
+        _ = document.names, document.outline  # for what is asked next
+        compiled = await asyncio.to_thread(lambda: document.compiled)
+        if self.documents.get(uri) is document:
+            self.publish(document, compiled.problems)
+
+    def publish(self, document: Document, problems: tuple[Problem, ...]) -> None:
+        self._publish(document.uri, document.version, answers.diagnostics(document, problems))
+
+    def _publish(self, uri: str, version: int, found: list[types.Diagnostic]) -> None:
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
+
+    def document(self, uri: str) -> Document:
+        found = self.documents.get(uri)
+        if found is None:
+            raise JsonRpcException(f"{uri} is not open", code=_FAILED)
+        return found
+
+    async def run_tests(self, uri: str, name: str) -> dict[str, Any]:
+        """Run one test of a text, or without a name all; say what came of it, and mark what failed."""
+        document = self.document(uri)
+        compiled = await asyncio.to_thread(lambda: document.compiled)
+        if compiled.program is None:
+            told = f"not a policy yet: {compiled.problems[0].message}"
+            return self._told(types.MessageType.Error, told, TestReport())
+        tests = tuple(test for test in compiled.program.tests if name in ("", test.name))
+        try:
+            report = await asyncio.to_thread(_tested, replace(compiled.program, tests=tests))
+        except AuthzError as reason:
+            return self._told(types.MessageType.Error, reason.message, TestReport())
+        if self.documents.get(uri) is document:
+            self.publish(document, (*compiled.problems, *_failures(document, report)))
+        kind = types.MessageType.Info if report.success else types.MessageType.Error
+        return self._told(kind, results_of(report) if tests else "there is no such test", report)
+
+    def _told(self, kind: types.MessageType, message: str, report: TestReport) -> dict[str, Any]:
+        self.window_show_message(types.ShowMessageParams(kind, message))
+        tests = [{"name": test.name, "passed": test.passed, "total": test.total} for test in report.tests]
+        return {"message": message, "tests": tests, "failures": list(report.errors)}
+
+
+def _tested(program: Program) -> TestReport:
+    """What came of the tests; the thread keeps no connection."""
+    try:
+        return policy_tests.run(program)
+    finally:
+        connections.close_all()
+
+
+def _failures(document: Document, report: TestReport) -> list[Problem]:
+    """The assertions that failed, as problems of their lines."""
+    found = []
+    for test in report.tests:
+        for one in test.assertions:
+            if not one.passed:
+                start = document.text.index(one.text, document.source.line_start(one.line))
+                found.append(Problem(f"test `{test.name}`: {one.message}", Span(start, start + len(one.text))))
+    return found
+
+
+# ---- what is asked ------------------------------------------------------------------------------------------------
+
+_ANSWERS: dict[str, Callable[[Document, Any], object]] = {
+    types.TEXT_DOCUMENT_HOVER: lambda document, asked: answers.hovered(document, asked.position),
+    types.TEXT_DOCUMENT_DEFINITION: lambda document, asked: answers.definitions(document, asked.position),
+    types.TEXT_DOCUMENT_REFERENCES: lambda document, asked: answers.references(
+        document, asked.position, asked.context.include_declaration
+    ),
+    types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT: lambda document, asked: answers.highlights(document, asked.position),
+    types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: lambda document, _: answers.symbols(document),
+    types.TEXT_DOCUMENT_FORMATTING: lambda document, _: answers.layout(document),
+    types.TEXT_DOCUMENT_CODE_LENS: lambda document, _: answers.lenses(document),
+    types.TEXT_DOCUMENT_COMPLETION: lambda document, asked: answers.completed(document, asked.position),
+    types.TEXT_DOCUMENT_PREPARE_RENAME: lambda document, asked: answers.prepared(document, asked.position),
+    types.TEXT_DOCUMENT_RENAME: lambda document, asked: answers.rename(document, asked.position, asked.new_name),
+}
+_OPTIONS = {
+    types.TEXT_DOCUMENT_COMPLETION: types.CompletionOptions(trigger_characters=['"', "(", ",", ":", "{"]),
+    types.TEXT_DOCUMENT_RENAME: types.RenameOptions(prepare_provider=True),
+    types.TEXT_DOCUMENT_CODE_LENS: types.CodeLensOptions(resolve_provider=False),
+}
+
+
+def built(version: str) -> PolicyServer:
+    """A server that answers, to be started."""
+    server = PolicyServer(version)
+    for name, answer in _ANSWERS.items():
+        server.feature(name, _OPTIONS.get(name))(_handler(server, answer))
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    def opened(asked: types.DidOpenTextDocumentParams) -> None:
+        server.took(asked.text_document.uri, asked.text_document.version)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    def edited(asked: types.DidChangeTextDocumentParams) -> None:
+        server.took(asked.text_document.uri, asked.text_document.version)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    def closed(asked: types.DidCloseTextDocumentParams) -> None:
+        server.forget(asked.text_document.uri)
+
+    @server.command(RUN_TESTS)
+    async def run_tests(uri: str, name: str) -> dict[str, Any]:
+        return await server.run_tests(uri, name)
+
+    return server
+
+
+def _handler(server: PolicyServer, answer: Callable[[Document, Any], object]) -> Callable[[Any], object]:
+    def handle(asked: Any) -> object:
+        try:
+            return answer(server.document(asked.text_document.uri), asked)
+        except CannotRename as reason:
+            raise JsonRpcException(str(reason), code=_FAILED) from None
+
+    return handle
+
+
+def serve(version: str) -> None:
+    """Answer on the standard input and output until the editor ends it."""
+    logging.getLogger("pygls").setLevel(logging.WARNING)
+    built(version).start_io()

@@ -1,0 +1,75 @@
+"""A world to look at and to start from."""
+
+import shlex
+import sys
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from authz_project.command_line.overview import program_name
+from authz_project.environments import environment_made
+from authz_project.examples import Example, Question, example_named, examples, load
+from policy.errors import AuthzError, Unavailable
+from policy.files import written_file
+from policy.management.command import ServiceCommand
+from policy.models import DEFAULT_SLUG
+from policy.revisions import by_command
+
+WIDTH = 100
+
+
+class Command(ServiceCommand):
+    help = "Load a complete world, a policy with facts, into an environment that is empty; or list which there are."
+
+    def add_arguments(self, parser):
+        parser.add_argument("name", nargs="?", metavar="NAME", help="which one; without, all are listed")
+        parser.add_argument("--environment", default=DEFAULT_SLUG, help="made if it is missing (default: %(default)s)")
+        parser.add_argument("--write", metavar="FOLDER", help="write its policy and facts there, and load nothing")
+
+    def handle(self, *, name: str | None, environment: str, write: str | None, **options: Any) -> None:
+        try:
+            if name is None:
+                self.list()
+            elif write is not None:
+                self.write(example_named(name), write)
+            else:
+                self.load(example_named(name), environment)
+        except (AuthzError, Unavailable) as reason:
+            raise CommandError(reason.message) from None
+
+    def list(self) -> None:
+        width = max(len(example.name) for example in examples())
+        for example in examples():
+            self.stdout.write(f"{example.name:<{width}}  {example.title}: {', '.join(example.patterns)}")
+
+    def write(self, example: Example, folder: str) -> None:
+        for name, text in ((example.filename, example.policy), (f"{example.name}.csv", example.facts)):
+            path = Path(folder) / name
+            with written_file(str(path), replaces=False) as file:
+                file.write(text)
+            self.stdout.write(str(path))
+
+    def load(self, example: Example, slug: str) -> None:
+        environment = environment_made(slug)
+        loaded = load(environment.pk, example, by_command("load_example"))
+        if loaded.is_unchanged:
+            self.stdout.write(f"environment `{slug}` is exactly this example already; nothing is changed")
+            return
+        self.stdout.write(f"{example.title}: policy version {loaded.policy_version} and {loaded.facts:,} facts")
+        for paragraph in example.about.split("\n\n"):
+            self.stdout.write(f"\n{fill(paragraph, WIDTH)}")
+        self.stdout.write("\nWorth asking:")
+        for question in example.questions:
+            self.stdout.write(f"\n  {_asked(question, slug)}\n      {question.said}: {question.why}")
+
+
+def _asked(question: Question, slug: str) -> str:
+    """As it is asked here."""
+    options = [] if slug == DEFAULT_SLUG else ["--environment", slug]
+    kind, *words = question.parameters.values()
+    if kind == "who":
+        actor_type, *words = words
+        options += ["--actor-type", actor_type]
+    return shlex.join([*program_name(sys.argv[0]).split(), "ask", kind, *options, *words])

@@ -1,0 +1,35 @@
+"""Which version this is, and what it works on."""
+
+import platform
+from pathlib import Path
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError
+
+from authz_project import installation
+from authz_project.command_line.overview import version_line
+from policy.management.command import ServiceCommand
+from policy.models import Environment
+
+CHANGES = Path(__file__).parents[2] / "CHANGELOG.md"
+
+
+class Command(ServiceCommand):
+    help = "Say which version this is, and which Python, database and policies it works on."
+
+    def add_arguments(self, parser):
+        parser.add_argument("--changes", action="store_true", help="what has changed, the latest first")
+
+    def handle(self, *, changes: bool, **options: Any) -> None:
+        if changes:
+            self.stdout.write(CHANGES.read_text(encoding="utf-8"))
+            return
+        self.stdout.write(version_line())
+        self.stdout.write(f"  Python    {platform.python_version()}")
+        try:
+            self.stdout.write(f"  database  {installation.database_text()}")
+            for environment in Environment.objects.all():
+                self.stdout.write(f"  policy    {installation.policy_text(environment.pk, environment.slug)}")
+        except (DatabaseError, InterfaceError) as reason:
+            first = next(iter(str(reason).splitlines()), type(reason).__name__)
+            self.stdout.write(f"  database  cannot be used: {first}")

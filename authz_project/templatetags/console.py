@@ -1,0 +1,26 @@
+"""What stands on top of each page of the console."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.template import Context
+
+from authz_project.console import navigation
+
+register = template.Library()
+
+
+@register.inclusion_tag("admin/console/navigation.html", takes_context=True)
+def console_navigation(context: Context) -> dict[str, Any]:
+    """Show where one can go, and the environments."""
+    request = context["request"]
+    environments = navigation.environment_links(request, context)
+    return {
+        "links": navigation.links(request),
+        "environments": environments,
+        "environment": next((each.title for each in environments if each.is_here), "environment"),
+        "request": request,
+        "perms": context["perms"],
+    }

@@ -1,0 +1,169 @@
+"""From requests to questions: decisions, one or many, and searches.
+
+Which properties count depends on the policy, so they are made facts by the one that is active when last seen. The
+statements confirm that it still is; if not, all is done once more by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from typing import NamedTuple, TypeVar
+
+from checks.asking import ask, by_rows, run
+from checks.asking.ask import Answered
+from checks.asking.askers import Asker, confirmed, likely_session, session_after, session_at
+from checks.asking.query import Check, allow
+from checks.asking.question import Asked, Page, Question, by_ids
+from checks.asking.session import TRIES, LiveSession
+from checks.authzen.evaluations import Evaluated
+from checks.authzen.properties import Known, facts_of
+from checks.errors import PolicyMoved, StatementTooLarge
+from checks.explain.explain import Explanation, explain
+from checks.serializers import check_number
+from facts.wire import Fact
+from policy.errors import AuthzError, MalformedRequest
+from policy.moments import Moment
+from policy.values import STRING
+
+T = TypeVar("T")
+
+
+Groups = dict[frozenset[Fact], list[int]]  # places in a request, by the facts of what stands there
+NO_GROUPS: list[tuple[frozenset[Fact], list[int]]] = [(frozenset(), [])]  # asked all the same: who asks is confirmed
+
+
+class Decision(NamedTuple):
+    """What is answered to one evaluation: whether it is allowed; of one that is wrong, what is wrong."""
+
+    is_allowed: bool
+    fault: MalformedRequest | None = None
+
+
+def decided(asker: Asker, known: Known, moment: Moment | None) -> Answered:
+    """Decide one evaluation; a refusal where a property has no value that the policy could look at."""
+
+    def by(session: LiveSession) -> tuple[Answered, int | None]:
+        found = ask.answer(asker, question_of(known, facts_of(known, session.program)), moment=moment)
+        return found, found.session.version
+
+    return _by_active_policy(asker, moment, by)
+
+
+def all_decided(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None) -> tuple[list[Decision], Answered]:
+    """Decide many evaluations as of one moment; those with the same facts in one statement."""
+
+    def by(session: LiveSession) -> tuple[tuple[list[Decision], Answered], int | None]:
+        decisions, groups = _by_facts(asked, session)
+        if len(groups) > 1:
+            _compile(asked, groups, session, moment)
+        found = []
+        with run.snapshot() if len(groups) > 1 else nullcontext():
+            for facts, places in groups.items() or NO_GROUPS:
+                checks = [check_of(asked[place]) for place in places]
+                allowed, answered = ask.allowed_each(asker, checks, tuple(facts), moment)
+                found.append(answered)
+                for place, is_allowed in zip(places, allowed):
+                    decisions[place] = Decision(is_allowed)
+        together = _together(found)
+        return (decisions, together), together.session.version
+
+    return _by_active_policy(asker, moment, by)
+
+
+def explained(asker: Asker, known: Known, moment: Moment | None) -> Explanation:
+    """Decide one evaluation, and say why."""
+
+    def by(session: LiveSession) -> tuple[Explanation, int | None]:
+        found = explain(asker, question_of(known, facts_of(known, session.program)), moment)
+        return found, found.version_id
+
+    return _by_active_policy(asker, moment, by)
+
+
+def searched(
+    asker: Asker, known: Known, out: str, page: Page | None, moment: Moment | None
+) -> tuple[list[str | None], Answered]:
+    """Return the ids that make the question true, in order, where None is every one; and how that was found."""
+
+    def by(session: LiveSession) -> tuple[Answered, int | None]:
+        question = question_of(known, facts_of(known, session.program), (out,))
+        found = ask.answer(asker, question, page, moment)
+        return found, found.session.version
+
+    found = _by_active_policy(asker, moment, by)
+    return [text for (text,) in sorted(found.of_one, key=by_ids)], found
+
+
+def _by_facts(asked: Sequence[Evaluated], session: LiveSession) -> tuple[list[Decision], Groups]:
+    """Return the places of evaluations by their facts, and decisions, of which those of what is wrong are made."""
+    decisions = [Decision(False, each if isinstance(each, MalformedRequest) else None) for each in asked]
+    groups: Groups = {}
+    for index, each in enumerate(asked):
+        if isinstance(each, Known):
+            try:
+                groups.setdefault(frozenset(facts_of(each, session.program)), []).append(index)
+            except MalformedRequest as fault:
+                decisions[index] = Decision(False, fault)
+    check_number(sum(map(len, groups)))
+    return decisions, groups
+
+
+def _compile(asked: Sequence[Evaluated], groups: Groups, session: LiveSession, moment: Moment | None) -> None:
+    """Compile what groups are asked by: what is compiled within their snapshot is not kept."""
+    for facts, places in groups.items():
+        context = session.brought(tuple(facts)).facts
+        questions = [question_of(asked[place], context) for place in places]
+        if moment is None and len(questions) > 1:
+            with suppress(StatementTooLarge):
+                by_rows.statements_for(session, questions, context)
+        else:
+            session.statements_for(questions, context)
+
+
+def question_of(known: Evaluated, facts: Sequence[Fact], outs: tuple[str, ...] = ()) -> Question:
+    return allow(*check_of(known), outs, facts)
+
+
+def check_of(known: Evaluated) -> Check:
+    assert isinstance(known, Known), "one that is wrong is not asked"
+    subject, action, resource, _ = known
+    return (
+        Asked(subject.type, None if subject.id is None else (subject.id,)),
+        Asked(STRING, None if action is None else (action.name,)),
+        Asked(resource.type, None if resource.id is None else (resource.id,)),
+    )
+
+
+def _session(asker: Asker, moment: Moment | None) -> LiveSession:
+    return likely_session(asker) if moment is None else session_at(asker, moment)
+
+
+def _by_active_policy(asker: Asker, moment: Moment | None, by: Callable[[LiveSession], tuple[T, int | None]]) -> T:
+    """Return what `by` makes of the policy, once that is the version by which it was answered."""
+    with run.question_time():
+        for _ in range(TRIES):
+            session = _session(asker, moment)
+            try:
+                result, version = by(session)
+            except AuthzError:
+                # A refusal by a policy that is not active any more refuses nothing.
+                version = confirmed(asker).version
+                if moment is not None or version == session.version:
+                    raise
+            else:
+                if version == session.version:
+                    return result
+            if moment is None:
+                session_after(session, version)
+    raise PolicyMoved
+
+
+def _together(found: Sequence[Answered]) -> Answered:
+    """Return how several statements of one moment were found, as one; it is kept if each of them may be."""
+    last = found[-1]
+    holdings = {each.holding for each in found}
+    versions = {each.session.version for each in found}
+    if len(versions) > 1:
+        raise PolicyMoved
+    return last if len(holdings) == 1 else last._replace(holding=None)

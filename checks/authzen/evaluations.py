@@ -1,0 +1,38 @@
+"""What a request asks: one evaluation, many of which some may be wrong, or a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from checks.authzen.entities import Evaluation
+from checks.authzen.properties import Known
+from policy.errors import MalformedRequest
+from policy.serializers import decoded
+
+INHERITED = ("subject", "action", "resource", "context")
+Evaluated = Known | MalformedRequest  # one that was asked, or what is wrong with it
+
+
+def known_of(raw: object) -> Known:
+    """Read one evaluation."""
+    return known_of_search(decoded(Evaluation, raw))
+
+
+def known_of_search(body: Mapping) -> Known:
+    """Return the parts of what is decoded; an action that is searched for is none of them."""
+    return Known(body["subject"], body.get("action"), body["resource"], body["around"])
+
+
+def evaluated(defaults: Mapping[str, object], raw: Sequence[object]) -> list[Evaluated]:
+    """Read many evaluations. A member that one has replaces the whole of that beside them."""
+    return [_evaluated(defaults, each, f"evaluations[{index}]") for index, each in enumerate(raw)]
+
+
+def _evaluated(defaults: Mapping[str, object], raw: object, path: str) -> Evaluated:
+    if not isinstance(raw, dict):
+        return MalformedRequest(path, "must be an object")
+    try:
+        given = {name: raw.get(name) for name in INHERITED}
+        return known_of({name: defaults.get(name) if part is None else part for name, part in given.items()})
+    except MalformedRequest as fault:
+        return MalformedRequest(f"{path}.{fault.path}", fault.reason)

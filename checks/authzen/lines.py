@@ -1,0 +1,68 @@
+"""Lines of the decision log about AuthZEN: what they asked, and what their answers say that holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checks.authzen.asking import question_of
+from checks.authzen.entities import ActionSearch, Evaluations, ResourceSearch, SubjectSearch
+from checks.authzen.evaluations import evaluated, known_of, known_of_search
+from checks.authzen.properties import Known, facts_of
+from checks.decisions.answers import Summary
+from checks.decisions.lines import Line
+from checks.workbench.given import Given
+from facts.wire import Fact
+from policy.active import program_of_version
+from policy.errors import AuthzError
+from policy.models import PolicyVersion
+from policy.serializers import decoded
+
+_SEARCHES = {
+    "/access/v1/search/subject": (SubjectSearch, "actor"),
+    "/access/v1/search/resource": (ResourceSearch, "resource"),
+    "/access/v1/search/action": (ActionSearch, "action"),
+}
+
+
+class Apart(AuthzError):
+    """Evaluations that were asked with different facts are no one question."""
+
+    def __init__(self) -> None:
+        super().__init__("its evaluations have different properties, or some are wrong")
+
+
+def is_of_authzen(line: Line) -> bool:
+    return line.endpoint.startswith("/access/")
+
+
+def given_by(line: Line) -> Given:
+    """Return what was asked, with the properties that the policy of then asked for."""
+    if line.endpoint in _SEARCHES:
+        serializer, out = _SEARCHES[line.endpoint]
+        return _given(line, [known_of_search(decoded(serializer, line.question))], (out,))
+    raw: Any = line.question
+    many = decoded(Evaluations, raw)["evaluations"] if line.endpoint.endswith("s") else None
+    return _given(line, evaluated(raw, many) if many else [known_of(raw)])
+
+
+def _given(line: Line, asked: list, outs: tuple[str, ...] = ()) -> Given:
+    if not all(isinstance(each, Known) for each in asked):
+        raise Apart
+    contexts = {frozenset(_facts_of(line, each)) for each in asked}
+    if len(contexts) != 1:
+        raise Apart
+    context = tuple(contexts.pop())
+    return Given(tuple([question_of(each, context, outs) for each in asked]), context=context)
+
+
+def _facts_of(line: Line, known: Known) -> tuple[Fact, ...]:
+    version = PolicyVersion.objects.filter(environment=line.environment, number=line.policy_version or 0).first()
+    return () if version is None else facts_of(known, program_of_version(version.pk))
+
+
+def answers_of(line: Line, answer: Summary) -> list[str | bool]:
+    """Return of each question whether it is allowed; or what a search found."""
+    if "results" not in answer:
+        return [answer["allowed"]]
+    results: list[Any] = answer["results"]
+    return [each if isinstance(each, bool) else each.get("id") or each["name"] for each in results]

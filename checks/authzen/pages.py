@@ -1,0 +1,65 @@
+"""Pages of a search: how many are wanted, and what token continues them.
+
+A token is signed. It continues one search of one environment after the last id that was sent, so no result is left out
+or sent twice while facts change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+import orjson
+from django.core import signing
+
+from checks.asking.question import Page
+from checks.authzen.entities import PageAsked
+from policy.errors import MalformedRequest
+
+LARGEST = 2**31
+_SALT = "checks.authzen.pages"
+_REFUSED = "is not a token that this search was continued with"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The part of the results that a request wants."""
+
+    size: int
+    after: str | None = None
+
+    @property
+    def page(self) -> Page:
+        return Page(self.size + 1, self.after)  # one more, to know whether there is more
+
+
+def digest_of(environment_id: int, path: str, body: dict[str, object]) -> str:
+    """Return what is the same for all pages of a search."""
+    asked = {name: value for name, value in body.items() if name != "page"}
+    return sha256(orjson.dumps([environment_id, path, asked], option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def cut_of(asked: PageAsked | None, digest: str) -> Cut | None:
+    """Return the part that is wanted; None where all is."""
+    if asked is None or (asked.token is None and asked.limit is None):
+        return None
+    if asked.token is None:
+        return Cut(min(asked.limit or LARGEST, LARGEST))
+    try:
+        of, size, last = signing.Signer(salt=_SALT).unsign_object(asked.token)
+    except (signing.BadSignature, ValueError):
+        raise MalformedRequest("page.token", _REFUSED) from None
+    if of != digest:
+        raise MalformedRequest("page.token", _REFUSED)
+    return Cut(min(asked.limit or size, LARGEST), last)
+
+
+def page_of(cut: Cut | None, ids: list[str | None], digest: str) -> tuple[list[str | None], dict[str, object]]:
+    """Return the results of this page, and what is said of it."""
+    if cut is None:
+        return ids, {"next_token": "", "count": len(ids)}
+    shown = ids[: cut.size]
+    token = ""
+    if len(ids) > cut.size:
+        token = signing.Signer(salt=_SALT).sign_object([digest, cut.size, shown[-1] or ""])
+    return shown, {"next_token": token, "count": len(shown)}

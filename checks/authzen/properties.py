@@ -1,0 +1,101 @@
+"""Properties as context facts, whose predicates are the properties' names.
+
+resource {"type": "record", "id": "r1", "properties": {"status": "archived"}}    status(record{"r1"}, "archived")
+subject  {"type": "user", "id": "bob", "properties": {"groups": ["a", "b"]}}     groups(user{"bob"}, "a"), …
+resource {"type": "record", "id": "r1", "properties": {"is_public": true}}       is_public(record{"r1"}), and
+                                                                                 is_public(record{"r1"}, true)
+action   {"name": "delete", "properties": {"soft": true}}                        soft("delete", true)
+context  {"ip": "10.0.0.1"}                                                      context("ip", "10.0.0.1")
+
+The policy has a use for some of them, and the others are ignored. A value that is none, such as a fraction or an
+object, is refused where the policy asks for that property: to ignore it could grant by way of a `not`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from checks.authzen.entities import Action, Entity, Members
+from checks.serializers import check_number
+from facts.wire import Fact, id_from_json
+from policy.errors import MalformedRequest
+from policy.rules.program import Program
+from policy.values import BOOLEAN, INTEGER, STRING, Value
+
+OF_CONTEXT = "context"  # the predicate of what the context says
+
+
+class Known(NamedTuple):
+    """What a request says of its parts. A part that is searched for says nothing."""
+
+    subject: Entity
+    action: Action | None
+    resource: Entity
+    context: Members
+
+
+def facts_of(known: Known, program: Program) -> tuple[Fact, ...]:
+    """Return the facts that the program has a use for, each once."""
+    if not _says_anything(known):
+        return ()
+    found = tuple(dict.fromkeys(fact for fact in _said(known, program) if _is_of_use(fact, program)))
+    check_number(len(found))
+    return found
+
+
+def _says_anything(known: Known) -> bool:
+    """Tell whether there is more than names, which most requests have not."""
+    of_action = known.action is not None and known.action.properties
+    return bool(known.subject.properties or known.resource.properties or of_action or known.context)
+
+
+def _is_of_use(fact: Fact, program: Program) -> bool:
+    return program.accepts(fact.predicate, fact.signature.types)
+
+
+def _said(known: Known, program: Program) -> Iterator[Fact]:
+    for name, entity in (("subject", known.subject), ("resource", known.resource)):
+        if entity.id is not None:
+            yield from _of(Value(entity.type, entity.id), entity.properties, f"{name}.properties", program)
+    if known.action is not None:
+        yield from _of(Value(STRING, known.action.name), known.action.properties, "action.properties", program)
+    for name, raw in known.context.items():
+        if _has_predicate(program, OF_CONTEXT, STRING):
+            path = f"context.{name}"
+            about = Value(STRING, id_from_json(STRING, name, path))
+            yield from (Fact(OF_CONTEXT, (about, value)) for value in _values(raw, path))
+
+
+def _of(about: Value, properties: Members, path: str, program: Program) -> Iterator[Fact]:
+    for name, raw in properties.items():
+        if not _has_predicate(program, name, about.type):
+            continue
+        if raw is True:
+            yield Fact(name, (about,))
+        yield from (Fact(name, (about, value)) for value in _values(raw, f"{path}.{name}"))
+
+
+def _has_predicate(program: Program, name: str, type_name: str) -> bool:
+    """Tell whether the program asks for facts of this name about values of the type, by themselves or with another."""
+    return any(type_name in pattern[0] for arity in (1, 2) for pattern in program.accepted.get((name, arity), ()))
+
+
+def _values(raw: object, path: str) -> Iterator[Value]:
+    """Of a list, one for each of its elements."""
+    if isinstance(raw, list):
+        for index, each in enumerate(raw):
+            yield _value(each, f"{path}[{index}]")
+    else:
+        yield _value(raw, path)
+
+
+def _value(raw: object, path: str) -> Value:
+    if isinstance(raw, bool):
+        return Value(BOOLEAN, "true" if raw else "false")
+    if isinstance(raw, int):
+        return Value(INTEGER, id_from_json(INTEGER, str(raw), path))
+    if isinstance(raw, str):
+        return Value(STRING, id_from_json(STRING, raw, path))
+    wanted = "text, a whole number, true or false, or a list of these"
+    raise MalformedRequest(path, f"must be {wanted}: the policy asks for it")

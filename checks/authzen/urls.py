@@ -1,0 +1,14 @@
+"""What AuthZEN has of paths, whole."""
+
+from checks.authzen import views
+from checks.authzen.metadata import Metadata
+from policy.endpoint import Endpoint
+
+endpoints: dict[str, Endpoint] = {
+    "access/v1/evaluation": views.Evaluate(),
+    "access/v1/evaluations": views.EvaluateMany(),
+    "access/v1/search/subject": views.SearchSubjects(),
+    "access/v1/search/resource": views.SearchResources(),
+    "access/v1/search/action": views.SearchActions(),
+    ".well-known/authzen-configuration": Metadata(),
+}

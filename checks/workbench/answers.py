@@ -1,0 +1,84 @@
+"""A question of a page, answered: the answer first, what is not known of what it names, and how long that took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from checks.asking.question import Question
+from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
+from checks.explain.explain import ExplainedGoal, explain_calls
+from checks.workbench.changed import Changes, changes_of
+from checks.workbench.listing import Cut, Listed, listed
+from checks.workbench.questions import CHANGED, PageQuestion
+from checks.workbench.review import Wanted, moments_reviewed
+from checks.workbench.unknown import Note, unknown_names, unknown_types, unmentioned
+from facts.accept import ALL_USED, Unused
+from policy import rules
+from policy.active import program_of_version
+from policy.moments import Moment
+from policy.values import Value
+
+SECONDS = 2.0  # to find out what changed
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a page says of a question: an explanation, a page of answers, or what changed."""
+
+    asked: PageQuestion
+    questions: Sequence[Question] = ()
+    goal: ExplainedGoal | None = None
+    listed: Listed | None = None
+    changes: Changes | None = None
+    moments: tuple[Moment, ...] = ()  # that were asked of; none where that is now
+    notes: Sequence[Note] = ()
+    unused: Unused = ALL_USED  # of the context
+    milliseconds: float = 0.0
+
+
+def answered(asked: PageQuestion) -> Answered:
+    begun = time.perf_counter()
+    if asked.kind.name == CHANGED:
+        return _changed(asked, begun)
+    with _session(asked) as session:
+        questions = asked.questions(session.program)
+        goal = found = None
+        if asked.kind.column:
+            found = listed(session, questions, asked.kind.column, Cut.of(asked.fields))
+        else:
+            (goal,) = explain_calls(session, questions[0])
+        taken = time.perf_counter() - begun
+        notes = [*unknown_names(session, asked, questions), *unmentioned(session, asked)]
+        moments = () if asked.moment is None else (asked.moment,)
+        return Answered(asked, questions, goal, found, None, moments, notes, session.unused, taken * 1000)
+
+
+def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
+    """Return a session of the version, or of the text in its place."""
+    if asked.text:
+        return trial(asked.environment_id, Tried.of(rules.compile_text(asked.text)), asked.context, asked.moment)
+    return snapshot(asked.environment_id, asked.version.pk, asked.context, frozenset(), asked.moment)
+
+
+def _changed(asked: PageQuestion, begun: float) -> Answered:
+    assert asked.actor is not None, "what changed is asked of an actor"
+    old, new = moments_reviewed(asked.environment_id, asked.since, asked.until)
+    strange = [note for note in _strange(asked, old) if note in _strange(asked, new)]
+    if strange:
+        return Answered(asked, moments=(old, new), notes=strange)
+    actor = Value(asked.actor.type, asked.actor.one)
+    action = asked.action.one if asked.action.ids else ""
+    wanted = Wanted(actor.type, action, asked.resource.type if asked.resource else "", actor.id)
+    changes = changes_of(asked.environment_id, actor, (old, new), wanted, SECONDS)
+    taken = time.perf_counter() - begun
+    with snapshot(asked.environment_id, new.version, (), frozenset(), new) as session:
+        notes = list(unmentioned(session, asked))
+    return Answered(asked, changes=changes, moments=(old, new), notes=notes, milliseconds=taken * 1000)
+
+
+def _strange(asked: PageQuestion, moment: Moment) -> list[Note]:
+    assert moment.version is not None, "a moment that is reviewed has a policy"
+    return unknown_types(program_of_version(moment.version), asked)

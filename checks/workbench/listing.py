@@ -1,0 +1,159 @@
+"""A page of a list's answers: read in order, and counted, without reading the others.
+
+What is asked for may have several types, each with a question of its own: their answers follow one another. A page is
+told by the answer before or after it, so that none is left out or shown twice while facts change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from checks.asking import run
+from checks.asking.question import Page, Question
+from checks.asking.snapshot import Snapshot
+from checks.errors import QueryTooSlow
+from checks.explain.cases import ANY
+from facts.wire import MAX_ID_BYTES
+from policy.errors import Cancelled
+from policy.values import Value
+
+PAGE = 100  # answers
+COUNTING = 0.1  # seconds, after which it is only known that there are more
+_EVERY = "*"  # in an address, an answer that stands for every value, which comes before all others of its type
+_LAST = chr(0x10FFFF) * (MAX_ID_BYTES // 4 + 1)  # after every id
+
+
+class Place(NamedTuple):
+    """Where a page begins or ends: an answer, and of which type it is."""
+
+    type: int
+    text: str | None  # None: the one that stands for every value
+
+
+class Cut(NamedTuple):
+    """The page that is wanted: after an answer or before one, of those that contain a text."""
+
+    text: str = ""
+    type: str = ""
+    after: str = ""
+    before: str = ""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> Cut:
+        return cls(*(fields.get(name, "") for name in ("filter", "of", "after", "before")))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A page of answers; an id of ANY stands for every value of its type."""
+
+    answers: tuple[Value, ...]
+    cut: Cut
+    is_first: bool
+    is_last: bool
+    total: int | None  # of those that have an id; None: it takes too long to count them
+    start: int | None  # the number of the first of them on this page, from 1
+    every: tuple[str, ...] = ()  # types of which every value is an answer, be it on this page or on another
+
+    @property
+    def named(self) -> int:
+        return sum(each.id != ANY for each in self.answers)
+
+    @property
+    def previous(self) -> dict[str, str]:
+        """Fields of the page before; none where this is the first."""
+        return {} if self.is_first or not self.answers else _fields("before", self.answers[0])
+
+    @property
+    def next(self) -> dict[str, str]:
+        return {} if self.is_last or not self.answers else _fields("after", self.answers[-1])
+
+
+def _fields(name: str, answer: Value) -> dict[str, str]:
+    return {"of": answer.type, name: _EVERY if answer.id == ANY else answer.id}
+
+
+def listed(session: Snapshot, questions: Sequence[Question], column: str, cut: Cut) -> Listed:
+    """Return the page, and how many answers there are."""
+    return _Listing(session, questions, [each.variables[column].type for each in questions], cut).page()
+
+
+class _Counted(NamedTuple):
+    every: Set[int]  # places of types of which every value is an answer
+    total: int | None
+    start: int | None
+
+
+@dataclass(frozen=True)
+class _Listing:
+    session: Snapshot
+    questions: Sequence[Question]
+    types: Sequence[str]
+    cut: Cut
+
+    def page(self) -> Listed:
+        found, is_first, is_last = self._found()
+        answers = tuple([Value(self.types[place], ANY if text is None else text) for place, text in found])
+        here = {place for place, text in found if text is None}
+        if is_first and is_last:
+            return Listed(answers, self.cut, True, True, len(found) - len(here), 1, self._types(here))
+        counted = self._counted(found[0] if found else None)
+        every = self._types(here | counted.every)
+        return Listed(answers, self.cut, is_first, is_last, counted.total, counted.start, every)
+
+    def _types(self, places: Set[int]) -> tuple[str, ...]:
+        return tuple([self.types[place] for place in sorted(places)])
+
+    def _found(self) -> tuple[list[Place], bool, bool]:
+        """Return the answers of the page, and whether it is the first one, and the last."""
+        known = self.cut.type in self.types
+        place = self.types.index(self.cut.type) if known else 0
+        if self.cut.before:
+            found = self._before(place, self.cut.before)
+            if len(found) > PAGE:
+                return found[-PAGE:], False, False
+        after = self.cut.after if not self.cut.before else ""
+        found = self._after(place if after else 0, after)
+        return found[:PAGE], not after, len(found) <= PAGE
+
+    def _after(self, place: int, text: str) -> list[Place]:
+        """Return the answers that follow one, and one more than there may be on the page."""
+        after = None if not text else "" if text == _EVERY else text
+        found: list[Place] = []
+        while place < len(self.questions) and len(found) <= PAGE:
+            found += self._read(place, Page(PAGE + 1 - len(found), after, None, self.cut.text))
+            place, after = place + 1, None
+        return found
+
+    def _before(self, place: int, text: str) -> list[Place]:
+        found: list[Place] = []
+        before, has_every = ("", False) if text == _EVERY else (text, True)
+        while place >= 0 and len(found) <= PAGE:
+            some = self._read(place, Page(PAGE + 1 - len(found), None, before, self.cut.text)) if before else []
+            if has_every and len(found) + len(some) <= PAGE:
+                some = [*(each for each in self._read(place, Page(1)) if each.text is None), *some]
+            found = [*some, *found]
+            place, before, has_every = place - 1, _LAST, True
+        return found
+
+    def _read(self, place: int, page: Page) -> list[Place]:
+        return [Place(place, text) for (text,) in self.session.page(self.questions[place], page)]
+
+    def _counted(self, first: Place | None) -> _Counted:
+        """Count all answers, and those before the page's first one, as far as that does not take too long."""
+        every: set[int] = set()
+        total = before = 0
+        try:
+            with run.limited(COUNTING):
+                for place in range(len(self.questions)):
+                    every.update(place for each in self._read(place, Page(1)) if each.text is None)
+                for place, question in enumerate(self.questions):
+                    start = (first.text or "") if first and place == first.type else None
+                    count, sooner = self.session.count(question, self.cut.text, start)
+                    total += count
+                    before += 0 if first is None or place > first.type else sooner if place == first.type else count
+        except (QueryTooSlow, Cancelled):
+            return _Counted(every, None, None)
+        return _Counted(every, total, before + 1 if first else None)

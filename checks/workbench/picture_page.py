@@ -1,0 +1,281 @@
+"""The page of the picture: what its address asks for, and what there is to see then.
+
+A policy of a few types is drawn whole. One of many begins with an index; a search, a type or a permission narrows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from urllib.parse import urlencode
+
+from django.utils.safestring import SafeString
+
+from checks.workbench.graph import ANY_NAME, Graph, Mark, Sheet, graph_of
+from checks.workbench.layout import Layout, layout_of_all, layout_of_sheet, printable, shortened
+from checks.workbench.leads import Leading, joined, leading_to, sheet_named, targets
+from checks.workbench.mermaid import mermaid
+from checks.workbench.picture import document, document_of_sheets, picture_of
+from policy.errors import AuthzError
+from policy.pages.highlight import highlighted_lines
+from policy.rules.program import Program
+
+MOST_DRAWN = 12  # sheets at once
+MOST_GRANTS = 240  # on all of them
+MOST_JOINED = 90  # marks of several types in one picture
+WIDEST = 9_000
+MOST_HITS = 60  # types of a search
+MOST_LINKS = 12  # from a sheet to others
+MOST_TARGETS = 2_000  # that the field completes
+MOST_RULES = 300
+FIT = "fit"
+SIZES = ("50", "75", "100", "150", "200", FIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the address says. `mark` stands out, as `role.owner`."""
+
+    q: str = ""
+    type: str = ""
+    leads_to: str = ""
+    mark: str = ""
+    size: str = "100"
+
+    @classmethod
+    def of(cls, sent: Mapping[str, str]) -> Asked:
+        names = ("q", "type", "leads_to", "mark")
+        size = sent.get("size", "")
+        return cls(**{name: sent.get(name, "").strip() for name in names}, size=size if size in SIZES else "100")
+
+    @property
+    def percent(self) -> int:
+        return 100 if self.size == FIT else int(self.size)
+
+    @property
+    def meant(self) -> Mark | None:
+        kind, _, name = self.mark.partition(".")
+        return Mark(kind, name) if name else None
+
+    def address(self, **changed: str) -> str:
+        """Return the address of the same with some of it changed."""
+        shown = {name: getattr(self, name) for name in ("q", "type", "leads_to", "mark", "size")} | changed
+        return "?" + urlencode({name: text for name, text in shown.items() if text and (name, text) != ("size", "100")})
+
+    def elsewhere(self, **changed: str) -> str:
+        """Return the address of something else in the same size."""
+        return Asked(size=self.size).address(**changed)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeLink:
+    title: str
+    address: str
+    sheet: Sheet
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A sheet with its picture, and the links to others."""
+
+    sheet: Sheet
+    address: str
+    picture: SafeString
+    relations: tuple[tuple[str, TypeLink | None, str], ...]
+    sources: tuple[TypeLink, ...]
+    followers: tuple[TypeLink, ...]
+    more_sources: int
+    more_followers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A type that a search found, by its name or by what it has: kind, name and address of each."""
+
+    type: TypeLink
+    marks: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class PicturePage:
+    asked: Asked
+    types: int
+    targets: tuple[str, ...] = ()
+    index: tuple[TypeLink, ...] = ()
+    hits: tuple[Hit, ...] | None = None
+    hidden_hits: int = 0
+    drawn: tuple[Drawn, ...] = ()
+    whole: SafeString | None = None  # all that leads to a permission, in one picture
+    leading: Leading | None = None
+    rules: tuple[tuple[int, SafeString], ...] = ()
+    hidden_rules: int = 0
+    trouble: str = ""
+    sizes: tuple[tuple[str, str, bool], ...] = field(default=())
+
+    @property
+    def exports(self) -> tuple[tuple[str, str], ...]:
+        """The picture as files: what of it, and the address."""
+        what = Asked(type=self.asked.type, leads_to=self.asked.leads_to)
+        return tuple((name, f"{what.address(format=kind)}") for name, kind in (("SVG", "svg"), ("Mermaid", "mermaid")))
+
+    @property
+    def is_index(self) -> bool:
+        """Say whether there are too many types to draw them all."""
+        return bool(self.index) and not self.drawn
+
+
+# ---- what there is to see ----------------------------------------------------------------------------------------
+
+
+def picture_page(program: Program, asked: Asked) -> PicturePage:
+    graph = graph_of(program)
+    page = PicturePage(asked, len(graph.sheets), tuple(targets(graph)[:MOST_TARGETS]), sizes=tuple(_sizes(asked)))
+    try:
+        if asked.leads_to:
+            return _led(page, graph)
+        if asked.type:
+            return replace(page, drawn=(_drawn(graph, sheet_named(graph, asked.type), asked),))
+        return _found(page, graph) if asked.q else _whole(page, graph)
+    except AuthzError as reason:
+        return replace(_whole(page, graph), trouble=reason.message)
+
+
+def _whole(page: PicturePage, graph: Graph) -> PicturePage:
+    sheets = tuple(graph.sheets.values())
+    rules, hidden = _rules(graph.others)
+    few = len(sheets) <= MOST_DRAWN and sum(len(each.grants) for each in sheets) <= MOST_GRANTS
+    drawn = tuple(_drawn(graph, each, page.asked) for each in sheets) if few else ()
+    index = tuple(_type_link(page.asked, each) for each in sheets)
+    return replace(page, index=index, drawn=drawn, rules=rules, hidden_rules=hidden)
+
+
+def _led(page: PicturePage, graph: Graph) -> PicturePage:
+    """Show what leads to something: in one picture if that is not too large, else by sheets."""
+    asked = page.asked
+    leading = leading_to(graph, asked.leads_to)
+    rules, hidden = _rules(leading.others)
+    page = replace(page, leading=leading, rules=rules, hidden_rules=hidden)
+    index = tuple(_type_link(asked, each, leads_to=leading.target) for each in leading.sheets)
+    if asked.type:
+        sheets = [each for each in leading.sheets if each.name == asked.type]
+    else:
+        layout = one_layout(leading)
+        if layout is not None:
+            start = replace(leading.start, owner=leading.sheets[0].title)
+            title = f"what leads to {leading.target}"
+            whole = picture_of(layout, title, partial(_link_of_owned, asked), start, asked.percent)
+            return replace(page, index=index, whole=whole)
+        sheets = list(leading.sheets[:MOST_DRAWN])
+    return replace(page, index=index, drawn=tuple(_drawn(graph, each, asked) for each in sheets))
+
+
+def one_layout(leading: Leading) -> Layout | None:
+    """Lay out all that leads to something in one picture; None where it would be too large."""
+    grants = joined(leading.sheets)
+    marks = {mark for grant in grants for mark in (*grant.sources, grant.target)}
+    if not grants or len(marks) > MOST_JOINED:
+        return None
+    layout = layout_of_all(grants, replace(leading.start, owner=leading.sheets[0].title))
+    return layout if layout.width <= WIDEST else None
+
+
+def _found(page: PicturePage, graph: Graph) -> PicturePage:
+    """Show which types have what is searched for; and draw them if they are few."""
+    hits = tuple(_hits(graph, page.asked))
+    drawn = tuple(_drawn(graph, hit.type.sheet, page.asked) for hit in hits) if len(hits) <= 2 else ()
+    return replace(page, hits=hits[:MOST_HITS], hidden_hits=len(hits[MOST_HITS:]), drawn=drawn)
+
+
+def _hits(graph: Graph, asked: Asked) -> Iterator[Hit]:
+    wanted = asked.q.casefold()
+    by_name = sorted(graph.sheets.values(), key=lambda sheet: wanted not in sheet.title.casefold())
+    for sheet in by_name:
+        names = [("role", name) for name in sheet.roles] + [("permission", name) for name in sheet.permissions]
+        names += [("relation", name) for name, _ in sheet.relations]
+        marks = tuple(
+            (kind, shortened(name), asked.elsewhere(type=sheet.name, mark=f"{kind}.{name}"))
+            for kind, name in names
+            if wanted in name.casefold()
+        )
+        if marks or wanted in sheet.title.casefold():
+            yield Hit(_type_link(asked, sheet), marks)
+
+
+def _rules(others: Iterable[tuple[int, str, object]]) -> tuple[tuple[tuple[int, SafeString], ...], int]:
+    found = [(line, text) for line, text, _ in others]
+    shown = tuple((line, highlighted_lines(printable(text))[0]) for line, text in found[:MOST_RULES])
+    return shown, len(found[MOST_RULES:])
+
+
+# ---- sheets and links ----------------------------------------------------------------------------------------------
+
+
+def _drawn(graph: Graph, sheet: Sheet, asked: Asked) -> Drawn:
+    title = f"what grants what on {sheet.title}"
+    link = partial(_link, graph, sheet, asked)
+    picture = picture_of(layout_of_sheet(sheet), title, link, asked.meant, asked.percent)
+    sources, followers = graph.sources[sheet.type], graph.followers[sheet.type]
+    return Drawn(
+        sheet,
+        asked.elsewhere(type=sheet.name),
+        picture,
+        tuple((name, _link_to_type(graph, asked, other), other) for name, other in sheet.relations),
+        tuple(_type_link(asked, graph.sheets[each]) for each in sources[:MOST_LINKS]),
+        tuple(_type_link(asked, graph.sheets[each]) for each in followers[:MOST_LINKS]),
+        len(sources[MOST_LINKS:]),
+        len(followers[MOST_LINKS:]),
+    )
+
+
+def _type_link(asked: Asked, sheet: Sheet, **more: str) -> TypeLink:
+    return TypeLink(shortened(sheet.title), asked.elsewhere(type=sheet.name, **more), sheet)
+
+
+def _link_to_type(graph: Graph, asked: Asked, name: str) -> TypeLink | None:
+    return _type_link(asked, graph.sheets[name]) if name in graph.sheets else None
+
+
+def _link(graph: Graph, sheet: Sheet, asked: Asked, mark: Mark) -> str:
+    """Return where a mark leads: to what leads to it, or to the sheet of the type that it is on."""
+    if mark.kind in ("role", "permission"):
+        return "" if mark.label == ANY_NAME else asked.elsewhere(leads_to=f"{sheet.name}.{mark.label}")
+    for need in mark.needs:
+        for other in need.types:
+            if other in graph.sheets and (other != sheet.type or len(need.types) == 1):
+                found = graph.sheets[other]
+                named = "" if need.name == ANY_NAME else f"{need.kind}.{need.name}"
+                return asked.elsewhere(type=found.name, mark=named)
+    return ""
+
+
+def _link_of_owned(asked: Asked, mark: Mark) -> str:
+    """Return the sheet that a mark is on, where marks of several types are drawn."""
+    name = "global" if mark.owner == "Global" else mark.owner
+    return asked.elsewhere(type=name, mark=f"{mark.kind}.{mark.label}")
+
+
+def _sizes(asked: Asked) -> Iterator[tuple[str, str, bool]]:
+    for size in SIZES:
+        yield ("Fit" if size == FIT else f"{size} %"), asked.address(size=size), size == asked.size
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------
+
+KINDS = {"svg": ("image/svg+xml", "svg"), "mermaid": ("text/plain; charset=utf-8", "mmd")}
+
+
+def exported(program: Program, kind: str, type_name: str = "", target: str = "") -> str:
+    """Return the picture as a file's text: of all types or of one, and only what leads to something, if asked."""
+    graph = graph_of(program)
+    if target:
+        leading = leading_to(graph, target)
+        if type_name:
+            sheet_named(graph, type_name)
+        sheets = [each for each in leading.sheets if type_name in ("", each.name)]
+        layout = None if type_name else one_layout(leading)
+        if kind == "svg" and layout is not None:
+            return document([(f"What leads to {leading.target}", layout)])
+    else:
+        sheets = [sheet_named(graph, type_name)] if type_name else list(graph.sheets.values())
+    return document_of_sheets(sheets) if kind == "svg" else mermaid(sheets)

@@ -1,0 +1,172 @@
+"""The page of reviews: who had what as of a moment, or who gained and who lost what between two; a page at a time."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django import forms
+from django.utils.safestring import SafeString
+
+from checks.explain.cases import ANY
+from checks.workbench.addresses import page_url, written
+from checks.workbench.elsewhere import command_line
+from checks.workbench.links import value_html
+from checks.workbench.numbered import NumberedPage, page_of
+from checks.workbench.questions import as_of_asked, asked_again, moment_fields
+from checks.workbench.review import Access, NotAnswered, OutOfTime, Review, State, Wanted, moments_reviewed
+from checks.workbench.reviewed import counted, described, shown, shown_action
+from facts.notation import value_from_text
+from policy.models import DEFAULT_SLUG, Environment
+from policy.moments import AsOf, Moment
+from policy.values import Value
+
+SECONDS = 4.0  # to find the lines of a page
+COUNTING = 0.1  # seconds more, to find how many lines there are
+
+
+class ReviewForm(forms.Form):
+    """From a moment to another, or at one; both are written as `--as-of` of commands is."""
+
+    start = forms.CharField(label="From", strip=True, required=False, max_length=60)
+    end = forms.CharField(label="To", strip=True, required=False, max_length=60)
+    at = forms.CharField(label="At", strip=True, required=False, max_length=60)
+    actor_type = forms.CharField(strip=True, required=False)
+    action = forms.CharField(strip=True, required=False)
+    resource_type = forms.CharField(strip=True, required=False)
+    filter = forms.CharField(strip=True, required=False)
+    page = forms.CharField(strip=True, required=False)
+
+    def clean(self) -> dict:
+        super().clean()
+        sent = self.cleaned_data
+        if not self.errors and bool(sent["start"]) == bool(sent["at"]):
+            self.add_error(None, "name a moment to compare from, or one to list who had what then")
+        elif not self.errors and sent["at"] and sent["end"]:
+            self.add_error(None, "a moment to compare up to goes with one to compare from")
+        return sent
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewPage:
+    """A page of a review's lines. Where it is cut, the command has all of it."""
+
+    described: str
+    moments: tuple[Moment, ...]
+    counts: Mapping[str, int]  # of the lines up to where it was looked
+    lines: tuple[Access, ...]
+    not_answered: tuple[str, ...]
+    page: NumberedPage
+    has_next: bool
+    is_whole: bool  # whether all lines were counted
+    is_late: bool  # whether there was no time for the page itself
+    command: str
+    asked: tuple[AsOf | None, ...]
+
+    @property
+    def is_compared(self) -> bool:
+        return len(self.moments) > 1
+
+    @property
+    def counted(self) -> str:
+        return f"{'' if self.is_whole else 'more than '}{counted(self.counts, len(self.moments))}"
+
+
+def review_for_page(environment: Environment, sent: Mapping[str, str]) -> ReviewPage:
+    begun = time.monotonic()
+    asked = _moments_sent(sent)
+    moments = moments_reviewed(environment.pk, *asked)
+    wanted = _wanted(sent)
+    page = page_of(sent["page"])
+    review = Review(environment.pk, moments, wanted, begun + SECONDS)
+    lines: list[Access] = []
+    refused: list[str] = []
+    seen = 0
+    counts: Counter[str] = Counter()
+    is_whole = True
+    try:
+        for line in review.lines():
+            if isinstance(line, NotAnswered):
+                refused.append(str(line))
+            elif _has(line, sent["filter"]):
+                seen += 1
+                counts[line.state] += 1
+                if page.start < seen <= page.end:
+                    lines.append(line)
+                if seen == page.end + 1:
+                    review.until = min(review.until, time.monotonic() + COUNTING)
+            if seen > page.end and time.monotonic() > review.until:
+                is_whole = False
+                break
+    except OutOfTime:
+        is_whole = False
+    has_next = seen > page.end
+    return ReviewPage(
+        described(moments), moments, counts, tuple(lines), tuple(refused), page, has_next, is_whole,
+        not (is_whole or has_next), _command(environment, sent), tuple(asked),
+    )  # fmt: skip
+
+
+def _wanted(sent: Mapping[str, str]) -> Wanted:
+    """Read what it is narrowed to: actors of a type, or one of them."""
+    text, action, resource_type = sent["actor_type"], sent["action"], sent["resource_type"]
+    if ":" not in text.replace("::", ""):
+        return Wanted(text, action, resource_type)
+    actor = value_from_text(text)
+    return Wanted(actor.type, action, resource_type, actor.id)
+
+
+def _has(line: Access, text: str) -> bool:
+    return not text or text in shown(line.actor) or text in shown(line.resource)
+
+
+def _moments_sent(sent: Mapping[str, str]) -> list[AsOf | None]:
+    if sent["at"]:
+        return [as_of_asked(sent["at"], "at")]
+    return [as_of_asked(sent["start"], "from"), as_of_asked(sent["end"], "to") if sent["end"] else None]
+
+
+def _command(environment: Environment, sent: Mapping[str, str]) -> str:
+    """Return what prints all of it in a terminal; an empty text, where that cannot be copied."""
+    options = {"from": "start", "to": "end", "at": "at", "actor-type": "actor_type", "action": "action"}
+    options["resource-type"] = "resource_type"
+    is_one = ":" in sent["actor_type"].replace("::", "")
+    options |= {"actor" if is_one else "actor-type": options.pop("actor-type")}
+    given = [f"--{name}={sent[field]}" for name, field in options.items() if sent[field]]
+    there = [] if environment.slug == DEFAULT_SLUG else [f"--environment={environment.slug}"]
+    return command_line("review_access", *there, *given)
+
+
+# ---- as it is shown ------------------------------------------------------------------------------------------------
+
+Row = tuple[str, tuple[SafeString | str, ...], str]  # the state; actor, action and resource; why
+
+
+def review_page(found: ReviewPage, version: int, slug: str, sent: Mapping[str, str]) -> dict[str, object]:
+    """Return the lines with links to what they name and to why, and where the pages before and after are."""
+    fields = {name: text for name, text in sent.items() if text and name != "page"}
+
+    def numbered(number: int) -> str:
+        return page_url("review", version, fields | ({"page": str(number)} if number > 1 else {}))
+
+    return {
+        "lines": [_row(found, line, slug) for line in found.lines],
+        "previous": numbered(found.page.number - 1) if found.page.number > 1 else "",
+        "next": numbered(found.page.number + 1) if found.has_next else "",
+    }
+
+
+def _row(found: ReviewPage, line: Access, slug: str) -> Row:
+    """Return the line, with the address that explains it as of the moment when it held."""
+    place = 0 if line.state == State.LOST else -1
+    moment, asked = found.moments[place], found.asked[place]
+    about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
+    about |= {"action": "*" if line.action.id == ANY else shown_action(line.action)}
+    why = page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
+    return line.state, (_value(line.actor, slug), shown_action(line.action), _value(line.resource, slug)), why
+
+
+def _value(value: Value, slug: str) -> SafeString | str:
+    return shown(value) if value.id == ANY else value_html(value, slug)

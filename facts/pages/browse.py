@@ -1,0 +1,131 @@
+"""The page where stored facts are looked through."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from facts.counted import count
+from facts.history_pages import fact_url, timeline_url
+from facts.mentioned_ids import known_ids
+from facts.numbering import types_of_text
+from facts.pages.adding import program_of
+from facts.pages.addresses import browse_url, value_url
+from facts.pages.listing import groups, turned
+from facts.pages.narrowing import Narrowed, narrowed
+from facts.pages.useless import Useless, useless
+from policy.models import Environment
+from policy.values import Value
+
+_OFFERED = 40  # ids that a field may be completed to
+_NEAR = 12  # ids that are named where there is none
+_MOST_KINDS = 40  # whose ids are offered; with more of them a type is to be chosen first
+EXPORTS = (("notation", "as facts are written"), ("json", "as JSON lines"), ("csv", "as CSV"))
+Named = tuple[Value, str]  # with the address of its page
+
+
+def shown(request: HttpRequest) -> dict[str, object]:
+    """Return a page of the facts that the address asks for."""
+    asked = narrowed(request.GET)
+    walk = asked.walk
+    found = turned(request, walk, asked.asked)
+    is_searched = bool(asked.text)
+    return {
+        "narrowing": asked.form,
+        "asked": asked.asked,
+        "is_narrowed": bool(asked.asked.keys() - {"environment"}),
+        "environment": only_environment(asked),
+        "groups": groups(found.page.facts),
+        "turned": found,
+        "summary": _summary(asked, str(count(walk).facts)),
+        "near": _near(asked) if is_searched and not found.page.facts and not found.first else [],
+        "offered": [] if not asked.is_valid else offered(asked, asked.text if asked.begins else ""),
+        "history_url": _history_url(asked),
+        "ids_url": reverse("admin:facts_ids"),
+        "useless": _useless(asked) if not found.first else [],
+        "here": request.GET.urlencode(),
+        "exports": EXPORTS,
+        "export_query": urlencode(asked.asked),
+        "all_url": browse_url(asked.environment.pk if asked.environment else None),
+    }
+
+
+def only_environment(asked: Narrowed) -> Environment | None:
+    """Return the environment that the facts are of, if it is one."""
+    found = {kind.environment_id: kind.environment for kind in asked.kinds}
+    return asked.environment or (next(iter(found.values())) if len(found) == 1 else None)
+
+
+def _useless(asked: Narrowed) -> list[Useless]:
+    """Return what the policy of the environment has no use for, where all of its facts are looked at."""
+    environment = only_environment(asked)
+    program = None if asked.asked.keys() - {"environment"} else program_of(environment)
+    return [] if environment is None or program is None else useless(environment, program)
+
+
+def _summary(asked: Narrowed, counted: str) -> str:
+    """Say how many facts there are of what is shown."""
+    if not asked.is_valid:
+        return "Nothing is shown: what is chosen above does not exist."
+    if not asked.text:
+        return f"{counted}."
+    argument = f"an argument of {asked.type}" if asked.type else "an argument"
+    whose = f"whose id begins with “{short(asked.text)}”" if asked.begins else f"whose id is “{short(asked.text)}”"
+    if counted == "0 facts":
+        return f"No fact has {argument} {whose}."
+    return f"{counted} {'has' if counted == '1 fact' else 'have'} {argument} {whose}."
+
+
+def short(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _history_url(asked: Narrowed) -> str:
+    """Return where the history of what is shown is: of the one kind, or else of the environment."""
+    if len(asked.kinds) == 1:
+        return fact_url((asked.kinds[0].pk,), 0)
+    return timeline_url(asked.environment.pk) if asked.environment else reverse("admin:facts_signature_history")
+
+
+# ---- ids that there are ------------------------------------------------------------------------------------------
+
+
+def offered(asked: Narrowed, start: str, most: int = _OFFERED) -> list[str]:
+    """Return ids that the facts mention and that begin with a text, of the type that is chosen."""
+    found: set[str] = set()
+    for environment_id, types in _types(asked).items():
+        for ids in known_ids(environment_id, types, start, most).values():
+            found.update(ids)
+    return sorted(found)[:most]
+
+
+def _near(asked: Narrowed) -> list[Named]:
+    """Return values whose ids begin as the one that nothing was found for; with less and less of it."""
+    start = asked.text[:64]
+    while start:
+        found = _values(asked, start)
+        if found:
+            return found[:_NEAR]
+        start = start[: len(start) // 2]
+    return []
+
+
+def _values(asked: Narrowed, start: str) -> list[Named]:
+    slugs = {kind.environment_id: kind.environment.slug for kind in asked.kinds}
+    return [
+        (value, value_url(slugs[environment_id], value))
+        for environment_id, types in _types(asked).items()
+        for name, ids in sorted(known_ids(environment_id, types, start, _NEAR).items())
+        for value in (Value(name, text) for text in ids)
+    ]
+
+
+def _types(asked: Narrowed) -> dict[int, list[str]]:
+    """Return the types whose ids are meant, by environment."""
+    found: dict[int, set[str]] = {}
+    for kind in asked.kinds[:_MOST_KINDS]:
+        names = (asked.type,) if asked.type else types_of_text(kind.types)
+        found.setdefault(kind.environment_id, set()).update(names)
+    return {environment_id: sorted(names) for environment_id, names in found.items()}

@@ -1,0 +1,126 @@
+"""Deleting facts that were selected: first the page says which ones, and asks; then they are deleted, all or none.
+
+What it showed is part of what it asks. A fact that has another end meanwhile, or was deleted and stored again, is asked
+about once more; one that is gone by then is told of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.core import signing
+
+from facts import store
+from facts.models import Row, Signature
+from facts.numbering import types_of_text
+from facts.pages.addresses import mark_of
+from facts.pages.listing import end_of
+from facts.read import fact_of_row
+from facts.store import Deletes
+from facts.walk import Kept, kept
+from facts.wire import Argument, Fact, Pattern
+from policy.models import Environment
+from policy.offsets import changing
+from policy.revisions import By
+from policy.rules import program
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A fact that is to be deleted, as the page showed it."""
+
+    row: Row
+    since: int
+    expires_at: int | None
+
+    @property
+    def token(self) -> str:
+        return signing.dumps([list(self.row), self.since, self.expires_at], compress=True)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The same for the page: which fact it is, and whether it has changed since it was asked about."""
+
+    kind: Signature
+    asked: Asked
+    fact: Fact
+    is_changed: bool = False
+
+    @property
+    def end(self) -> str:
+        return end_of(self.fact)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the facts. Nothing is deleted while some have changed and are to be asked about again."""
+
+    asked_again: tuple[Shown, ...] = ()
+    deleted: tuple[tuple[Signature, Fact], ...] = ()
+    gone: tuple[Fact, ...] = ()
+
+
+def asked_about(tokens: Iterable[str]) -> tuple[tuple[Shown, ...], tuple[Fact, ...]]:
+    """Return the selected facts that are stored, in order, and those that are not any more."""
+    rows = {mark.row: None for mark in map(mark_of, tokens) if mark is not None}
+    kinds = _kinds(rows)
+    found = kept(kinds.values(), rows.keys())
+    shown = [_shown(kinds[row[0]], row, found[row]) for row in rows if row in found]
+    return tuple(shown), tuple(_fact(kinds[row[0]], row) for row in rows if row not in found and row[0] in kinds)
+
+
+def confirmed(tokens: Iterable[str]) -> tuple[Asked, ...]:
+    """Return the facts that the page asked about, by the tokens that it gave out."""
+    return tuple(filter(None, map(_asked_of, tokens)))
+
+
+def delete(asked: Sequence[Asked], by: By) -> Outcome:
+    """Delete the facts, if they are what they were; those of all environments in one transaction."""
+    rows = {each.row: each for each in asked}
+    kinds = _kinds(rows)
+    with changing():
+        # First the turn of each environment, in one order for all: nothing changes between looking and deleting.
+        where = sorted({kind.environment_id for kind in kinds.values()})
+        list(Environment.objects.select_for_update().filter(pk__in=where).order_by("pk").values_list("pk"))
+        found = kept(kinds.values(), rows.keys())
+        if any(_is_changed(each, found[row]) for row, each in rows.items() if row in found):
+            again = [_shown(kinds[row[0]], row, now, _is_changed(rows[row], now)) for row, now in found.items()]
+            return Outcome(asked_again=tuple(again))
+        for environment_id in where:
+            here = [now.fact for row, now in found.items() if kinds[row[0]].environment_id == environment_id]
+            patterns = [_pattern(fact) for fact in here]
+            if patterns:
+                store.apply(environment_id, [Deletes(patterns)], by)
+    deleted = tuple((kinds[row[0]], now.fact) for row, now in found.items())
+    return Outcome(deleted=deleted, gone=tuple(_fact(kinds[row[0]], row) for row in rows if row not in found))
+
+
+def _kinds(rows: Iterable[Row]) -> dict[int, Signature]:
+    numbers = {row[0] for row in rows}
+    return {kind.pk: kind for kind in Signature.objects.select_related("environment").filter(pk__in=numbers)}
+
+
+def _shown(kind: Signature, row: Row, now: Kept, is_changed: bool = False) -> Shown:
+    return Shown(kind, Asked(row, now.since, now.fact.expires_at), now.fact, is_changed)
+
+
+def _is_changed(asked: Asked, now: Kept) -> bool:
+    return (asked.since, asked.expires_at) != (now.since, now.fact.expires_at)
+
+
+def _fact(kind: Signature, row: Row) -> Fact:
+    return fact_of_row(program.Signature(kind.predicate, types_of_text(kind.types)), row[1:])
+
+
+def _pattern(fact: Fact) -> Pattern:
+    return Pattern(fact.predicate, tuple(Argument(value.type, value.id) for value in fact.args))
+
+
+def _asked_of(token: str) -> Asked | None:
+    try:
+        row, since, expires_at = signing.loads(token)
+    except (signing.BadSignature, ValueError, TypeError):
+        return None
+    return Asked(tuple(row), since, expires_at) if isinstance(row, list) else None

@@ -1,0 +1,308 @@
+"""Stored facts for people: those with an id in some place, in an order of their own, page by page both ways.
+
+A place is a column of a signature, which an index leads with: a page costs the same however many facts there are before
+it. Of a fact that is in several places, the first one shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AnySet
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from facts import indexes
+from facts.ends import lasting
+from facts.models import COLUMNS, ROW_LENGTH, Row, Signature
+from facts.numbering import types_of_text
+from facts.read import fact_of_row
+from facts.table import fact_table
+from facts.wire import Fact
+from policy.rules import program
+
+PAGE = 100  # facts
+# What follows a column in the order of its index, and then the rest: no sorting, whatever the page.
+ORDERS = {
+    "a0": ("a0", "a1", "a2", "a3", "a4"),
+    "a1": ("a1", "a0", "a2", "a3", "a4"),
+    "a2": ("a2", "a1", "a0", "a3", "a4"),
+    "a3": ("a3", "a2", "a1", "a0", "a4"),
+    "a4": ("a4", "a3", "a2", "a1", "a0"),
+}
+_LAST = chr(0x10FFFF)
+_SURROGATES = range(0xD800, 0xE000)
+_MOST_AT_ONCE = 64  # places that one statement looks into; the first ones have most pages
+
+
+# ---- which ids ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """The ids from `low` on, up to `high` or, if it is `open`, below it. They are compared byte by byte."""
+
+    low: str
+    high: str | None
+    open: bool = False
+
+    @property
+    def is_one(self) -> bool:
+        return self.low == self.high and not self.open
+
+
+EVERY = Ids("", None)
+
+
+def exactly(text: str) -> Ids:
+    return Ids(text, text)
+
+
+def beginning(text: str) -> Ids:
+    """Those that begin with the text."""
+    return Ids(text, _after_all(text), open=True) if text else EVERY
+
+
+def _after_all(text: str) -> str | None:
+    """Return the first text after all that begin with this one; None where there is none."""
+    rest = text.rstrip(_LAST)
+    if not rest:
+        return None
+    code = ord(rest[-1]) + 1
+    return rest[:-1] + chr(_SURROGATES.stop if code in _SURROGATES else code)
+
+
+# ---- which places ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """A fact, and the row where it is."""
+
+    row: Row
+    fact: Fact
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where ids are looked for: an argument of a kind of facts. What is in an `earlier` one as well is shown there."""
+
+    kind: Signature
+    position: int
+    ids: Ids = EVERY
+    earlier: tuple[int, ...] = ()
+
+    @property
+    def column(self) -> str:
+        return COLUMNS[self.position]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.kind.pk, self.position
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns in the order that its facts are in."""
+        return ORDERS[self.column]
+
+    def sorted_by(self, filed: Filed) -> tuple[str, ...]:
+        """Texts compare as databases compare them: both by what UTF-8 writes."""
+        ids = dict(zip(COLUMNS, filed.row[1:]))
+        return tuple(ids[name] for name in self.order)
+
+
+def places(kinds: Iterable[Signature], ids: Ids = EVERY, type_name: str = "") -> list[Place]:
+    """Return where facts of these kinds may have such ids, in the order of the kinds; of the type, if one is named."""
+    if ids == EVERY:
+        return [Place(kind, 0) for kind in kinds]
+    found = []
+    for kind in kinds:
+        fitting = [at for at, name in enumerate(types_of_text(kind.types)) if type_name in ("", name)]
+        found += [Place(kind, at, ids, tuple(fitting[:number])) for number, at in enumerate(fitting)]
+    return found
+
+
+# ---- pages ---------------------------------------------------------------------------------------------------------
+
+
+class Mark(NamedTuple):
+    """A fact on a walk: in which place, and its row."""
+
+    place: tuple[int, int]
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A fact that a walk meets."""
+
+    place: Place
+    filed: Filed
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.place.key, self.filed.row)
+
+    @property
+    def fact(self) -> Fact:
+        return self.filed.fact
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Facts one after the other, and whether there are others before and after them."""
+
+    facts: tuple[Met, ...]
+    has_previous: bool = False
+    has_next: bool = False
+
+
+def first_page(walk: Sequence[Place], size: int = PAGE) -> Page:
+    return page_after(walk, None, size)
+
+
+def page_after(walk: Sequence[Place], mark: Mark | None, size: int = PAGE) -> Page:
+    """Return the facts that follow one; the first ones without a mark, or where its place is not on the walk."""
+    start = _index_of(walk, mark)
+    found = _met(walk[start or 0 :], mark if start is not None else None, size + 1, forward=True)
+    return Page(tuple(found[:size]), start is not None, len(found) > size)
+
+
+def page_before(walk: Sequence[Place], mark: Mark, size: int = PAGE) -> Page:
+    """Return the facts that one follows. Where they are too few for a page, it is the first one."""
+    at = _index_of(walk, mark)
+    found = [] if at is None else _met(walk[at::-1], mark, size + 1, forward=False)
+    if len(found) <= size:
+        return first_page(walk, size)
+    return Page(tuple(found[:size][::-1]), True, True)
+
+
+def every(walk: Sequence[Place]) -> Iterator[Fact]:
+    """All of them, one at a time."""
+    for place in walk:
+        statement, values = _statement(place, None, None, True)
+        signature = _signature(place.kind)
+        for row in fact_table().stream(statement, values):
+            yield _fact(signature, row)
+
+
+def _fact(signature: program.Signature, row: Sequence[Any]) -> Fact:
+    return fact_of_row(signature, row[1:ROW_LENGTH], row[ROW_LENGTH])
+
+
+def _index_of(walk: Sequence[Place], mark: Mark | None) -> int | None:
+    return None if mark is None else next((at for at, place in enumerate(walk) if place.key == mark.place), None)
+
+
+def _met(walk: Sequence[Place], mark: Mark | None, wanted: int, forward: bool) -> list[Met]:
+    """Return so many facts at most, of one place after the other; what follows a mark is of the first place."""
+    found: list[Met] = []
+    at, some = 0, 1
+    while at < len(walk) and len(found) < wanted:
+        group = walk[at : at + some]
+        found += _of_group(group, mark if at == 0 else None, wanted - len(found), forward)
+        at, some = at + some, min(some * 4, _MOST_AT_ONCE)
+    return found[:wanted]
+
+
+def _of_group(group: Sequence[Place], mark: Mark | None, limit: int, forward: bool) -> Iterator[Met]:
+    parts, values = [], []
+    for number, place in enumerate(group):
+        statement, of_part = _statement(place, mark, limit, forward)
+        parts.append(f"SELECT {number} AS part, found{number}.* FROM ({statement}) AS found{number}")
+        values += of_part
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(parts), values)
+        rows = cursor.fetchall()
+    for number, place in enumerate(group):
+        # Nobody promises that what is put together stays in order.
+        of_place = [_filed(place, row[1:]) for row in rows if row[0] == number]
+        yield from [Met(place, filed) for filed in sorted(of_place, key=place.sorted_by, reverse=not forward)]
+
+
+def _filed(place: Place, row: Sequence[Any]) -> Filed:
+    return Filed(tuple(row[:ROW_LENGTH]), _fact(_signature(place.kind), row))
+
+
+def _signature(kind: Signature) -> program.Signature:
+    return program.Signature(kind.predicate, types_of_text(kind.types))
+
+
+def _statement(place: Place, mark: Mark | None, limit: int | None, forward: bool) -> tuple[str, list[Any]]:
+    """Return the SELECT of a place's facts in its order, and its values."""
+    where, values = from_where(place, mark, forward)
+    ordered = ", ".join(f"{name}{'' if forward else ' DESC'}" for name in place.order)
+    statement = f"SELECT sig, {', '.join(COLUMNS)}, expires_at {where} ORDER BY {ordered}"
+    if limit is None:
+        return statement, values
+    return f"{statement} LIMIT %s", [*values, limit]
+
+
+def from_where(place: Place, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
+    """Return which facts are in the place, as part of a statement, and its values."""
+    conditions, values = conditions_of(place, mark, forward)
+    hint = indexes.hint(indexes.STORED, place.column) if connection.vendor == "sqlite" else ""
+    return f"FROM fact{hint} WHERE {conditions}", values
+
+
+def conditions_of(place: Place, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
+    """Return which facts are in the place, and in none before, and come after the mark or before it.
+
+    The mark takes the place of a bound: with both, SQLite might begin at the other one. One id is a range as well: told
+    that it is always the same, PostgreSQL would walk through all facts of the kind in the order of their key.
+    """
+    order = place.order
+    tests, values = [f"sig = {int(place.kind.pk)}"], []
+    if place.ids.low and (mark is None or not forward):
+        tests.append(f"{place.column} >= %s")
+        values.append(place.ids.low)
+    if place.ids.high is not None and (mark is None or forward):
+        tests.append(f"{place.column} {'<' if place.ids.open else '<='} %s")
+        values.append(place.ids.high)
+    if mark is not None:
+        ids = dict(zip(COLUMNS, mark.row[1:]))
+        tests.append(f"({', '.join(order)}) {'>' if forward else '<'} ({', '.join(['%s'] * len(order))})")
+        values += [ids[name] for name in order]
+    for position in place.earlier:
+        test, of_test = _within(COLUMNS[position], place.ids)
+        tests.append(f"({test}) IS NOT TRUE")  # said otherwise, PostgreSQL looks for what is below and what is above
+        values += of_test
+    partial = indexes.condition(indexes.STORED, place.column)
+    tests += [partial] if partial else []
+    tests += [lasting()] if place.kind.may_end else []
+    return " AND ".join(tests), values
+
+
+def _within(column: str, ids: Ids) -> tuple[str, list[str]]:
+    if ids.high is None:
+        return f"{column} >= %s", [ids.low]
+    return f"{column} >= %s AND {column} {'<' if ids.open else '<='} %s", [ids.low, ids.high]
+
+
+# ---- single facts ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A stored fact as it is now: since which revision, and until when."""
+
+    fact: Fact
+    since: int
+
+
+def kept(kinds: Iterable[Signature], rows: AnySet[Row]) -> dict[Row, Kept]:
+    """Return those of the rows that are stored and have not ended."""
+    by_number = {kind.pk: kind for kind in kinds}
+    each = " AND ".join(f"{name} = %s" for name in COLUMNS)
+    found: dict[Row, Kept] = {}
+    with connection.cursor() as cursor:
+        for row in sorted(row for row in rows if row[0] in by_number):
+            cursor.execute(
+                f"SELECT since, expires_at FROM fact WHERE sig = {int(row[0])} AND {each} AND {lasting()}", row[1:]
+            )
+            stored = cursor.fetchone()
+            if stored is not None:
+                kind = by_number[row[0]]
+                found[row] = Kept(fact_of_row(_signature(kind), row[1:], stored[1]), stored[0])
+    return found

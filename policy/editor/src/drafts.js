@@ -1,0 +1,180 @@
+// What is written is never lost: the server keeps it, and this browser until the server does.
+import { LoggedOut, SomebodyElse, ask, filename, form, later, make, textarea, timeOf, wasGivenUp } from "./page.js";
+
+const WAIT = 1500; // milliseconds without a key, before the server is told
+const LONGEST = 10_000; // with keys all the while
+const AGAIN = 15_000; // after a failure
+const KEY = `policy-draft:${form.dataset.person}:${form.elements.environment.value}`;
+const saved = document.getElementById("saved");
+const note = document.getElementById("kept");
+
+/** What only this browser has: what was written while the server could not be reached, or a moment before the page was left. */
+function keptHere() {
+  try {
+    return JSON.parse(localStorage.getItem(KEY));
+  } catch {
+    return null;
+  }
+}
+
+/** The text to begin with, and what is to be said about it. */
+export function textToBeginWith() {
+  const kept = keptHere();
+  const isAnother = new URLSearchParams(location.search).has("from");
+  if (!kept || typeof kept.source !== "string" || kept.source === textarea.value || "sent" in form.dataset) return { text: textarea.value };
+  return isAnother ? { text: textarea.value, offered: kept } : { text: kept.source, kept };
+}
+
+export class Drafts {
+  /** `text` gives the text as it is, and `write` puts another in its place. */
+  constructor(text, write) {
+    this.text = text;
+    this.write = write;
+    this.known = text(); // what the server has
+    this.since = null;
+    this.saveSoon = later(WAIT, () => this.save());
+    this.tryAgain = later(AGAIN, () => this.save());
+    addEventListener("online", () => this.isUnsaved() && this.save());
+    addEventListener("focus", () => this.failed && this.save());
+    addEventListener("pagehide", () => this.keepHere());
+    filename.addEventListener("input", () => this.changed());
+  }
+
+  isUnsaved() {
+    return this.text() !== this.known || filename.value !== (this.knownFilename ?? filename.defaultValue);
+  }
+
+  changed() {
+    if (this.isLeft) return;
+    this.keepHereSoon ??= later(300, () => this.keepHere());
+    this.keepHereSoon();
+    this.since ??= Date.now();
+    if (Date.now() - this.since > LONGEST) this.save();
+    else this.saveSoon();
+  }
+
+  keepHere() {
+    try {
+      if (!this.isUnsaved()) return localStorage.removeItem(KEY);
+      const { seen, stamp } = form.elements;
+      localStorage.setItem(KEY, JSON.stringify({ source: this.text(), filename: filename.value, seen: seen.value, stamp: stamp.value, at: Date.now() }));
+      this.isHere = true;
+    } catch {
+      this.isHere = false; // no room, or not allowed
+    }
+  }
+
+  async save() {
+    if (this.isLeft || !this.isUnsaved()) return;
+    this.saveSoon.cancel();
+    if (this.isSaving) return this.saveSoon();
+    const [text, name] = [this.text(), filename.value];
+    this.isSaving = true;
+    try {
+      const { seen, stamp } = form.elements;
+      const told = await ask(form.dataset.draft, { source: text, filename: name, seen: seen.value, stamp: stamp.value });
+      this.kept(text, name, told);
+    } catch (reason) {
+      this.notKept(reason);
+    } finally {
+      this.isSaving = false;
+    }
+  }
+
+  kept(text, name, told) {
+    [this.known, this.knownFilename, this.since, this.failed] = [text, name, null, false];
+    form.elements.stamp.value = told.stamp ?? "";
+    this.say(told.stamp ? `Draft kept ${timeOf(new Date(told.saved_at))}` : "As it is published");
+    this.keepHere();
+    if (this.isUnsaved()) this.saveSoon();
+  }
+
+  notKept(reason) {
+    if (wasGivenUp(reason)) return;
+    if (reason.answer?.other) return this.offerOther(reason.answer.other);
+    this.failed = true;
+    this.keepHere();
+    const where = this.isHere ? "kept in this browser" : "not kept";
+    if (reason instanceof SomebodyElse) this.say(`Somebody else is logged in here now; the text is ${where}. Log in as before in another window, and go on here.`);
+    else if (reason instanceof LoggedOut) {
+      const link = make("a", { href: form.dataset.login, target: "_blank" }, "Log in");
+      this.say(`You are logged out; the text is ${where}. `, link, " in another window, and go on here.");
+    } else if (reason.status) this.say(`The text is ${where} only: ${reason.message}`);
+    else this.say(`No connection; the text is ${where}.`);
+    this.tryAgain();
+  }
+
+  say(...told) {
+    const isBad = this.failed;
+    saved.classList.toggle("bad", Boolean(isBad));
+    saved.replaceChildren(...told);
+  }
+
+  /** Another window saved a draft that this one has not seen. */
+  offerOther(other) {
+    this.failed = false;
+    this.keepHere();
+    const take = () => {
+      this.write(other.source);
+      [this.known, form.elements.stamp.value] = [other.source, other.stamp];
+      this.tell();
+      this.keepHere();
+      this.say(`Draft kept ${timeOf(new Date(other.saved_at))}`);
+    };
+    const stay = () => {
+      form.elements.stamp.value = other.stamp;
+      this.tell();
+      this.save();
+    };
+    this.say("This text is kept in this browser only.");
+    this.tell(
+      `There is another draft of yours, kept ${new Date(other.saved_at).toLocaleString()}, which this page does not show.`,
+      ["Show that one here", take], ["Keep what is written here instead", stay],
+    ); // prettier-ignore
+  }
+
+  /** What only this browser had is in the text again. */
+  tellRestored(kept, before) {
+    if (kept.filename) filename.value = kept.filename;
+    if (kept.seen) form.elements.seen.value = kept.seen;
+    const back = () => {
+      this.write(before);
+      this.tell();
+      this.keepHere();
+    };
+    this.known = before;
+    this.tell(`This is what you wrote here until ${new Date(kept.at).toLocaleString()}; only this browser had kept it.`, ["Discard it", back]);
+    this.save();
+  }
+
+  tellOffered(kept) {
+    const take = () => {
+      this.write(kept.source);
+      this.tell();
+    };
+    this.isLeft = true; // nothing is to be written over what is offered, until somebody chooses
+    const go = (act) => () => {
+      this.isLeft = false;
+      act();
+      this.keepHere();
+    };
+    this.tell(
+      `This browser has a text of ${new Date(kept.at).toLocaleString()} that was not kept elsewhere.`,
+      ["Show it here", go(take)], ["Let go of it", go(() => this.tell())],
+    ); // prettier-ignore
+  }
+
+  tell(text, ...choices) {
+    if (!text) return note.replaceChildren();
+    const buttons = choices.map(([label, act]) => make("button", { type: "button", class: "button", onclick: act }, label));
+    note.replaceChildren(make("div", { class: "note plain" }, make("p", {}, text), ...buttons));
+  }
+
+  /** The form is sent: what happens to the text is up to the server now. */
+  leave() {
+    this.keepHere();
+    this.isLeft = true;
+    this.saveSoon.cancel();
+    this.tryAgain.cancel();
+  }
+}

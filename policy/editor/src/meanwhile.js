@@ -1,0 +1,44 @@
+// Two people publish: who comes second is told, and keeps the text.
+import { ask, form, make } from "./page.js";
+
+const LOOK = 20_000; // milliseconds
+const place = document.getElementById("meanwhile");
+
+export class Meanwhile {
+  constructor() {
+    this.told = null; // the version that was told of
+    if (place.querySelector(".meanwhile") && !("sent" in form.dataset)) this.offer(place.querySelector(".meanwhile").dataset.active);
+    setInterval(() => document.visibilityState === "visible" && this.look(), LOOK);
+    addEventListener("focus", () => this.look());
+  }
+
+  /** Compare with the version that is active now, as another answer had it. */
+  heard(active) {
+    if (String(active ?? "") !== form.elements.seen.value && String(active) !== this.told) this.look();
+  }
+
+  async look() {
+    if (this.isLooking) return;
+    this.isLooking = true;
+    try {
+      const { html, active } = await ask(form.dataset.meanwhile, { seen: form.elements.seen.value });
+      if (!html || String(active) === this.told) return;
+      place.innerHTML = html;
+      place.firstElementChild.setAttribute("role", "alert");
+      this.offer(String(active));
+    } catch {
+      // what is wrong with the connection is told with the draft
+    } finally {
+      this.isLooking = false;
+    }
+  }
+
+  offer(active) {
+    this.told = active;
+    const agree = () => {
+      form.elements.seen.value = active;
+      place.replaceChildren(make("p", { class: "note plain", role: "status" }, `“Publish” will replace version ${active} with this text.`));
+    };
+    place.querySelector(".meanwhile").append(make("button", { type: "button", class: "button", onclick: agree }, "I have seen it; my text is to replace it"));
+  }
+}

@@ -1,0 +1,85 @@
+// The page around the text, and how it asks the server.
+
+export const form = document.getElementById("editor");
+export const textarea = document.getElementById("id_source");
+export const filename = document.getElementById("id_filename");
+const windowName = crypto.randomUUID?.() ?? String(Math.random());
+
+/** An element with attributes, and with texts or elements in it. */
+export function make(tag, attributes = {}, ...inside) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null) element.setAttribute(name, value);
+  }
+  element.append(...inside);
+  return element;
+}
+
+/** A message with what stands in backticks as code. */
+export function withCode(message) {
+  const pieces = message.split("`");
+  if (pieces.length % 2 === 0) return [message];
+  return pieces.map((piece, index) => (index % 2 ? make("code", {}, piece) : piece));
+}
+
+export const many = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
+export const timeOf = (date) => date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+
+/** Whoever logs in anew, in another window, has another token. */
+function token() {
+  const cookie = /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1];
+  return cookie ?? form.elements.csrfmiddlewaretoken.value;
+}
+
+export class LoggedOut extends Error {}
+export class SomebodyElse extends LoggedOut {} // is logged in now, and not who opened the page
+export class Refused extends Error {
+  constructor(status, answer) {
+    super(answer.message ?? `the server answered ${status}`);
+    this.status = status;
+    this.answer = answer;
+  }
+}
+
+/** The answer to a text and whatever goes with it; `signal` gives up on it. The token is that of whoever is logged in, so who opened the page is said too. */
+export async function ask(address, fields, signal) {
+  const sent = new URLSearchParams({ environment: form.elements.environment.value, window: windowName, person: form.dataset.person });
+  for (const [name, value] of Object.entries(fields)) sent.set(name, value ?? "");
+  const answer = await fetch(address, {
+    method: "POST",
+    body: sent,
+    headers: { "X-CSRFToken": token() },
+    signal,
+  });
+  if (!answer.headers.get("Content-Type")?.startsWith("application/json")) {
+    if (answer.redirected || answer.status === 403) throw new LoggedOut("you are logged out");
+    throw new Refused(answer.status, {});
+  }
+  const told = await answer.json();
+  if (told.somebody_else) throw new SomebodyElse(told.message);
+  if (!answer.ok) throw new Refused(answer.status, told);
+  if (told.overtaken) throw new DOMException("a later text came meanwhile", "AbortError");
+  if (told.refused || told.other) throw new Refused(answer.status, { ...told, message: told.refused });
+  return told;
+}
+
+/** The form as it is sent, with the token that holds now. */
+export function renewToken() {
+  form.elements.csrfmiddlewaretoken.value = token();
+}
+
+export const wasGivenUp = (reason) => reason?.name === "AbortError";
+
+/** Calls once nothing has asked for it for a while. */
+export function later(milliseconds, act) {
+  let timer = 0;
+  const wait = (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => act(...given), milliseconds);
+  };
+  wait.cancel = () => clearTimeout(timer);
+  return wait;
+}

@@ -1,0 +1,176 @@
+// Tests: a button beside each, what came of it at its place, and all of them beside the text.
+import { RangeSet, StateEffect, StateField } from "@codemirror/state";
+import { Decoration, EditorView, GutterMarker, WidgetType, gutter } from "@codemirror/view";
+import { make, many } from "./page.js";
+
+const HEAD = /^[ \t]*test[ \t]+("(?:[^"\\\n]|\\.)*")[ \t]*\{?/gm;
+const NAMES = { n: "\n", r: "\r", t: "\t", 0: "\0" };
+
+/** Where the text has tests: each one's name, the place of its head, and the head's end. */
+function testsIn(text) {
+  return Array.from(text.matchAll(HEAD), (found) => ({
+    name: found[1].slice(1, -1).replace(/\\(.)/g, (_, char) => NAMES[char] ?? char),
+    from: found.index,
+    to: found.index + found[0].length,
+  }));
+}
+
+const came = StateEffect.define(); // outcomes by name, and whether they are all
+const begun = StateEffect.define(); // the names of tests that run
+
+const outcomes = StateField.define({
+  create: (state) => ({ tests: testsIn(state.doc.toString()), results: new Map(), running: new Set() }),
+  update(value, transaction) {
+    if (transaction.docChanged) {
+      const moved = (each) => ({ ...each, from: transaction.changes.mapPos(each.from, 1), to: transaction.changes.mapPos(each.to, -1) });
+      const results = new Map([...value.results].map(([name, one]) => [name, { ...one, failures: one.failures.map(moved), isOld: true }]));
+      value = { ...value, tests: testsIn(transaction.newDoc.toString()), results };
+    }
+    for (const effect of transaction.effects) {
+      if (effect.is(begun)) value = { ...value, running: new Set(effect.value) };
+      if (effect.is(came)) {
+        const kept = effect.value.areAll ? [] : value.results;
+        value = { ...value, running: new Set(), results: new Map([...kept, ...effect.value.results]) };
+      }
+    }
+    return value;
+  },
+  provide: (field) => EditorView.decorations.from(field, decorationsOf),
+});
+
+class Mark extends GutterMarker {
+  constructor(name, state) {
+    super();
+    this.name = name;
+    this.state = state;
+  }
+  eq(other) {
+    return other.name === this.name && other.state === this.state;
+  }
+  toDOM() {
+    const title = `Run the test “${this.name}”`;
+    return make("span", { class: `run ${this.state}`, title, "data-name": this.name }); // by keyboard: Ctrl+Enter
+  }
+}
+
+class Told extends WidgetType {
+  constructor(text, state) {
+    super();
+    this.text = text;
+    this.state = state;
+  }
+  eq(other) {
+    return other.text === this.text && other.state === this.state;
+  }
+  toDOM() {
+    return make("span", { class: `outcome-of-test ${this.state}` }, this.text);
+  }
+}
+
+function stateOf({ results, running }, name) {
+  if (running.has(name)) return "running";
+  const result = results.get(name);
+  if (!result) return "unknown";
+  return `${result.failures.length ? "fails" : "passes"}${result.isOld ? " old" : ""}`;
+}
+
+const toldOf = (result) =>
+  result.failures.length
+    ? `${result.failures.length} of ${many(result.total, "assertion")} fail${result.failures.length === 1 ? "s" : ""}`
+    : `${many(result.total, "assertion")} hold${result.total === 1 ? "s" : ""}`;
+
+function decorationsOf(value) {
+  const found = [];
+  for (const test of value.tests) {
+    const result = value.results.get(test.name);
+    if (!result) continue;
+    found.push(Decoration.widget({ widget: new Told(toldOf(result), stateOf(value, test.name)), side: 1 }).range(test.to));
+    for (const each of result.isOld ? [] : result.failures)
+      if (each.from >= test.to) found.push(Decoration.widget({ widget: new Told(each.message, "fails"), side: 2 }).range(each.to));
+  }
+  return Decoration.set(found, true);
+}
+
+/** The field, and the buttons in the margin; `run` is given the place of a test. */
+export function testGutter(run) {
+  return [
+    outcomes,
+    gutter({
+      class: "cm-tests",
+      markers: (view) => {
+        const value = view.state.field(outcomes);
+        return RangeSet.of(
+          value.tests.map((test) => new Mark(test.name, stateOf(value, test.name)).range(view.state.doc.lineAt(test.from).from)),
+          true,
+        );
+      },
+      initialSpacer: () => new Mark("", "unknown spacer"),
+      domEventHandlers: {
+        click(view, line, event) {
+          const name = event.target.dataset?.name;
+          const test = view.state.field(outcomes).tests.find((each) => each.name === name && each.from >= line.from && each.from <= line.to);
+          if (test) run(test);
+          return Boolean(test);
+        },
+      },
+    }),
+  ];
+}
+
+/** The test around the place, if there is one: from its head to the next one's. */
+export function testAt(state, place) {
+  const { tests } = state.field(outcomes);
+  const line = state.doc.lineAt(place);
+  return tests.findLast((test) => test.from <= line.to) ?? null;
+}
+
+export const allTests = (state) => state.field(outcomes).tests;
+
+export function tellBegun(view, names) {
+  view.dispatch({ effects: begun.of(names) });
+}
+
+export function tellOutcomes(view, results, areAll) {
+  view.dispatch({ effects: came.of({ results: results.map((one) => [one.name, { ...one, isOld: false }]), areAll }) });
+}
+
+// ---- beside the text ------------------------------------------------------------------------------------------------
+
+const pane = document.getElementById("pane-tests");
+const shown = pane.querySelector(".shown");
+const said = pane.querySelector(".state");
+const count = document.querySelector("#tab-tests .count");
+
+/** Show what is known of every test; those that fail first. */
+export function showTests(state, { run, jump, note = "" }) {
+  const value = state.field(outcomes);
+  const all = value.tests.map((test) => ({ test, result: value.results.get(test.name) }));
+  const failing = all.filter(({ result }) => result?.failures.length);
+  count.textContent = failing.length ? `${failing.length} of ${all.length} fail` : all.length ? String(all.length) : "";
+  count.className = `count pill ${failing.length ? "bad" : all.every(({ result }) => result) ? "good" : ""}`;
+  count.hidden = !all.length;
+  const known = all.filter(({ result }) => result).length;
+  const sum = all.length ? (known ? summary(failing.length, known) : "They were not run yet.") : "The text has no tests. A policy with tests is one that can be changed without fear.";
+  const areOld = known && all.every(({ result }) => !result || result.isOld);
+  const text = note || (areOld ? `${sum} That was before the last change.` : sum);
+  if (said.textContent !== text) said.textContent = text;
+  const focused = document.activeElement?.closest?.("#pane-tests [data-test]")?.dataset.test;
+  const others = all.filter((each) => !failing.includes(each));
+  shown.replaceChildren(make("ol", { class: "tests" }, ...[...failing, ...others].map((each) => lineOf(value, each, run, jump))));
+  if (focused !== undefined) shown.querySelector(`[data-test="${CSS.escape(focused)}"] button`)?.focus();
+}
+
+const summary = (failing, all) => (failing ? `${failing} of ${many(all, "test")} fail${failing === 1 ? "s" : ""}.` : `${all === 1 ? "The test passes" : `All ${all} tests pass`}.`);
+
+function lineOf(value, { test, result }, run, jump) {
+  const item = make("li", { class: stateOf(value, test.name), "data-test": test.name },
+    make("button", { type: "button", class: "run", "aria-label": `Run the test “${test.name}”`, title: "Run it", onclick: () => run(test) }),
+    make("button", { type: "button", class: "place", onclick: () => jump(test.from, test.to) }, test.name),
+    make("span", { class: "quiet" }, result ? toldOf(result) : "not run")); // prettier-ignore
+  if (result?.failures.length) {
+    item.append(make("ul", {}, ...result.failures.map((each) =>
+      make("li", {}, make("button", { type: "button", class: "place", onclick: () => jump(each.from, each.to) }, each.text), make("span", {}, each.message))))); // prettier-ignore
+  }
+  return item;
+}
+

@@ -1,0 +1,84 @@
+"""What is kept of a version beside its text: its tests and their coverage in words, and its publisher's note."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policy.language.source import Span
+from policy.models import PolicyVersion
+from policy.testing import TestReport
+
+MAX_NOTE = 500  # characters, of one line
+
+
+def note_fault(note: str) -> str:
+    """Why a text is no note: it stands in lists and on terminals, and so is one line that can be printed."""
+    if len(note) > MAX_NOTE:
+        return f"must not be longer than {MAX_NOTE} characters"
+    return "" if note.isprintable() else "must not contain control characters"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many rules stand in a text, and where those are that no test of it exercises."""
+
+    rules: int
+    missing: tuple[Span, ...] = ()
+
+    @property
+    def exercised(self) -> int:
+        return self.rules - len(self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was found when a version was published; None is not known."""
+
+    tests: int | None = None
+    failed_tests: int | None = None
+    rules: int | None = None
+    exercised_rules: int | None = None
+
+    @classmethod
+    def of_version(cls, version: PolicyVersion) -> Figures:
+        return cls(version.tests, version.failed_tests, version.rules, version.exercised_rules)
+
+    @classmethod
+    def of_run(cls, tests: int, report: TestReport | None, coverage: Coverage | None) -> Figures:
+        """Of so many tests, with what came of them if they were run to their end."""
+        failed = sum(bool(test.failures) for test in report.tests) if report is not None else None
+        if coverage is None:
+            return cls(tests, failed)
+        return cls(tests, failed, coverage.rules, coverage.exercised)
+
+    @property
+    def tests_told(self) -> str:
+        """`12 passed`, `1 of 12 failed`; nothing where it is not known."""
+        if self.tests is None:
+            return ""
+        if not self.tests:
+            return "none"
+        if self.failed_tests is None:
+            return f"{self.tests:,} not run to their end"
+        return f"{self.failed_tests:,} of {self.tests:,} failed" if self.failed_tests else f"{self.tests:,} passed"
+
+    @property
+    def tests_mood(self) -> str:
+        """How the page shows it: `good` or `bad`; nothing where there is neither."""
+        if not self.tests:
+            return ""
+        return "good" if self.failed_tests == 0 else "bad"
+
+    @property
+    def coverage_told(self) -> str:
+        """`9 of 10 rules`; nothing where it is not known."""
+        if self.rules is None or self.exercised_rules is None:
+            return ""
+        return f"{self.exercised_rules:,} of {self.rules:,} rules" if self.rules else "no rules"
+
+    @property
+    def percent(self) -> int | None:
+        """Of the rules, rounded down: 100 are all of them."""
+        if not self.rules or self.exercised_rules is None:
+            return None
+        return 100 * self.exercised_rules // self.rules

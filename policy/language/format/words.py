@@ -1,0 +1,120 @@
+"""The words of a policy, each with the comments before it.
+
+A comment may stand between any two words, but lines break only at some places. So words that belong to what is before
+them (commas, operators, opening brackets) go in front of the comments there:
+
+    reader(x) # who reads          reader(x) and  # who reads
+    and writer(x);            ->   writer(x);
+
+and then comments are left only before what lines may begin with: an operand, a closing bracket, a statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from policy.language.lexer import CONTEXTUAL
+from policy.language.ply_types import Token
+
+NAMES = frozenset({"NAME", *CONTEXTUAL.values()})  # what can be a name, and before `(` is one
+END = "END"  # the kind of what comes after the last word
+_ALWAYS = frozenset({
+    "COMMA", "AND", "OR", "IF", "IFF", "LBRACKET", "LBRACE", "COLON", "EQ", "COMPARE", "IN", "MATCHES",
+    "MATCHES_EXACTLY", "ON",
+})  # fmt: skip
+_BEFORE_CONDITION = frozenset({"IF", "IFF", "AND", "OR", "NOT", "LPAREN"})
+_MAY_FOLLOW_COMMA = frozenset({"RBRACKET", "RBRACE", "LBRACE"})  # LBRACE: `actor User extends Person, {`
+
+
+class Comment(NamedTuple):
+    text: str
+    breaks: int  # line breaks before it: none, if it ends the line of a word
+
+
+class Word(NamedTuple):
+    kind: str
+    text: str
+    comments: tuple[Comment, ...]  # before it
+    breaks: int  # line breaks before it, after the comments
+
+
+class _Gap(NamedTuple):
+    """What stands between two words."""
+
+    comments: tuple[Comment, ...]
+    breaks: int
+
+
+_NEARBY = ("", " ")
+_NOTHING = _Gap((), 0)
+
+
+def words_of(text: str, tokens: Iterable[Token]) -> list[Word]:
+    """Return the words of a text, of which these are the tokens, and END, which has the comments after the last."""
+    words: list[Word] = []
+    end, previous, carried = 0, END, _NOTHING
+    for token in tokens:
+        kind, start, value = token.type, token.lexpos, token.value
+        between = text[end:start]
+        gap = _NOTHING if between in _NEARBY else _gap(between)
+        if carried is not _NOTHING:
+            gap, carried = _joined(carried, gap), _NOTHING
+        if previous == "COMMA" and kind in _MAY_FOLLOW_COMMA:
+            words.pop()
+        if gap is not _NOTHING and _belongs_before(kind, previous, gap):
+            gap, carried = _NOTHING, gap if kind != "SEMI" else _without_free_lines(gap)
+        words.append(Word(kind, value, *gap))
+        end, previous = start + len(value), kind
+    gap = _joined(carried, _gap(text[end:]))
+    words.append(Word(END, "", *gap))
+    return words
+
+
+def pass_on(words: list[Word], at: int) -> None:
+    """Give the next word what stands before this one, which is left out."""
+    word, following = words[at], words[at + 1]
+    gap = _joined(_Gap(word.comments, word.breaks), _Gap(following.comments, following.breaks))
+    words[at + 1] = following._replace(comments=gap.comments, breaks=gap.breaks)
+
+
+def _gap(between: str) -> _Gap:
+    if "#" not in between:
+        return _Gap((), between.count("\n"))
+    comments, breaks = [], 0
+    for line in between.split("\n"):
+        start = line.find("#")
+        if start >= 0:
+            comments.append(Comment(line[start:].rstrip(), breaks))
+            breaks = 0
+        breaks += 1
+    return _Gap(tuple(comments), breaks - 1)
+
+
+def _belongs_before(kind: str, previous: str, gap: _Gap) -> bool:
+    """Whether the word goes in front of the comments before it."""
+    match kind:
+        case "LPAREN":
+            return previous in NAMES
+        case "NOT":
+            return previous not in _BEFORE_CONDITION  # `x not in [...]`
+        case "SEMI":
+            return all(not comment.breaks for comment in gap.comments)
+    return kind in _ALWAYS
+
+
+def _without_free_lines(gap: _Gap) -> _Gap:
+    return _Gap(gap.comments, 1) if gap.comments else _NOTHING
+
+
+def _joined(first: _Gap, second: _Gap) -> _Gap:
+    """Both gaps, between which a word stood."""
+    if first is _NOTHING:
+        return second
+    comments, breaks = second
+    if not comments:
+        return _Gap(first.comments, max(first.breaks, breaks))
+    own = comments[0].breaks
+    if first.comments or own:
+        comments = (comments[0]._replace(breaks=max(1, first.breaks, own)), *comments[1:])
+    return _Gap(first.comments + comments, breaks)

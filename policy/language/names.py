@@ -1,0 +1,261 @@
+"""Where each name of a text stands: what makes it, what uses it, and what grants it.
+
+It is read from words alone, like the outline, so it is there while a text is no policy yet. What names of roles,
+permissions and relations are is text, and the same text may name something in several types (`role if role on
+"folder"` hands all of them on); so a name is one thing in the whole policy. A variable is one in its statement.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from policy.language.lexer import CONTEXTUAL
+from policy.language.outline import CLOSING, LISTS, OPENING, Word, head_length
+from policy.language.source import Span
+
+TYPE, PREDICATE, FIXTURE, VARIABLE, NAME, TEST = "type", "predicate", "fixture", "variable", "name", "test"
+_WORDS = frozenset({"NAME", *CONTEXTUAL.values()})
+_BLOCKS = ("ACTOR", "RESOURCE", "GLOBAL")
+_SHORTHAND = ("role", "permission", "actor", "resource")  # words that mean something in a block
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What an occurrence is one of; a variable has the number of its statement."""
+
+    kind: str
+    name: str
+    statement: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    key: Key
+    span: Span  # of a string, what is between its quotes
+    is_definition: bool = False
+    block: str = ""  # the type in whose block it is defined
+
+
+@dataclass(slots=True)
+class Symbol:
+    """A block, a test, a fixture, a rule, a declaration, or a list in a block."""
+
+    kind: str  # the keyword that begins it, or rule
+    name: str
+    span: Span
+    name_span: Span
+    inside: list[Symbol] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Names:
+    occurrences: tuple[Occurrence, ...]  # in the order of the text
+    symbols: tuple[Symbol, ...]
+    grants: Mapping[str, tuple[Span, ...]]  # name -> the statements that give it
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [each.span.start for each in self.occurrences]
+
+    @cached_property
+    def _by_key(self) -> dict[Key, list[Occurrence]]:
+        found: dict[Key, list[Occurrence]] = {}
+        for each in self.occurrences:
+            found.setdefault(each.key, []).append(each)
+        return found
+
+    def at(self, place: int) -> Occurrence | None:
+        """The name that the place is in, or at the end of."""
+        index = bisect_right(self._starts, place) - 1
+        if index < 0 or place > self.occurrences[index].span.end:
+            return None
+        return self.occurrences[index]
+
+    def of(self, key: Key) -> Sequence[Occurrence]:
+        return self._by_key.get(key, ())
+
+    def definitions(self, key: Key) -> list[Occurrence]:
+        """What makes it: for a variable that is given no type, where it first stands."""
+        found = [each for each in self.of(key) if each.is_definition]
+        return found or list(self.of(key)[:1] if key.kind == VARIABLE else ())
+
+    def is_known(self, key: Key) -> bool:
+        return bool(self.of(key))
+
+
+def names_of(words: Sequence[Word]) -> Names:
+    reading = _Reading(words)
+    reading.read()
+    occurrences = sorted(reading.occurrences, key=lambda each: each.span.start)
+    grants = {name: tuple(spans) for name, spans in reading.grants.items()}
+    return Names(tuple(occurrences), tuple(reading.symbols), grants)
+
+
+@dataclass
+class _Reading:
+    """One way through the words."""
+
+    words: Sequence[Word]
+    occurrences: list[Occurrence] = field(default_factory=list)
+    symbols: list[Symbol] = field(default_factory=list)
+    grants: dict[str, list[Span]] = field(default_factory=dict)
+    statement: int = 0
+    symbol: Symbol | None = None  # the block or test around
+    kind: str = ""  # of what is around: ACTOR, RESOURCE, GLOBAL, TEST or nothing
+
+    def read(self) -> None:
+        at = 0
+        while at < len(self.words):
+            if length := head_length(self.words, at):
+                self._head(at, length)
+                at += length
+            elif self.words[at].kind in ("SEMI", "LBRACE"):
+                at += 1
+            elif self.words[at].kind == "RBRACE":
+                self._close(self.words[at].end)
+                at += 1
+            elif [word.kind for word in self.words[at : at + 2]] == ["SETUP", "LBRACE"]:
+                at = self._setup(at)
+            else:
+                at = self._statement(at)
+
+    # ---- blocks -----------------------------------------------------------------------------------------------
+
+    def _head(self, at: int, length: int) -> None:
+        first, named = self.words[at], self.words[at + 1]
+        self.kind = first.kind
+        match first.kind, named.kind:
+            case "GLOBAL", _:
+                named = first
+            case "TEST", "FIXTURE":
+                named = self.words[at + 2]
+                self._add(FIXTURE, named, is_definition=True)
+            case "TEST", _:
+                self._add(TEST, named, is_definition=True)
+            case _:
+                self._add(TYPE, named, is_definition=True)
+                for word in self.words[at + 3 : at + length]:
+                    if word.kind == "NAME":
+                        self._add(TYPE, word)
+        kind = "fixture" if self.words[at + 1].kind == "FIXTURE" else first.text
+        end = self.words[at + length - 1].end
+        self.symbol = Symbol(kind, named.name, Span(first.start, end), _inner(named))
+        self.symbols.append(self.symbol)
+
+    def _setup(self, at: int) -> int:
+        """Facts in braces of their own; the brace that closes them closes no test."""
+        at += 2
+        while at < len(self.words) and self.words[at].kind != "RBRACE" and not head_length(self.words, at):
+            at = at + 1 if self.words[at].kind == "SEMI" else self._statement(at)
+        return at + 1 if at < len(self.words) and self.words[at].kind == "RBRACE" else at
+
+    def _close(self, end: int) -> None:
+        if self.symbol:
+            self.symbol.span = Span(self.symbol.span.start, end)
+        self.symbol, self.kind = None, ""
+
+    # ---- statements -------------------------------------------------------------------------------------------
+
+    def _statement(self, at: int) -> int:
+        end = self._end(at)
+        words = self.words[at:end]
+        self.statement += 1
+        span = Span(words[0].start, words[-1].end)
+        if self.kind in _BLOCKS and len(words) > 2 and words[1].kind == "EQ":
+            self._declaration(words, span)
+        else:
+            self._granted(words, span)
+            self._formula(words)
+            if not self.kind:
+                self._top_symbol(words, span)
+        return end
+
+    def _end(self, at: int) -> int:
+        """Where the statement ends: after its semicolon, or before what cannot belong to it."""
+        depth, start = 0, at
+        while at < len(self.words):
+            kind = self.words[at].kind
+            if kind == "SEMI":
+                return at + 1
+            if at > start and head_length(self.words, at):
+                return at
+            depth += (kind in OPENING) - (kind in CLOSING)
+            if depth < 0:
+                return max(at, start + 1)
+            at += 1
+        return at
+
+    def _declaration(self, words: Sequence[Word], span: Span) -> None:
+        """`roles = [...]`, `permissions = [...]` or `relations = {...}`."""
+        assert self.symbol
+        self.symbol.inside.append(Symbol(words[0].text, words[0].text, span, _inner(words[0])))
+        block = self.symbol.name if self.kind != "GLOBAL" else ""
+        for before, word in pairwise(words[1:]):
+            if words[0].text in LISTS and word.kind == "STRING":
+                self._add(NAME, word, is_definition=True, block=block)
+            elif word.kind in _WORDS and before.kind == "COLON":
+                self._add(TYPE, word)
+            elif word.kind in _WORDS:
+                self._add(NAME, word, is_definition=True, block=block)
+
+    def _granted(self, words: Sequence[Word], span: Span) -> None:
+        """Note which name the statement gives: the head of shorthand, or the text in that of a rule."""
+        if self.kind in _BLOCKS and words[0].kind == "STRING":
+            self.grants.setdefault(words[0].name, []).append(span)
+        elif not self.kind and words[0].text.startswith("has_") and len(words) > 1 and words[1].kind == "LPAREN":
+            head = next((at for at, word in enumerate(words) if word.kind == "IF"), len(words))
+            for before, word in pairwise(words[:head]):
+                if word.kind == "STRING" and before.kind == "COMMA":
+                    self.grants.setdefault(word.name, []).append(span)
+
+    def _top_symbol(self, words: Sequence[Word], span: Span) -> None:
+        is_declared = words[0].kind == "DECLARE" and len(words) > 2 and words[1].kind != "LPAREN"
+        named = words[1] if is_declared else words[0]
+        if named.kind in _WORDS:
+            self.symbols.append(Symbol("declare" if is_declared else "rule", named.text, span, _inner(named)))
+
+    def _formula(self, words: Sequence[Word]) -> None:
+        in_head = not self.kind
+        is_declared = words[0].kind == "DECLARE" and len(words) > 2 and words[1].kind != "LPAREN"
+        for at, word in enumerate(words):
+            before = words[at - 1].kind if at else ""
+            after = words[at + 1].kind if at + 1 < len(words) else ""
+            if word.kind == "IF":
+                in_head = False
+            if word.kind == "STRING":
+                if not (before == "LBRACE" and at > 1 and words[at - 2].kind in _WORDS):  # an id names nothing
+                    self._add(NAME, word)
+            elif word.kind in _WORDS:
+                self._word(word, before, after, in_head, is_declared, first=at == 0)
+
+    def _word(self, word: Word, before: str, after: str, in_head: bool, is_declared: bool, first: bool) -> None:
+        if after == "LPAREN":
+            self._add(PREDICATE, word, is_definition=in_head)
+        elif after == "LBRACE" or before in ("COLON", "MATCHES", "MATCHES_EXACTLY"):
+            self._add(TYPE, word)
+        elif before == "FIXTURE":
+            self._add(FIXTURE, word)
+        elif is_declared:
+            if not first:
+                self._add(TYPE, word)
+        elif not first and word.text != "_" and not self._is_of_language(word, after):
+            self._add(VARIABLE, word, is_definition=after in ("COLON", "MATCHES", "MATCHES_EXACTLY"))
+
+    def _is_of_language(self, word: Word, after: str) -> bool:
+        """`role`, `actor` and the like in a block; `global` before what it is about."""
+        in_block = self.kind in _BLOCKS and word.text in _SHORTHAND
+        return in_block or (word.kind == "GLOBAL" and after in ("STRING", "NAME"))
+
+    def _add(self, kind: str, word: Word, is_definition: bool = False, block: str = "") -> None:
+        key = Key(kind, word.name, self.statement if kind == VARIABLE else 0)
+        self.occurrences.append(Occurrence(key, _inner(word), is_definition, block))
+
+
+def _inner(word: Word) -> Span:
+    """Where the name of a word stands."""
+    start = word.start + (word.kind == "STRING")
+    return Span(start, start + len(word.name))

@@ -1,0 +1,109 @@
+"""Where a place of a text is: in which block or test, in which statement, in which call.
+
+The words before it tell, and those after it what else belongs to the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from policy.language.outline import CLOSING, OPENING, Block, Outline, Word, head_length, is_called, split_arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """The block or test around the place, the statement there, and what can be named."""
+
+    head: Sequence[Word]  # of the block or the test; nothing where none is open
+    is_setup: bool
+    statement: Sequence[Word]  # the words before the place
+    ahead: Sequence[Word]  # and those after it
+    outline: Outline
+    in_string: bool
+    opened: tuple[int, ...]  # places in the statement of what is open
+
+    @property
+    def kind(self) -> str:
+        """actor, resource, global, test or fixture; nothing where no block is open."""
+        if not self.head:
+            return ""
+        return "fixture" if self.head[1].kind == "FIXTURE" else self.head[0].text
+
+    @property
+    def block(self) -> Block:
+        """What may be named in the block, with what is inherited."""
+        return self.outline.everything if self.kind == "global" else self.outline.of(self.head[1].name)
+
+    @property
+    def last(self) -> str:
+        return self.statement[-1].kind if self.statement else ""
+
+    @property
+    def has_if(self) -> bool:
+        return any(word.kind == "IF" for word in self.statement)
+
+    @property
+    def rest(self) -> list[Word]:
+        """The words after the place that belong to the statement."""
+        found: list[Word] = []
+        for word in self.ahead:
+            if word.kind == "SEMI":
+                break
+            found.append(word)
+        return found
+
+    @property
+    def call(self) -> tuple[str, int, list[list[Word]]] | None:
+        """The predicate whose arguments the place is in, which of them it is in, and what is in all of them."""
+        for at in reversed(self.opened):
+            if self.statement[at].kind == "LPAREN" and at and is_called(self.statement[at - 1], self.statement[at]):
+                inside = self.statement[at + 1 :]
+                here = len(split_arguments(inside)) - 1
+                whole = split_arguments([*inside, Word("NAME", "_", 0, 0), *self.rest])
+                return self.statement[at - 1].text, here, whole
+        return None
+
+    @property
+    def list_of(self) -> str:
+        """What the declaration lists that the place is in: roles, permissions or relations."""
+        is_list = len(self.statement) > 2 and self.statement[1].kind == "EQ" and bool(self.opened)
+        return self.statement[0].text if is_list else ""
+
+
+def spot_of(before: Sequence[Word], ahead: Sequence[Word], outline: Outline, in_string: bool) -> Spot:
+    """Read from the words before a place where it is."""
+    head: Sequence[Word] = ()
+    begin = at = depth = 0
+    is_setup = False
+    while at < len(before):
+        word = before[at]
+        if length := head_length(before, at):
+            head, at, depth, is_setup = before[at : at + length], at + length, 0, False
+            begin = at
+            continue
+        if word.kind == "LBRACE" and before[at - 1].kind == "SETUP":
+            begin, is_setup = at + 1, True
+        elif word.kind == "LBRACE":
+            depth += 1
+        elif word.kind == "RBRACE" and depth:
+            depth -= 1
+        elif word.kind == "RBRACE" and is_setup:
+            begin, is_setup = at + 1, False
+        elif word.kind == "RBRACE":
+            head, begin = (), at + 1
+        elif word.kind == "SEMI":
+            begin, depth = at + 1, 0
+        at += 1
+    statement = before[begin:]
+    return Spot(head, is_setup, statement, ahead, outline, in_string, tuple(_opened(statement)))
+
+
+def _opened(statement: Sequence[Word]) -> list[int]:
+    found: list[int] = []
+    for at, word in enumerate(statement):
+        if word.kind in OPENING:
+            found.append(at)
+        elif word.kind in CLOSING and found:
+            found.pop()
+    return found

@@ -1,0 +1,84 @@
+"""The one layout of policy files, written into them, shown, or only asked for."""
+
+import sys
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from policy.files import STANDARD_INPUT, Bundle, Unreadable, Unwritable, bundle_of_files, replace_text
+from policy.language.format import formatted, says_the_same
+from policy.language.rejection import PolicyRejected
+from policy.management.command import ServiceCommand, counted
+from policy.pages.differing_lines import unified
+
+OTHERWISE, FAILED = 1, 2  # how the command ends: a file with --check is laid out otherwise; a file cannot be laid out
+
+
+class Command(ServiceCommand):
+    help = (
+        "Lay policy files out in the one way that all policies have, and keep their comments. Ends with 1 if --check "
+        "finds a file that would change, and with 2 if there is one that is no policy, or cannot be read or written."
+    )
+
+    def add_arguments(self, parser):
+        parser.add_argument(
+            "files",
+            nargs="+",
+            metavar="FILE",
+            help="policy files, each by itself; - is the standard input, which goes to the standard output",
+        )
+        parser.add_argument("--check", action="store_true", help="change nothing; end with 1 if a file would change")
+        parser.add_argument("--diff", action="store_true", help="change nothing; show what would")
+
+    def handle(self, *, files: list[str], check: bool, diff: bool, **options: Any) -> None:
+        changed = failed = 0
+        for name in files:
+            try:
+                changed += self._format(name, check, diff)
+            except (Unreadable, Unwritable) as reason:
+                failed += 1
+                self.stderr.write(reason.message)
+        told = f"{counted(changed, 'file')} {'would be ' if check or diff else ''}laid out anew"
+        self._say(f"{told}, {len(files) - changed - failed} left")
+        if failed:
+            raise CommandError(f"{counted(failed, 'file')} could not be laid out", returncode=FAILED)
+        if changed and check:
+            raise CommandError("format_policy without --check lays them out", returncode=OTHERWISE)
+
+    def _format(self, name: str, check: bool, diff: bool) -> bool:
+        """Do with one file what is asked, and return whether its layout is another one."""
+        bundle = bundle_of_files([name], sys.stdin)
+        before = bundle.text
+        after = _laid_out(bundle)
+        shown = bundle.parts[0].filename
+        if diff:
+            self._show(before, after, shown)
+        elif check:
+            if after != before:
+                self._say(f"{shown}: would be laid out anew")
+        elif name == STANDARD_INPUT:
+            self.stdout.write(after, ending="")
+        elif after != before:
+            replace_text(name, before, after)
+            self._say(f"{shown}: laid out anew")
+        return after != before
+
+    def _show(self, before: str, after: str, shown: str) -> None:
+        lines = list(unified(before, after, shown, f"{shown}, laid out anew"))
+        if lines:
+            self.stdout.write("\n".join(lines))
+
+    def _say(self, text: str) -> None:
+        """Beside the standard output, which has texts and differences only."""
+        self.stderr.write(text, style_func=str)
+
+
+def _laid_out(bundle: Bundle) -> str:
+    try:
+        after = formatted(bundle.text)
+    except PolicyRejected as reason:
+        raise Unreadable("\n".join(bundle.describe(problem) for problem in reason.problems)) from None
+    if not says_the_same(bundle.text, after):
+        shown = bundle.parts[0].filename
+        raise Unwritable(f"{shown}: the new layout would say something else, so it is left as it is; please report it")
+    return after

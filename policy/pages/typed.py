@@ -1,0 +1,139 @@
+"""What the editor is told about a text while it is written.
+
+One text is compiled at a time in a process, and one is tested, so that writing takes little from those who ask. Of the
+texts of one window that wait for their turn, the last is the only one that counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
+
+from cachetools import LRUCache
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from policy import rules
+from policy.language.completion import Completions
+from policy.language.rejection import PolicyRejected, Problem
+from policy.language.source import Source
+from policy.pages.excerpts import span_of_line
+from policy.rules.program import Program, Test
+from policy.testing import TestOutcome, TestReport
+
+_KEPT = 400_000  # characters of texts, of which the programs are kept for the next question about them
+
+
+class Overtaken(Exception):
+    """A later text of the same window came while this one waited."""
+
+
+class Turns:
+    """One at a time. Of those that wait under one name, the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._latest: dict[object, int] = {}
+
+    @contextmanager
+    def turn(self, name: object) -> Iterator[None]:
+        number = self._latest[name] = next(self._numbers)
+        try:
+            with self._lock:
+                if self._latest.get(name, number) != number:
+                    raise Overtaken
+                yield
+        finally:
+            if self._latest.get(name) == number:
+                self._latest.pop(name, None)
+
+
+_compiling, _testing = Turns(), Turns()
+_programs: LRUCache[str, Program] = LRUCache(_KEPT, lambda program: len(program.source.text) + 1)
+_changing = threading.Lock()
+
+
+def program_of(source: Source, window: object) -> Program:
+    """The text compiled, or the program that it was compiled to a moment ago; `PolicyRejected` where it is none."""
+    digest = sha256(source.text.encode(errors="surrogatepass")).hexdigest()
+    if (known := _known(digest)) is not None:
+        return known
+    with _compiling.turn(window):
+        program = _known(digest) or rules.compile_source(source)
+    with _changing:
+        if len(source.text) < _KEPT:
+            _programs[digest] = program
+    return program
+
+
+def _known(digest: str) -> Program | None:
+    with _changing:
+        return _programs.get(digest)
+
+
+# ---- problems ----------------------------------------------------------------------------------------------------
+
+
+def told_of_problems(source: Source, window: object) -> dict[str, object]:
+    """Errors, or else warnings, at their places; and what the policy amounts to, if it is one."""
+    try:
+        program = program_of(source, window)
+    except PolicyRejected as reason:
+        return {"problems": [_problem(source, each) for each in reason.problems], "amounts": None}
+    amounts = {"types": len(program.types), "rules": len(program.written), "tests": len(program.tests)}
+    return {"problems": [_problem(source, each) for each in program.warnings], "amounts": amounts}
+
+
+def _problem(source: Source, problem: Problem) -> dict[str, object]:
+    line, column = source.position(problem.span.start)
+    return {
+        "severity": problem.severity, "message": problem.message, "hint": problem.hint,
+        "line": line, "column": column, "start": problem.span.start, "end": problem.span.end,
+    }  # fmt: skip
+
+
+def told_of_completions(found: Completions) -> dict[str, object]:
+    options = [{"text": each.text, "kind": each.kind, "detail": each.detail} for each in found.options]
+    return {"start": found.start, "end": found.end, "options": options}
+
+
+# ---- tests -------------------------------------------------------------------------------------------------------
+
+
+def told_of_tests(source: Source, place: int | None, window: object) -> dict[str, object]:
+    """What came of the test at the place, or of all of them."""
+    try:
+        program = program_of(source, window)
+    except PolicyRejected as reason:
+        return {"tests": None, "problems": len(reason.problems)}
+    chosen = program.tests if place is None else _tests_at(program, place)
+    with _testing.turn((window, place is None)):
+        report: TestReport = import_string(settings.POLICY_TEST_RUNNER)(replace(program, tests=chosen), fail_fast=False)
+    return {"tests": [_outcome(source, test, one) for test, one in zip(chosen, report.tests)]}
+
+
+def _tests_at(program: Program, place: int) -> tuple[Test, ...]:
+    """The test around the place, or on its line."""
+    line = program.source.position(place)[0]
+    for test in program.tests:
+        first, last = program.source.position(test.span.start)[0], program.source.position(test.span.end)[0]
+        if first <= line <= last:
+            return (test,)
+    return ()
+
+
+def _outcome(source: Source, test: Test, outcome: TestOutcome) -> dict[str, object]:
+    failed = [one for one in outcome.assertions if not one.passed]
+    spans = [span_of_line(source, one.line) for one in failed]
+    failures = [
+        {"line": one.line, "message": one.message, "text": one.text, "start": span.start, "end": span.end}
+        for one, span in zip(failed, spans)
+    ]
+    line, _ = source.position(test.span.start)
+    shown = {"name": test.name, "line": line, "start": test.span.start, "end": test.span.end}
+    return {**shown, "passed": outcome.passed, "total": outcome.total, "failures": failures}

@@ -1,0 +1,33 @@
+"""Where the service is, as others reach it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+
+_HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
+
+
+def base_of(headers: Mapping[str, Any]) -> str:
+    """Return `PUBLIC_URL`; without it what the request was sent to, by the word of a proxy that is trusted.
+
+    A name that the service may not be asked under is not repeated.
+    """
+    if settings.PUBLIC_URL:
+        return str(settings.PUBLIC_URL)
+    scheme, host = headers.get("wsgi.url_scheme", "http"), headers.get("HTTP_HOST", "")
+    if settings.TRUST_PROXY:
+        scheme = _told(headers.get("HTTP_X_FORWARDED_PROTO", "")) or scheme
+        host = _told(headers.get("HTTP_X_FORWARDED_HOST", "")) or host
+    if not _HOST.fullmatch(host) or not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+        host = f"{headers.get('SERVER_NAME', 'localhost')}:{headers.get('SERVER_PORT', '80')}"
+    return f"{'https' if scheme == 'https' else 'http'}://{host}"
+
+
+def _told(text: str) -> str:
+    """Return what the proxy in front says: others before it may have written anything."""
+    return text.rpartition(",")[2].strip().lower()

@@ -1,0 +1,397 @@
+"""The language server, asked by a real client over its standard input and output; and how long its answers take."""
+
+import asyncio
+import gc
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.client import LanguageClient
+
+from authz_project.language_server import answers
+from authz_project.language_server.document import Document, changed
+from authz_project.language_server.hover import hover_text
+from authz_project.language_server.places import Places
+from policy.language.format import formatted
+from policy.language.lexer import CONTEXTUAL, RESERVED
+from policy.language.source import Source
+from tests.service import ROOT
+from tests.yardstick import seconds_at_most
+
+URI = "file:///policies/main.polar"
+TEXT = """# 😀 a comment
+actor User {}
+
+resource Folder {
+  roles = ["reader", "writer"];
+  permissions = ["read"];
+  relations = { parent: Folder };
+  "reader" if "writer";
+  role if role on "parent";
+  "read" if "reader";
+}
+
+has_role(user: User, "reader", folder: Folder) if is_friend(user, folder);
+
+test "readers read" {
+  setup { has_role(User{"😀"}, "reader", Folder{"a"}); }
+  assert allow(User{"😀"}, "read", Folder{"a"});
+}
+
+test "others do not" {
+  assert_not allow(User{"bob"}, "read", Folder{"a"});
+}
+"""
+ABILITIES = lsp.ClientCapabilities(
+    text_document=lsp.TextDocumentClientCapabilities(rename=lsp.RenameClientCapabilities(prepare_support=True))
+)
+LIMIT = 30  # seconds for anything to arrive
+
+
+class Client(LanguageClient):
+    """A client that keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__("tests", "1")
+        self.told: asyncio.Queue = asyncio.Queue()
+        self.messages: list[str] = []
+        self.version = 0
+        self.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda told: self.told.put_nowait(told))
+        self.feature(lsp.WINDOW_SHOW_MESSAGE)(lambda told: self.messages.append(told.message))
+
+    def opened(self, text: str) -> None:
+        self.version += 1
+        item = lsp.TextDocumentItem(URI, "polar", self.version, text)
+        self.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
+
+    def changed(self, text: str) -> None:
+        self.version += 1
+        identifier = lsp.VersionedTextDocumentIdentifier(self.version, URI)
+        whole = [lsp.TextDocumentContentChangeWholeDocument(text)]
+        self.text_document_did_change(lsp.DidChangeTextDocumentParams(identifier, whole))
+
+    async def problems(self) -> list[tuple[str, str]]:
+        """The next problems, those of the text as it is."""
+        while True:
+            told = await asyncio.wait_for(self.told.get(), LIMIT)
+            if told.version == self.version:
+                return [(place(found.range), found.message) for found in told.diagnostics]
+
+
+def place(found: lsp.Range) -> str:
+    """`line:character-character` of a range on one line."""
+    assert found.start.line == found.end.line
+    return f"{found.start.line}:{found.start.character}-{found.end.character}"
+
+
+def at(text: str, named: str, shift: int = 1) -> lsp.Position:
+    """The position of the first place where it stands, in UTF-16."""
+    before = text[: text.index(named) + shift]
+    line = before.count("\n")
+    return lsp.Position(line, len(before.rpartition("\n")[2].encode("utf-16-le")) // 2)
+
+
+def asked(kind, named: str, shift: int = 1, text: str = TEXT, **more):
+    return kind(text_document=lsp.TextDocumentIdentifier(URI), position=at(text, named, shift), **more)
+
+
+@pytest.fixture
+def session(tmp_path):
+    """Runs what is asked of a server that has just begun."""
+
+    @asynccontextmanager
+    async def begun():
+        client = Client()
+        variables = {**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path / 'a.sqlite3'}"}
+        await client.start_io(sys.executable, str(ROOT / "manage.py"), "language_server", cwd=str(ROOT), env=variables)
+        try:
+            asking = lsp.InitializeParams(capabilities=ABILITIES, process_id=os.getpid())
+            client.abilities = (await asyncio.wait_for(client.initialize_async(asking), LIMIT)).capabilities
+            client.initialized(lsp.InitializedParams())
+            yield client
+            await asyncio.wait_for(client.shutdown_async(None), LIMIT)
+        finally:
+            client.exit(None)  # which ends it, whatever was before
+            await asyncio.wait_for(client.stop(), LIMIT)
+
+    def run(conversation) -> None:
+        async def whole() -> None:
+            async with begun() as client:
+                await asyncio.wait_for(conversation(client), 2 * LIMIT)
+
+        asyncio.run(whole())
+
+    return run
+
+
+def test_problems_follow_the_text(session):
+    async def conversation(client):
+        client.opened(TEXT.replace('"reader" if "writer"', '"reader" if "raiter"'))
+        ((where, message),) = await client.problems()
+        assert (where, "raiter" in message, "did you mean" in message) == ("7:14-22", True, True)
+        client.changed(TEXT)
+        assert await client.problems() == []
+        client.changed(TEXT.replace('User{"bob"}', 'Usr{"😀"}, x:'))
+        ((where, message),) = await client.problems()
+        assert where.startswith("20:") and "unexpected" in message
+        for length in range(0, len(TEXT), 40):
+            client.changed(TEXT[:length])
+        client.changed(TEXT + "p(x: User) if q(x, y);")
+        ((where, message),) = await client.problems()
+        assert (where, "is used only once" in message) == ("22:19-20", True)
+        identifier = lsp.TextDocumentIdentifier(URI)
+        client.text_document_did_close(lsp.DidCloseTextDocumentParams(identifier))
+        assert (await asyncio.wait_for(client.told.get(), LIMIT)).diagnostics == ()
+        with pytest.raises(JsonRpcException, match="is not open"):
+            await client.text_document_code_lens_async(lsp.CodeLensParams(identifier))
+
+    session(conversation)
+
+
+def test_names_are_shown_found_and_renamed(session):
+    async def conversation(client):
+        client.opened(TEXT)
+        await client.problems()
+
+        async def shown(named: str, shift: int = 1) -> str:
+            found = await client.text_document_hover_async(asked(lsp.HoverParams, named, shift=shift))
+            return found.contents.value if found else ""
+
+        assert 'roles = ["reader", "writer"];\n  permissions = ["read"];\n  relations = { parent: Folder };' in (
+            await shown("Folder {")
+        )
+        told = await shown('"reader", "writer"', 2)
+        assert "role of `Folder`" in told and '"reader" if "writer";  # line 8' in told and "# line 13" in told
+        assert "is_friend(User, Folder)" in await shown("is_friend")
+        assert "user: User" in await shown("user, folder")
+        assert told.startswith('```polar\n"reader"\n```\n\n* role of `Folder`\n')
+        assert await shown("# ") == ""
+
+        definition = await client.text_document_definition_async(asked(lsp.DefinitionParams, '"parent";', shift=2))
+        assert [place(each.range) for each in definition] == ["6:16-22"]
+        context = lsp.ReferenceContext(include_declaration=True)
+        asking = asked(lsp.ReferenceParams, 'has_role(User{"😀"}, "reader"', shift=26, context=context)
+        assert [place(each.range) for each in await client.text_document_references_async(asking)] == [
+            "4:12-18", "7:3-9", "9:13-19", "12:22-28", "15:32-38",
+        ]  # fmt: skip
+        asking.context.include_declaration = False
+        assert len(await client.text_document_references_async(asking)) == 4
+        marked = await client.text_document_document_highlight_async(asked(lsp.DocumentHighlightParams, "user,"))
+        assert [place(each.range) for each in marked] == ["12:9-13", "12:60-64"]
+
+        prepared = await client.text_document_prepare_rename_async(asked(lsp.PrepareRenameParams, "Folder {"))
+        assert (place(prepared.range), prepared.placeholder) == ("3:9-15", "Folder")
+        edit = await client.text_document_rename_async(asked(lsp.RenameParams, "Folder {", new_name="Directory"))
+        assert applied(TEXT, edit.changes[URI]) == TEXT.replace("Folder", "Directory")
+        for named, new, why in (("Folder {", "User", "already"), ("allow", "x", "part of the language")):
+            with pytest.raises(JsonRpcException, match=why) as refused:
+                await client.text_document_rename_async(asked(lsp.RenameParams, named, new_name=new))
+            assert refused.value.code == -32803
+
+    session(conversation)
+
+
+def test_names_that_are_markdown_are_shown_as_they_are():
+    name = r"**b** [c](command:d) <img src=x>\n```\n"
+    text = f'resource R {{\n  permissions = ["{name}"];\n  "{name}" if "owner";\n}}\n'
+    document = Document(URI, text, 1, "utf-16")
+    shown = hover_text(document, document.names.at(text.index(name)))
+    assert shown.startswith(f'````polar\n"{name}"\n````\n\n* permission of `R`\n\ngiven by\n\n````polar\n"{name}" if')
+    outside = re.sub(r"^(`{3,})polar\n.*?\n\1$", "", shown, flags=re.DOTALL | re.MULTILINE)
+    assert "given by" in outside and "command:" not in outside and "<img" not in outside
+
+
+def test_what_is_typed_is_completed(session):
+    async def conversation(client):
+        client.opened(TEXT)
+        typed = TEXT.replace('  "read" if "reader";', '  "read" if "re')
+        client.changed(typed)
+        asking = asked(lsp.CompletionParams, 'if "re\n', shift=6, text=typed)
+        found = await client.text_document_completion_async(asking)
+        assert {"reader", "writer"} <= {item.label for item in found.items}
+        (item,) = [item for item in found.items if item.label == "reader" and item.detail == "role of Folder"]
+        edit = applied(typed, [item.text_edit])
+        assert '  "read" if "reader\n}' in edit
+        typed = TEXT.replace("user: User", "user: ")
+        client.changed(typed)
+        found = await client.text_document_completion_async(asked(lsp.CompletionParams, "user: ,", shift=6, text=typed))
+        assert {item.label for item in found.items} >= {"User", "Folder", "Actor", "String"}
+
+    session(conversation)
+
+
+def test_a_text_is_outlined_and_laid_out(session):
+    async def conversation(client):
+        assert client.abilities.document_formatting_provider and client.abilities.rename_provider.prepare_provider
+        client.opened(TEXT)
+        identifier = lsp.TextDocumentIdentifier(URI)
+        symbols = await client.text_document_document_symbol_async(lsp.DocumentSymbolParams(identifier))
+        assert [symbol.name for symbol in symbols] == [
+            "User", "Folder", "has_role", "readers read", "others do not",
+        ]  # fmt: skip
+        assert [inner.name for inner in symbols[1].children] == ["roles", "permissions", "relations"]
+        asking = lsp.DocumentFormattingParams(identifier, lsp.FormattingOptions(4, True))
+        edits = await client.text_document_formatting_async(asking)
+        assert applied(TEXT, edits) == formatted(TEXT) != TEXT
+        client.changed(formatted(TEXT))
+        assert not await client.text_document_formatting_async(asking)
+        client.changed("actor {")
+        assert not await client.text_document_formatting_async(asking)
+
+    session(conversation)
+
+
+def test_tests_are_run_where_they_stand(session):
+    async def conversation(client):
+        client.opened(TEXT)
+        await client.problems()
+        lenses = await client.text_document_code_lens_async(lsp.CodeLensParams(lsp.TextDocumentIdentifier(URI)))
+        assert [(lens.range.start.line, lens.command.title) for lens in lenses] == [
+            (14, "Run all 2 tests"), (14, "Run test"), (19, "Run test"),
+        ]  # fmt: skip
+
+        async def run(lens) -> dict:
+            asking = lsp.ExecuteCommandParams(lens.command.command, lens.command.arguments)
+            return await client.workspace_execute_command_async(asking)
+
+        found = await run(lenses[0])
+        assert found["message"] == "2 tests passed" and found["failures"] == []
+        found = await run(lenses[2])
+        assert found["tests"] == [{"name": "others do not", "passed": 1, "total": 1}]
+        client.changed(TEXT.replace("assert_not allow", "assert allow"))
+        assert await client.problems() == []
+        found = await run(lenses[0])
+        assert found["message"] == client.messages[-1] == "1 of 2 tests failed"
+        ((where, message),) = await client.problems()
+        assert where == "20:2-49" and message.startswith("test `others do not`: expected true")
+        client.changed("actor User {")
+        assert "never closed" in (await run(lenses[0]))["message"]
+
+    session(conversation)
+
+
+def applied(text: str, edits) -> str:
+    places = Places(Source(text))
+    for edit in sorted(edits, key=lambda edit: (edit.range.start.line, edit.range.start.character), reverse=True):
+        start, end = places.offset(edit.range.start), places.offset(edit.range.end)
+        text = text[:start] + edit.new_text + text[end:]
+    return text
+
+
+# ---- places -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", list(lsp.PositionEncodingKind))
+def test_positions_and_offsets_are_inverse(encoding):
+    text = 'a😀b\r\n\n"é\u2028\x0c日本"\n x'
+    places = Places(Source(text), encoding)
+    for offset in range(len(text) + 1):
+        if text[offset - 1 : offset + 1] != "\r\n":
+            assert places.offset(places.position(offset)) == offset
+    assert places.offset(lsp.Position(0, 99)) == 3 and places.offset(lsp.Position(99, 0)) == len(text)
+    assert places.position(2).character == {"utf-8": 5, "utf-16": 3, "utf-32": 2}[encoding]
+
+
+# ---- time ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[Document]:
+    """Two thousand lines, with what is looked for a moment after they were opened."""
+    parts = [path.read_text() for path in sorted((ROOT / "tests" / "policies").glob("*.polar"))]
+    text = "".join(parts * 2)
+    text = "".join(text.splitlines(keepends=True)[:2000])
+    document = Document(URI, text, 1, "utf-16")
+    assert len(document.names.occurrences) > 4000 and document.outline.types
+    gc.collect()
+    gc.freeze()  # as the command line does once all is imported
+    yield document
+    gc.unfreeze()
+
+
+def spread(document: Document) -> list[lsp.Position]:
+    lines = document.text.count("\n")
+    return [lsp.Position(line, 4) for line in range(0, lines, lines // 8)]
+
+
+QUESTIONS = {
+    "hover": answers.hovered,
+    "definition": answers.definitions,
+    "references": lambda document, position: answers.references(document, position, True),
+    "highlights": answers.highlights,
+    "completion": answers.completed,
+    "symbols": lambda document, _: answers.symbols(document),
+    "lenses": lambda document, _: answers.lenses(document),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_an_answer_about_a_large_text_comes_at_once(large, question):
+    for position in spread(large):
+        with seconds_at_most(0.05):
+            QUESTIONS[question](large, position)
+
+
+def test_what_is_typed_into_a_large_text_is_completed_at_once(large):
+    for position in spread(large):
+        offset = large.places.offset(position)
+        typed = changed(large, f"{large.text[:offset]}re{large.text[offset:]}", 2)
+        with seconds_at_most(0.05):
+            answers.completed(typed, lsp.Position(position.line, position.character + 2))
+
+
+# ---- without the extra --------------------------------------------------------------------------------------------
+
+
+def test_without_pygls_it_says_what_to_install(tmp_path):
+    program = (
+        "import sys; sys.modules['pygls'] = None; sys.argv[1:] = ['language_server']; import manage; manage.main()"
+    )
+    variables = {**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path / 'a.sqlite3'}", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and 'pip install "authz[editor]"' in done.stderr
+
+
+def test_nothing_else_imports_it():
+    users = [
+        path
+        for app in ("authz_project", "checks", "facts", "localsql", "policy")
+        for path in (ROOT / app).rglob("*.py")
+    ]
+    users = [path for path in users if "pygls" in path.read_text() or "lsprotocol" in path.read_text()]
+    assert {path.parent for path in users} <= {
+        ROOT / "authz_project" / "language_server", ROOT / "authz_project" / "management" / "commands",
+    }  # fmt: skip
+    assert Path(answers.__file__) in users
+
+
+# ---- colours ------------------------------------------------------------------------------------------------------
+
+
+def patterns(grammar) -> Iterator[str]:
+    """All expressions of a TextMate grammar."""
+    for key, value in grammar.items() if isinstance(grammar, dict) else enumerate(grammar):
+        if isinstance(value, dict | list):
+            yield from patterns(value)
+        elif key in ("match", "begin", "end"):
+            yield value
+
+
+def test_the_grammar_for_colours_knows_every_word():
+    grammar = json.loads((ROOT / "authz_project" / "deploy" / "polar.tmLanguage.json").read_text())
+    expressions = [re.compile(pattern) for pattern in patterns(grammar)]
+    examples = {"extends": "extends Party", "matches!": "matches! User", "matches": "matches User",
+                "actor": "actor User", "resource": "resource Folder"}  # fmt: skip
+    for word in {*RESERVED, *CONTEXTUAL} - {"type"}:
+        text = examples.get(word, word)
+        assert any(found.start() == 0 for each in expressions for found in each.finditer(text)), word
+    included = {f"#{name}" for name in grammar["repository"]}
+    assert {each["include"] for each in grammar["patterns"]} == included

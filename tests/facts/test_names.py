@@ -1,0 +1,102 @@
+"""Roles and relations that the policy does not know are stored, and told of: by commands and in the admin."""
+
+import json
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+
+from facts import bulk, read
+from facts.names import MOST_TOLD, sentences, stored_names, unknown_names
+from facts.wire import Fact
+from policy.active import active_program
+from policy.values import Value
+from tests.checks.conftest import POLICY, publish, store
+from tests.checks.conftest import fact as as_json
+
+UNKNOWN = "no rule and no declaration of the policy knows a role of Repo `admni` (it knows `reader`, `writer`)"
+
+
+def fact(predicate: str, *args: str) -> Fact:
+    return Fact(predicate, tuple(Value(*arg.split(":", 1)) for arg in args))
+
+
+@pytest.fixture
+def program(api):
+    publish(api, POLICY)
+    return active_program(api.environment.id)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["has_role", "User:a", "String:reader", "Repo:r"], []),
+        (["has_role", "User:a", "String:raeder", "Repo:r"],
+         ["no rule and no declaration of the policy knows a role of Repo `raeder` (did you mean `reader`?)"]),
+        (["has_role", "User:a", "String:zzz", "Org:o"],
+         ["no rule and no declaration of the policy knows a role of Org `zzz` (it knows `admin`, `member`)"]),
+        (["has_relation", "Repo:r", "String:organisation", "Org:o"],
+         ["no rule and no declaration of the policy knows a relation of Repo `organisation`"
+          " (did you mean `organization`?)"]),
+        (["is_public", "Repo:r"], []),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_unknown_is_told_of(program, given, said):
+    assert sentences(unknown_names(program, [fact(*given)])) == said
+
+
+def test_without_a_policy_any_name_may_come_to_mean_something(db):
+    assert unknown_names(None, [fact("has_role", "User:a", "String:x", "Repo:r")]) == []
+
+
+def test_of_many_names_some_are_told(program):
+    facts = [fact("has_role", "User:a", f"String:{'n' * n}", "Repo:r") for n in range(1, 400)]
+    found = unknown_names(program, facts)
+    assert len(found) == 399 and max(map(len, map(str, found))) < 300
+    assert len(sentences(found)) == MOST_TOLD + 1 and sentences(found)[-1].startswith("and 379 more names")
+
+
+def test_a_load_tells_the_line_and_how_many(program, api, tmp_path, capsys):
+    lines = [as_json("has_role", f"User:{n}", "admni" if n % 2 else "reader", "Repo:r") for n in range(7)]
+    file = tmp_path / "facts.jsonl"
+    file.write_text("\n" + "".join(json.dumps(each) + "\n" for each in lines))
+    call_command("load_facts", str(file))
+    told = capsys.readouterr()
+    assert told.err == f"warning: line 3: {UNKNOWN}; 3 such facts\n"
+    assert told.out == "7 facts read, 7 of them new, 0 lines skipped\n"
+    assert len(read.find(api.environment.id, None, ())) == 7
+
+
+def test_lines_that_are_looked_at_with_care_are_looked_at_for_names(program, api):
+    long = as_json("has_role", "User:" + "é" * 200, "admni", "Repo:r")
+    ends = as_json("has_role", "User:a", "admni", "Repo:r") | {"expires_at": "2099-01-01T00:00:00Z"}
+    loaded = bulk.load(api.environment.id, [(5, long), (9, ends)])
+    assert [str(each) for each in loaded.unknown] == [f"line 5: {UNKNOWN}; 2 such facts"]
+
+
+def test_the_interface_answers_as_it_did(program, api):
+    wrong = as_json("has_role", "User:a", "admni", "Repo:r")
+    answers = [api.post("/facts", wrong), api.post("/batch", [{"inserts": [wrong]}])]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].json() == wrong and answers[1].json() == {"message": "the batch is applied"}
+    assert not any("unknown" in name.lower() for answer in answers for name in answer.headers)
+
+
+def test_stored_names_are_audited(program, api, capsys):
+    store(api, *[as_json("has_role", f"User:{n}", "admni", "Repo:r") for n in range(3)])
+    store(api, as_json("has_role", "User:a", "reader", "Repo:r"), as_json("has_role", "User:a", "member", "Org:r"))
+    assert [str(each) for each in stored_names(api.environment.id, program)] == [f"{UNKNOWN}; 3 such facts"]
+    call_command("audit_facts", "--strict")
+    assert capsys.readouterr().out == f"warning: {UNKNOWN}; 3 such facts\nthe policy accepts every stored fact\n"
+
+
+def test_the_admin_stores_it_and_warns(program, api):
+    client = Client()
+    client.force_login(User.objects.create_superuser("admin", password="not used"))
+    sent = {"environment": api.environment.id, "fact": "has_role(User:ann, admn, Org:o)"}
+    page = client.post("/admin/facts/signature/add/", sent, follow=True).content.decode()
+    assert "Stored: has_role" in page
+    assert "No rule and no declaration of the policy knows a role of Org `admn` (did you mean `admin`?)." in page
+    page = client.post("/admin/facts/signature/add/", sent | {"fact": "has_role(User:ann, admin, Org:o)"}, follow=True)
+    assert "No rule and no declaration" not in page.content.decode()

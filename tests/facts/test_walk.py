@@ -1,0 +1,192 @@
+"""Stored facts page by page, both ways: each of them once, in order, by the index; and how many there are."""
+
+import time
+from itertools import product
+
+import pytest
+from django.db import connection
+
+from facts import counted, store, walk
+from facts.models import Signature
+from facts.numbering import types_of_text
+from facts.store import Inserts
+from facts.walk import beginning, exactly, page_after, page_before, places
+from facts.wire import Argument, Fact, Pattern
+from policy.clock import now
+from policy.values import Value
+from tests.facts.test_plans import filled  # noqa: F401  a table that is worth an index
+
+HOSTILE = [
+    "a", "A", "ab", "a%", "a_", "a\\", "a'", 'a"', "a\n", "a\x1f", "%", "_", "\\", "'; DROP TABLE fact; --",
+    "é", "e\u0301", "ß", "ss", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff", "\U0010ffff\U0010ffff",
+    "a\U0010ffff", "☃", "😀", " ", " a", "a ",
+]  # fmt: skip
+
+
+def fact(predicate: str, *args: str) -> Fact:
+    return Fact(predicate, tuple(Value(*arg.split(":", 1)) for arg in args))
+
+
+def stored(environment, *facts: Fact) -> list[Signature]:
+    store.apply(environment.id, [Inserts(list(facts))])
+    return list(Signature.objects.select_related("environment").order_by("predicate", "types"))
+
+
+def pages(steps, size: int = 3) -> list[list[Fact]]:
+    found, page = [], walk.first_page(steps, size)
+    while True:
+        found.append([met.fact for met in page.facts])
+        if not page.has_next:
+            return found
+        page = page_after(steps, page.facts[-1].mark, size)
+
+
+def back(steps, size: int = 3) -> list[list[Fact]]:
+    """The same pages, from the last one on."""
+    page = walk.first_page(steps, size)
+    while page.has_next:
+        page = page_after(steps, page.facts[-1].mark, size)
+    found = [[met.fact for met in page.facts]]
+    while page.has_previous:
+        page = page_before(steps, page.facts[0].mark, size)
+        found.insert(0, [met.fact for met in page.facts])
+    return found
+
+
+MIXED = [
+    *[fact("p", f"U:{one}", f"U:{two}") for one, two in product("abc", "abd")],
+    *[fact("q", f"U:{one}", "S:x", f"R:{one}{two}") for one, two in product("ab", "abc")],
+    fact("r", "R:a", "U:a", "U:a", "U:a", "U:b"),
+    fact("r", "R:a", "U:a", "U:c", "U:a", "U:a"),
+    fact("s", "U:z"),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize(
+    ("ids", "type_name"),
+    [
+        (walk.EVERY, ""), (exactly("a"), ""), (exactly("a"), "U"), (beginning("a"), ""), (beginning(""), "U"),
+        (exactly("?"), ""),
+    ],
+)  # fmt: skip
+def test_each_fact_is_on_one_page_both_ways(environment, ids, type_name, size):
+    kinds = stored(environment, *MIXED)
+    steps = places(kinds, ids, type_name)
+    if ids == walk.EVERY:
+        wanted = set(MIXED)
+    else:
+        wanted = {each for each in MIXED if any(meant(value, ids, type_name) for value in each.args)}
+    forth = pages(steps, size)
+    flat = [each for page in forth for each in page]
+    assert len(flat) == len(wanted) and set(flat) == wanted
+    assert all(len(page) == size for page in forth[:-1])
+    assert [each for page in back(steps, size) for each in page][-len(flat) :] == flat
+    assert counted.count(steps).number == len(wanted)
+    assert list(walk.every(steps)) == flat
+
+
+def meant(value: Value, ids: walk.Ids, type_name: str) -> bool:
+    fits = value.id.startswith(ids.low) if ids.open or ids == walk.EVERY else value.id == ids.low
+    return fits and type_name in ("", value.type)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_ids_are_compared_byte_by_byte(environment, text):
+    texts = [each for each in HOSTILE if not "\ud800" <= each[0] < "\ue000"]
+    kinds = stored(environment, *[fact("p", f"U:{each}", "T:t") for each in texts])
+    for ids, fits in ((exactly(text), text.__eq__), (beginning(text), lambda each: each.startswith(text))):
+        found = [each.args[0].id for page in pages(places(kinds, ids, "U")) for each in page]
+        assert found == sorted(each for each in texts if fits(each))
+
+
+def test_bounds_of_a_beginning_leave_out_what_no_text_has():
+    assert beginning("a\U0010ffff").high == "b"
+    assert beginning("\U0010ffff").high is None
+    assert beginning("\ud7ff").high == "\ue000"
+    assert beginning("") == walk.EVERY
+
+
+def test_a_page_goes_on_after_a_fact_that_is_gone(environment):
+    kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(9)])
+    steps = places(kinds)
+    second = page_after(steps, walk.first_page(steps, 3).facts[-1].mark, 3)
+    mark = second.facts[-1].mark
+    store.apply(environment.id, [store.Deletes([pattern(second.facts[-1].fact)])])
+    assert [met.fact.args[0].id for met in page_after(steps, mark, 3).facts] == ["6", "7", "8"]
+    assert [met.fact.args[0].id for met in page_before(steps, mark, 3).facts] == ["2", "3", "4"]
+
+
+def pattern(one: Fact):
+    return Pattern(one.predicate, tuple(Argument(value.type, value.id) for value in one.args))
+
+
+def test_a_mark_of_elsewhere_leads_to_the_first_page(environment):
+    kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(4)])
+    steps = places(kinds)
+    other = walk.Mark((-1, 0), (-1, "x", "", "", "", ""))
+    for page in (page_after(steps, other, 3), page_before(steps, other, 3)):
+        assert [met.fact.args[0].id for met in page.facts] == ["0", "1", "2"] and not page.has_previous
+
+
+def test_what_has_ended_is_not_met(environment):
+    soon = Fact("p", (Value("U", "a"),), now() + 150_000)
+    kinds = stored(environment, soon, fact("p", "U:b"))
+    steps = places(kinds)
+    time.sleep(0.3)
+    assert [each.args[0].id for each in walk.every(steps)] == ["b"]
+    assert counted.count(steps).number == 1
+    row = (kinds[0].pk, "a", "", "", "", "")
+    assert walk.kept(kinds, {row}) == {}
+
+
+# ---- counts ------------------------------------------------------------------------------------------------------
+
+
+def test_counts_are_exact_up_to_a_bound_and_true_beyond_it(environment, db, monkeypatch):
+    kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(50)])
+    steps = places(kinds)
+    assert str(counted.count(steps, 50)) == "50"
+    beyond = counted.count(steps, 49)
+    assert beyond.more and beyond.number == 49
+    assert [str(each) for each in counted.counts(steps, 10)] == ["more than 10"]
+    assert counted.Count(1).facts == "1 fact" and counted.Count(0).facts == "0 facts"
+    assert str(counted.Count(100, True, 123_456)) == "about 120,000"
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_postgresql_says_about_how_many(environment):
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM FULL fact")  # a sample of pages that other tests left nearly empty says little
+    kinds = stored(
+        environment, *[fact("p", f"U:{n}", "S:x") for n in range(4000)], *[fact("q", f"U:{n}") for n in range(1000)]
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE fact")
+    for steps, number in ((places(kinds), 5000), (places(kinds[:1]), 4000), (places(kinds[1:]), 1000)):
+        about = counted.count(steps, 100).about
+        assert about is not None and abs(about - number) < number / 5
+
+
+# ---- plans ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arity", range(1, 6))
+@pytest.mark.parametrize("ids", [walk.EVERY, exactly("a1-5-5"), beginning("a1-5")])
+@pytest.mark.parametrize("going", ["first", "forward", "backward"])
+def test_every_page_is_a_search_of_the_index(filled, arity, ids, going):  # noqa: F811
+    kind = Signature(pk=arity, predicate="p", types='["' + '","'.join("U" * arity) + '"]')
+    row = (arity, *(f"a{n}-5-500" if n < arity else "" for n in range(5)))
+    for place in places([kind], ids):
+        mark = None if going == "first" else walk.Mark(place.key, row)
+        statement, values = walk._statement(place, mark, 101, going != "backward")
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN {'QUERY PLAN ' if filled == 'sqlite' else ''}{statement}", values)
+            plan = "\n".join(str(line[-1]) for line in cursor.fetchall())
+        assert "SCAN" not in plan and "Seq Scan" not in plan, plan
+        bounded = ids != walk.EVERY or mark is not None
+        if filled == "sqlite":
+            assert "TEMP B-TREE" not in plan and (not bounded or f"a{place.position}" in plan), plan
+        elif bounded:
+            assert f"a{place.position}" in "".join(line for line in plan.splitlines() if "Index Cond" in line), plan
+    assert types_of_text(kind.types) == ("U",) * arity

@@ -1,0 +1,15 @@
+actor User {}
+
+
+
+	resource Repo	{
+		roles = ["a"];	# tab	
+
+
+		"a" if "b" on "c";
+
+	}
+﻿p(x)	if	q(x);
+
+# end 	 
+

@@ -1,0 +1,196 @@
+"""Where names stand in a text: what makes them, what uses them, and what a rename changes."""
+
+from random import Random
+
+import pytest
+
+from authz_project.language_server.document import Document
+from authz_project.language_server.renaming import CannotRename, renamable, renamed, with_name
+from checks.testing import policy_tests
+from policy.language.names import NAME, PREDICATE, TYPE, VARIABLE, Key, names_of
+from policy.language.outline import words_of
+from policy.rules import compile_text
+from tests.properties.random_policies import case_of
+from tests.sampling import some
+from tests.service import ROOT
+
+POLICY = """# User in a comment
+actor User {}
+actor Team extends Party {}
+global { roles = ["admin"]; }
+resource Folder {
+  roles = ["reader", "writer"];
+  permissions = ["read"];
+  relations = { parent: Folder, owner: User };
+  "reader" if "writer";
+  role if role on "parent";
+  "read" if "reader" or global "admin";
+  "writer" if "owner" and is_open(resource);
+}
+declare is_open(Folder);
+has_role(user: User, "reader", folder: Folder) if
+  user matches User and is_open(folder) and not is_in(user, ["reader"]) and user = User{"reader"};
+is_in(user: User, _) if is_open(user);
+test fixture tree { is_open(Folder{"a"}); }
+test "User reads" {
+  setup { fixture tree; has_role(User{"ann"}, "reader", Folder{"a"}); }
+  assert allow(user: User, "read", Folder{"a"}) iff user in [User{"ann"}];
+}
+"""
+
+
+def document(text: str) -> Document:
+    return Document("file:///a.polar", text, 1, "utf-16")
+
+
+def named(text: str, key: Key) -> list[str]:
+    """The line and column of each occurrence; with a star where it is made."""
+    opened = document(text)
+    found = opened.names.of(key)
+    assert all(text[each.span.start : each.span.end] == key.name for each in found)
+    places = [opened.source.position(each.span.start) for each in found]
+    return [f"{line}:{column}{'*' * each.is_definition}" for (line, column), each in zip(places, found)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "places"),
+    [
+        (TYPE, "User", "2:7* 8:40 15:16 16:16 16:84 17:13 20:34 21:22 21:62"),
+        (TYPE, "Party", "3:20"),
+        (TYPE, "Folder", "5:10* 8:25 14:17 15:40 18:29 20:57 21:36"),
+        (NAME, "reader", "6:13* 9:4 11:14 15:23 16:63 20:48"),
+        (NAME, "parent", "8:17* 10:20"),
+        (NAME, "admin", "4:20* 11:33"),
+        (PREDICATE, "is_open", "12:27 14:9* 16:25 17:25 18:21"),
+        (PREDICATE, "is_in", "16:49 17:1*"),
+        (PREDICATE, "has_role", "15:1* 20:25"),
+        ("fixture", "tree", "18:14* 20:19"),
+        ("test", "User reads", "19:7*"),
+    ],
+)
+def test_names_stand_where_they_do(kind, name, places):
+    assert " ".join(named(POLICY, Key(kind, name))) == places
+
+
+def test_a_variable_is_one_in_its_statement():
+    found = [each for each in document(POLICY).names.occurrences if each.key.kind == VARIABLE]
+    assert {each.key.name for each in found} == {"user", "folder"}
+    by_statement = {each.key: len(document(POLICY).names.of(each.key)) for each in found if each.key.name == "user"}
+    assert sorted(by_statement.values()) == [2, 2, 4]
+
+
+def test_what_gives_a_name():
+    grants = document(POLICY).names.grants
+    texts = {name: [POLICY[span.start : span.end].split()[0] for span in spans] for name, spans in grants.items()}
+    assert texts == {"reader": ['"reader"', "has_role(user:"], "read": ['"read"'], "writer": ['"writer"']}
+
+
+def test_symbols_have_their_places():
+    symbols = document(POLICY).names.symbols
+    assert [(each.kind, each.name) for each in symbols] == [
+        ("actor", "User"), ("actor", "Team"), ("global", "global"), ("resource", "Folder"), ("declare", "is_open"),
+        ("rule", "has_role"), ("rule", "is_in"), ("fixture", "tree"), ("test", "User reads"),
+    ]  # fmt: skip
+    for each in symbols:
+        assert POLICY[each.name_span.start : each.name_span.end] == each.name
+        assert POLICY[each.span.end - 1] in ";}"
+        assert each.span.start <= each.name_span.start and each.name_span.end <= each.span.end
+    assert [inner.name for inner in symbols[3].inside] == ["roles", "permissions", "relations"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_broken_text_has_names_too(seed):
+    """Whatever is cut out of it."""
+    rng = Random(seed)
+    start = rng.randrange(len(POLICY))
+    text = POLICY[:start] + rng.choice(["", "{", "}", '"', ";", "(("]) + POLICY[start + rng.randrange(30) :]
+    names = names_of(words_of(text))
+    for each in names.occurrences:
+        assert text[each.span.start : each.span.end] == each.key.name
+        assert names.at(each.span.start) is not None
+
+
+# ---- renaming -----------------------------------------------------------------------------------------------------
+
+
+def everything_renamed(text: str) -> int:
+    """Give each thing another name and then its own again; how many there were."""
+    count = 0
+    for key in {each.key for each in document(text).names.occurrences}:
+        opened = document(text)
+        place = opened.names.of(key)[0].span.start
+        try:
+            renamable(opened, place)
+        except CannotRename:
+            continue
+        new = "Fresh_name"
+        changed = with_name(text, renamed(opened, place, new), new)
+        assert changed != text
+        again = document(changed)
+        back = renamed(again, place, key.name)
+        assert with_name(changed, back, key.name) == text
+        program = compile_text(changed)
+        assert len(program.rules) == len(compile_text(text).rules)
+        assert policy_tests.run(program).errors == ()
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize(
+    "path", some(sorted((ROOT / "tests" / "policies").glob("*.polar")), 4), ids=lambda path: path.stem
+)
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+def test_whatever_has_another_name_the_policy_means_the_same(path, db):
+    """Its tests pass, after each thing in it was renamed, and named back."""
+    assert everything_renamed(path.read_text()) > 5
+
+
+@pytest.mark.parametrize("seed", some(range(40), 8))
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+def test_a_rename_of_a_random_policy_goes_back(seed, db):
+    assert everything_renamed(case_of(seed).policy) > 3
+
+
+def place_of(text: str) -> int:
+    return POLICY.index(text)
+
+
+@pytest.mark.parametrize(
+    ("place", "new", "why"),
+    [
+        ("# User", "X", "there is no name here"),
+        ("String", "X", "there is no name here"),
+        ("has_role", "x", "`has_role` is part of the language"),
+        ('ann"}, "reader', "x", "there is no name here"),
+        ("User {}", "Folder", "there is a type `Folder` already"),
+        ("User {}", "9", "`9` is not a name"),
+        ("User {}", "if", "`if` is not a name"),
+        ("User {}", "", "`` is not a name"),
+        ("reader", "writer", "there is a name `writer` already"),
+        ("reader", 'a"b', "is not a name"),
+        ("reader", "*", "`*` is not a name"),
+        ("parent:", "my parent", "`my parent` is not a name"),
+        ("folder: Folder", "user", "there is a variable `user` already"),
+        ("is_open(Folder", "not", "`not` is not a name"),
+        ("is_open(Folder", "_", "`_` is not a name"),
+    ],
+)
+def test_what_cannot_be_renamed_says_why(place, new, why):
+    text = POLICY if place in POLICY else POLICY + "# String"
+    with pytest.raises(CannotRename) as refused:
+        renamed(document(text), text.index(place), new)
+    assert why in str(refused.value)
+
+
+def test_a_text_that_no_block_declares_is_no_name():
+    text = POLICY.replace('"reader"});', '"reader"}, "other");').replace('["reader"]', '["elsewhere"]')
+    with pytest.raises(CannotRename, match="is a value"):
+        renamed(document(text), text.index("elsewhere"), "x")
+
+
+def test_a_role_may_be_called_in_several_words():
+    opened = document(POLICY)
+    spans = renamed(opened, POLICY.index("reader"), "chief reader")
+    changed = with_name(POLICY, spans, "chief reader")
+    assert changed.count('"chief reader"') == 6 and 'User{"reader"}' in changed
+    assert renamed(opened, POLICY.index("reader"), "reader") == []

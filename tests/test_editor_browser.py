@@ -1,0 +1,328 @@
+"""The editor of policies, used in a real browser: what it marks, completes, runs, keeps and tells, and how fast."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from policy.language.format import formatted
+from policy.pages.highlight import highlighted_lines
+from tests.benchmarks.editor import long_policy, measure
+from tests.browsing import Browser, browser, driver, person, service_for_people
+from tests.conftest import DATABASES
+from tests.service import ROOT
+
+__all__ = ["browser", "driver", "person"]  # fixtures
+pytestmark = pytest.mark.long
+
+EDITOR = "/admin/policy/policyversion/add/"
+POLICY = """actor User {}
+
+resource Repo {
+  roles = ["owner"];
+  permissions = ["read", "write"];
+  "read" if "owner";
+}
+
+test "owners read" {
+  setup { has_role(User{"ann"}, "owner", Repo{"acme"}); }
+  assert allow(User{"ann"}, "read", Repo{"acme"});
+}
+
+test "owners write" {
+  setup { has_role(User{"ann"}, "owner", Repo{"acme"}); }
+  assert allow(User{"ann"}, "write", Repo{"acme"});
+}
+"""
+RIGHT = POLICY.replace('"read" if "owner";', '"read" if "owner";\n  "write" if "owner";')
+TYPING_TAKES, MARKING_TAKES = 50, 500  # milliseconds
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def service(request, database_urls, tmp_path_factory):
+    url, folder = database_urls(request.param, f"editor-{request.param}"), tmp_path_factory.mktemp("editor")
+    running = service_for_people(folder, url)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def writer(person) -> Browser:
+    """With the editor open and nothing in it, nor kept."""
+    person.open(EDITOR)
+    person.driver.execute_script("localStorage.clear(); sessionStorage.clear()")
+    person.service.client().post("/policy", {"src": ""})
+    if discards := person.every("#drafted button"):
+        discards[0].click()
+    person.open(EDITOR)
+    return person
+
+
+def put(writer: Browser, text: str, place: str | None = None) -> None:
+    """Write the text, and put the cursor before a part of it."""
+    writer.write_policy(text)
+    if place is not None:
+        at = "const {view, text} = document.getElementById('code').editor; view.focus();"
+        at += "view.dispatch({selection: {anchor: text().indexOf(arguments[0])}, scrollIntoView: true})"
+        writer.driver.execute_script(at, place)
+
+
+def keys(writer: Browser, *pressed: str) -> None:
+    writer.driver.switch_to.active_element.send_keys(*pressed)
+
+
+def reads(writer: Browser, selector: str, text: str) -> None:
+    """Wait until what is there reads so."""
+    writer.until(lambda driver: text in driver.find_element(By.CSS_SELECTOR, selector).text, f"no `{text}`")
+    writer.picture()
+
+
+def selected(writer: Browser) -> str:
+    script = "const {state} = document.getElementById('code').editor.view; const {from, to} = state.selection.main;"
+    return writer.driver.execute_script(f"{script} return state.sliceDoc(from, to)")
+
+
+def test_problems_are_marked_and_lead_to_their_places(writer):
+    put(writer, POLICY.replace('"read" if', '"raed" if').replace("actor", "# \U0001f600\U0001f600\nactor"))
+    reads(writer, "#problems", "raed is not declared")
+    assert [mark.text for mark in writer.every(".cm-lintRange-error")] == ['"raed"']
+    reads(writer, "#problems", "line 7, column 3")
+    writer.click("#problems li .place")
+    assert selected(writer) == '"raed"'
+    put(writer, POLICY)
+    reads(writer, "#problems", "This is a policy: 2 types, 1 rule, 2 tests.")
+    assert writer.every(".cm-lintRange-error") == []
+
+
+def test_words_are_completed(writer):
+    put(writer, POLICY, '"read" if')
+    keys(writer, '"wr')
+    reads(writer, ".cm-tooltip-autocomplete", "permission of Repo")
+    keys(writer, Keys.ENTER, ' if "')
+    reads(writer, ".cm-tooltip-autocomplete", "role of Repo")
+    keys(writer, "own", Keys.ENTER, ";", Keys.ENTER)
+    assert '"write" if "owner";\n' in writer.written_policy()
+    reads(writer, "#problems", "This is a policy")
+
+
+def test_tests_are_run_beside_the_text(writer):
+    put(writer, POLICY)
+    reads(writer, "#pane-tests", "1 of 2 tests fails.")
+    reads(writer, "#pane-tests li.fails", "expected true, got false")
+    reads(writer, "#tab-tests", "1 of 2 fail")
+    writer.click("#pane-tests li.fails ul .place")
+    assert selected(writer).startswith('assert allow(User{"ann"}, "write"')
+    reads(writer, "#problems li.failure", "line 16, column 3")
+    keys(writer, Keys.CONTROL + Keys.HOME)
+    keys(writer, "and no policy;", Keys.ENTER, Keys.ENTER)
+    writer.until(lambda _: writer.written_policy() == f"and no policy;\n\n{POLICY}", writer.written_policy()[:60])
+    reads(writer, "#problems li.failure", "line 18, column 3")
+    writer.click("#pane-tests li ul .place")
+    assert selected(writer).startswith('assert allow(User{"ann"}, "write"')
+    put(writer, RIGHT)
+    reads(writer, "#pane-tests", "All 2 tests pass.")
+
+
+def test_one_test_is_run_by_its_button_and_by_keys(writer):
+    put(writer, POLICY, 'test "owners write"')
+    reads(writer, "#pane-tests", "1 of 2 tests fails.")
+    keys(writer, " ")  # what was found is of an earlier text now
+    buttons = writer.every("#code .cm-tests [data-name]")
+    assert [each.get_attribute("data-name") for each in buttons if each.is_displayed()] == [
+        "owners read",
+        "owners write",
+    ]
+    writer.click('#code .cm-tests [data-name="owners write"]')
+    reads(writer, "#code .cm-content", "1 of 1 assertion fails")
+    reads(writer, "#code .cm-content", "expected true, got false")
+    put(writer, RIGHT, 'assert allow(User{"ann"}, "write"')
+    keys(writer, Keys.CONTROL + Keys.ENTER)
+    reads(writer, "#code .cm-content", "1 assertion holds")
+
+
+def test_the_text_is_laid_out_and_the_cursor_stays_at_its_word(writer):
+    put(writer, POLICY.replace("  roles", "       roles").replace("{}", "{ }"), '"read" if')
+    keys(writer, Keys.SHIFT + Keys.ALT + "f")
+    writer.until(lambda _: writer.written_policy() == formatted(POLICY), "not laid out")
+    keys(writer, "#")
+    assert '#"read" if' in re.sub(r"#\s+", "#", writer.written_policy())
+    put(writer, "resource {")
+    writer.click("#format")
+    reads(writer, "#saved", "Not formatted")
+    assert writer.written_policy() == "resource {"
+
+
+def test_what_would_change_and_the_picture_follow_the_text(writer):
+    writer.service.client().post("/policy", {"src": RIGHT})
+    facts = [{"predicate": "has_role", "args": [{"type": "User", "id": "ann"}, {"type": "String", "id": "owner"},
+                                                {"type": "Repo", "id": "acme"}]}]  # fmt: skip
+    writer.service.client().post("/batch", [{"inserts": facts}])
+    writer.open(EDITOR)
+    put(writer, POLICY)
+    writer.click("#tab-change")
+    reads(writer, "#pane-change", "would be denied")
+    writer.click("#tab-picture")
+    reads(writer, "#pane-picture", "Repo")
+    put(writer, POLICY.replace("Repo", "Barn"))
+    reads(writer, "#pane-picture", "Barn")
+    put(writer, "resource {")
+    reads(writer, "#pane-picture", "this is of the last that was one")
+    writer.one("#tab-picture").send_keys(Keys.ARROW_LEFT)
+    assert writer.one("#pane-change").is_displayed() and not writer.one("#pane-picture").is_displayed()
+
+
+def test_a_draft_is_found_again(writer):
+    put(writer, POLICY)
+    reads(writer, "#saved", "Draft kept")
+    writer.open(EDITOR)
+    reads(writer, "#drafted", "This is your draft of")
+    assert writer.written_policy() == POLICY
+    writer.click("#drafted button")
+    writer.shows("The draft is discarded")
+    assert writer.written_policy() == ""
+
+
+def test_a_page_does_not_go_on_as_somebody_else(writer):
+    put(writer, POLICY)
+    reads(writer, "#saved", "Draft kept")
+    of_another = "const form = document.forms.editor; form.dataset.person = form.elements.person.value = '0'"
+    writer.driver.execute_script(of_another)
+    put(writer, POLICY + "# mine\n")
+    reads(writer, "#saved", "Somebody else is logged in here now; the text is kept in this browser.")
+    writer.click("[name=_publish]")
+    writer.shows("look whose name is above")
+    assert writer.written_policy() == POLICY + "# mine\n"
+    assert all("403" in entry["message"] for entry in writer.driver.get_log("browser"))
+
+
+def test_the_text_outlives_a_lost_connection_and_a_session_that_ended(writer):
+    put(writer, POLICY)
+    reads(writer, "#saved", "Draft kept")
+    session = writer.driver.get_cookie("sessionid")
+    writer.driver.delete_cookie("sessionid")
+    put(writer, POLICY + "# written without a login\n")
+    reads(writer, "#saved", "You are logged out; the text is kept in this browser.")
+    writer.open(EDITOR)
+    writer.driver.add_cookie({"name": "sessionid", "value": session["value"]})
+    writer.open(EDITOR)
+    reads(writer, "#kept", "only this browser had kept it")
+    assert writer.written_policy().endswith("# written without a login\n")
+    reads(writer, "#saved", "Draft kept")
+    offline(writer, True)
+    put(writer, POLICY + "# written without a connection\n")
+    reads(writer, "#saved", "No connection; the text is kept in this browser.")
+    offline(writer, False)
+    reads(writer, "#saved", "Draft kept")
+    writer.driver.get_log("browser")  # which tells of what could not be reached
+
+
+def offline(writer: Browser, is_so: bool) -> None:
+    writer.driver.execute_cdp_cmd("Network.enable", {})
+    conditions = {"offline": is_so, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    writer.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
+
+
+def test_two_windows_do_not_write_over_each_other(writer):
+    first = writer.driver.current_window_handle
+    writer.driver.switch_to.new_window("tab")
+    second = writer.driver.current_window_handle
+    writer.open(EDITOR)
+    put(writer, POLICY)
+    reads(writer, "#saved", "Draft kept")
+    writer.driver.switch_to.window(first)
+    put(writer, RIGHT)
+    reads(writer, "#kept", "There is another draft of yours")
+    assert writer.written_policy() == RIGHT
+    writer.driver.find_element(By.XPATH, "//button[. = 'Keep what is written here instead']").click()
+    reads(writer, "#saved", "Draft kept")
+    writer.driver.switch_to.window(second)
+    put(writer, POLICY + "# second\n")
+    reads(writer, "#kept", "There is another draft of yours")
+    writer.driver.find_element(By.XPATH, "//button[. = 'Show that one here']").click()
+    writer.until(lambda _: writer.written_policy() == RIGHT, "not shown")
+    writer.driver.close()
+    writer.driver.switch_to.window(first)
+
+
+def test_who_publishes_second_is_told(writer):
+    put(writer, POLICY)
+    reads(writer, "#saved", "Draft kept")
+    writer.service.client().post("/policy", {"src": RIGHT + "# theirs\n"})
+    put(writer, POLICY + "# mine\n")
+    reads(writer, "#meanwhile", "is active now; this text was begun from version")
+    assert "well-known development key" in writer.one("#meanwhile").text
+    writer.click("#meanwhile summary")
+    reads(writer, "#meanwhile", "# theirs")
+    writer.click("[name=_publish]")
+    writer.shows("publish once more to replace it")
+    assert writer.written_policy() == POLICY + "# mine\n"
+    put(writer, RIGHT + "# mine\n")
+    writer.click("[name=_publish]")
+    writer.shows("tests passed")
+    writer.open(EDITOR)
+    assert writer.written_policy() == RIGHT + "# mine\n" and not writer.every("#drafted")
+
+
+def test_all_of_it_is_done_by_keys(writer):
+    put(writer, POLICY.replace('"read" if', '"raed" if'), "actor")
+    reads(writer, "#problems", "raed is not declared")
+    keys(writer, Keys.F8)
+    assert selected(writer) == '"raed"'
+    keys(writer, Keys.TAB)
+    assert writer.driver.switch_to.active_element.get_attribute("id") == "policy-text"  # Tab indents
+    keys(writer, Keys.ESCAPE, Keys.ESCAPE, Keys.TAB)
+    assert writer.driver.switch_to.active_element.get_attribute("class") == "place"
+    assert "Escape, then Tab" in writer.one("#policy-text").get_attribute("aria-label")
+
+
+def test_it_works_without_scripts(person):
+    person.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        person.open(EDITOR)
+        person.write("#id_source", POLICY.replace('"read" if', '"raed" if'))
+        person.click("[name=_check]")
+        person.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "ol.excerpts"), "no problem")
+        assert "6" in [number.text for number in person.every(".numbers b")]
+        assert not person.one("#code").is_displayed() and not person.one(".beside").is_displayed()
+        person.picture()
+    finally:
+        person.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_words_look_as_on_the_pages_of_versions(writer):
+    """The editor and `policy.pages.highlight` give the same words the same classes."""
+    for path in sorted((ROOT / "tests" / "policies").glob("*.polar")):
+        text = path.read_text()
+        put(writer, text)
+        writer.driver.execute_script("document.querySelector('#code .cm-scroller').scrollTop = 0")
+        shown = writer.driver.execute_script(CLASSES)
+        assert len(shown) > 5, path
+        expected = [list(classes_of(line)) for line in highlighted_lines(text)]
+        for number, line in shown:
+            assert [tuple(each) for each in line] == [*expected, []][number - 1], (path.stem, number)
+
+
+CLASSES = """
+    const {view} = document.getElementById('code').editor;
+    const kinds = new Set(['comment', 'string', 'constant', 'number', 'keyword', 'type', 'call']);
+    return [...document.querySelectorAll('#code .cm-line')].map((line) => [
+        view.state.doc.lineAt(view.posAtDOM(line)).number,
+        [...line.querySelectorAll('span')].filter((one) => kinds.has(one.className)).map((one) => [one.className, one.textContent]),
+    ]);
+"""  # noqa: E501
+
+
+def classes_of(html: str) -> list[tuple[str, str]]:
+    return [(kind, unescape(text)) for kind, text in re.findall(r'<span class="(\w+)">(.*?)</span>', html)]
+
+
+@pytest.mark.alone
+def test_typing_is_quick_in_a_long_policy(writer):
+    writer.write_policy(long_policy(2_000))
+    found = measure(writer.driver)
+    assert found.typing.undisturbed < TYPING_TAKES, found
+    assert found.marking.undisturbed < MARKING_TAKES, found
