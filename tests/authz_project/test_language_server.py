@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from policy.language.format import formatted
 from policy.language.lexer import CONTEXTUAL, RESERVED
 from policy.language.source import Source
 from tests.service import ROOT
-from tests.yardstick import seconds_at_most
+from tests.yardstick import within
 
 URI = "file:///policies/main.polar"
 TEXT = """# 😀 a comment
@@ -336,16 +337,15 @@ QUESTIONS = {
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_an_answer_about_a_large_text_comes_at_once(large, question):
     for position in spread(large):
-        with seconds_at_most(0.05):
-            QUESTIONS[question](large, position)
+        within(0.05, lambda document, where=position: QUESTIONS[question](document, where), lambda: large)
 
 
 def test_what_is_typed_into_a_large_text_is_completed_at_once(large):
     for position in spread(large):
         offset = large.places.offset(position)
-        typed = changed(large, f"{large.text[:offset]}re{large.text[offset:]}", 2)
-        with seconds_at_most(0.05):
-            answers.completed(typed, lsp.Position(position.line, position.character + 2))
+        typed = partial(changed, large, f"{large.text[:offset]}re{large.text[offset:]}", 2)
+        here = lsp.Position(position.line, position.character + 2)
+        within(0.05, lambda document, where=here: answers.completed(document, where), typed)
 
 
 # ---- without the extra --------------------------------------------------------------------------------------------
