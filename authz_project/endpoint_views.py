@@ -27,7 +27,7 @@ class View(APIView):
         receive, read = lambda: asked._request.body, lambda body: asked.data
         self.asked = Request(asked.method, asked.META, receive, read, asked.request_id, asked.started)
         super().initial(request, *args, **kwargs)
-        self.asked.auth = asked.auth
+        self.asked.auth = asked._request.caller = asked.auth  # the middleware tells of it
 
     def handle_exception(self, error: Exception) -> framework_response.Response:
         return _of_framework(refused(self.endpoint, self.asked, error))

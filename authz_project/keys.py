@@ -113,7 +113,8 @@ def caller_of_token(token: str) -> Caller:
     caller = _callers.get(key_hash)
     if caller is None:
         caller = caller_of_hash(key_hash)
-        _remember(_callers, key_hash, Caller(caller.environment_id, key_hash))
+        hint = Caller(caller.environment_id, key_hash, environment=caller.environment, key_id=caller.key_id)
+        _remember(_callers, key_hash, hint)
     _note_use(key_hash)
     return caller
 

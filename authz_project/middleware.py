@@ -14,7 +14,9 @@ from django.http import JsonResponse
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.deprecation import MiddlewareMixin
 
+from authz_project import observing
 from authz_project.errors import too_large
+from policy import noticing
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # UUIDs say here of which kind they are
@@ -39,10 +41,11 @@ def new_id() -> str:
 
 
 def request_ids(get_response):
-    """Answer with the request's `X-Request-ID`, or with a new one; and say how long it took."""
+    """Answer with the request's `X-Request-ID`, or with a new one; and say how long it took, to observers too."""
 
     def respond(request):
         request.started = time.perf_counter()
+        parts = noticing.begin() if noticing.is_on else None
         request.request_id = request_id_of(request.META.get("HTTP_X_REQUEST_ID", ""))
         response = get_response(request)
         if response.status_code >= 400 and (response.streaming or not response.content):
@@ -53,6 +56,12 @@ def request_ids(get_response):
         if not response.streaming:
             response["Content-Length"] = str(len(response.content))
         response["Server-Timing"] = f"oso;dur={(time.perf_counter() - request.started) * 1000:.3f}"
+        if parts is not None:
+            traceparent, who = request.META.get("HTTP_TRACEPARENT", ""), getattr(request, "caller", None)
+            name, request_id = observing.name_of(request.path), request.request_id
+            observing.tell(
+                name, request.method, response.status_code, request.started, request_id, who, traceparent, parts
+            )
         return response
 
     return respond

@@ -13,10 +13,12 @@ from django.http import UnreadablePostError
 from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.views import APIView
 
+from authz_project import observing
 from authz_project.api import JSON, caller_of, parsed, refused, written
 from authz_project.connections import let_go_if_broken
 from authz_project.endpoint_views import description_of
 from authz_project.middleware import request_id_of
+from policy import noticing
 from policy.endpoint import Endpoint, Request, Response
 
 Environ = dict[str, Any]  # as the specification of WSGI has it
@@ -35,13 +37,13 @@ class Answer(NamedTuple):
 class Route:
     """An endpoint, with what all of its answers have in common."""
 
-    def __init__(self, endpoint: Endpoint):
+    def __init__(self, path: str, endpoint: Endpoint):
         handlers, description = endpoint.handlers, description_of(endpoint)
         if "GET" in handlers:
             handlers["HEAD"] = handlers["GET"]
         handlers["OPTIONS"] = lambda request: Response(description)
         known = [name.upper() for name in APIView.http_method_names]
-        self._endpoint, self._handlers = endpoint, handlers
+        self._path, self._endpoint, self._handlers = path, endpoint, handlers
         self._common = [
             ("Allow", ", ".join(name for name in known if name in handlers)),
             ("X-Frame-Options", settings.X_FRAME_OPTIONS),
@@ -50,6 +52,7 @@ class Route:
     def answer(self, environ: Environ) -> Answer:
         """Never raises an `Exception`."""
         started = time.perf_counter()
+        parts = noticing.begin() if noticing.is_on else None
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
         method = environ["REQUEST_METHOD"].upper()
         request = Request(method, environ, lambda: body_of(environ), read, request_id, started)
@@ -66,6 +69,11 @@ class Route:
         headers.append(("Content-Length", str(len(content))))
         headers.append(("Server-Timing", f"oso;dur={(time.perf_counter() - started) * 1000:.3f}"))
         headers += ANSWERED_WITH
+        if parts is not None:
+            traceparent = environ.get("HTTP_TRACEPARENT", "")
+            observing.tell(
+                self._path, method, response.status, started, request_id, request.auth, traceparent, parts
+            )
         return Answer(response.status, headers, content)
 
     def _response(self, request: Request) -> Response:
@@ -101,4 +109,4 @@ def read(body: bytes) -> Any:
 
 def routes_of(table: Mapping[str, Endpoint]) -> dict[str, Route]:
     """By the whole path."""
-    return {f"/{path}": Route(endpoint) for path, endpoint in table.items()}
+    return {f"/{path}": Route(f"/{path}", endpoint) for path, endpoint in table.items()}

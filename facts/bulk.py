@@ -21,7 +21,7 @@ from facts.numbering import signature_number
 from facts.past import Changed
 from facts.table import Loader, fact_table
 from facts.wire import Fact, fact_from_json, plain_fact
-from policy import clock
+from policy import clock, noticing
 from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.offsets import advance, changing
@@ -63,7 +63,7 @@ def load(
     A line is a `Fact`, or what JSON says of one, or known to be bad. With `ends_stay`, a line is
     wrong where its fact is stored with another end.
     """
-    with changing():
+    with noticing.lasting("load"), changing():
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
         fact_table().expect_many()

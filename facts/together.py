@@ -27,6 +27,7 @@ from facts.models import ROW_LENGTH, NewRow, Row
 from facts.past import Changed
 from facts.store import Change, Deletes, Inserts, is_exact
 from facts.table import fact_table
+from policy import noticing
 from policy.active import Caller, caller_of_hash, confirm, program_of_version
 from policy.errors import AuthzError, Busy, NotFound, Unavailable
 from policy.handing import made
@@ -45,7 +46,8 @@ def apply(caller: Caller, changes: Sequence[Change], request_id: str = "") -> in
     writer = _Writer(caller, changes, request_id)
     queue = _entered(writer)
     if not writer.leads:
-        queue.wait(writer)
+        with noticing.noted("wait", of="turn"):
+            queue.wait(writer)
     if writer.leads:
         try:
             made(partial(_lead, queue, writer))

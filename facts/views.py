@@ -7,6 +7,7 @@ from facts.feed import as_json
 from facts.history_query import history_query, history_to_json
 from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, feed_from_query, pattern_from_query
 from facts.store import Change, Deletes, Inserts
+from policy import noticing
 from policy.endpoint import (
     MAY_WAIT,
     OFFSET,
@@ -68,7 +69,8 @@ class BulkChange(Endpoint):
 
 class BulkLoad(Endpoint):
     def post(self, request: Request) -> Response:
-        return _apply(request, [Inserts(FACTS.decode(request.data, ""))], "the facts are stored")
+        with noticing.lasting("load"):
+            return _apply(request, [Inserts(FACTS.decode(request.data, ""))], "the facts are stored")
 
 
 class BulkDelete(Endpoint):
@@ -103,5 +105,7 @@ def _apply(request: Request, changes: list[Change], message: str) -> Response:
 
 def _check_entries(changes: list[Change]) -> None:
     entries = sum(len(change.facts) if isinstance(change, Inserts) else len(change.patterns) for change in changes)
+    if noticing.is_on:
+        noticing.note("change", entries=entries)
     if settings.MAX_BATCH_ENTRIES and entries > settings.MAX_BATCH_ENTRIES:
         raise TooLarge(f"{entries} entries are more than {settings.MAX_BATCH_ENTRIES}, the limit of MAX_BATCH_ENTRIES")

@@ -47,6 +47,8 @@ class Caller:
     confirmed: bool = False
     policy_version_id: int | None = None  # once confirmed
     author: str = ""  # as revisions name the key, once confirmed
+    environment: str = ""  # what it was called when the key was last looked up
+    key_id: int | None = None
 
 
 @cache
@@ -61,7 +63,7 @@ def caller_of_hash(key_hash: str) -> Caller:
     check = key_check()
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.label}"
+            f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.label}, e.slug"
             f" FROM {check.before}%s{check.after}",
             (key_hash,),
         )
@@ -69,7 +71,9 @@ def caller_of_hash(key_hash: str) -> Caller:
     if row is None or not hmac.compare_digest(row[0], key_hash):
         raise KeyRefused
     author = f'key {row[3]} "{row[4]}"' if row[4] else f"key {row[3]}"
-    return Caller(row[1], key_hash, confirmed=True, policy_version_id=row[2], author=author)
+    return Caller(
+        row[1], key_hash, confirmed=True, policy_version_id=row[2], author=author, environment=row[5], key_id=row[3]
+    )
 
 
 def confirm(caller: Caller) -> Caller:

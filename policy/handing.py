@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from policy import noticing
+
 T = TypeVar("T")
 
 
@@ -19,4 +21,6 @@ thread = _Thread()
 
 def made(change: Callable[[], T]) -> T:
     """Make the change; what it returns, or what it raises."""
-    return change() if thread.hand_on is None else thread.hand_on(change)
+    if thread.hand_on is None:
+        return change()
+    return thread.hand_on(noticing.carried(change) if noticing.is_on else change)

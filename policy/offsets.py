@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
+from policy import noticing
 from policy.errors import Busy, Cancelled, NotFound
 from policy.models import new_moment
 
@@ -64,7 +65,8 @@ class _Transaction(transaction.Atomic):
         mine.ensure_connection()
         mine.connection.execute("PRAGMA busy_timeout = 0")
         try:
-            self._await_file(time.monotonic() + left(self.waited))
+            with noticing.noted("wait", of="turn"):
+                self._await_file(time.monotonic() + left(self.waited))
         finally:
             usual = mine.settings_dict["OPTIONS"]["timeout"]
             mine.connection.execute(f"PRAGMA busy_timeout = {usual * 1000:.0f}")
@@ -104,7 +106,11 @@ def advance(environment_id: int, waited: float = 0.0) -> Turn:
     """
     assert transaction.get_connection().in_atomic_block, "a turn is part of the transaction that changes something"
     with connection.cursor() as cursor:
-        _take(cursor, environment_id, left(waited))
+        if connection.vendor == "postgresql":
+            with noticing.noted("wait", of="turn"):
+                _take(cursor, environment_id, left(waited))
+        else:  # who has begun to change something has waited
+            _take(cursor, environment_id, left(waited))
         row = cursor.fetchone()
         if waited > settings.WRITE_TIMEOUT / 10 and connection.vendor == "postgresql":
             _limit_statements(cursor, left(0))  # what waiting has left is too short for what follows

@@ -9,6 +9,7 @@ from functools import partial
 
 from django.db import connection, transaction
 
+from policy import noticing
 from policy.clock import now_in
 from policy.errors import NotFound
 from policy.waking import watch
@@ -69,6 +70,14 @@ def record(environment_id: int, changes: Sequence[Done]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO revision ({_COLUMNS}) VALUES {rows}", values)
     transaction.on_commit(partial(watch.tell, environment_id, changes[-1].number))
+    if noticing.is_on:
+        transaction.on_commit(partial(_note, changes))
+
+
+def _note(changes: Sequence[Done]) -> None:
+    for each in changes:
+        noticing.note("revision", kind=each.kind.value, inserted=each.inserted, deleted=each.deleted)
+    noticing.note("commit", changes=len(changes))
 
 
 def _values(environment_id: int, first: int, done: Done) -> Iterable[str | int | None]:

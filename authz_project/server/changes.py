@@ -9,6 +9,7 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project.connections import let_go_if_broken, refresh_connection
+from policy import noticing
 from policy.handing import thread
 
 log = logging.getLogger("authz.server")
@@ -26,7 +27,7 @@ class Changes:
 
     def do(self, work: Callable[..., None], *arguments: object) -> None:
         """As soon as there is a thread for it; this one goes on. Work deals with its failures."""
-        self._waiting.submit(done, work, *arguments)
+        self._waiting.submit(done, noticing.waited(work) if noticing.is_on else work, *arguments)
 
     def hand_on(self) -> None:
         """From now on this thread has what takes a connection made by others."""

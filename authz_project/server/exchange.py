@@ -3,6 +3,7 @@
 import io
 import logging
 import sys
+import time
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -10,10 +11,12 @@ import orjson
 from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
+from authz_project import observing
 from authz_project.middleware import request_id_of
 from authz_project.short_way import ANSWERED_WITH, Answer, Environ
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.file_on_disk import FileOnDisk
+from policy import noticing
 from policy.endpoint import MAY_WAIT
 
 log = logging.getLogger("authz.request")
@@ -90,7 +93,9 @@ def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoco
     try:
         answered = short_answer(environ) or _answer_of_django(environ)
     except Exception:
-        _broken(protocol, request_id_of(environ.get("HTTP_X_REQUEST_ID", "")))
+        request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
+        _broken(protocol, request_id)
+        _told(environ["PATH_INFO"], environ["REQUEST_METHOD"], 500, request_id)
         return
     if close:
         answered.headers.append(("Connection", "close"))
@@ -121,11 +126,21 @@ def _answer_of_django(environ: Environ) -> Answer | _File:
 
 def say(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = False) -> None:
     """Answer without the application."""
-    _say(protocol, status, message, request_id_of(scope.headers.get("x-request-id", "")), close)
+    request_id = request_id_of(scope.headers.get("x-request-id", ""))
+    _say(protocol, status, message, request_id, close)
+    _told(scope.path, scope.method, status, request_id)
 
 
 def say_broken(scope: Scope, protocol: HTTPProtocol) -> None:
-    _broken(protocol, request_id_of(scope.headers.get("x-request-id", "")))
+    request_id = request_id_of(scope.headers.get("x-request-id", ""))
+    _broken(protocol, request_id)
+    _told(scope.path, scope.method, 500, request_id)
+
+
+def _told(path: str, method: str, status: int, request_id: str) -> None:
+    """Tell observers what the application was not asked, or failed at: as if it took no time."""
+    if noticing.is_on:
+        observing.tell(observing.name_of(path), method, status, time.perf_counter(), request_id)
 
 
 def _broken(protocol: HTTPProtocol, request_id: str) -> None:

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from policy import noticing
+
 log = logging.getLogger("authz.server")
 
 LONG = 0.1  # seconds, after which work does not keep others from theirs
@@ -37,6 +39,8 @@ class Slots:
 
     def do(self, work: Callable[..., None], *arguments: object) -> None:
         """As soon as there is a thread for it; this one goes on. Work deals with its failures; none may cost a slot."""
+        if noticing.is_on:
+            work = noticing.waited(work)
         with self._lock:
             self._waiting.append((work, arguments))
             self._begin()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from authz_project.server.changes import Changes, done
+from policy import noticing
 
 
 class Waiting:
@@ -21,7 +22,7 @@ class Waiting:
             if not self._free:
                 return False
             self._free -= 1
-        self._threads.submit(self._done, work, *arguments)
+        self._threads.submit(self._done, noticing.waited(work) if noticing.is_on else work, *arguments)
         return True
 
     def _done(self, work: Callable[..., None], *arguments: object) -> None:

@@ -30,6 +30,7 @@ from checks.engine.sql.text import Statement
 from facts.batches import by_signature
 from facts.numbering import Marks, Numbering
 from facts.wire import Fact
+from policy import noticing
 from policy.rules.program import Signature
 
 MOST_KINDS = 16  # in one statement
@@ -121,11 +122,18 @@ def _made(session: LiveSession, known: Remembered[StatementKey, V], key: Stateme
     if found is None:
         deadline.check()
         found = known.made_once(key, make)
+    elif noticing.is_on and known is _statements:
+        noticing.note("found", key=key)
     return found
 
 
 def _compiled(session: LiveSession, key: StatementKey, outline: Outline) -> Kind:
     session.check(key)
+    with noticing.noted("compile", key=key):
+        return _kind_of(session, key, outline)
+
+
+def _kind_of(session: LiveSession, key: StatementKey, outline: Outline) -> Kind:
     numbering = _numbering(session, key)
     assert key.policy is not None, "there is always a policy"
     expression = None
@@ -210,6 +218,11 @@ def _json(rows: Rows) -> str:
 
 
 def _grouped(session: LiveSession, frame: StatementKey, group: tuple[Kind, ...]) -> Grouped:
+    with noticing.noted("compile", key=frame):
+        return _group_of(session, frame, group)
+
+
+def _group_of(session: LiveSession, frame: StatementKey, group: tuple[Kind, ...]) -> Grouped:
     numbering = _numbering(session, frame)
     if not all(_is_up_to_date(kind, numbering.marks) for kind in group):
         raise Renumbered

@@ -22,6 +22,7 @@ from checks.asking.askers import confirmed
 from checks.asking.confirmation import Holding
 from checks.asking.remembered import Remembered
 from facts.accept import Unused
+from policy import noticing
 from policy.active import Caller
 
 Asked = tuple[int, str, bytes]  # an environment, what is asked of it, and the body of the request
@@ -74,7 +75,11 @@ def kept(who: Caller, asked: Asked) -> Kept | None:
     with run.question_time():
         now = confirmed(who)
     _note(who, now)
-    return found if found.holding == now else None
+    if found.holding != now:
+        return None
+    if noticing.is_on:
+        noticing.note("kept")
+    return found
 
 
 def keep(asked: Asked, found: Answered, body: bytes) -> None:

@@ -16,6 +16,7 @@ from checks.asking.deadline import Deadline
 from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, worked_out
 from checks.engine.sql.text import Statement
+from policy import noticing
 
 _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
 
@@ -34,10 +35,20 @@ def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
     values = statement.values(slots)
     mine = connections[DEFAULT_DB_ALIAS]  # Django's `connection` looks it up again for each attribute
     if mine.connection is None:
-        mine.ensure_connection()
+        with noticing.noted("wait", of="connection"):
+            mine.ensure_connection()
     time = deadline.current() or question_time()
-    with mine.wrap_database_errors:
-        return _driver(mine.vendor).execute(mine.connection, statement.sql, values, time)
+    began = noticing.now() if noticing.is_on else 0.0
+    try:
+        with mine.wrap_database_errors:
+            rows = _driver(mine.vendor).execute(mine.connection, statement.sql, values, time)
+    except Exception as error:
+        if noticing.is_on:
+            noticing.note("statement", began, failed=type(error).__name__)
+        raise
+    if noticing.is_on:
+        noticing.note("statement", began, rows=len(rows))
+    return rows
 
 
 def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, object]) -> list[Fetched]:

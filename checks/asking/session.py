@@ -38,6 +38,7 @@ from facts.accept import Brought, brought
 from facts.batches import by_signature
 from facts.numbering import Marks, Numbering
 from facts.wire import Fact
+from policy import noticing
 from policy.active import program_of_version
 from policy.moments import Moment
 from policy.rules.program import Program, Signature, Types
@@ -168,7 +169,11 @@ class Session(ABC):
     def prepared(self, key: StatementKey) -> PreparedStatement:
         """Return the statement of the key's questions, compiled now if nobody asked them before."""
         found = self.statements.get(key)
-        return self._prepared_now(key) if found is None else found
+        if found is None:
+            return self._prepared_now(key)
+        if noticing.is_on:
+            noticing.note("found", key=key)
+        return found
 
     def _prepared_now(self, key: StatementKey) -> PreparedStatement:
         deadline.check()
@@ -177,9 +182,13 @@ class Session(ABC):
         if not places:  # which is not remembered: of types that nobody declared there is no end
             return UNANSWERED
         if not self.keeps():
-            return self._compiled(key, places)
+            return self._noted(key, places)
         # After a change of the policy, many ask the same at once: one compiles it, the others wait and find it done.
-        return self.statements.made_once(key, lambda: self._compiled(key, places))
+        return self.statements.made_once(key, lambda: self._noted(key, places))
+
+    def _noted(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
+        with noticing.noted("compile", key=key):
+            return self._compiled(key, places)
 
     def program_of(self, key: StatementKey) -> Program:
         """Return the program for what the key mentions."""

@@ -22,6 +22,8 @@ import orjson
 from django.conf import settings
 
 from checks.decisions.answers import is_denial, summary_of
+from checks.decisions.tally import tally_of
+from policy import noticing
 from policy.active import Caller, caller_of_hash
 from policy.clock import text_of
 from policy.endpoint import Request, is_published_client
@@ -69,6 +71,8 @@ def _size_of(question: bytes, answer: object) -> int:
 
 def note(request: Request, who: Caller, answer: object, revision: int, version_id: int | None) -> None:
     """Write down a question that is answered, as a body or as JSON; if that is wanted. Never raises an `Exception`."""
+    if noticing.is_on:
+        _notice(answer)
     if writer is None:
         return
     try:
@@ -79,6 +83,13 @@ def note(request: Request, who: Caller, answer: object, revision: int, version_i
             writer.put(entry, _size_of(entry.question, answer))
     except Exception as reason:
         writer.leave_out(1, reason)
+
+
+def _notice(answer: object) -> None:
+    try:
+        noticing.note("decision", **tally_of(answer))
+    except Exception:
+        log.exception("an answer was not counted")
 
 
 def _entry(

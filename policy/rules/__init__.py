@@ -11,6 +11,7 @@ Every pass adds what it finds wrong to one list, and goes on: a text that is ref
 
 from hashlib import sha256
 
+from policy import noticing
 from policy.language import ast, parse
 from policy.language.collector import without_collections
 from policy.language.source import Source
@@ -58,7 +59,7 @@ def compile_policy(policy: ast.Policy, source: Source) -> Program:
 
 
 def compile_source(source: Source) -> Program:
-    with without_collections():
+    with noticing.noted("policy"), without_collections():
         return compile_policy(parse(source), source)
 
 

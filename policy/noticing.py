@@ -1,0 +1,158 @@
+"""What is done for a request, part by part, for whoever watches; `authz_project/observing.py` tells them.
+
+While nobody watches, `is_on` is false, and a place that has something to tell costs that one look:
+
+    began = noticing.now() if noticing.is_on else 0.0
+    …
+    if noticing.is_on:
+        noticing.note("statement", began, rows=len(rows))
+
+| part | is | facts |
+|---|---|---|
+| `wait` | waiting | `of`: `thread`, `connection` (until there is one), `turn` (for others who change the same) |
+| `compile` | a question's statement, made | `key`: what it is remembered by |
+| `found` | a question's statement, found made; takes no time | `key` |
+| `statement` | one sent to the database by a question | `rows`; or `failed`: the kind of error |
+| `kept` | an answer that was kept, and confirmed; takes no time | |
+| `decision` | a question answered; takes no time | `allowed`, `denied`; or `rows` of a list; or neither, of SQL |
+| `policy` | a policy's text, compiled | `failed`, where it was refused |
+| `change` | what one request changes; takes no time | `entries` |
+| `commit` | changes that were committed together; takes no time | `changes` |
+| `revision` | one of a commit; takes no time | `kind`, `inserted`, `deleted` |
+| `load` | a file of facts, or a request that is one | `failed`, where it was refused |
+
+What lasts is known while it goes on, too: `under_way`.
+Facts may have ids and predicates in them: what leaves the process names none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+now = perf_counter
+MOST = 1_000  # parts that one request keeps; those after them are told as if they were of no request
+
+
+class Part(NamedTuple):
+    name: str
+    began: float  # by `now`
+    seconds: float
+    facts: Mapping[str, Any]
+
+
+Listener = Callable[[Part], None]
+Parts = list[Part]
+
+
+class _Thread(threading.local):
+    parts: Parts | None = None  # of the request that this thread answers
+    waited: Part | None = None  # before it
+
+
+is_on = False
+under_way: Counter[str] = Counter()  # by the names of parts that last
+_counting = threading.Lock()
+_thread = _Thread()
+_listeners: tuple[Listener, ...] = ()
+
+
+# ---- for those who watch -----------------------------------------------------------------------------------------
+
+
+def watch(is_watched: bool) -> None:
+    """Begin to note parts, or end it."""
+    global is_on
+    is_on = is_watched
+
+
+def listen(listeners: tuple[Listener, ...]) -> None:
+    """Tell these of parts that belong to no request: of upkeep, and of the few above `MOST`."""
+    global _listeners
+    _listeners = listeners
+
+
+def begin() -> Parts:
+    """Begin a request in this thread; its parts come into what is returned."""
+    parts = _thread.parts = []
+    if _thread.waited is not None:
+        parts.append(_thread.waited)
+        _thread.waited = None
+    return parts
+
+
+def end() -> None:
+    _thread.parts = None
+
+
+# ---- for those who are watched -----------------------------------------------------------------------------------
+
+
+def note(name: str, began: float | None = None, **facts: object) -> None:
+    """Note a part that began then, by `now`, and ends now; without a time, it took none."""
+    at = now()
+    part = Part(name, at, 0.0, facts) if began is None else Part(name, began, at - began, facts)
+    parts = _thread.parts
+    if parts is not None and len(parts) < MOST:
+        parts.append(part)
+    else:
+        for each in _listeners:
+            each(part)
+
+
+@contextmanager
+def noted(name: str, **facts: object) -> Iterator[None]:
+    """Note what is done inside, for what takes long anyway."""
+    if not is_on:
+        yield
+        return
+    began = now()
+    try:
+        yield
+    except BaseException as error:
+        note(name, began, **facts, failed=type(error).__name__)
+        raise
+    note(name, began, **facts)
+
+
+@contextmanager
+def lasting(name: str) -> Iterator[None]:
+    """Note what is done inside, and that it is under way meanwhile."""
+    with _counting:
+        under_way[name] += 1
+    try:
+        with noted(name):
+            yield
+    finally:
+        with _counting:
+            under_way[name] -= 1
+
+
+def waited(work: Callable[..., T]) -> Callable[..., T]:
+    """Work for another thread, with how long it waits for it from now on."""
+    since = now()
+
+    def begun(*arguments: object) -> T:
+        _thread.waited = Part("wait", since, now() - since, {"of": "thread"})
+        return work(*arguments)
+
+    return begun
+
+
+def carried(work: Callable[[], T]) -> Callable[[], T]:
+    """Work that another thread does for this one's request."""
+    parts = _thread.parts
+
+    def done() -> T:
+        before, _thread.parts = _thread.parts, parts
+        try:
+            return work()
+        finally:
+            _thread.parts = before
+
+    return done
