@@ -243,6 +243,12 @@ Test = Comparison | OneOf | InNetwork | IsTrue | Always | Negation | AllOf | Any
 
 @dataclass(frozen=True, slots=True)
 class Condition:
+    """What a tuple depends on. A test that lacks a value which would decide it is neither true nor false.
+
+    Then the tuple is not known to hold, and what follows from it grants nobody: where it is subtracted, and only there,
+    it counts as if it held.
+    """
+
     name: str
     parameters: tuple[Parameter, ...]
     test: Test
