@@ -30,6 +30,11 @@ class SQLite:
     def text_value(self, text: Text) -> Text:
         return text
 
+    def answer(self, text: Text) -> Text:
+        """What a SELECT answers with. The sign does nothing to a text, and keeps its column from choosing the index:
+        to tell equal answers by their order, all facts of a signature would be read."""
+        return ("+", *text) if is_column(text) else text
+
     def bytewise(self, text: Text) -> Text:
         """The text, compared byte by byte."""
         return text
@@ -100,9 +105,12 @@ class PostgreSQL:
         return ("CAST(", *text, ' AS text) COLLATE "C"')
 
     def text_value(self, text: Text) -> Text:
-        if len(text) == 1 and isinstance(text[0], str):
-            return text  # a column, which has its type
+        if is_column(text):
+            return text  # which has its type
         return ("CAST(", *text, " AS text)")
+
+    def answer(self, text: Text) -> Text:
+        return self.text_value(text)
 
     def bytewise(self, text: Text) -> Text:
         return (*text, ' COLLATE "C"')
@@ -167,4 +175,11 @@ def lateral_step(name: str, row: str, columns: list[str], arms: list[Text], alia
 
 
 Dialect = SQLite | PostgreSQL
+
+
+def is_column(text: Text) -> bool:
+    """Whether it is no parameter."""
+    return len(text) == 1 and isinstance(text[0], str)
+
+
 CLOCKS = (SQLite.now, PostgreSQL.now)  # as statements read them

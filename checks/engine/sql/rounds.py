@@ -146,7 +146,7 @@ def _answers(plan: Plan, renderer: Renders, ends: list[Exit]) -> Statement:
     rows = []
     for end in ends:
         outs: list[Column] = [
-            ("''",) if isinstance(out, Var) else Formed(out, renderer.dialect.text_value) for out in end.outs
+            ("''",) if isinstance(out, Var) else Formed(out, renderer.dialect.answer) for out in end.outs
         ]
         tables = {each.number: name for each, name in _read(end.branch, ALL_GOALS, ALL_ANSWERS)}
         rows.append(renderer.select(end.branch, outs or [("''",)], Scope(tables=tables)))

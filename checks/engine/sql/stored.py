@@ -96,7 +96,7 @@ class StoredRenderer(Renderer[Dialect, Source]):
     def _out(self, term: Term, name: str) -> Column:
         if isinstance(term, Var):
             return (f"NULL AS {name}",)
-        return Formed(term, lambda text: (*self.dialect.text_value(text), f" AS {name}"))
+        return Formed(term, lambda text: (*self.dialect.answer(text), f" AS {name}"))
 
     def verdict(self, end: Exit, tests: tuple[Condition, ...], scope: Scoped) -> Text:
         """A column: whether the tests hold, for a row of the exit."""
