@@ -91,7 +91,15 @@ class Itself:
     place: Place = _place()
 
 
-Expression = Direct | Computed | Arrow | Union | Intersection | Exclusion | Nothing | Itself
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """At most those of `most`, nobody can say which: neither it nor its `not` grants anybody anything."""
+
+    most: Expression
+    place: Place = _place()
+
+
+Expression = Direct | Computed | Arrow | Union | Intersection | Exclusion | Nothing | Itself | Unsure
 
 
 # ---- types -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,16 @@
+"""Addresses of the internet's fourth version as numbers; those of the sixth do not fit into 64 bits."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network
+
+
+def address_number(text: str) -> int:
+    """The number of an address; ValueError if it is none of the fourth version."""
+    return int(IPv4Address(text))
+
+
+def network_bounds(text: str) -> tuple[int, int]:
+    """The first and the last address of a network such as `10.0.0.0/8`; ValueError as above."""
+    network = IPv4Network(text, strict=False)
+    return int(network.network_address), int(network.broadcast_address)

@@ -1,0 +1,220 @@
+"""What an expression tests, of values that Polar has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, NoReturn
+
+from authz_project.importers.addresses import network_bounds
+from authz_project.importers.cel.syntax import Node
+from authz_project.importers.model import (
+    AllOf,
+    Always,
+    AnyOf,
+    Comparison,
+    Constant,
+    Given,
+    InNetwork,
+    IsTrue,
+    Negation,
+    OneOf,
+    Operand,
+    Parameter,
+    Place,
+    Sum,
+    Test,
+    Unsayable,
+)
+from authz_project.importers.values import NoValue, polar_type, value_of
+from policy.values import BOOLEAN, INTEGER, STRING
+
+_ORDERED = {"<", "<=", ">", ">="}
+_MADE = ("timestamp", "duration", "ipaddress")  # functions that make a value of a text
+
+
+class _Typed(NamedTuple):
+    operand: Operand
+    type: str
+
+
+class _NoEqual(Exception):
+    """Why a part has no equal in Polar."""
+
+    def __init__(self, reason: str):
+        super().__init__(reason)
+        self.reason = reason
+
+
+def test_of(node: Node, text: str, parameters: Iterable[Parameter], place_of: Callable[[int], Place]) -> Test:
+    """The test that an expression is; `place_of` says where an offset of its text stands."""
+    return _Reader(text, {each.name: each.type for each in parameters}, place_of).test(node)
+
+
+class _Reader:
+    def __init__(self, text: str, types: Mapping[str, str], place_of: Callable[[int], Place]):
+        self.text, self.types, self.place_of = text, types, place_of
+
+    def test(self, node: Node) -> Test:
+        match node.kind:
+            case "&&":
+                return AllOf(tuple(map(self.test, _two(node))))
+            case "||":
+                return AnyOf(tuple(map(self.test, _two(node))))
+            case "!":
+                return Negation(self.test(_two(node)[0]))
+        try:
+            return self._atom(node)
+        except (_NoEqual, NoValue) as reason:
+            why = reason.reason if isinstance(reason, _NoEqual) else str(reason)
+            return Unsayable(self.text[node.start : node.end], why, self._place(node))
+
+    def _atom(self, node: Node) -> Test:
+        match node.kind:
+            case "name" if node.value in ("true", "false"):
+                return Always(node.value == "true")
+            case "name":
+                if self._typed(node).type != "bool":
+                    raise _NoEqual(f"`{node.value}` is neither true nor false")
+                return IsTrue(node.value, self._place(node))
+            case "in":
+                return self._one_of(node)
+            case "==" | "!=" | "<" | "<=" | ">" | ">=":
+                return self._comparison(node)
+            case "call" if node.value == "in_cidr":
+                return self._in_network(node)
+            case "call":
+                raise _NoEqual(f"the function `{node.value}` has no equal here")
+        raise _NoEqual("this has no equal here")
+
+    def _comparison(self, node: Node) -> Test:
+        sides = _two(node)
+        left, right = map(self._typed, sides)
+        kinds = {polar_type(left.type), polar_type(right.type)}
+        if len(kinds) > 1:
+            raise _NoEqual(f"values of type {left.type} and {right.type} are not compared here")
+        if node.kind in _ORDERED and kinds != {INTEGER}:
+            raise _NoEqual(f"values of type {left.type} have no order here")
+        if "ipaddress" in (left.type, right.type) and left.type != right.type:
+            raise _NoEqual("an address is compared with addresses alone")
+        return Comparison(node.kind, left.operand, right.operand, self._place(node))
+
+    def _one_of(self, node: Node) -> Test:
+        first, second = _two(node)
+        item = self._typed(first)
+        if second.kind == "list":
+            values = tuple(self._constant(each, item.type) for each in _two(second))
+            return OneOf(item.operand, values, self._place(node))
+        listed = self.types.get(second.value, "") if second.kind == "name" else ""
+        if polar_type(listed) not in (BOOLEAN, INTEGER, STRING) or not listed.startswith("list<"):
+            raise _NoEqual("`in` takes a list that is written there, or a parameter that is one")
+        if polar_type(listed) != polar_type(item.type):
+            raise _NoEqual(f"a value of type {item.type} is not in {listed}")
+        return OneOf(item.operand, Given(second.value, self._place(second)), self._place(node))
+
+    def _in_network(self, node: Node) -> Test:
+        on, *args = node.children
+        if on is None or len(args) != 1 or args[0] is None:
+            raise _NoEqual("`in_cidr` is asked of an address, with one network")
+        address, network = self._typed(on), self._typed(args[0])
+        if address.type != "ipaddress" or network.type != "string":
+            raise _NoEqual("`in_cidr` is asked of an address, with a text")
+        if isinstance(address.operand, Sum) or isinstance(network.operand, Sum):
+            raise _NoEqual("addresses are not added")
+        if isinstance(network.operand, Constant):
+            try:
+                network_bounds(str(network.operand.value))
+            except ValueError as reason:
+                raise _NoEqual(str(reason)) from None
+        return InNetwork(address.operand, network.operand, self._place(node))
+
+    def _constant(self, node: Node, type_name: str) -> Constant:
+        typed = self._typed(node)
+        if not isinstance(typed.operand, Constant) or polar_type(typed.type) != polar_type(type_name):
+            raise _NoEqual(f"the list holds other things than constants of type {type_name}")
+        return typed.operand
+
+    # ---- operands ----------------------------------------------------------------------------------------------------
+
+    def _typed(self, node: Node) -> _Typed:
+        place = self._place(node)
+        match node.kind:
+            case "name" if node.value in ("true", "false"):
+                return _Typed(Constant(node.value == "true", place), "bool")
+            case "name":
+                return _Typed(Given(node.value, place), self._type_of(node))
+            case "string":
+                value_of("string", node.value)
+                return _Typed(Constant(node.value, place), "string")
+            case "int" | "float":
+                return _Typed(Constant(_whole(node), place), "int")
+            case "-":
+                if len(node.children) == 2:
+                    return self._sum(node, place)
+                inner = self._typed(_two(node)[0])
+                if isinstance(inner.operand, Constant) and inner.type == "int":
+                    return _Typed(Constant(-int(inner.operand.value), place), "int")
+                raise _NoEqual("a sign before a parameter has no equal here")
+            case "+":
+                return self._sum(node, place)
+            case "call" if node.value in _MADE and node.children[0] is None and len(node.children) == 2:
+                return self._made(node, place)
+            case "call":
+                raise _NoEqual(f"the function `{node.value}` has no equal here")
+            case "*" | "/" | "%":
+                raise _NoEqual(f"`{node.kind}` has no equal here")
+            case "member" | "index":
+                raise _NoEqual("parts of a value have no equal here")
+        raise _NoEqual("this has no equal here")
+
+    def _type_of(self, node: Node) -> str:
+        if node.value not in self.types:
+            raise _NoEqual(f"`{node.value}` is no parameter of the condition")
+        type_name = self.types[node.value]
+        if polar_type(type_name) is None or type_name.startswith("list<"):
+            raise _NoEqual(f"a value of type {type_name} has no equal here")
+        return type_name
+
+    def _made(self, node: Node, place: Place) -> _Typed:
+        made = node.children[1]
+        if made is None or made.kind != "string":
+            raise _NoEqual(f"`{node.value}` of something else than a text has no equal here")
+        number = int(value_of(node.value, made.value).id)
+        return _Typed(Constant(number, place), node.value)
+
+    def _sum(self, node: Node, place: Place) -> _Typed:
+        left, right = map(self._typed, _two(node))
+        minus = node.kind == "-"
+        if polar_type(left.type) != INTEGER or polar_type(right.type) != INTEGER:
+            raise _NoEqual(f"`{node.kind}` of values of type {left.type} and {right.type} has no equal here")
+        if "ipaddress" in (left.type, right.type) or "double" in (left.type, right.type):
+            raise _NoEqual(f"`{node.kind}` of values of type {left.type} and {right.type} has no equal here")
+        if isinstance(left.operand, Constant) and isinstance(right.operand, Constant):
+            first, second = int(left.operand.value), int(right.operand.value)
+            return _Typed(Constant(first - second if minus else first + second, place), left.type)
+        kinds = [each.type for each in (left, right)]
+        both = kinds == ["timestamp", "timestamp"]
+        type_name = "duration" if both and minus else "timestamp" if "timestamp" in kinds else left.type
+        return _Typed(Sum(left.operand, right.operand, minus, place), type_name)
+
+    def _place(self, node: Node) -> Place:
+        return self.place_of(node.start)
+
+
+def _two(node: Node) -> tuple[Node, ...]:
+    return tuple(each for each in node.children if each is not None)
+
+
+def _whole(node: Node) -> int:
+    if node.kind == "float":
+        number = float(node.value)
+        return int(number) if number.is_integer() and abs(number) < 2**53 else _fraction()
+    number_text = node.value.rstrip("uU")
+    number_ = int(number_text, 16) if number_text.startswith("0x") else int(number_text)
+    if number_ >= 2**63:
+        raise _NoEqual("a number that does not fit into 64 bits has no equal here")
+    return number_
+
+
+def _fraction() -> NoReturn:
+    raise _NoEqual("a fraction has no equal here")
+

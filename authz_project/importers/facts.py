@@ -1,0 +1,194 @@
+"""Tuples as facts.
+
+| theirs | here |
+|---|---|
+| `document:plan#viewer@user:ann` | `has_role(user:ann, "viewer", document:plan)` |
+| `document:plan#parent@folder:top`, if arrows follow it | `has_relation(document:plan, "parent", folder:top)` |
+| `document:plan#viewer@group:eng#member` | `has_relation(document:plan, "viewer_group", group:eng)` |
+| `document:plan#viewer@user:*` | `is_public(document:plan, "viewer")` |
+| … with in_hours, from 9 | `has_role_if(…, in_hours:"from=9")`, and `parameter(in_hours:"from=9", "from", 9)` |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+from authz_project.importers.model import Condition, Subject, Sum, Thing, Tuple, Values, Who
+from authz_project.importers.polar.layout import Kind, Layout
+from authz_project.importers.report import Report
+from authz_project.importers.values import NoValue, described, parameters_of, sums, worked_out
+from facts.wire import MAX_ID_BYTES, Fact
+from policy.clock import microseconds_of
+from policy.values import STRING, Value
+
+BY_REQUEST = "by request"  # the `when` of a tuple that binds nothing
+LONGEST_WHEN = 200  # bytes
+ANYBODY = "anybody"  # stands for `user:*` in questions
+
+
+class NotCarried(ValueError):
+    """Why a tuple or a question cannot be said here; `is_wrong` if the model itself does not allow it."""
+
+    def __init__(self, message: str, is_wrong: bool = False):
+        super().__init__(message)
+        self.message, self.is_wrong = message, is_wrong
+
+
+@dataclass(frozen=True)
+class Facts:
+    layout: Layout
+
+    def of_all(self, tuples: Iterable[Tuple], report: Report) -> list[Fact]:
+        """The facts that tuples are, each once; those that cannot be facts are reported."""
+        found: dict[Fact, Fact] = {}
+        for each in tuples:
+            try:
+                found.update({fact: fact for fact in self.of(each)})
+            except NotCarried as reason:
+                tell = report.skipped if reason.is_wrong else report.lost
+                tell(each.place, f"the tuple {each}: {reason.message}")
+        return [*found.values()]
+
+    def of(self, tuple_: Tuple) -> list[Fact]:
+        """The fact that a tuple is, and those that say what it waits for; NotCarried if there are none."""
+        self._subject_of(tuple_)
+        expires_at = None if tuple_.expiry is None else microseconds_of(tuple_.expiry)
+        predicate, args = self._said(tuple_)
+        if tuple_.condition is None:
+            return [Fact(predicate, args, expires_at)]
+        when, values = self._when(tuple_)
+        return [Fact(f"{predicate}_if", (*args, when), expires_at), *values]
+
+    def context(self, values: Values) -> list[Fact]:
+        """The values of a request as facts of it, for all conditions that take them."""
+        found: dict[Fact, None] = {}
+        for condition in self.layout.model.conditions:
+            try:
+                given = worked_out(condition, values)
+            except NoValue as reason:
+                raise NotCarried(f"the request's {reason}") from None
+            for name, each in given.items():
+                found.update({Fact("context", (Value(STRING, name), value)): None for value in each})
+        return [*found]
+
+    # ---- what is asked about -----------------------------------------------------------------------------------------
+
+    def value(self, thing: Thing | Who) -> Value:
+        if thing.type not in self.layout.types:
+            raise NotCarried(f"there is no type {thing.type}", is_wrong=True)
+        return Value(self.layout.types[thing.type], _id(thing.id))
+
+    def asked(self, who: Who) -> tuple[Value, list[Fact]]:
+        """The subject of a question, and the facts that stand for it where it is a userset."""
+        if who.is_everybody:
+            return self.value(Who(who.type, ANYBODY)), []
+        if who.relation is None:
+            return self.value(who), []
+        stand_in = Value(self.layout.userset_type, _id(str(who)))
+        said = self.layout.said.get((who.type, who.relation))
+        if said is None:
+            raise NotCarried(f"there is no relation {who.type}#{who.relation}", is_wrong=True)
+        if said.kind is Kind.RELATION:
+            raise NotCarried(f"nobody can ask about {who.type}#{who.relation} here, which leads to objects")
+        thing = self.value(Who(who.type, who.id))
+        return stand_in, [Fact(f"has_{said.kind.value}", (stand_in, Value(STRING, said.name), thing))]
+
+    def question(self, who: Value, relation: str, thing: Thing) -> tuple[str, tuple[Value, ...]]:
+        """The predicate that says it, and its values."""
+        said = self.layout.said.get((thing.type, relation))
+        if said is None:
+            raise NotCarried(f"there is no relation {thing.type}#{relation}", is_wrong=True)
+        name, resource = Value(STRING, said.name), self.value(thing)
+        if said.kind is Kind.RELATION:
+            return "has_relation", (resource, name, who)
+        return "allow", (who, name, resource)
+
+    # ---- one tuple ---------------------------------------------------------------------------------------------------
+
+    def _subject_of(self, tuple_: Tuple) -> Subject:
+        """The kind of subject, among those that the model allows."""
+        who = tuple_.subject
+        key = (tuple_.object.type, tuple_.relation)
+        if key not in self._subjects:
+            raise NotCarried("the model knows no such relation, or gives it no tuples", is_wrong=True)
+        for each in self._subjects[key]:
+            alike = (each.type, each.relation, each.wildcard) == (who.type, who.relation, who.is_everybody)
+            if alike and each.condition == tuple_.condition:
+                return each
+        with_condition = f" with {tuple_.condition}" if tuple_.condition else ""
+        raise NotCarried(f"the model does not allow such a subject{with_condition}", is_wrong=True)
+
+    @cached_property
+    def _subjects(self) -> dict[tuple[str, str], list[Subject]]:
+        """By relations as the model has them, before they were taken apart."""
+        found: dict[tuple[str, str], list[Subject]] = {}
+        apart = self.layout.apart
+        homes = {(type_name, home): name for (type_name, name), home in apart.plain_homes.items()}
+        homes |= {(type_name, home): name for (type_name, name), home in apart.other_homes.items()}
+        for (type_name, name), relation in self.layout.relations.items():
+            if relation.subjects:
+                key = (type_name, homes.get((type_name, name), name))
+                found.setdefault(key, []).extend(relation.subjects)
+        return found
+
+    def _said(self, tuple_: Tuple) -> tuple[str, tuple[Value, ...]]:
+        layout, who, thing = self.layout, tuple_.subject, self.value(tuple_.object)
+        is_plain = who.relation is None and not who.is_everybody
+        home = layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
+        key = (tuple_.object.type, home)
+        if who.relation:
+            name = Value(STRING, layout.userset_names[*key, who.type, who.relation])
+            return "has_relation", (thing, name, self.value(Who(who.type, who.id)))
+        said = layout.said[key]
+        name = Value(STRING, said.name)
+        if who.is_everybody:
+            public = layout.public_types(*key)
+            types = (Value(STRING, layout.types[who.type]),) if len(public) > 1 else ()
+            return "is_public", (thing, name, *types)
+        if said.kind is Kind.RELATION:
+            return "has_relation", (thing, name, self.value(who))
+        return "has_role", (self.value(who), name, thing)
+
+    def _when(self, tuple_: Tuple) -> tuple[Value, list[Fact]]:
+        """What stands for the values that a tuple binds, and the facts that say them."""
+        condition = self.layout.condition(str(tuple_.condition))
+        try:
+            given = worked_out(condition, tuple_.values)
+        except NoValue as reason:
+            raise NotCarried(str(reason)) from None
+        _check_sums(condition, given)
+        known = {each.name for each in condition.parameters}
+        written = " ".join(f"{name}={_short(raw)}" for name, raw in sorted(tuple_.values) if name in known)
+        if len(written.encode()) > LONGEST_WHEN:
+            written = sha256(written.encode()).hexdigest()
+        when = Value(self.layout.conditions[condition.name], written or BY_REQUEST)
+        return when, [*self._parameters(when, given)]
+
+    def _parameters(self, when: Value, given: dict[str, list[Value]]) -> Iterator[Fact]:
+        for name, values in given.items():
+            for value in values:
+                yield Fact("parameter", (when, Value(STRING, name), value))
+
+
+def _check_sums(condition: Condition, given: dict[str, list[Value]]) -> None:
+    """Refuse a sum of which the tuple says one part and the request the other."""
+    for total in sums(condition.test):
+        parts = parameters_of(total)
+        said = [name for name in parts if name in given]
+        if said and len(said) < len(parts) and isinstance(total, Sum):
+            missing = ", ".join(name for name in parts if name not in given)
+            raise NotCarried(f"`{described(total)}` is worked out here from the tuple, which leaves out {missing}")
+
+
+def _short(raw: object) -> str:
+    return raw if isinstance(raw, str) else json.dumps(raw, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+def _id(text: str) -> str:
+    if not 0 < len(text.encode(errors="replace")) <= MAX_ID_BYTES or "\0" in text or text == "*":
+        raise NotCarried(f"an id here has 1 to {MAX_ID_BYTES} bytes, no NUL, and is not `*`")
+    return text

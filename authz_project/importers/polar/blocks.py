@@ -1,0 +1,239 @@
+"""The rules of each type: what its block declares, and what follows in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from authz_project.importers.model import Relation, Subject, Type
+from authz_project.importers.polar import terms
+from authz_project.importers.polar.certainty import uncertain_relations
+from authz_project.importers.polar.formulas import POSSIBLY, Formulas
+from authz_project.importers.polar.layout import Kind, Layout, Step
+from authz_project.importers.polar.names import variable
+from authz_project.importers.polar.walk import alternatives, is_direct, relations_of
+from policy.language import ast
+
+
+@dataclass
+class Rules:
+    """What one relation is granted by; `comment` stands before."""
+
+    name: str  # as the block has it
+    comment: tuple[str, ...] = ()
+    shorthand: list[ast.Shorthand] = field(default_factory=list)
+    longhand: list[ast.Rule] = field(default_factory=list)  # outside of the block
+
+
+@dataclass
+class Block:
+    type: Type
+    name: str
+    is_actor: bool
+    roles: list[str] = field(default_factory=list)
+    permissions: list[str] = field(default_factory=list)
+    relations: list[tuple[str, str]] = field(default_factory=list)
+    declared: list[ast.Declare] = field(default_factory=list)
+    rules: list[Rules] = field(default_factory=list)
+
+
+class Written(NamedTuple):
+    blocks: list[Block]
+    failing: frozenset[str]  # the conditions of which it is asked whether they fail for sure
+
+
+def written_blocks(layout: Layout) -> Written:
+    writer = _Writer(layout)
+    for type_ in layout.model.types:
+        for relation in type_.relations:
+            writer.relation(type_, relation)
+    writer.what_is_possible()
+    return Written([*writer.blocks.values()], frozenset(writer.failing))
+
+
+class _Writer:
+    def __init__(self, layout: Layout):
+        self.layout = layout
+        self.failing: set[str] = set()
+        uncertain_steps = frozenset(_uncertain_steps(layout))
+        self.formulas = Formulas(layout, uncertain_relations(layout.model), uncertain_steps=uncertain_steps)
+        self.blocks = {
+            type_.name: Block(type_, layout.types[type_.name], type_.name in layout.actors)
+            for type_ in layout.model.types
+        }
+
+    # ---- for sure ----------------------------------------------------------------------------------------------------
+
+    def relation(self, type_: Type, relation: Relation) -> None:
+        block, said = self.blocks[type_.name], self.layout.said[type_.name, relation.name]
+        rules = Rules(said.name, relation.comment)
+        block.rules.append(rules)
+        if said.kind is Kind.RELATION:
+            self._leading(block, rules, relation, said.name)
+        else:
+            (block.roles if said.kind is Kind.ROLE else block.permissions).append(said.name)
+        for step, subject in self.layout.usersets(type_.name, relation.name):
+            self._declare(block, step.name, step.target)
+            if subject.condition:
+                rules.longhand.append(self._waiting_relation(block, step.name, step, subject.condition, False))
+        if said.kind is Kind.RELATION:
+            return
+        rules.shorthand += _shorthands(said.name, self._ways(type_, relation, False))
+
+    def _leading(self, block: Block, rules: Rules, relation: Relation, name: str) -> None:
+        targets = self.layout.targets(block.type.name, relation.name)
+        if len(targets) == 1:
+            self._declare(block, name, targets[0])
+        for target in targets:
+            if len(targets) > 1:
+                types = (block.name, "String", self.layout.types[target])
+                block.declared.append(ast.Declare(ast.Name("has_relation"), tuple(map(ast.Name, types))))
+        for subject in relation.subjects:
+            if subject.condition:
+                step = Step(name, subject.type)
+                rules.longhand.append(self._waiting_relation(block, name, step, subject.condition, False))
+
+    def _declare(self, block: Block, name: str, target: str) -> None:
+        declared = (name, self.layout.types[target])
+        if declared not in block.relations:
+            block.relations.append(declared)
+
+    def _ways(self, type_: Type, relation: Relation, possible: bool) -> list[ast.Formula]:
+        """What grants a relation, beside the facts that say it."""
+        followed = [part for part in alternatives(relation.expression) if not is_direct(part)]
+        return [
+            *self._own(type_, relation, possible),
+            *[self.formulas.rule(type_.name, part, possible) for part in followed],
+        ]
+
+    def _own(self, type_: Type, relation: Relation, possible: bool) -> list[ast.Formula]:
+        """What tuples of the relation itself grant, but for those that are facts of the role."""
+        said = self.layout.said[type_.name, relation.name]
+        found: dict[ast.Formula, None] = {}
+        for subject in relation.subjects:
+            if subject.wildcard:
+                found[self._everybody(type_.name, relation, subject, said.name, possible)] = None
+            elif subject.relation:
+                self.formulas.begin()
+                name = self.layout.userset_names[type_.name, relation.name, subject.type, subject.relation]
+                found[self.formulas.on(type_.name, Step(name, subject.type), subject.relation, possible)] = None
+            elif subject.condition:
+                found[self._waiting(subject.condition, possible, terms.call(
+                    "has_role_if", terms.ACTOR, terms.text(said.name), terms.RESOURCE, terms.WHEN
+                ))] = None  # fmt: skip
+        return [*found]
+
+    def _everybody(
+        self, type_name: str, relation: Relation, subject: Subject, name: str, possible: bool
+    ) -> ast.Formula:
+        public = self.layout.public_types(type_name, relation.name)
+        args: list[ast.Term] = [terms.RESOURCE, terms.text(name)]
+        if len(public) > 1:
+            args.append(terms.text(self.layout.types[subject.type]))
+        typed: ast.Formula = terms.TRUE
+        if self.layout.actors != {subject.type}:
+            typed = terms.matches("actor", self.layout.types[subject.type])
+        if subject.condition is None:
+            return terms.every(typed, terms.call("is_public", *args))
+        called = terms.call("is_public_if", *args, terms.WHEN)
+        return terms.every(typed, self._waiting(subject.condition, possible, called))
+
+    def _waiting(self, condition: str, possible: bool, called: ast.Call) -> ast.Formula:
+        """That a conditional tuple is there, and its condition met; with `possible`, that it does not fail for sure."""
+        name = self.layout.conditions[condition]
+        if not possible:
+            return terms.every(called, terms.call(name, terms.WHEN))
+        self.failing.add(condition)
+        return terms.every(
+            called, terms.matches("when", name), terms.no(terms.call("fails", terms.WHEN))
+        )
+
+    def _waiting_relation(self, block: Block, name: str, step: Step, condition: str, possible: bool) -> ast.Rule:
+        thing, other = _two(block.name), _two(self.layout.types[step.target], block.name)
+        called = terms.call(
+            "has_relation_if", ast.Variable(thing), terms.text(step.name), ast.Variable(other), terms.WHEN
+        )
+        params = (
+            terms.parameter(thing, block.name), terms.text(name), terms.parameter(other, self.layout.types[step.target])
+        )  # fmt: skip
+        return terms.rule("has_relation", params, self._waiting(condition, possible, called))
+
+    # ---- perhaps -----------------------------------------------------------------------------------------------------
+
+    def what_is_possible(self) -> None:
+        """The rules of relations in their widest sense: of those that are taken away somewhere."""
+        done: set[object] = set()
+        while True:
+            steps = [each for each in self.formulas.possible_steps if each not in done]
+            relations = [each for each in self.formulas.possible_relations if each not in done]
+            if not steps and not relations:
+                return
+            done.update(steps, relations)
+            for type_name, step in steps:
+                self._possible_step(self.blocks[type_name], step)
+            for type_name, relation in relations:
+                self._possible_relation(type_name, relation)
+
+    def _possible_step(self, block: Block, step: Step) -> None:
+        name, target = f"{POSSIBLY}{step.name}", self.layout.types[step.target]
+        if (step.name, target) in block.relations:
+            self._declare(block, name, step.target)
+        thing, other = _two(block.name), _two(target, block.name)
+        params = (terms.parameter(thing, block.name), terms.text(name), terms.parameter(other, target))
+        given = terms.call("has_relation", ast.Variable(thing), terms.text(step.name), ast.Variable(other))
+        rules = Rules(name, longhand=[terms.rule("has_relation", params, given)])
+        rules.longhand += [
+            self._waiting_relation(block, name, step, condition, True)
+            for condition in _conditions_of(self.layout, block.type.name, step)
+        ]
+        block.rules.append(rules)
+
+    def _possible_relation(self, type_name: str, name: str) -> None:
+        relation, block = self.layout.relations[type_name, name], self.blocks[type_name]
+        said = self.layout.said[type_name, name]
+        if said.kind is Kind.RELATION:
+            return  # its steps have rules
+        possible = f"{POSSIBLY}{said.name}"
+        block.permissions.append(possible)
+        narrow, wide = self._ways(block.type, relation, False), self._ways(block.type, relation, True)
+        ways: list[ast.Formula] = [ast.Reference(said.name), *[each for each in wide if each not in narrow]]
+        block.rules.append(Rules(possible, shorthand=_shorthands(possible, ways)))
+
+
+def _shorthands(name: str, formulas: list[ast.Formula]) -> list[ast.Shorthand]:
+    """One for each way; `a or b` is two."""
+    parts = dict.fromkeys(part for each in formulas for part in (each.parts if isinstance(each, ast.Or) else (each,)))
+    head = ast.Reference(name)
+    return [ast.Shorthand(head, part) for part in parts if part not in (terms.FALSE, head)]
+
+
+def _two(name: str, other: str = "") -> str:
+    """A variable for a thing of a type, besides one of another."""
+    return f"other_{name}" if name == other else variable(name)
+
+
+def _uncertain_steps(layout: Layout) -> set[tuple[str, str]]:
+    found: set[tuple[str, str]] = set()
+    for type_, relation in relations_of(layout.model):
+        for subject in relation.subjects:
+            if subject.condition and subject.relation:
+                found.add((type_.name, layout.userset_names[type_.name, relation.name, subject.type, subject.relation]))
+            elif subject.condition and layout.is_leading(type_.name, relation.name):
+                found.add((type_.name, layout.said[type_.name, relation.name].name))
+    return found
+
+
+def _conditions_of(layout: Layout, type_name: str, step: Step) -> list[str]:
+    """The conditions that tuples of a step may have."""
+    found: dict[str, None] = {}
+    for type_, relation in relations_of(layout.model):
+        for subject in relation.subjects if type_.name == type_name else ():
+            if subject.type != step.target or subject.condition is None:
+                continue
+            if subject.relation:
+                name = layout.userset_names[type_name, relation.name, subject.type, subject.relation]
+            else:
+                name = layout.said[type_name, relation.name].name
+            if name == step.name:
+                found[subject.condition] = None
+    return [*found]

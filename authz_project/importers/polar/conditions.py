@@ -1,0 +1,204 @@
+"""Conditions of tuples as rules.
+
+    resource in_hours {}
+
+    in_hours(when: in_hours) if
+      value_of(when, "hour", hour) and value_of(when, "from", from) and hour >= from;
+
+`when` stands for the values that a tuple binds: the tuple is stored with it, the values as facts `parameter(when, …)`.
+What the tuple leaves open, the request says: `context("hour", 11)`. A value that nobody gives makes no comparison true,
+and none false: `fails` holds where the condition is false for sure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from authz_project.importers.addresses import network_bounds
+from authz_project.importers.model import (
+    AllOf,
+    Always,
+    AnyOf,
+    Comparison,
+    Condition,
+    Constant,
+    Given,
+    InNetwork,
+    IsTrue,
+    Negation,
+    OneOf,
+    Operand,
+    Sum,
+    Test,
+    Unsayable,
+)
+from authz_project.importers.polar import terms
+from authz_project.importers.polar.names import variable, word
+from authz_project.importers.values import FIRST, LAST, described, polar_type
+from policy.language import ast
+from policy.values import BOOLEAN
+
+OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+@dataclass(frozen=True)
+class WrittenCondition:
+    condition: Condition
+    name: str
+    rules: tuple[ast.Rule, ...]
+
+
+def written_condition(condition: Condition, name: str, fails: bool, clock: frozenset[str]) -> WrittenCondition:
+    """The rules that say when it is met; with `fails`, also those for when it is not."""
+    writer = _Writer(condition, clock)
+    params = [terms.parameter("when", name)]
+    rules = [terms.rule(name, params, part) for part in _ways(writer.says(condition.test, True))]
+    if fails:
+        rules += [terms.rule("fails", params, part) for part in _ways(writer.says(condition.test, False))]
+    return WrittenCondition(condition, name, tuple(rules))
+
+
+def value_rules(conditions: Iterable[Condition]) -> Iterator[ast.Rule]:
+    """The value of a parameter: the tuple's, or else the request's."""
+    value = ast.Variable("value")
+    name = ast.Variable("name")
+    for type_name in _value_types(conditions):
+        params = (terms.parameter("when", "Resource"), terms.parameter("name", "String"))
+        head = (*params, terms.parameter("value", type_name))
+        bound = terms.call("parameter", terms.WHEN, name, value)
+        asked = terms.call("context", name, value)
+        yield terms.rule("value_of", head, bound)
+        yield terms.rule(
+            "value_of", head, terms.every(asked, terms.no(terms.call("parameter", terms.WHEN, name, terms.ANY)))
+        )
+
+
+def _value_types(conditions: Iterable[Condition]) -> list[str]:
+    found: set[str] = set()
+    for condition in conditions:
+        for each in condition.parameters:
+            type_name = polar_type(each.type)
+            if type_name:
+                found.add(type_name)
+            if type_name and each.type.startswith("list"):
+                found.add(BOOLEAN)  # what an empty list is stored as
+            if each.type == "string" and _has_networks(condition.test):
+                found.add("Integer")
+    return sorted(found)
+
+
+def _has_networks(test: Test) -> bool:
+    match test:
+        case AllOf(parts) | AnyOf(parts):
+            return any(map(_has_networks, parts))
+        case Negation(inner):
+            return _has_networks(inner)
+    return isinstance(test, InNetwork)
+
+
+def _ways(formula: ast.Formula) -> tuple[ast.Formula, ...]:
+    if formula == terms.FALSE:
+        return (terms.FALSE,)
+    return formula.parts if isinstance(formula, ast.Or) else (formula,)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    condition: Condition
+    clock: frozenset[str]
+
+    def says(self, test: Test, holds: bool) -> ast.Formula:
+        """That the test is true for sure, or with `holds` off, that it is false for sure."""
+        match test:
+            case Always(value):
+                return ast.Truth(value == holds)
+            case Unsayable():
+                return terms.FALSE
+            case Negation(inner):
+                return self.says(inner, not holds)
+            case AllOf(parts) | AnyOf(parts):
+                said = [self.says(part, holds) for part in parts]
+                return _together(said) if isinstance(test, AllOf) == holds else terms.either(*said)
+            case IsTrue(name):
+                return _value(name, terms.constant(holds))
+            case Comparison(operator, left, right):
+                return self._compared(operator if holds else OPPOSITE[operator], left, right)
+            case OneOf(item, values):
+                return self._one_of(item, values, holds)
+            case InNetwork(address, network):
+                return self._in_network(address, network, holds)
+
+    def _compared(self, operator: str, left: Operand, right: Operand) -> ast.Formula:
+        (first, bind_first), (second, bind_second) = self._term(left), self._term(right)
+        compared = ast.Comparison("=" if operator == "==" else operator, first, second)
+        return terms.every(*bind_first, *bind_second, compared)
+
+    def _one_of(self, item: Operand, values: tuple[Constant, ...] | Given, holds: bool) -> ast.Formula:
+        term, bound = self._term(item)
+        if isinstance(values, Given):
+            among = _value(values.parameter, term)
+            if holds:
+                return terms.every(*bound, among)
+            return terms.every(*bound, _value(values.parameter, terms.ANY), terms.no(among))
+        if not values:
+            return terms.FALSE if holds else terms.every(*bound)
+        among_these = ast.Membership(term, tuple(terms.constant(each.value) for each in values))
+        return terms.every(*bound, among_these if holds else terms.no(among_these))
+
+    def _in_network(self, address: Given | Constant, network: Given | Constant, holds: bool) -> ast.Formula:
+        term, bound = self._term(address)
+        first: ast.Term
+        last: ast.Term
+        if isinstance(network, Constant):
+            low, high = network_bounds(str(network.value))
+            first, last, ends = terms.constant(low), terms.constant(high), []
+        else:
+            first, last = (ast.Variable(variable(f"{side}_of_{network.parameter}")) for side in (FIRST, LAST))
+            ends = [
+                _value(f"{network.parameter} {FIRST}", first), _value(f"{network.parameter} {LAST}", last)
+            ]  # fmt: skip
+        if holds:
+            return terms.every(
+                *bound, *ends, ast.Comparison(">=", term, first), ast.Comparison("<=", term, last)
+            )
+        outside = terms.either(ast.Comparison("<", term, first), ast.Comparison(">", term, last))
+        return terms.every(*bound, *ends, outside)
+
+    def _term(self, operand: Operand) -> tuple[ast.Term, list[ast.Formula]]:
+        """What stands for an operand, and what it must be bound by before."""
+        match operand:
+            case Constant(value):
+                return terms.constant(value), []
+            case Given(name) if name in self.clock:
+                return ast.CurrentTime(), []
+            case Given(name):
+                held = ast.Variable(variable(name))
+                return held, [_value(name, held)]
+            case Sum():
+                text = described(operand)
+                held = ast.Variable(word(text.replace(" + ", "_plus_").replace(" - ", "_minus_")))
+                return held, [_value(text, held)]
+
+
+def _value(name: str, term: ast.Term) -> ast.Call:
+    return terms.call("value_of", terms.WHEN, terms.text(name), term)
+
+
+def _together(parts: list[ast.Formula]) -> ast.Formula:
+    """All of them; what is bound for all of them is not bound again within one."""
+    joined = terms.every(*parts)
+    if not isinstance(joined, ast.And):
+        return joined
+    calls = [part for part in joined.parts if isinstance(part, ast.Call)]
+    others = [part for part in joined.parts if not isinstance(part, ast.Call)]
+    return terms.every(*calls, *[_without(part, calls) for part in others])
+
+
+def _without(formula: ast.Formula, bound: list[ast.Call]) -> ast.Formula:
+    match formula:
+        case ast.Or(parts):
+            return terms.either(*[_without(part, bound) for part in parts])
+        case ast.And(parts):
+            return terms.every(*[_without(part, bound) for part in parts if part not in bound])
+    return formula

@@ -1,0 +1,160 @@
+"""Expressions as conditions of shorthand rules, about `actor` and `resource`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from authz_project.importers.model import (
+    Arrow,
+    Computed,
+    Direct,
+    Exclusion,
+    Expression,
+    Intersection,
+    Itself,
+    Nothing,
+    Union,
+    Unsure,
+)
+from authz_project.importers.polar import terms
+from authz_project.importers.polar.apart import Key
+from authz_project.importers.polar.layout import Kind, Layout, Said, Step
+from authz_project.importers.polar.names import variable
+from policy.language import ast
+
+POSSIBLY = "possibly_"
+
+
+@dataclass
+class Formulas:
+    """Writes them, and gathers which relations are asked for in their widest sense.
+
+    With `possible`, a formula holds wherever it is not known for sure that it does not.
+    """
+
+    layout: Layout
+    uncertain: frozenset[Key]
+    possible_relations: dict[Key, None] = field(default_factory=dict)
+    possible_steps: dict[tuple[str, Step], None] = field(default_factory=dict)  # by the type that they lead from
+    uncertain_steps: frozenset[tuple[str, str]] = frozenset()  # types, and names of steps from there
+    _variables: set[str] = field(default_factory=set)  # of the rule that is being written
+
+    def rule(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
+        """The whole condition of one rule."""
+        self.begin()
+        return self.of(type_name, expression, possible)
+
+    def begin(self) -> None:
+        """Begin another rule, whose variables are its own."""
+        self._variables.clear()
+
+    def of(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
+        match expression:
+            case Computed(relation):
+                return self.holds(type_name, relation, terms.ACTOR, None, possible)
+            case Arrow(tupleset, relation, every):
+                return self._arrow(type_name, tupleset, relation, every, possible)
+            case Union(parts):
+                return terms.either(*[self.of(type_name, part, possible) for part in parts])
+            case Intersection(parts):
+                return terms.every(*[self.of(type_name, part, possible) for part in parts])
+            case Exclusion(base, subtract):
+                kept = self.of(type_name, base, possible)
+                return terms.every(kept, terms.no(self.of(type_name, subtract, not possible)))
+            case Unsure(most):
+                return self.of(type_name, most, True) if possible else terms.FALSE
+            case Itself():
+                return terms.every(
+                    terms.matches("actor", self.layout.types[type_name]),
+                    ast.Comparison("=", terms.ACTOR, terms.RESOURCE),
+                )
+            case Nothing() | Direct():
+                return terms.FALSE
+
+    # ---- one relation ------------------------------------------------------------------------------------------------
+
+    def said(self, type_name: str, relation: str, possible: bool) -> Said:
+        """What a relation is called; asked for in its widest sense, if that differs."""
+        said = self.layout.said[type_name, relation]
+        if not (possible and (type_name, relation) in self.uncertain):
+            return said
+        self.possible_relations[type_name, relation] = None
+        if said.kind is Kind.RELATION:
+            for target in self.layout.targets(type_name, relation):
+                self.possible_steps[type_name, Step(said.name, target)] = None
+            return Said(Kind.RELATION, f"{POSSIBLY}{said.name}")
+        return Said(Kind.PERMISSION, f"{POSSIBLY}{said.name}")
+
+    def holds(
+        self, type_name: str, relation: str, actor: ast.Term, on: ast.Variable | None, possible: bool
+    ) -> ast.Formula:
+        """That an actor has a relation to the rule's own resource; or to another thing, `on` which it is asked."""
+        if (type_name, relation) not in self.layout.said:
+            return terms.FALSE
+        kind, name = self.said(type_name, relation, possible)
+        if on is None and (kind is not Kind.RELATION or self.layout.is_simple(type_name, relation)):
+            return ast.Reference(name)
+        thing = on or terms.RESOURCE
+        if kind is Kind.RELATION:
+            return terms.call("has_relation", thing, terms.text(name), actor)
+        return terms.call(f"has_{kind.value}", actor, terms.text(name), thing)
+
+    # ---- on what is related ------------------------------------------------------------------------------------------
+
+    def _arrow(self, type_name: str, tupleset: str, relation: str, every: bool, possible: bool) -> ast.Formula:
+        steps = self.layout.steps(type_name, tupleset)
+        if not every:
+            return terms.either(*[self.on(type_name, step, relation, possible) for step in steps])
+        some = [self._leads(type_name, step, self._thing(step.target), possible) for step in steps]
+        return terms.every(
+            terms.either(*some), *[self._nowhere_without(type_name, step, relation, possible) for step in steps]
+        )
+
+    def on(self, type_name: str, step: Step, relation: str, possible: bool) -> ast.Formula:
+        """`"viewer" on "parent"`, written out where a block cannot declare what `parent` leads to."""
+        key = (step.target, relation)
+        if key not in self.layout.said:
+            return terms.FALSE
+        kind, name = self.said(*key, possible)
+        is_plain = kind is not Kind.RELATION or self.layout.is_simple(*key)
+        if is_plain and self._is_declared(type_name, step):
+            return ast.Reference(name, relation=self._step_name(type_name, step, possible))
+        thing = self._thing(step.target)
+        asked = self.holds(*key, terms.ACTOR, ast.Variable(thing), possible)
+        return terms.every(self._leads(type_name, step, thing, possible), asked)
+
+    def _nowhere_without(self, type_name: str, step: Step, relation: str, possible: bool) -> ast.Formula:
+        """That no related thing is without: perhaps related, where it is to hold for sure."""
+        thing = self._thing(step.target, "other_")
+        asked = self.holds(step.target, relation, terms.ACTOR, ast.Variable(thing), possible)
+        return terms.no(terms.every(self._leads(type_name, step, thing, not possible), terms.no(asked)))
+
+    def _thing(self, type_name: str, prefix: str = "") -> str:
+        """A variable of its own for a related thing, called as its type is."""
+        name = wanted = variable(f"{prefix}{self.layout.types[type_name]}")
+        number = 1
+        while name in self._variables:
+            number += 1
+            name = f"{wanted}{number}"
+        self._variables.add(name)
+        return name
+
+    def _leads(self, type_name: str, step: Step, thing: str, possible: bool) -> ast.Formula:
+        name = terms.text(self._step_name(type_name, step, possible))
+        return terms.every(
+            terms.matches(thing, self.layout.types[step.target]),
+            terms.call("has_relation", terms.RESOURCE, name, ast.Variable(thing)),
+        )
+
+    def _step_name(self, type_name: str, step: Step, possible: bool) -> str:
+        if not (possible and (type_name, step.name) in self.uncertain_steps):
+            return step.name
+        self.possible_steps[type_name, step] = None
+        return f"{POSSIBLY}{step.name}"
+
+    def _is_declared(self, type_name: str, step: Step) -> bool:
+        """Whether the block says where the step leads: it does for relations of usersets, and those to one type."""
+        for key, said in self.layout.said.items():
+            if key[0] == type_name and said == Said(Kind.RELATION, step.name):
+                return self.layout.is_simple(*key)
+        return True

@@ -1,0 +1,74 @@
+"""Pieces of policy, put together; what is always true or never is left out on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from policy.language import ast
+from policy.values import BOOLEAN, INTEGER, STRING, Value
+
+ACTOR = ast.Variable("actor")
+RESOURCE = ast.Variable("resource")
+WHEN = ast.Variable("when")
+ANY = ast.Variable("_")
+TRUE, FALSE = ast.Truth(True), ast.Truth(False)
+
+
+def text(value: str) -> ast.Literal:
+    return ast.Literal(Value(STRING, value))
+
+
+def constant(value: int | str | bool) -> ast.Literal:
+    if isinstance(value, bool):
+        return ast.Literal(Value(BOOLEAN, "true" if value else "false"))
+    return ast.Literal(Value(INTEGER, str(value))) if isinstance(value, int) else text(value)
+
+
+def call(predicate: str, *args: ast.Term) -> ast.Call:
+    return ast.Call(ast.Name(predicate), args)
+
+
+def matches(name: str, type_name: str) -> ast.Matches:
+    return ast.Matches(ast.Variable(name), ast.Name(type_name))
+
+
+def parameter(name: str, type_name: str) -> ast.Parameter:
+    return ast.Parameter(ast.Variable(name), ast.Name(type_name))
+
+
+def rule(predicate: str, params: Iterable[ast.Parameter | ast.Term], body: ast.Formula | None) -> ast.Rule:
+    return ast.Rule(ast.Head(ast.Name(predicate), tuple(params)), body)
+
+
+def every(*parts: ast.Formula) -> ast.Formula:
+    """All of them."""
+    flat = [each for part in parts for each in (part.parts if isinstance(part, ast.And) else (part,))]
+    if FALSE in flat:
+        return FALSE
+    return _joined(ast.And, [each for each in flat if each != TRUE], TRUE)
+
+
+def either(*parts: ast.Formula) -> ast.Formula:
+    """One of them at least."""
+    flat = [each for part in parts for each in (part.parts if isinstance(part, ast.Or) else (part,))]
+    if TRUE in flat:
+        return TRUE
+    return _joined(ast.Or, [each for each in flat if each != FALSE], FALSE)
+
+
+def no(formula: ast.Formula) -> ast.Formula:
+    match formula:
+        case ast.Truth(value):
+            return ast.Truth(not value)
+        case ast.Not(inner):
+            return inner
+    return ast.Not(formula)
+
+
+def _joined(
+    kind: type[ast.And] | type[ast.Or], parts: list[ast.Formula], empty: ast.Formula
+) -> ast.Formula:
+    unique = tuple(dict.fromkeys(parts))
+    if not unique:
+        return empty
+    return unique[0] if len(unique) == 1 else kind(unique)

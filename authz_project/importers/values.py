@@ -1,0 +1,213 @@
+"""Values of parameters, from JSON to Polar: times and durations are seconds, addresses numbers."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+from authz_project.importers.addresses import address_number, network_bounds
+from authz_project.importers.model import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Constant,
+    Given,
+    InNetwork,
+    Negation,
+    Operand,
+    Sum,
+    Test,
+    Values,
+)
+from authz_project.importers.model import Comparison as Compared
+from authz_project.importers.model import OneOf as AmongThese
+from facts.wire import MAX_ID_BYTES
+from policy.values import BOOLEAN, INTEGER, STRING, Value
+
+FIRST, LAST = "first", "last"  # of the addresses of a network
+_TYPES = {
+    "int": INTEGER, "uint": INTEGER, "double": INTEGER, "timestamp": INTEGER, "duration": INTEGER,
+    "ipaddress": INTEGER, "string": STRING, "bool": BOOLEAN,
+}  # fmt: skip
+_LIST = re.compile(r"list<(\w+)>")
+_DURATION = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
+_LENGTHS = {"h": "3600", "m": "60", "s": "1", "ms": "1e-3", "us": "1e-6", "µs": "1e-6", "ns": "1e-9"}
+_UNITS = {unit: Decimal(length) for unit, length in _LENGTHS.items()}
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+class NoValue(ValueError):
+    """A value that Polar has no equal for: why."""
+
+
+def polar_type(type_name: str) -> str | None:
+    """The type of a parameter's values here; None if there is none."""
+    listed = _LIST.fullmatch(type_name)
+    return _TYPES.get(listed[1] if listed else type_name)
+
+
+def values_of(type_name: str, raw: object) -> list[Value]:
+    """What a value is here: several where it is a list, of which an empty one is `false`."""
+    listed = _LIST.fullmatch(type_name)
+    if not listed:
+        return [value_of(type_name, raw)]
+    if not isinstance(raw, list):
+        raise NoValue(f"{raw!r} is not a list")
+    return [value_of(listed[1], each) for each in raw] or [Value(BOOLEAN, "false")]
+
+
+def value_of(type_name: str, raw: object) -> Value:
+    kind = _TYPES.get(type_name)
+    if kind is None:
+        raise NoValue(f"values of type {type_name} have no equal here")
+    if kind == BOOLEAN:
+        if isinstance(raw, bool) or raw in ("true", "false"):
+            return Value(BOOLEAN, str(raw).lower())
+        raise NoValue(f"{raw!r} is not true or false")
+    if kind == STRING:
+        if not isinstance(raw, str):
+            raise NoValue(f"{raw!r} is not a text")
+        if not 0 < len(raw.encode(errors="replace")) <= MAX_ID_BYTES or "\0" in raw or raw == "*":
+            raise NoValue(f"a text here has 1 to {MAX_ID_BYTES} bytes, no NUL, and is not `*`")
+        return Value(STRING, raw)
+    number = _number(type_name, raw)
+    if not -(2**63) <= number < 2**63:
+        raise NoValue(f"{raw!r} does not fit into 64 bits")
+    return Value(INTEGER, str(number))
+
+
+def _number(type_name: str, raw: object) -> int:
+    try:
+        if type_name == "timestamp":
+            return seconds_of_time(str(raw))
+        if type_name == "duration":
+            return seconds_of_duration(str(raw))
+        if type_name == "ipaddress":
+            return address_number(str(raw))
+        if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+            raise NoValue(f"{raw!r} is not a number")
+        number = Decimal(str(raw))
+        if number != number.to_integral_value():
+            raise NoValue(f"{raw!r} is not a whole number")
+        return int(number)
+    except (InvalidOperation, OverflowError):
+        raise NoValue(f"{raw!r} is not a number") from None
+    except ValueError as reason:
+        raise NoValue(str(reason)) from None
+
+
+def seconds_of_time(text: str) -> int:
+    """Since 1970, of a time as RFC 3339 has it; NoValue if it is none, or not of whole seconds."""
+    found = _TIME.fullmatch(text)
+    if not found:
+        raise NoValue(f"{text!r} is not a time such as 2026-01-31T12:00:00Z")
+    day, clock, fraction, zone = found.groups()
+    if fraction and fraction.strip(".0"):
+        raise NoValue(f"{text!r} has parts of a second")
+    moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+
+
+def seconds_of_duration(text: str) -> int:
+    """Of a duration such as `1h30m`; NoValue if it is none, or not of whole seconds."""
+    body, sign = (text[1:], -1) if text[:1] == "-" else (text.removeprefix("+"), 1)
+    parts = _DURATION.findall(body)
+    if "".join(number + unit for number, unit in parts) != body or not body:
+        if body == "0":
+            return 0
+        raise NoValue(f"{text!r} is not a duration such as 1h30m")
+    seconds = sum((Decimal(number) * _UNITS[unit] for number, unit in parts), Decimal(0))
+    if seconds != seconds.to_integral_value():
+        raise NoValue(f"{text!r} has parts of a second")
+    return sign * int(seconds)
+
+
+# ---- what follows from several values --------------------------------------------------------------------------------
+
+
+def described(operand: Operand) -> str:
+    """An operand as the name of a parameter that has its value: `granted + lifetime`."""
+    match operand:
+        case Given(name):
+            return name
+        case Constant(value):
+            return str(value)
+        case Sum(left, right, minus):
+            second = f"({described(right)})" if isinstance(right, Sum) else described(right)
+            return f"{described(left)} {'-' if minus else '+'} {second}"
+
+
+def worked_out(condition: Condition, values: Values) -> dict[str, list[Value]]:
+    """All values, by name, that a tuple or a request gives a condition: its parameters, and sums and networks of them.
+
+    NoValue says what cannot be given.
+    """
+    types = {each.name: each.type for each in condition.parameters}
+    found: dict[str, list[Value]] = {}
+    for name, raw in values:
+        if name in types:
+            try:
+                found[name] = values_of(types[name], raw)
+            except NoValue as reason:
+                raise NoValue(f"parameter {name}: {reason}") from None
+    for total in sums(condition.test):
+        if (number := _total(total, found)) is not None:
+            found[described(total)] = [Value(INTEGER, str(number))]
+    for network in networks(condition.test):
+        if network.parameter in found:
+            try:
+                first, last = network_bounds(found[network.parameter][0].id)
+            except ValueError as reason:
+                raise NoValue(f"parameter {network.parameter}: {reason}") from None
+            found[f"{network.parameter} {FIRST}"] = [Value(INTEGER, str(first))]
+            found[f"{network.parameter} {LAST}"] = [Value(INTEGER, str(last))]
+    return found
+
+
+def _total(operand: Operand, found: dict[str, list[Value]]) -> int | None:
+    match operand:
+        case Given(name):
+            return int(found[name][0].id) if name in found else None
+        case Constant(value):
+            return int(value)
+        case Sum(left, right, minus):
+            first, second = _total(left, found), _total(right, found)
+            if first is None or second is None:
+                return None
+            return first - second if minus else first + second
+
+
+def sums(test: Test) -> list[Sum]:
+    """The outermost sums of a test."""
+    match test:
+        case AllOf(parts) | AnyOf(parts):
+            return [each for part in parts for each in sums(part)]
+        case Negation(inner):
+            return sums(inner)
+        case Compared(_, left, right):
+            return [each for each in (left, right) if isinstance(each, Sum)]
+        case AmongThese(item, _):
+            return [item] if isinstance(item, Sum) else []
+    return []
+
+
+def networks(test: Test) -> list[Given]:
+    """The networks of a test that are parameters."""
+    match test:
+        case AllOf(parts) | AnyOf(parts):
+            return [each for part in parts for each in networks(part)]
+        case Negation(inner):
+            return networks(inner)
+        case InNetwork(_, Given() as network):
+            return [network]
+    return []
+
+
+def parameters_of(operand: Operand) -> list[str]:
+    match operand:
+        case Given(name):
+            return [name]
+        case Sum(left, right):
+            return [*parameters_of(left), *parameters_of(right)]
+    return []
