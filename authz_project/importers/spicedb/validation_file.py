@@ -1,0 +1,220 @@
+"""Validation files: YAML with a schema (or its file), relationships, assertions, and who is expected to have what.
+
+Every part keeps its place in the file, so that what is said about it has the line that people see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import yaml
+
+from authz_project.importers.model import NOWHERE, Place, Thing, Tuple, Values, Who
+from authz_project.importers.spicedb.misread import Misread, place_in
+from authz_project.importers.spicedb.relationships import (
+    context_of,
+    lines_of,
+    permission_of,
+    relationship_of,
+    subject_of,
+)  # fmt: skip
+from authz_project.importers.spicedb.words import words_of
+from policy.language.source import Source
+
+_EXPECTED = {"assertTrue": True, "assertFalse": False, "assertCaveated": None}
+_KNOWN = ("schema", "schemaFile", "relationships", "assertions", "validation", "namespace_configs", "validation_tuples")
+_OLD = {"namespace_configs": "write `schema`", "validation_tuples": "write `relationships`"}
+_IN_BRACKETS = re.compile(r"\s*\[(?P<subject>[^\s\]\[]+)(?P<caveated>\[\.\.\.\])?(?:\s+-\s+\{(?P<but>[^}]+)\})?\]")
+
+
+@dataclass(frozen=True)
+class Asserted:
+    """`document:plan#view@user:ann with {"hour": 9}`: it holds, it does not, or (None) its caveats decide."""
+
+    object: Thing
+    relation: str
+    subject: Who
+    context: Values
+    expected: bool | None
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class ExpectedSubject:
+    """`[user:ann]`, `[user:bob[...]]` if caveats decide, `[user:* - {user:eve}]`."""
+
+    subject: Who
+    is_caveated: bool
+    excepted: tuple[Who, ...]
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Who has a relation or permission, and nobody else."""
+
+    object: Thing
+    relation: str
+    subjects: tuple[ExpectedSubject, ...]
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class ValidationFile:
+    schema: Source | None = None  # the same file with all but the schema blanked out, or the schema by itself
+    schema_file: str = ""
+    schema_file_place: Place = NOWHERE
+    relationships: tuple[Tuple, ...] = ()
+    asserted: tuple[Asserted, ...] = ()
+    expected: tuple[Expected, ...] = ()
+    wrong: tuple[Misread, ...] = ()
+
+
+def validation_file_of(source: Source) -> ValidationFile:
+    """What the file says. A `Misread` where it is no such file; those of single lines are in what comes back."""
+    try:
+        root = yaml.compose(source.text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as reason:
+        mark = getattr(reason, "problem_mark", None)
+        place = place_in(source, mark.index) if mark else Place(source.filename)
+        raise Misread(f"this is no YAML: {getattr(reason, 'problem', reason)}", place) from None
+    if not isinstance(root, yaml.MappingNode):
+        raise Misread(
+            "a validation file has `schema`, `relationships` and `assertions`; this has none of them",
+            Place(source.filename),
+        )
+    for key, _ in root.value:
+        if key.value not in _KNOWN or key.value in _OLD:
+            advice = _OLD.get(key.value, f"known are {', '.join(_KNOWN[:5])}")
+            raise Misread(
+                f"a validation file has no `{key.value}`; {advice}", place_in(source, key.start_mark.index)
+            )
+    return _Reading(source, {key.value: value for key, value in root.value}).file()
+
+
+class _Reading:
+    def __init__(self, source: Source, parts: dict[str, yaml.Node]):
+        self.source, self.parts = source, parts
+        self.wrong: list[Misread] = []
+
+    def file(self) -> ValidationFile:
+        relationships = tuple(self._relationships())
+        asserted = tuple(self._asserted())
+        expected = tuple(self._expected())
+        named = self._scalar("schemaFile")
+        return ValidationFile(
+            self._schema(),
+            named.value if named else "",
+            self._place(named) if named else NOWHERE,
+            relationships,
+            asserted,
+            expected,
+            tuple(self.wrong),
+        )
+
+    def _scalar(self, part: str) -> yaml.ScalarNode | None:
+        node = self.parts.get(part)
+        if node is None or node.tag == "tag:yaml.org,2002:null":
+            return None
+        if not isinstance(node, yaml.ScalarNode):
+            raise Misread(f"`{part}` is a text", self._place(node))
+        return node
+
+    def _schema(self) -> Source | None:
+        """Where it stands in the file, if its words are the same there as in the text that YAML makes of it."""
+        node = self._scalar("schema")
+        if node is None:
+            return None
+        start, end = node.start_mark.index, node.end_mark.index
+        if node.style in ("|", ">"):
+            start = self.source.text.find("\n", start)  # behind the sign, as in `schema: |+`
+        text = self.source.text
+        blanked = Source(_blank(text[:start]) + text[start:end] + _blank(text[end:]), self.source.filename)
+        alone = Source(node.value, f"{self.source.filename} (schema)")
+        try:
+            same = [word.text for word in words_of(blanked)] == [word.text for word in words_of(alone)]
+        except Misread:
+            same = node.style == "|"
+        return blanked if same else alone
+
+    def _relationships(self) -> Iterator[Tuple]:
+        node = self._scalar("relationships")
+        for text, place in self._placed(node) if node else ():
+            try:
+                yield relationship_of(text, place)
+            except Misread as wrong:
+                self.wrong.append(wrong)
+
+    def _placed(self, node: yaml.ScalarNode) -> Iterator[tuple[str, Place]]:
+        """The lines of a text, and where each stands in the file."""
+        reached = node.start_mark.index
+        for text, _ in lines_of(Source(node.value)):
+            found = self.source.text.find(text, reached, node.end_mark.index)
+            reached = reached if found < 0 else found
+            yield text, place_in(self.source, reached)
+
+    # ---- what is asserted -------------------------------------------------------------------------------------------
+
+    def _asserted(self) -> Iterator[Asserted]:
+        for key, node in self._mapping("assertions"):
+            if key.value not in _EXPECTED:
+                raise Misread(f"there is no `{key.value}`; known are {', '.join(_EXPECTED)}", self._place(key))
+            for item in self._sequence(node, key.value):
+                try:
+                    yield self._assertion(item, _EXPECTED[key.value])
+                except Misread as wrong:
+                    self.wrong.append(wrong)
+
+    def _assertion(self, item: yaml.Node, expected: bool | None) -> Asserted:
+        place = self._place(item)
+        if not isinstance(item, yaml.ScalarNode):
+            raise Misread("an assertion is a text, such as `document:plan#view@user:ann`", place)
+        asked, _, context = item.value.strip().partition(" with ")
+        found = relationship_of(asked.strip(), place)
+        values = context_of(context, place) if context else ()
+        return Asserted(found.object, found.relation, found.subject, values, expected, place)
+
+    def _expected(self) -> Iterator[Expected]:
+        for key, node in self._mapping("validation"):
+            try:
+                place = self._place(key)
+                subjects = tuple(map(self._expected_subject, self._sequence(node, key.value)))
+                yield Expected(*permission_of(str(key.value).strip(), place), subjects, place)
+            except Misread as wrong:
+                self.wrong.append(wrong)
+
+    def _expected_subject(self, item: yaml.Node) -> ExpectedSubject:
+        """As `[user:ann] is <document:plan#viewer>` says; what stands behind the brackets says why, and may change."""
+        place = self._place(item)
+        found = _IN_BRACKETS.match(str(item.value))
+        if found is None:
+            raise Misread(f"`{item.value}` says nobody; one who is expected stands in brackets: `[user:ann]`", place)
+        excepted = [
+            subject_of(text.strip().removesuffix("[...]"), place) for text in (found["but"] or "").split(",") if text
+        ]
+        return ExpectedSubject(subject_of(found["subject"], place), bool(found["caveated"]), tuple(excepted), place)
+
+    def _mapping(self, part: str) -> list[tuple[yaml.Node, yaml.Node]]:
+        node = self.parts.get(part)
+        if node is None or node.tag == "tag:yaml.org,2002:null":
+            return []
+        if not isinstance(node, yaml.MappingNode):
+            raise Misread(f"`{part}` is a map", self._place(node))
+        return list(node.value)
+
+    def _sequence(self, node: yaml.Node, part: str) -> list[yaml.Node]:
+        if node.tag == "tag:yaml.org,2002:null":
+            return []
+        if not isinstance(node, yaml.SequenceNode):
+            raise Misread(f"`{part}` is a list", self._place(node))
+        return list(node.value)
+
+
+    def _place(self, node: yaml.Node) -> Place:
+        return place_in(self.source, node.start_mark.index)
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)

@@ -1,0 +1,478 @@
+"""Schemas, relationships and validation files: what is understood, and what is said of what is wrong."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from authz_project.importers.model import (
+    AllOf,
+    Always,
+    AnyOf,
+    Arrow,
+    Check,
+    Comparison,
+    Computed,
+    Constant,
+    Direct,
+    Exclusion,
+    Given,
+    InNetwork,
+    Intersection,
+    IsTrue,
+    Itself,
+    Negation,
+    Nothing,
+    OneOf,
+    Parameter,
+    Subject,
+    SubjectList,
+    Sum,
+    Thing,
+    Tuple,
+    Union,
+    Unsayable,
+    Who,
+)
+from authz_project.importers.report import ImportRejected
+from authz_project.importers.spicedb.files import imported
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(schema: str, *others: str, name: str = "schema.zed"):
+        (tmp_path / name).write_text(schema)
+        paths = []
+        for number, text in enumerate(others):
+            suffix = "yaml" if text.startswith("assertions") else "txt"
+            paths.append(tmp_path / f"other{number}.{suffix}")
+            paths[-1].write_text(text)
+        return imported(tmp_path / name, paths)
+
+    return read
+
+
+@pytest.fixture
+def problems(read, tmp_path):
+    def problems(*texts: str, name: str = "schema.zed") -> list[str]:
+        with pytest.raises(ImportRejected) as rejected:
+            read(*texts, name=name)
+        return str(rejected.value).replace(f"{tmp_path}/", "").splitlines()
+
+    return problems
+
+
+NAMES = ("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("a", Computed("a")),
+        ("a + b + c", Union((Computed("a"), Computed("b"), Computed("c")))),
+        ("(a + b) + c", Union((Computed("a"), Computed("b"), Computed("c")))),
+        ("a & b & c", Intersection((Computed("a"), Computed("b"), Computed("c")))),
+        ("a - b - c", Exclusion(Exclusion(Computed("a"), Computed("b")), Computed("c"))),
+        ("a + b & c", Intersection((Union((Computed("a"), Computed("b"))), Computed("c")))),
+        ("a + b - c", Exclusion(Union((Computed("a"), Computed("b"))), Computed("c"))),
+        ("a - b & c", Exclusion(Computed("a"), Intersection((Computed("b"), Computed("c"))))),
+        ("a - (b - c)", Exclusion(Computed("a"), Exclusion(Computed("b"), Computed("c")))),
+        ("d->a", Arrow("d", "a")),
+        ("d.any(a)", Arrow("d", "a")),
+        ("d.all(a) + b", Union((Arrow("d", "a", every=True), Computed("b")))),
+        ("nil", Nothing()),
+        ("a - nil", Exclusion(Computed("a"), Nothing())),
+        ("self", Itself()),
+    ],
+)
+def test_what_a_permission_is_made_of(read, written, expected):
+    relations = "\n".join(f"relation {name}: doc" for name in NAMES)
+    found = read(f"use self\ndefinition doc {{\n{relations}\npermission p = {written}\n}}")
+    relation = found.model.types[0].relations[-1]
+    assert (relation.name, relation.is_permission, relation.expression) == ("p", True, expected)
+
+
+def test_what_a_relation_takes(read):
+    found = read("""
+use expiration
+definition tenant/user {}
+definition group { relation member: tenant/user | group#member }
+caveat at_night(hour int) { hour >= 22 || hour < 6 }
+definition doc {
+  relation viewer: tenant/user | tenant/user:* | group#member with at_night | tenant/user with at_night and expiration
+  relation parent: doc#... | group with expiration
+}
+""")
+    viewer, parent = found.model.types[2].relations
+    assert viewer.subjects == (
+        Subject("tenant/user"),
+        Subject("tenant/user", wildcard=True),
+        Subject("group", "member", condition="at_night"),
+        Subject("tenant/user", condition="at_night"),
+    )
+    assert (viewer.expression, viewer.is_permission) == (Direct(), False)
+    assert parent.subjects == (Subject("doc"), Subject("group"))
+
+
+def test_self_and_expiration_are_names_unless_they_are_used(read):
+    found = read("""
+definition user {}
+caveat expiration(now int) { now < 5 }
+definition doc {
+  relation self: user with expiration
+  relation and: user
+  permission p = self + and
+}
+""")
+    doc = found.model.types[1]
+    assert doc.relations[0].subjects == (Subject("user", condition="expiration"),)
+    assert doc.relations[2].expression == Union((Computed("self"), Computed("and")))
+
+
+def test_comments_are_kept(read):
+    found = read("""// All of the shop.
+
+/**
+ * People who
+ * buy.
+ */
+definition user {}
+
+// What is sold
+definition item {  // by us
+  // who made it
+  relation maker: user  // not us
+
+  /* anybody */
+  permission view = maker
+  // nothing else
+}
+
+// Opening hours
+caveat open(hour int) {
+  // not at noon
+  hour != 12
+}
+// the end
+""")
+    user, item = found.model.types
+    assert found.model.comment == ("All of the shop.", "the end")
+    assert user.comment == ("People who", "buy.")
+    assert item.comment == ("What is sold", "by us", "nothing else")
+    assert [relation.comment for relation in item.relations] == [("who made it", "not us"), ("anybody",)]
+    assert found.model.conditions[0].comment == ("Opening hours", "not at noon")
+
+
+def test_partials_stand_where_they_are_named(read):
+    found = read("""
+use partial
+partial owned { relation owner: user  permission manage = owner }
+partial shared { ...owned
+  relation guest: user }
+definition user {}
+definition album { ...shared
+  permission view = guest + manage }
+""")
+    assert [relation.name for relation in found.model.types[1].relations] == ["owner", "manage", "guest", "view"]
+
+
+def test_imports_are_relative_and_once(read, tmp_path):
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "people.zed").write_text("definition user {}")
+    (tmp_path / "shop" / "all.zed").write_text('import "people.zed"\nimport "people.zed"\nimport "all.zed"')
+    found = read('use import\nimport "shop/all.zed"\ndefinition item { relation owner: user }')
+    assert [each.name for each in found.model.types] == ["user", "item"]
+
+
+# ---- conditions -----------------------------------------------------------------------------------------------------
+
+PARAMETERS = (
+    "n int, u uint, s string, b bool, t timestamp, until timestamp, d duration, ip ipaddress, names list<string>, "
+    "f double, any any, m map<string>, k bytes"
+)
+N, ONE = Given("n"), Constant(1)
+SAME, LESS = Comparison("==", N, ONE), Comparison("<", N, ONE)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("n == 1", SAME),
+        ("n < 1 && n >= 1 && u != 1", AllOf((LESS, Comparison(">=", N, ONE), Comparison("!=", Given("u"), ONE)))),
+        ("b || !b", AnyOf((IsTrue("b"), Negation(IsTrue("b"))))),
+        ("b == false", Negation(IsTrue("b"))),
+        ("b != false", IsTrue("b")),
+        ("true", Always(True)),
+        ("s == 'it\\'s'", Comparison("==", Given("s"), Constant("it's"))),
+        ('s in ["a", r"b\\d"]', OneOf(Given("s"), (Constant("a"), Constant("b\\d")))),
+        ("s in names", OneOf(Given("s"), Given("names"))),
+        ("!(s in names)", Negation(OneOf(Given("s"), Given("names")))),
+        ("t < until", Comparison("<", Given("t"), Given("until"))),
+        ("t < timestamp('1970-01-02T00:00:00Z')", Comparison("<", Given("t"), Constant(86400))),
+        ("t - until < duration('1h30m')", Comparison("<", Sum(Given("t"), Given("until"), True), Constant(5400))),
+        ("n + 1 > -0x10", Comparison(">", Sum(N, ONE), Constant(-16))),
+        ("b ? n == 1 : n < 1", AnyOf((AllOf((IsTrue("b"), SAME)), AllOf((Negation(IsTrue("b")), LESS))))),
+        ("ip.in_cidr('10.0.0.0/8')", InNetwork(Given("ip"), Constant("10.0.0.0/8"))),
+        ("ip.in_cidr(s)", InNetwork(Given("ip"), Given("s"))),
+    ],
+)  # fmt: skip
+def test_what_a_caveat_asks(read, written, expected):
+    found = read(f"caveat c({PARAMETERS}) {{ {written} }}")
+    assert found.model.conditions[0].test == expected
+    assert found.model.conditions[0].text == written
+    assert found.model.conditions[0].parameters[8] == Parameter("names", "list<string>")
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "reason"),
+    [
+        ("f < 1.5", "f < 1.5", "there are no fractions here"),
+        ("s < 'b'", 's < "b"', "no string is less or more than another here"),
+        ("s.startsWith('a')", 's.startsWith("a")', "texts are compared as a whole"),
+        ("any == 1", "any == 1", "a value has one type here"),
+        ("m.a == 'b'", "m.a", "there are no maps here"),
+        ("m['a'] == 'b'", 'm["a"]', "there are no maps here"),
+        ("names.all(x, x == 'a')", 'names.all(x, x == "a")', "lists are not gone through here"),
+        ("names.size() > 2", "names.size()", "nothing is counted here"),
+        ("n * 2 < 5", "n * 2", "this is not calculated here"),
+        ("n == s", "n == s", "it compares int with string"),
+        ("t < timestamp('2026-01-01T00:00:00.5Z')", 'timestamp("2026-01-01T00:00:00.5Z")',
+         "times are whole seconds here"),
+        ("n == 9223372036854775808", "9223372036854775808", "whole numbers have 64 bits here"),
+        ("k == b'x'", "k == b'x'", "there are no bytes here"),
+        ("x == 1", "x", "the caveat has no such parameter"),
+        ("n", "n", "it is no condition"),
+        ("n in m", "n in m", "there are no maps here"),
+        ("ip == ip", "ip == ip", "an address is only asked whether it is in a network"),
+        ("{'a': 1} == m", '{"a": 1}', "there are no maps here"),
+    ],
+)  # fmt: skip
+def test_what_no_policy_can_ask(read, written, said, reason):
+    found = read(f"caveat c({PARAMETERS}) {{\n  {written} }}").model.conditions[0]
+    assert found.test == Unsayable(said, reason)
+    assert found.test.place.line == 2
+
+
+def test_what_can_be_asked_beside_it_is_kept(read):
+    found = read(f"caveat c({PARAMETERS}) {{ n == 1 && f < 2.0 }}").model.conditions[0].test
+    assert found.parts[0] == Comparison("==", N, ONE)
+    assert isinstance(found.parts[1], Unsayable)
+
+
+# ---- relationships --------------------------------------------------------------------------------------------------
+
+SCHEMA = """
+definition user {}
+caveat at(from int) { from > 3 }
+definition group { relation member: user | user:* | group#member }
+definition doc { relation viewer: user with at | group#member }
+"""
+
+
+def test_relationships(read):
+    found = read(SCHEMA, """
+// a comment
+group:eng#member@user:*
+group:eng#member@group:a/b-c|d_=+#member
+
+  doc:1#viewer@user:ann#...[at:{"from": 4, "x": [{}]}][expiration:2030-01-01T00:00:00.5Z]  \r
+""")  # fmt: skip
+    member = Thing("group", "eng"), "member"
+    assert found.tuples == (
+        Tuple(*member, Who("user", "*")),
+        Tuple(*member, Who("group", "a/b-c|d_=+", "member")),
+        Tuple(
+            Thing("doc", "1"), "viewer", Who("user", "ann"), "at", (("from", 4), ("x", [{}])),
+            datetime(2030, 1, 1, 0, 0, 0, 500000, UTC),
+        ),
+    )  # fmt: skip
+    assert [(each.place.line, each.place.column) for each in found.tuples] == [(3, 1), (4, 1), (6, 3)]
+
+
+def test_validation_files(read):
+    found = read(
+        """---
+schema: |-
+  definition user {}
+  definition doc { relation viewer: user }
+relationships: >-
+  doc:1#viewer@user:ann
+
+  doc:1#viewer@user:bob
+assertions:
+  assertTrue:
+    - doc:1#viewer@user:ann
+  assertFalse:
+    - 'doc:1#viewer@user:eve with {"hour": 3}'
+  assertCaveated:
+    - "doc:2#viewer@user:ann"
+validation:
+  doc:1#viewer:
+    - "[user:ann] is <doc:1#viewer>"
+    - "[user:bob] is <doc:1#viewer>"
+    - "[user:cat[...]] is <doc:1#viewer>"
+  doc:2#viewer:
+    - "[user:* - {user:ann, user:bob}] is <doc:2#viewer>"
+  doc:3#viewer: []
+""",
+        name="shop.yaml",
+    )
+    assert [str(each) for each in found.tuples] == ["doc:1#viewer@user:ann", "doc:1#viewer@user:bob"]
+    assert [each.place.line for each in found.tuples] == [6, 8]
+    scenario = found.scenarios[0]
+    assert (scenario.name, scenario.tuples) == ("shop", ())
+    ann, bob, one, two = Who("user", "ann"), Who("user", "bob"), Thing("doc", "1"), Thing("doc", "2")
+    assert scenario.expectations == (
+        Check(ann, "viewer", one, True),
+        Check(Who("user", "eve"), "viewer", one, False, (("hour", 3),)),
+        Check(ann, "viewer", two, False),
+        Check(Who("user", "cat"), "viewer", one, False),
+        SubjectList(one, "viewer", "user", None, (ann, bob)),
+        Check(ann, "viewer", two, False),
+        Check(bob, "viewer", two, False),
+    )
+    assert [each.place.line for each in scenario.expectations] == [11, 13, 15, 20, 17, 22, 22]
+
+
+def test_a_schema_in_a_file_of_its_own(read, tmp_path):
+    (tmp_path / "own.zed").write_text("definition user {}")
+    assert [each.name for each in read("schemaFile: ./own.zed", name="x.yml").model.types] == ["user"]
+
+
+def test_a_folded_schema_means_what_yaml_makes_of_it(read):
+    """Here the comment goes on over the end of its line, and swallows a definition."""
+    found = read("schema: >-\n  // gone\n  definition gone {}\n\n  definition user {}\n", name="x.yaml")
+    assert [each.name for each in found.model.types] == ["user"]
+
+
+def test_tests_may_stand_in_a_file_of_their_own(read):
+    found = read(SCHEMA, "assertions: {assertTrue: ['group:eng#member@user:ann']}")
+    assert found.scenarios[0].expectations == (Check(Who("user", "ann"), "member", Thing("group", "eng"), True),)
+
+
+# ---- what is wrong --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("definition user {", "1:18: expected `relation`, `permission` or `}`, and found the end of the file"),
+        ("definition user {} }", "1:20: expected `definition`, `caveat`, `partial`, `import` or `use`, and found `}`"),
+        ("definition d { relation a user }", "1:27: expected `:` and the types that `a` takes, and found `user`"),
+        ("definition d { relation a: d:b }", "1:30: expected `*` behind `d:`, and found `b`"),
+        ("definition d { permission a = }", "1:31: expected a relation or permission, and found `}`"),
+        ("definition d { permission a = b.some(c) }", "1:33: `some` is no arrow; write `any` or `all`"),
+        (
+            "definition d { permission a = b->c->d }",
+            "1:35: one arrow takes one step; make a permission of it on the type between, and refer to that",
+        ),
+        (
+            "use expiration definition d { relation a: d with expiration and c }",
+            "1:61: the caveat comes first: `with caveat and expiration`",
+        ),
+        ("use magic", "1:5: nobody knows what `use magic` means; known are expiration, import, partial, self, "
+         "typechecking"),
+        ("definition d {}\nuse self", "2:1: `use self` stands behind a definition; move it to the top"),
+        ("/* definition", "1:1: this comment has no end; close it with `*/`"),
+        ("caveat c(a string) { a == 'b }", "1:27: this string has no end on its line; close it"),
+        ("definition d { relation a: $ }", "1:28: `$` means nothing in a schema; remove it"),
+        ("caveat c(a int) { }", "1:19: expected a condition, and found `}`"),
+        ("caveat c() { true }", "1:10: expected the name of a parameter, and found `)`"),
+        ("definition d { permission a = " + "(" * 300, "1:232: this nests deeper than 200 times; split it"),
+        ("caveat c(a bool) { " + "!" * 300, "1:220: this nests deeper than 200 times; split it"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_schema_that_is_none(problems, schema, said):
+    assert problems(schema) == [f"schema.zed:{said}"]
+
+
+def test_all_names_that_are_not_there_are_told_at_once(problems):
+    assert problems("""
+definition user {}
+definition user {}
+caveat c(a int, a int) { a == 1 }
+definition doc {
+  ...nothing
+  relation parent: folder | usr
+  relation viewer: user with d | user#friend | user:*
+  relation viewer: user
+  permission view = viewr + viewer->x + view->y + owner->z
+}
+""") == [
+        "schema.zed:3:1: there is another definition, partial or caveat `user`, at schema.zed:2:1; rename one of them",
+        "schema.zed:4:10: `c` has two parameters `a`; rename one",
+        "schema.zed:4:17: `c` has two parameters `a`; rename one",
+        "schema.zed:6:3: there is no partial `nothing`",
+        "schema.zed:7:20: there is no definition `folder`",
+        "schema.zed:7:29: there is no definition `usr`; did you mean `user`?",
+        "schema.zed:8:20: there is no caveat `d`",
+        "schema.zed:8:34: `user` has no `friend`",
+        "schema.zed:9:3: `doc` has another `viewer`, at schema.zed:8:3; rename one of them",
+        "schema.zed:10:21: `doc` has no `viewr`; did you mean `viewer`?",
+        "schema.zed:10:41: an arrow starts from a relation, and `view` is a permission",
+        "schema.zed:10:51: `doc` has no `owner`",
+    ]
+
+
+def test_no_arrow_leads_to_everybody(problems):
+    assert problems("definition user {}\ndefinition d { relation a: user:*\n permission b = a->c }") == [
+        "schema.zed:3:17: no arrow leads along `a`, which takes `user:*`"
+    ]
+
+
+def test_partials_in_a_circle(problems):
+    assert problems("partial a { ...b }\npartial b { ...a }\ndefinition d { ...a }") == [
+        "schema.zed:2:13: the partial `a` contains itself; remove this"
+    ]
+
+
+@pytest.mark.parametrize("path", ["../other.zed", "/etc/hosts", "."])
+def test_imports_stay_in_their_folder(problems, path):
+    said = problems(f'use import\nimport "{path}"')
+    assert said in (
+        [f"schema.zed:2:1: `{path}` is no file below the folder of this one; imports stay there"],
+        [f"schema.zed:2:1: cannot read `{path}`: it is a folder"],
+    )
+
+
+def test_relationships_that_are_none(problems):
+    assert problems(SCHEMA, 'doc:1#viewer\ndoc:1#viewer@user:a[at:{"x"}]\ndoc:1#viewer@user:a[expiration:soon]') == [
+        "other0.txt:1:1: `doc:1#viewer` is no relationship; one looks like `document:plan#viewer@user:ann`",
+        "other0.txt:2:1: `{\"x\"}` is no JSON: Expecting ':' delimiter: line 1 column 5 (char 4)",
+        "other0.txt:3:1: `soon` is no time; one looks like `2030-01-01T00:00:00Z`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[", ":1:2: this is no YAML: expected the node content, but found '<stream end>'"),
+        ("- a", ": a validation file has `schema`, `relationships` and `assertions`; this has none of them"),
+        ("relationships: ''", ": this file has no `schema`; name the file with the schema first"),
+        ("schema: ''\nassert: {}", ":2:1: a validation file has no `assert`; known are schema, schemaFile, "
+         "relationships, assertions, validation"),
+        ("schema: ''\nvalidation_tuples: []", ":2:1: a validation file has no `validation_tuples`; "
+         "write `relationships`"),
+        ("schema: ''\nassertions: []", ":2:13: `assertions` is a map"),
+        ("schema: ''\nassertions: {assertMaybe: []}", ":2:14: there is no `assertMaybe`; known are assertTrue, "
+         "assertFalse, assertCaveated"),
+        ("schema: ''\nassertions: {assertTrue: a}", ":2:26: `assertTrue` is a list"),
+        ("schema: ''\nassertions: {assertTrue: [a]}", ":2:27: `a` is no relationship; one looks like "
+         "`document:plan#viewer@user:ann`"),
+        ("schema: ''\nvalidation: {a: []}", ":2:14: `a` is no permission of a resource; one looks like "
+         "`document:plan#view`"),
+        ("schema: ''\nvalidation: {'doc:1#view': [ann]}", ":2:29: `ann` says nobody; one who is expected stands in "
+         "brackets: `[user:ann]`"),
+        ("schema: ''\nschemaFile: a.zed", ":2:13: there is a `schema` beside this; keep one of them"),
+        ("schema: |\n  definition user {\n", ":3:1: expected `relation`, `permission` or `}`, and found the end of "
+         "the file"),
+    ],
+)  # fmt: skip
+def test_validation_files_that_are_none(problems, text, said):
+    assert problems(text, name="x.yaml") == [f"x.yaml{said}"]
+
+
+def test_files_that_are_no_text(problems, tmp_path):
+    (tmp_path / "bad.zed").write_bytes(b"\xff")
+    assert problems('import "bad.zed"') == [
+        f"schema.zed:1:1: `{tmp_path}/bad.zed` is not UTF-8 text (byte 0)".replace(f"{tmp_path}/", "")
+    ]
