@@ -8,11 +8,12 @@ a restart of the database is one failed request for a process, not one for each 
 import threading
 import time
 
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections
 
 IDLE = 30.0  # seconds
 
 _lost_at = 0.0
+_is_silent = False  # the database is there, and does not answer
 _thread = threading.local()
 
 
@@ -22,8 +23,18 @@ def note_loss() -> None:
     _lost_at = time.monotonic()
 
 
+def note_silence(is_silent: bool) -> None:
+    """Nobody is to wait for a database that does not answer; when it does again, all connections are doubtful."""
+    global _is_silent
+    if is_silent != _is_silent:
+        note_loss()
+    _is_silent = is_silent
+
+
 def refresh_connection() -> None:
     """Before a request uses this thread's connection: drop it if it is dead."""
+    if _is_silent:
+        raise OperationalError("the database does not answer")
     now = time.monotonic()
     seen = getattr(_thread, "seen", 0.0)
     _thread.seen = now

@@ -110,6 +110,11 @@ POSTGRESQL_OPTIONS = {
     "server_side_binding": True,  # what makes statements preparable
     "prepare_threshold": 2,
     "connect_timeout": 3,
+    # A machine that is gone without a word is noticed: by what was sent and not taken, and by asking whoever is idle.
+    "tcp_user_timeout": 10_000,  # milliseconds
+    "keepalives_idle": 30,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
     "application_name": "authz",
     # Planning costs more than running: plan once, without guesses from the values. Joins are written in the order
     # to run in, from what is given on: how many rows there are for it, statistics of the one fact table cannot tell.

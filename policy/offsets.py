@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
-from policy import noticing
+from policy import at_work, noticing
 from policy.errors import Busy, Cancelled, NotFound
 from policy.models import new_moment
 
@@ -145,7 +145,11 @@ def _limit_statements(cursor: CursorWrapper, seconds: float) -> None:
         cursor.execute(limit)
         return
     with connection.wrap_database_errors:
-        begun = raw.exec_(f"BEGIN; {limit}".encode())
+        at_work.begun(connection.connection)
+        try:
+            begun = raw.exec_(f"BEGIN; {limit}".encode())
+        finally:
+            at_work.done(connection.connection)
         if raw.status != driver.pq.ConnStatus.OK:  # and the server could not say why
             raise driver.OperationalError(begun.get_error_message())
         if begun.status != driver.pq.ExecStatus.COMMAND_OK:

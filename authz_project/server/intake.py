@@ -6,6 +6,7 @@ Nothing here waits: bodies arrive by themselves, and what asks the database take
 import io
 import threading
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from django.conf import settings
@@ -47,6 +48,8 @@ class Intake:
         self._waiting = Waiting((threads + 1) // 2, self._changes)  # of all threads, with the one that is kept free
         self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
         start_watch()
+        if "postgresql" in settings.DATABASES["default"]["ENGINE"]:
+            import_module("authz_project.server.silence").start_hanging_up()  # with PostgreSQL's driver
         if keeps_up:
             start_upkeep()
 

@@ -17,10 +17,11 @@ from psycopg import errors
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
-from psycopg.pq.abc import PGresult
+from psycopg.pq.abc import PGconn, PGresult
 
 from checks.asking.deadline import Deadline
 from checks.errors import QueryTooSlow, StatementTooLarge
+from policy import at_work
 from policy.errors import Cancelled
 
 _FRESH = 0.9  # of a question's time: with so much left, the connection's own limit is near enough
@@ -119,16 +120,30 @@ def _limit(raw: psycopg.Connection, milliseconds: int) -> None:
 def _executed(raw: psycopg.Connection, command: bytes) -> PGresult:
     if raw.pgconn.status != ConnStatus.OK:
         raise psycopg.OperationalError("the connection is lost")
-    return raw.pgconn.exec_(command)
+    at_work.begun(raw)
+    try:
+        return raw.pgconn.exec_(command)
+    finally:
+        at_work.done(raw)
 
 
 def _result(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> PGresult:
-    names, connection = _names_of(raw), raw.pgconn
+    names = _names_of(raw)
+    is_new = sql not in names
+    if is_new:
+        _remember(raw, names, sql)
+    at_work.begun(raw)
+    try:
+        return _run(raw.pgconn, names, sql, values, is_new)
+    finally:
+        at_work.done(raw)
+
+
+def _run(connection: PGconn, names: StatementNames, sql: str, values: list[bytes | None], is_new: bool) -> PGresult:
     if name := names.get(sql):
         names.move_to_end(sql)
         return connection.exec_prepared(name, values)  # type: ignore[arg-type]  # takes None for NULL, whatever it says
-    if sql not in names:
-        _remember(raw, names, sql)
+    if is_new:
         return connection.exec_params(sql.encode(), values)
     name = b"question_%d" % next(_numbers)
     prepared = connection.prepare(name, sql.encode())
