@@ -176,6 +176,7 @@ if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqli
 
 MAX_BODY_BYTES = number("MAX_BODY_BYTES", 10 * 1024 * 1024, int)
 BODY_TIMEOUT = number("BODY_TIMEOUT", 10)  # seconds
+DRAIN_SECONDS = number("DRAIN_SECONDS", 0)  # from a signal to stop on, for which requests are still taken
 MAX_BATCH_ENTRIES = number("MAX_BATCH_ENTRIES", 0, int)
 MAX_DELETE_MATCHES = number("MAX_DELETE_MATCHES", 0, int)
 MAX_CONTEXT_FACTS = number("MAX_CONTEXT_FACTS", 0, int)

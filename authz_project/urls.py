@@ -30,6 +30,7 @@ endpoints: dict[str, Endpoint] = {
     **{f"api/{name}": endpoint for name, endpoint in _below_api.items()},
     "api": views.Hello(),
     "healthcheck": views.Health(),
+    "readyz": views.Ready(),
     "test_environment": views.TestEnvironment(),
     **checks.authzen.urls.endpoints,
 }

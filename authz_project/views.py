@@ -8,6 +8,7 @@ from django.template.loader import render_to_string
 from django.views import defaults
 
 from authz_project.errors import refusal_of
+from authz_project.readiness import current
 from authz_project.test_environments import create_test_environment
 from policy.endpoint import Endpoint, Request, Response, caller
 
@@ -21,6 +22,17 @@ class Health(Endpoint):
 
     def get(self, request: Request) -> Response:
         return Response({"message": "ready"})
+
+
+class Ready(Endpoint):
+    """Whether to send requests here. A server answers from a thread that does nothing else: `server/lookout.py`."""
+
+    needs_key = False
+
+    def get(self, request: Request) -> Response:
+        found = current()
+        headers = {"Retry-After": "1"} if found.reason else {}
+        return Response(found.body, found.status, headers)
 
 
 class Hello(Endpoint):

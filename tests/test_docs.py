@@ -18,7 +18,7 @@ MANAGEMENT_OF_FRAMEWORK = (*django.core.management.__path__, *management.__path_
 APPS = ("authz_project", "checks", "facts", "localsql", "policy")
 
 
-BESIDE_API = ("/test_environment", "/access/", "/.well-known/")
+BESIDE_API = ("/test_environment", "/readyz", "/access/", "/.well-known/")
 
 
 def tables(page: str, title: str = "") -> str:

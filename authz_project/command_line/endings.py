@@ -8,8 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from authz_project.command_line.overview import program_name
-
-UNDEFINED_TABLE = "42P01"  # PostgreSQL's code
+from authz_project.form import lacks_tables
 
 
 def ending_of(reason: BaseException) -> str | int:
@@ -38,7 +37,7 @@ def _forget_output() -> None:
 
 
 def _matter_with(error: DatabaseError | InterfaceError) -> str:
-    if _lacks_tables(error):
+    if lacks_tables(error):
         program = program_name(sys.argv[0])
         return f"the database is not prepared: `{program} serve` does so as it starts, or `{program} migrate`"
     if not isinstance(error, InterfaceError | OperationalError) and type(error) is not DatabaseError:
@@ -52,7 +51,3 @@ def _unwritable(error: UnicodeEncodeError) -> str:
     if any("\ud800" <= each <= "\udfff" for each in error.object):
         return "a word of the command line is not UTF-8 text: write names and ids in UTF-8"
     return f"the output's encoding, {error.encoding}, has no {char}: set PYTHONIOENCODING=utf-8"
-
-
-def _lacks_tables(error: Exception) -> bool:
-    return str(error).startswith("no such table") or getattr(error.__cause__, "sqlstate", "") == UNDEFINED_TABLE

@@ -140,6 +140,18 @@ QUESTIONS: dict[str, Schema] = {
         },
     ),
     "Message": answered("", {"message": text()}),
+    "Unready": answered(
+        "",
+        {
+            "message": text(),
+            "reason": {
+                "type": "string",
+                "enum": ["draining", "database", "form"],
+                "description": "The process is about to stop; the database does not answer; or it has another "
+                "version's form.",
+            },
+        },
+    ),
     "Greeting": answered("", {"hello": text(), "api_version": {"type": "integer"}}),
     "Token": answered("", {"token": text("The new environment's key.")}),
     "Sql": answered("", {"sql": text("To run against your own database.")}),

@@ -13,6 +13,7 @@ from granian.rsgi import Scope
 
 from authz_project import observing
 from authz_project.middleware import request_id_of
+from authz_project.readiness import Readiness
 from authz_project.short_way import ANSWERED_WITH, Answer, Environ
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.file_on_disk import FileOnDisk
@@ -127,8 +128,14 @@ def _answer_of_django(environ: Environ) -> Answer | _File:
 def say(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = False) -> None:
     """Answer without the application."""
     request_id = request_id_of(scope.headers.get("x-request-id", ""))
-    _say(protocol, status, message, request_id, close)
+    _say(protocol, status, {"message": message}, request_id, close)
     _told(scope.path, scope.method, status, request_id)
+
+
+def say_readiness(scope: Scope, protocol: HTTPProtocol, found: Readiness) -> None:
+    request_id = request_id_of(scope.headers.get("x-request-id", ""))
+    _say(protocol, found.status, found.body, request_id, close=False)
+    _told(scope.path, scope.method, found.status, request_id)
 
 
 def say_broken(scope: Scope, protocol: HTTPProtocol) -> None:
@@ -146,13 +153,14 @@ def _told(path: str, method: str, status: int, request_id: str) -> None:
 def _broken(protocol: HTTPProtocol, request_id: str) -> None:
     """What is left to say of the exception at hand, where the application itself fails."""
     log.exception("request %s failed", request_id)
-    _say(protocol, 500, f"something went wrong here; it is logged as request {request_id}", request_id, close=True)
+    message = f"something went wrong here; it is logged as request {request_id}"
+    _say(protocol, 500, {"message": message}, request_id, close=True)
 
 
-def _say(protocol: HTTPProtocol, status: int, message: str, request_id: str, close: bool) -> None:
+def _say(protocol: HTTPProtocol, status: int, body: dict[str, object], request_id: str, close: bool) -> None:
     headers = [("Content-Type", "application/json"), ("X-Request-ID", request_id), *ANSWERED_WITH]
     if status == 503:
         headers.append(("Retry-After", "1"))
     if close:
         headers.append(("Connection", "close"))
-    protocol.response_bytes(status, headers, orjson.dumps({"message": message}))
+    protocol.response_bytes(status, headers, orjson.dumps(body))

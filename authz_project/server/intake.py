@@ -18,7 +18,8 @@ from authz_project import wsgi  # noqa: F401  first: it makes Django ready for t
 from authz_project.errors import too_large
 from authz_project.server.admission import SMALL, allowance, largest, quick_allowance
 from authz_project.server.changes import Changes
-from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken
+from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken, say_readiness
+from authz_project.server.lookout import Lookout
 from authz_project.server.reading import Body, Rest, Whole, start_watch
 from authz_project.server.slots import Slots
 from authz_project.server.upkeep import start_upkeep
@@ -28,6 +29,7 @@ from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
 
 HEALTH = ("/healthcheck", "/api/healthcheck")
+READINESS = "/readyz"
 # Where changes come that may wait for one another: `facts.together`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
 FEED = "api/changes"  # whose readers may wait for what changes
@@ -46,6 +48,7 @@ class Intake:
         self._slots = Slots(threads, more=threads)
         self._changes = Changes(WAITING, threads)
         self._waiting = Waiting((threads + 1) // 2, self._changes)  # of all threads, with the one that is kept free
+        self._lookout = Lookout()
         self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
         start_watch()
         if "postgresql" in settings.DATABASES["default"]["ENGINE"]:
@@ -63,6 +66,9 @@ class Intake:
     def _receive(self, scope: Scope, protocol: HTTPProtocol) -> None:
         if scope.path in HEALTH and scope.method in ("GET", "HEAD"):
             say(scope, protocol, 200, "ready")
+            return
+        if scope.path == READINESS and scope.method in ("GET", "HEAD"):
+            self._lookout.tell(partial(say_readiness, scope, protocol))
             return
         environ = environ_of(scope)
         length = _length(environ)

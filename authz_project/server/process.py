@@ -7,9 +7,12 @@ takes a third more of a processor. So the worker here uses the latter with its o
 """
 
 import multiprocessing
+import signal
 import threading
 from collections.abc import Callable
+from math import ceil
 
+from django.conf import settings
 from granian import Granian
 from granian._granian import CallbackScheduler, RSGIWorker, WorkerSignal
 from granian._signals import set_main_signals
@@ -18,6 +21,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.mp import WorkerProcess
 
+from authz_project.readiness import draining
 from policy.waking import watch
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
@@ -36,7 +40,7 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
         workers=workers,
         blocking_threads=max(2, threads),
         blocking_threads_idle_timeout=600,
-        workers_kill_timeout=FINISH_WITHIN,
+        workers_kill_timeout=FINISH_WITHIN + ceil(settings.DRAIN_SECONDS),
         respawn_failed_workers=True,
         websockets=False,
         http=HTTPModes.http1,
@@ -46,9 +50,9 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
 
 
 @WorkerProcess.wrap_target
-def worker(number, intake, sock, ipc, loop, mode, *settings):
+def worker(number, intake, sock, ipc, loop, mode, *given):
     """Serve until a signal to stop; granian says what the arguments are (`MPServer._spawn_worker`)."""
-    runtime_threads, runtime_blocking, threads, idle, backpressure, _, *protocols, _, ssl, _, metrics = settings
+    runtime_threads, runtime_blocking, threads, idle, backpressure, _, *protocols, _, ssl, _, metrics = given
     stop, stopped = stop_signal(), threading.Event()
     stop.add_cb(stopped.set)
     at_once = AtOnce()
@@ -62,12 +66,25 @@ def worker(number, intake, sock, ipc, loop, mode, *settings):
 
 
 def stop_signal() -> WorkerSignal:
-    """Given when this process is told to stop. Requests in flight finish: those that wait for changes, at once."""
+    """Given when this process is told to stop, or `DRAIN_SECONDS` later; it is not ready from the first moment on.
+
+    Requests in flight finish: those that wait for changes, at once. Who stops it by hand (Ctrl-C) does not wait.
+    """
     stop = WorkerSignal()
 
-    def told(*_: object) -> None:
+    def end() -> None:
         watch.end()
         stop.set()
+
+    def told(number: int, *_: object) -> None:
+        is_first = not draining.is_set()
+        draining.set()
+        if number != signal.SIGTERM or not settings.DRAIN_SECONDS:
+            end()
+        elif is_first:  # others come from whoever stops all processes of a service one by one
+            later = threading.Timer(settings.DRAIN_SECONDS, end)
+            later.daemon = True
+            later.start()
 
     set_main_signals(told)
     return stop

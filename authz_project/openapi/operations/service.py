@@ -24,6 +24,12 @@ GROUP = Group(
         ),
         Operation("GET", "/healthcheck", "Is the service up?", ref("Message"), _READY, needs_key=False),
         Operation(
+            "GET", "/readyz", "Are questions answered here?", ref("Message"), _READY, needs_key=False,
+            description="The database answers, in the form that this version works on.",
+            statuses={503: "Send requests elsewhere: the reason says why."},
+            refused_bodies={503: "Unready"},
+        ),
+        Operation(
             "POST",
             "/test_environment",
             "Make an environment for a test",
