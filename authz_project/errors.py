@@ -14,12 +14,13 @@ from django.core.exceptions import (
     SuspiciousOperation,
     TooManyFieldsSent,
 )
-from django.db import InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import Http404, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from rest_framework.exceptions import APIException
 
 from authz_project.connections import note_loss
+from authz_project.trouble import AWAY, Trouble, trouble_of
 from checks.errors import QueryTooSlow
 from facts.feed import BeforeHorizon
 from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, TooLarge, Unavailable
@@ -43,8 +44,6 @@ STATUS = (  # the first that fits
     (Http404, 404),
     (PermissionDenied, 403),
     (Unavailable, 503),
-    (OperationalError, 503),
-    (InterfaceError, 503),
 )
 
 
@@ -62,14 +61,28 @@ def refusal_of(error: Exception, request_id: str, started: float = math.inf) -> 
         return Refusal(error.status_code, {"message": _sentence(error)}, {})
     if was_cancelled(error):
         error = _reason_for_cancelling(started)
+    if trouble := _trouble_of(error):
+        return _told_of(trouble, error, request_id)
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
-    if isinstance(error, (OperationalError, InterfaceError)):
-        note_loss()
     if status == 500:
         log.error("request %s failed", request_id, exc_info=error)
     elif status > 500:
         _seldom.error(f"request {request_id}: {_message(error, request_id)}: {error}", kind=type(error))
     return Refusal(status, _body(error, request_id), _headers(error))
+
+
+def _trouble_of(error: Exception) -> Trouble | None:
+    """What ails the database, or the machine."""
+    if isinstance(error, (OperationalError, InterfaceError)):
+        return trouble_of(error) or AWAY
+    return trouble_of(error) if isinstance(error, (DatabaseError, MemoryError)) else None
+
+
+def _told_of(trouble: Trouble, error: Exception, request_id: str) -> Refusal:
+    if trouble is AWAY:
+        note_loss()
+    _seldom.error(f"request {request_id}: {trouble.message}: {error}", kind=trouble.message)
+    return Refusal(trouble.status, {"message": trouble.message}, trouble.headers)
 
 
 def _reason_for_cancelling(started: float) -> Exception:
@@ -100,8 +113,6 @@ def _message(error: Exception, request_id: str) -> str:
             return "not allowed"
         case Unavailable():
             return error.message
-        case OperationalError() | InterfaceError():
-            return "the database cannot be reached, try again"
     return f"something went wrong here; it is logged as request {request_id}"
 
 
@@ -109,7 +120,7 @@ def _headers(error: Exception) -> dict[str, str]:
     match error:
         case KeyRefused():
             return {"WWW-Authenticate": "Bearer"}
-        case OperationalError() | InterfaceError() | Unavailable():
+        case Unavailable():
             return {"Retry-After": "1"}
     return {}
 
@@ -130,10 +141,10 @@ class _Seldom:
 
     def __init__(self):
         self._lock = threading.Lock()
-        self._last: dict[type, float] = {}
-        self._left_out: dict[type, int] = {}
+        self._last: dict[object, float] = {}
+        self._left_out: dict[object, int] = {}
 
-    def error(self, text: str, kind: type) -> None:
+    def error(self, text: str, kind: object) -> None:
         with self._lock:
             now = time.monotonic()
             if now - self._last.get(kind, -1.0) < 1.0:

@@ -1,0 +1,1 @@
+"""What happens when something around the service fails; and programs that load it, longer than a test may take."""
