@@ -52,6 +52,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "ask_local": "print the SQL that answers in your own database",
     },
     "Look after": {
+        "check_service": "say whether all is there that a server needs",
         "migrate": "prepare the database, or bring it up to date",
         "check": "say what is wrong with the settings; --deploy also what is unsafe",
         "changepassword": "change the password of a login to the admin",

@@ -39,6 +39,7 @@ OF_BINDINGS = ("sqlglot", "yaml", "localsql.bindings")
 OTHERS = ("psycopg", "granian", "requests", "urllib3", "pytest")
 COMMANDS = [
     "activate_policy 1", "ask authorize User:a read Doc:d", "ask list User:a read Doc", "audit_facts", "check_policy -",
+    "check_service",
     "create_api_key", "createsuperuser --help", "delete_facts --help", "diff_policy --help", "dump_facts",
     "expire_facts", "follow_changes --help", "forget_facts --help", "format_policy -",
     "prune_history", "review_access --help",

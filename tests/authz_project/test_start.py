@@ -13,7 +13,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
 from authz_project import settings
-from authz_project.management.commands.serve import port_number, refuse_outsiders
+from authz_project.command_line.numbers import port_number
+from authz_project.management.commands.serve import refuse_outsiders
 from tests.authz_project.test_serve import SECRET, new_url, refusal, sqlite_url  # noqa: F401  fixtures
 from tests.postgresql import free_port
 from tests.service import ROOT, start_service

@@ -6,7 +6,6 @@ import platform
 import secrets
 import socket
 import sys
-from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
@@ -15,23 +14,22 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import Error, connection, connections
 
 from authz_project import installation
+from authz_project.checkup.report import findings, report
+from authz_project.command_line.numbers import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.models import ApiKey
+from authz_project.secret_key import secret_that_is_set, weakness_of
 from authz_project.server.process import run_server
 from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
 
-WELL_KNOWN_SECRETS = ("secret", "changeme", "password", "insecure", "example", "test")
-SHORTEST_SECRET = 32
-MOST = 1000  # processes, or threads
 START_LOCK = 0x617574687A  # any number that nobody else locks
 
 
@@ -51,8 +49,17 @@ class Command(ServiceCommand):
             help="threads of each process; all but one answer, on a connection each",
         )
         parser.add_argument("--dev", action="store_true", help="turn on the well-known key and POST /test_environment")
+        parser.add_argument(
+            "--check", action="store_true", help="start nothing: look whether all is there, as check_service does"
+        )
 
-    def handle(self, *, host: str, port: int, workers: int, threads: int, dev: bool, **options: Any) -> None:
+    def handle(self, *, check: bool, workers: int, threads: int, **options: Any) -> None:
+        if not check:
+            self.serve(workers=workers, threads=threads, **options)
+        elif wrong := report(findings(workers, threads), self.say):
+            raise CommandError(wrong)
+
+    def serve(self, *, host: str, port: int, workers: int, threads: int, dev: bool, **options: Any) -> None:
         secret = secret_that_is_set()
         if dev:
             refuse_outsiders(host)
@@ -156,18 +163,6 @@ def folder_lock(database: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def port_number(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:6]) <= 65535:
-        raise ArgumentTypeError(f"{text!r} is no port: 1 to 65535")
-    return int(text)
-
-
-def at_least_one(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:6]) <= MOST:
-        raise ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST}")
-    return int(text)
-
-
 def refuse_outsiders(host: str) -> None:
     """The key of development is known to everybody."""
     if not all(ip_address(address).is_loopback for address in addresses_of(host)):
@@ -181,19 +176,9 @@ def addresses_of(host: str) -> set[str]:
         raise CommandError(f"there is no {host!r} to listen on: {reason.strerror}") from None
 
 
-def secret_that_is_set() -> str:
-    try:
-        return settings.SECRET_KEY
-    except ImproperlyConfigured:  # Django's way to say that it is empty
-        return ""
-
-
 def refuse_weak_secret(secret: str) -> None:
-    if not secret:
-        raise CommandError("SECRET_KEY is not set; with PostgreSQL, set it to at least 32 random characters")
-    known = secret.startswith("django-insecure-") or any(word in secret.lower() for word in WELL_KNOWN_SECRETS)
-    if len(secret) < SHORTEST_SECRET or len(set(secret)) < 8 or known:
-        raise CommandError("SECRET_KEY can be guessed; set it to at least 32 random characters")
+    if weakness := weakness_of(secret):
+        raise CommandError(weakness)
 
 
 def refuse_taken_port(host: str, port: int) -> None:

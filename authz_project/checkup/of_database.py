@@ -1,0 +1,114 @@
+"""The database: whether it answers, its form, its clock, its connections, those that are read beside it; and keys."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from django.db import Error, connection
+
+from authz_project import installation
+from authz_project.checkup.finding import Finding, fail, judged, ok, warn
+from authz_project.checkup.of_keys import keys_finding
+from authz_project.form import form
+
+WITHIN = 10.0  # seconds for one thing to be found
+OFTEN_ENOUGH, TOO_FAR = 1.0, 60.0  # seconds between the clocks: what is told, and what is wrong
+LOCAL = "sqlite"
+
+Look = Callable[[], Finding]
+
+
+def database_findings(workers: int, threads: int) -> Iterator[Finding]:
+    """Look, as long as the database goes on answering. One that hangs is said to do so."""
+    if connection.vendor == LOCAL and not Path(connection.settings_dict["NAME"]).exists():
+        yield warn("database", f"{connection.settings_dict['NAME']} is not there yet: `serve` makes it")
+        return
+    found: SimpleQueue[Finding | None] = SimpleQueue()
+    threading.Thread(target=_look, args=(found, workers, threads), name="look at the database", daemon=True).start()
+    while True:
+        try:
+            each = found.get(timeout=WITHIN)
+        except Empty:
+            yield fail("database", f"has not answered for {WITHIN:g} seconds: is it overloaded, or stopped?")
+            return
+        if each is None:
+            return
+        yield each
+
+
+def _look(found: SimpleQueue[Finding | None], workers: int, threads: int) -> None:
+    try:
+        for each in _findings(workers, threads):
+            found.put(each)
+    except Exception as reason:  # whatever it is, nothing after it can be looked at
+        text = " ".join(str(reason).split())
+        found.put(fail("database", f"cannot be used: {text}; DATABASE_URL says which one it is"))
+    finally:
+        found.put(None)
+        with suppress(Error):
+            connection.close()
+
+
+def _findings(workers: int, threads: int) -> Iterator[Finding]:
+    yield ok("database", installation.database_text())
+    migrations = migrations_finding()
+    yield migrations
+    yield clock_finding()
+    yield connections_finding(needed(workers, threads))
+    yield from replica_findings()
+    if migrations.state == "ok":
+        yield keys_finding()
+
+
+def migrations_finding() -> Finding:
+    missing, newer = form()
+    if newer:
+        return fail("migrations", f"the database is of a later version ({newer[-1]}): start that one, or a backup")
+    if missing:
+        told = f"{len(missing)} missing, from {missing[0]} on"
+        return fail("migrations", f"{told}: `migrate` brings the database up to date, as `serve` does")
+    return ok("migrations", "the database has the form of this version")
+
+
+def clock_finding() -> Finding:
+    """Ends of keys are told by the database's clock, those of facts and logins by both."""
+    if connection.vendor == LOCAL:
+        return ok("clock", "SQLite has this machine's")
+    with connection.cursor() as cursor:
+        before = time.time()
+        cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
+        (there,) = cursor.fetchone()
+        after = time.time()
+    between = max(before - there, there - after, 0.0)
+    if between <= OFTEN_ENOUGH:
+        return ok("clock", "as the database's")
+    told = f"the database's differs by {between:.1f} seconds: ends of keys and facts are told by it; synchronise both"
+    return fail("clock", told) if between > TOO_FAR else warn("clock", told)
+
+
+def needed(workers: int, threads: int) -> int:
+    """Return how many connections a server has at most: `docs/operations.md` lists them."""
+    return 3 * workers * threads + 2 * workers + 1
+
+
+def connections_finding(wanted: int) -> Finding:
+    if connection.vendor == LOCAL:
+        return ok("connections", "as many as there are threads")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+        )
+        (room,) = cursor.fetchone()
+    told = f"one such server takes up to {wanted} of {room}"
+    few = f"{told}: raise max_connections, or start it with fewer --workers and --threads"
+    return judged("connections", [], [few] if wanted > room else [], told)
+
+
+def replica_findings() -> Iterator[Finding]:
+    """Look at databases that are only read, one by one. There is none beside the one that is written to."""
+    yield from ()
