@@ -8,15 +8,17 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.core.validators import RegexValidator
-from django.db import models
+from django.db import models, transaction
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html
 
-from authz_project.keys import TEST_SLUG, create_key, revoke_key
-from authz_project.models import ApiKey
+from authz_project.key_rotation import NotToBeRotated, Rotated, rotate_key
+from authz_project.key_state import scopes_text, state_of
+from authz_project.keys import TEST_SLUG, create_key, revoke_key, save_change
+from authz_project.models import SCOPE_COLUMNS, ApiKey
 from facts import store
 from facts.history_pages import timeline_url
 from policy.errors import Unavailable
@@ -64,14 +66,26 @@ class ChangingAdmin(admin.ModelAdmin):
             return HttpResponseRedirect(request.get_full_path())
 
 
+class ApiKeyForm(ModelForm):
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if not any(cleaned.get(column) for column in SCOPE_COLUMNS.values()):
+            raise forms.ValidationError("A key is good for something: tick what. To end it, revoke it.")
+        return cleaned
+
+
 @admin.register(ApiKey)
 class ApiKeyAdmin(ChangingAdmin):
-    list_display = ["prefix", "state", "label", "environment", "created", "last_used", "expires"]
+    form = ApiKeyForm
+    list_display = [
+        "prefix", "state", "good_for", "label", "environment", "created", "created_by", "last_used", "expires",
+    ]  # fmt: skip
     list_filter = ["environment"]
     list_select_related = ["environment"]
     search_fields = ["prefix", "label"]
-    fields = ["environment", "label", "expires_at"]
-    actions = ["revoke"]
+    fields = ["environment", "label", *SCOPE_COLUMNS.values(), "expires_at"]
+    actions = ["rotate", "revoke"]
+    _of_its_life = ("created_at", "created_by", "last_used", "revoked_at", "successor")
     formfield_overrides = {models.DateTimeField: {"form_class": forms.DateTimeField, "widget": Moment}}
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -79,19 +93,24 @@ class ApiKeyAdmin(ChangingAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[str]:
         # What a key opens never changes: processes remember it.
-        return ["environment", "prefix", "created_at", "last_used_at", "revoked_at"] if key else []
+        return ["environment", "prefix", *self._of_its_life] if key else []
 
     def get_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[Any]:
-        return ["prefix", *self.fields, "created_at", "last_used_at", "revoked_at"] if key else [*self.fields]
+        return ["prefix", *self.fields, *self._of_its_life] if key else [*self.fields]
 
     def has_delete_permission(self, request: HttpRequest, key: ApiKey | None = None) -> bool:
         return False  # revoked keys stay, to say what they were
 
+    def has_rotate_permission(self, request: HttpRequest) -> bool:
+        return self.has_add_permission(request) and self.has_change_permission(request)
+
     @admin.display(description="state")
     def state(self, key: ApiKey) -> str:
-        if key.revoked_at:
-            return "revoked"
-        return "expired" if key.expires_at and key.expires_at <= timezone.now() else "in use"
+        return state_of(key, timezone.now()).partition(" ")[0]
+
+    @admin.display(description="good for")
+    def good_for(self, key: ApiKey) -> str:
+        return scopes_text(key)
 
     @admin.display(ordering="created_at")
     def created(self, key: ApiKey) -> str:
@@ -99,7 +118,7 @@ class ApiKeyAdmin(ChangingAdmin):
 
     @admin.display(ordering="last_used_at")
     def last_used(self, key: ApiKey) -> str:
-        return _minute(key.last_used_at)
+        return f"{key.last_used_at:%Y-%m-%d}" if key.last_used_at else ""
 
     @admin.display(ordering="expires_at")
     def expires(self, key: ApiKey) -> str:
@@ -107,21 +126,34 @@ class ApiKeyAdmin(ChangingAdmin):
 
     def save_model(self, request: HttpRequest, key: ApiKey, form: ModelForm, change: bool) -> None:
         if change:
-            key.save(update_fields=["label", "expires_at"])
+            save_change(key, ["label", "expires_at", *SCOPE_COLUMNS.values()])
             return
-        made, key.token = create_key(key.environment, key.label, key.expires_at)
+        made, key.token = create_key(key.environment, key.label, key.expires_at, key.scopes, by_admin(request))
         key.pk, key.prefix = made.pk, made.prefix
 
     def response_add(self, request: HttpRequest, key: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
         """The only page that ever shows the whole key; it is not kept anywhere to be shown again."""
-        context = self.admin_site.each_context(request) | {
-            "title": "New API key",
-            "opts": self.opts,
-            "token": key.token,
-        }
+        return self._shown_once(request, "New API key", {"token": key.token})
+
+    def _shown_once(self, request: HttpRequest, title: str, shown: dict[str, Any]) -> HttpResponse:
+        context = self.admin_site.each_context(request) | {"title": title, "opts": self.opts} | shown
         answer = TemplateResponse(request, "admin/authz_project/apikey/shown_once.html", context)
         answer["Cache-Control"] = "no-store"
         return answer
+
+    @admin.action(description="Rotate the selected keys", permissions=["rotate"])
+    def rotate(self, request: HttpRequest, keys: models.QuerySet[ApiKey]) -> HttpResponse | None:
+        """Make a successor of each, all or none, and show them: the old ones are good for a day."""
+        rotated: list[Rotated] = []
+        try:
+            with transaction.atomic():
+                for key in keys:
+                    rotated.append(rotate_key(key, by_admin(request)))
+                    self.log_change(request, key, f"rotated: {rotated[-1].new.prefix} takes its place")
+        except NotToBeRotated as reason:
+            self.message_user(request, f"Nothing is rotated: {reason.message}.", messages.ERROR)
+            return None
+        return self._shown_once(request, "Rotated API keys", {"rotated": rotated})
 
     @admin.action(description="Revoke the selected keys", permissions=["change"])
     def revoke(self, request: HttpRequest, keys: models.QuerySet[ApiKey]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+from django.conf import settings
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
@@ -16,24 +17,35 @@ from rest_framework.request import Request as FrameworkRequest
 from authz_project.connections import refresh_connection
 from authz_project.errors import refusal_of
 from authz_project.keys import caller_of_token, forget, token_of
+from authz_project.rate_limit import take_token
 from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response
-from policy.errors import KeyRefused, MalformedRequest
+from policy.errors import KeyRefused, MalformedRequest, ScopeMissing
+from policy.scopes import Scope
 
 JSON = "application/json"
 
 # ---- keys ----------------------------------------------------------------------------------------------
 
 
-def caller_of(headers: Mapping[str, Any]) -> Caller:
-    """Who sends the request; `KeyRefused` where nobody says so."""
+def caller_of(headers: Mapping[str, Any], needs: Scope | None) -> Caller:
+    """Who sends the request, with a key for what it needs.
+
+    `KeyRefused` where nobody says so, and `TooManyRequests` where the key has sent too many lately.
+    """
     refresh_connection()
-    return caller_of_token(token_of(headers))
+    caller = caller_of_token(token_of(headers), needs)
+    if settings.RATE_LIMIT is not None:
+        take_token(caller.key_hash, settings.RATE_LIMIT)
+    return caller
 
 
 class KeyAuthentication(BaseAuthentication):
+    def __init__(self, endpoint: Endpoint):
+        self._endpoint = endpoint
+
     def authenticate(self, request: FrameworkRequest) -> tuple[None, Caller]:
-        return None, caller_of(request.META)
+        return None, caller_of(request.META, self._endpoint.scope_of(str(request.method)))
 
     def authenticate_header(self, request: FrameworkRequest) -> str:
         return "Bearer"
@@ -90,7 +102,7 @@ class AlwaysJson(BaseContentNegotiation):
 def refused(endpoint: Endpoint, request: Request, error: Exception) -> Response:
     """The answer to a request that raised the error."""
     error = endpoint.reason(request, error)
-    if isinstance(error, KeyRefused):
+    if isinstance(error, KeyRefused) and not isinstance(error, ScopeMissing):
         forget(token_of(request.headers))
     status, body, headers = refusal_of(error, request.id, request.started)
     return Response(endpoint.refusal(request, status, body), status, headers)

@@ -11,7 +11,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.metadata import SimpleMetadata
 from rest_framework.views import APIView
 
-from authz_project.api import refused
+from authz_project.api import KeyAuthentication, refused
 from policy.endpoint import Endpoint, Request, Response
 
 
@@ -20,7 +20,7 @@ class View(APIView):
     asked: Request
 
     def get_authenticators(self) -> list[BaseAuthentication]:
-        return super().get_authenticators() if self.endpoint.needs_key else []
+        return [KeyAuthentication(self.endpoint)] if self.endpoint.needs_key else []
 
     def initial(self, request: framework_request.Request, *args: Any, **kwargs: Any) -> None:
         asked: Any = request  # which has more than its type: the middleware's, and our own kind of caller

@@ -20,10 +20,11 @@ from django.http.multipartparser import MultiPartParserError
 from rest_framework.exceptions import APIException
 
 from authz_project.connections import note_loss
+from authz_project.rate_limit import TooManyRequests
 from authz_project.trouble import AWAY, Trouble, trouble_of
 from checks.errors import QueryTooSlow
 from facts.feed import BeforeHorizon
-from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, TooLarge, Unavailable
+from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, ScopeMissing, TooLarge, Unavailable
 from policy.offsets import was_cancelled
 
 log = logging.getLogger("authz.request")
@@ -31,7 +32,9 @@ log = logging.getLogger("authz.request")
 LONGEST_LINE = 500  # characters
 
 STATUS = (  # the first that fits
+    (ScopeMissing, 403),
     (KeyRefused, 401),
+    (TooManyRequests, 429),
     (NotFound, 404),
     (BeforeHorizon, 410),
     (TooLarge, 413),
@@ -118,6 +121,10 @@ def _message(error: Exception, request_id: str) -> str:
 
 def _headers(error: Exception) -> dict[str, str]:
     match error:
+        case ScopeMissing():
+            return {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{error.scope}"'}
+        case TooManyRequests():
+            return {"Retry-After": str(error.seconds)}
         case KeyRefused():
             return {"WWW-Authenticate": "Bearer"}
         case Unavailable():

@@ -4,20 +4,21 @@ import hashlib
 import re
 import secrets
 import string
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import Error, connection
 from django.utils import timezone
 
-from authz_project.models import ApiKey
+from authz_project.key_use import note_use
+from authz_project.models import SCOPE_COLUMNS, ApiKey
 from policy.active import Caller, KeyCheck, caller_of_hash
+from policy.clock import now
 from policy.errors import KeyRefused
 from policy.models import Environment
+from policy.revisions import NOBODY, By
+from policy.scopes import Scope
 
 DEV_KEY = "e_0123456789_12345_osotesttoken01xiIn"
 
@@ -26,7 +27,6 @@ _TEST_KEY = re.compile(rf"e_{TEST_SLUG.pattern}_")
 
 _ALPHABET = string.ascii_letters + string.digits
 _REMEMBERED = 10_000  # keys
-_USE_NOTED_EVERY = 3600  # seconds
 
 
 def hash_of(token: str) -> str:
@@ -45,32 +45,55 @@ CHECK = KeyCheck(
     hash="k.hash",
     number="k.id",
     label="k.label",
+    scopes={scope: f"k.{column}" for scope, column in SCOPE_COLUMNS.items()},
 )
+ALL = frozenset(Scope)
 
 
 # ---- for administrators ---------------------------------------------------------------------------------
 
 
-def create_key(environment: Environment, label: str = "", expires_at: datetime | None = None) -> tuple[ApiKey, str]:
+def create_key(
+    environment: Environment,
+    label: str = "",
+    expires_at: datetime | None = None,
+    scopes: Collection[Scope] = ALL,
+    by: By = NOBODY,
+) -> tuple[ApiKey, str]:
     """A new key, and its text, which cannot be had again."""
     key_id = "".join(secrets.choice(_ALPHABET) for _ in range(10))
     secret = "".join(secrets.choice(_ALPHABET) for _ in range(40))
     token = f"e_{environment.slug}_{key_id}_{secret}"
-    return keep_key(environment, token, label, expires_at), token
+    return keep_key(environment, token, label, expires_at, scopes, by), token
 
 
-def keep_key(environment: Environment, token: str, label: str, expires_at: datetime | None = None) -> ApiKey:
-    prefix = token.rpartition("_")[0]
+def keep_key(
+    environment: Environment,
+    token: str,
+    label: str,
+    expires_at: datetime | None = None,
+    scopes: Collection[Scope] = ALL,
+    by: By = NOBODY,
+) -> ApiKey:
+    assert scopes, "a key is good for something"
+    flags = {column: scope in scopes for scope, column in SCOPE_COLUMNS.items()}
     return ApiKey.objects.create(
-        environment=environment, label=label, prefix=prefix, hash=hash_of(token), expires_at=expires_at
-    )
+        environment=environment, label=label, prefix=token.rpartition("_")[0], hash=hash_of(token),
+        expires_at=expires_at, created_by=by.author, **flags,
+    )  # fmt: skip
 
 
 def revoke_key(key: ApiKey) -> None:
     """From the next statement on, in every process, the key opens nothing."""
     if key.revoked_at is None:
         key.revoked_at = timezone.now()
-        key.save(update_fields=["revoked_at"])
+        save_change(key, ["revoked_at"])
+
+
+def save_change(key: ApiKey, columns: Collection[str]) -> None:
+    """Save columns of a key that there was. It counts for the next statement, and says since when."""
+    key.changed_at = now()
+    key.save(update_fields=[*columns, "changed_at"])
 
 
 def keep_dev_key(environment: Environment) -> None:
@@ -85,8 +108,8 @@ def drop_dev_key() -> None:
 
 # ---- for requests ----------------------------------------------------------------------------------------
 
-_callers: dict[str, Caller] = {}  # by hash, unconfirmed: a hint, which every statement behind it confirms
-_last_noted: dict[str, float] = {}  # hash -> when its use was last written down
+# By hash and what is needed, unconfirmed: a hint, which every statement behind it confirms.
+_callers: dict[str, Mapping[Scope | None, Caller]] = {}
 
 
 def token_of(headers: Mapping[str, Any]) -> str:
@@ -105,43 +128,26 @@ def forget(token: str) -> None:
     _callers.pop(hash_of(token), None)
 
 
-def caller_of_token(token: str) -> Caller:
-    """Who sends this key. Known keys cost no query here, and are not confirmed."""
+def caller_of_token(token: str, needs: Scope | None = None) -> Caller:
+    """Who sends this key, for what is needed. Known keys cost no query here, and are not confirmed."""
     key_hash = hash_of(token)
     if not token or (not settings.DEV_SERVER and (key_hash == DEV_KEY_HASH or _TEST_KEY.match(token))):
         raise KeyRefused
-    caller = _callers.get(key_hash)
-    if caller is None:
-        caller = caller_of_hash(key_hash)
-        hint = Caller(caller.environment_id, key_hash, environment=caller.environment, key_id=caller.key_id)
-        _remember(_callers, key_hash, hint)
-    _note_use(key_hash)
+    known = _callers.get(key_hash)
+    if known is None:
+        caller = caller_of_hash(key_hash, needs)
+        _remember(caller)
+    else:
+        caller = known[needs]
+    note_use(key_hash)
     return caller
 
 
-def _remember(known: dict, key_hash: str, value: object) -> None:
-    if len(known) >= _REMEMBERED:
-        known.clear()
-    known[key_hash] = value
-
-
-def _note_use(key_hash: str) -> None:
-    """Write down that the key is in use: rarely, and out of the request's way."""
-    now = time.monotonic()
-    if now - _last_noted.get(key_hash, -_USE_NOTED_EVERY) < _USE_NOTED_EVERY:
-        return
-    _remember(_last_noted, key_hash, now)
-    threading.Thread(target=_ignoring_failure, args=(_write_use, key_hash), daemon=True).start()
-
-
-def _write_use(key_hash: str) -> None:
-    ApiKey.objects.filter(hash=key_hash).update(last_used_at=timezone.now())
-
-
-def _ignoring_failure(act: Callable[[str], None], key_hash: str) -> None:
-    try:
-        act(key_hash)
-    except Error:
-        pass  # the time of the last use is a courtesy
-    finally:
-        connection.close()
+def _remember(caller: Caller) -> None:
+    if len(_callers) >= _REMEMBERED:
+        _callers.clear()
+    needs: tuple[Scope | None, ...] = (None, *Scope)
+    _callers[caller.key_hash] = {
+        each: Caller(caller.environment_id, caller.key_hash, each, environment=caller.environment, key_id=caller.key_id)
+        for each in needs
+    }

@@ -3,6 +3,9 @@
 from django.db import models
 
 from policy.models import Environment
+from policy.scopes import Scope
+
+SCOPE_COLUMNS = {Scope.READ: "may_read", Scope.FACTS: "may_change_facts", Scope.POLICY: "may_change_policy"}
 
 
 class ApiKey(models.Model):
@@ -12,10 +15,19 @@ class ApiKey(models.Model):
     label = models.CharField(max_length=200, blank=True)
     prefix = models.CharField(max_length=120, unique=True)  # all but the secret: what people recognise it by
     hash = models.CharField(max_length=64, unique=True)
+    # What it is good for, now: statements read these, so that what is taken away counts at once. See `policy.scopes`.
+    may_read = models.BooleanField("ask questions", default=True, db_default=True)
+    may_change_facts = models.BooleanField("change facts", default=True, db_default=True)
+    may_change_policy = models.BooleanField("publish policies", default=True, db_default=True)
     created_at = models.DateTimeField(auto_now_add=True)
-    last_used_at = models.DateTimeField(null=True, blank=True)  # coarse: to the hour
+    created_by = models.TextField(blank=True, default="", db_default="")  # as revisions name authors
+    last_used_at = models.DateTimeField("last used", null=True, blank=True)  # the day: see `authz_project.key_use`
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    successor = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    # When a key that there was became another: microseconds, by the database's clock. A copy of the database that is
+    # not as late as this may still take the key for what it was.
+    changed_at = models.BigIntegerField(null=True, blank=True, db_index=True, editable=False)
 
     token: str  # the whole of it, no field: only the one that was just made has it
 
@@ -26,6 +38,11 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.prefix}_…"
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """What it is good for."""
+        return tuple(scope for scope, column in SCOPE_COLUMNS.items() if getattr(self, column))
 
 
 class LoginAttempts(models.Model):

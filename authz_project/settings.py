@@ -2,10 +2,11 @@
 
 import math
 import os
+import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, overload
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -65,6 +66,32 @@ def sample() -> float:
     if not 0 <= share <= 1:
         raise ImproperlyConfigured(f"DECISION_LOG_SAMPLE must be a share from 0 to 1, not {text!r}")
     return share
+
+
+class Rate(NamedTuple):
+    """So many requests in so many seconds."""
+
+    requests: int
+    seconds: int
+
+    def __str__(self) -> str:
+        return f"{self.requests:,} requests in {'a second' if self.seconds == 1 else f'{self.seconds:,} seconds'}"
+
+
+PERIODS = {"s": 1, "m": 60, "h": 3600}
+
+
+def rate_limit() -> Rate | None:
+    """How many requests a key may send to a process; None where there is no limit."""
+    text = env.str("RATE_LIMIT", default="").strip()
+    if text in ("", "0"):
+        return None
+    found = re.fullmatch(r"([1-9][0-9]{0,8})/([smh])", text, re.ASCII)
+    if not found:
+        raise ImproperlyConfigured(
+            f"RATE_LIMIT must be requests in a second, minute or hour, as 1000/s, 100/m or 5000/h, or 0, not {text!r}"
+        )
+    return Rate(int(found[1]), PERIODS[found[2]])
 
 
 # ---- who we are -------------------------------------------------------------------------------------
@@ -180,6 +207,7 @@ DRAIN_SECONDS = number("DRAIN_SECONDS", 0)  # from a signal to stop on, for whic
 MAX_BATCH_ENTRIES = number("MAX_BATCH_ENTRIES", 0, int)
 MAX_DELETE_MATCHES = number("MAX_DELETE_MATCHES", 0, int)
 MAX_CONTEXT_FACTS = number("MAX_CONTEXT_FACTS", 0, int)
+RATE_LIMIT = rate_limit()
 HISTORY_DAYS = number("HISTORY_DAYS", 0, int)
 ANSWER_CACHE = number("ANSWER_CACHE", 32 * 1024 * 1024, int)  # bytes of each process; here 0 is none at all
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES or None
@@ -244,7 +272,7 @@ STATIC_ROOT = None
 WHITENOISE_USE_FINDERS = True  # served from the packages: nothing to collect
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["authz_project.api.KeyAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [],  # each view has its endpoint's
     "DEFAULT_PERMISSION_CLASSES": [],
     "DEFAULT_RENDERER_CLASSES": ["authz_project.api.Renderer"],
     "DEFAULT_PARSER_CLASSES": ["authz_project.api.Parser"],

@@ -44,6 +44,7 @@ class Route:
         handlers["OPTIONS"] = lambda request: Response(description)
         known = [name.upper() for name in APIView.http_method_names]
         self._path, self._endpoint, self._handlers = path, endpoint, handlers
+        self._scopes = {name: endpoint.scope_of(name) for name in handlers if endpoint.needs_key}
         self._common = [
             ("Allow", ", ".join(name for name in known if name in handlers)),
             ("X-Frame-Options", settings.X_FRAME_OPTIONS),
@@ -80,7 +81,7 @@ class Route:
         try:
             let_go_if_broken()
             if self._endpoint.needs_key:
-                request.auth = caller_of(request.headers)
+                request.auth = caller_of(request.headers, self._scopes.get(request.method))
             handler = self._handlers.get(request.method)
             if handler is None:
                 raise MethodNotAllowed(request.method)

@@ -9,6 +9,7 @@ from facts.store import copy_facts
 from policy.figures import Figures
 from policy.models import Environment, PolicyVersion, default_environment
 from policy.offsets import changing
+from policy.revisions import By
 
 _ALPHABET = string.ascii_lowercase + string.digits
 
@@ -20,7 +21,7 @@ def create_test_environment(copied: bool) -> str:
     environment = Environment.objects.create(slug=slug, name="Test environment")
     if copied:
         _copy(default_environment(), environment)
-    return create_key(environment, "test environment")[1]
+    return create_key(environment, "test environment", by=By("test environment"))[1]
 
 
 def _copy(origin: Environment, target: Environment) -> None:

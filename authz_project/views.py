@@ -1,6 +1,7 @@
 """Paths that belong to no part: health, the greeting, test environments, and pages for what went wrong."""
 
 import sys
+from typing import ClassVar
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -36,6 +37,8 @@ class Ready(Endpoint):
 
 
 class Hello(Endpoint):
+    scopes: ClassVar = {"GET": None}
+
     def get(self, request: Request) -> Response:
         caller(request)
         return Response({"hello": "authz", "api_version": API_VERSION})

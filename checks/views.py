@@ -1,6 +1,7 @@
 """The asking half of the interface."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import orjson
 from django.db import Error
@@ -35,6 +36,7 @@ from policy.endpoint import Endpoint, Request, Response, caller, changed, is_pub
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.moments import Moment, moment_of
 from policy.offsets import current_offset
+from policy.scopes import Scope
 from policy.serializers import decoded
 from policy.values import STRING
 
@@ -42,10 +44,16 @@ ANY_ACTION = Asked(STRING)
 
 
 class Asking(Endpoint):
-    """Statements confirm the caller's key; where none ran, because something is wrong before, it is confirmed here."""
+    """Statements confirm the caller's key; where none ran, because something is wrong before, it is confirmed here.
+
+    They confirm the scope of questions, whichever an endpoint names.
+    """
+
+    scopes: ClassVar = {"POST": Scope.READ}
 
     def reason(self, request: Request, error: Exception) -> Exception:
-        if isinstance(error, AuthzError | APIException) and not isinstance(error, KeyRefused):
+        is_past_the_door = request.auth is not None
+        if is_past_the_door and isinstance(error, AuthzError | APIException) and not isinstance(error, KeyRefused):
             try:
                 caller(request)
             except (KeyRefused, Error) as worse:

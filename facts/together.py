@@ -28,7 +28,7 @@ from facts.past import Changed
 from facts.store import Change, Deletes, Inserts, is_exact
 from facts.table import fact_table
 from policy import noticing
-from policy.active import Caller, caller_of_hash, confirm, program_of_version
+from policy.active import Caller, confirm, program_of_version
 from policy.errors import AuthzError, Busy, NotFound, Unavailable
 from policy.handing import made
 from policy.offsets import Turn, advance, changing, claim
@@ -219,7 +219,7 @@ def _refuse_keys(environment_id: int, group: Sequence[_Writer]) -> None:
     for key_hash in {each.caller.key_hash for each in group}:
         holders = [each for each in group if each.caller.key_hash == key_hash]
         try:
-            who = caller_of_hash(key_hash)
+            who = confirm(holders[0].caller)
         except AuthzError as error:
             _fail(holders, error)
         else:

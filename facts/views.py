@@ -1,5 +1,7 @@
 """The data half of the interface."""
 
+from typing import ClassVar
+
 from django.conf import settings
 
 from facts import following, history, read, store, together, wire
@@ -23,15 +25,20 @@ from policy.endpoint import (
 from policy.errors import TooLarge
 from policy.moments import as_of_from_text, moment_of
 from policy.revisions import By
+from policy.scopes import Scope
 from policy.serializers import decoded
 
 
 class Batch(Endpoint):
+    scopes: ClassVar = {"POST": Scope.FACTS}
+
     def post(self, request: Request) -> Response:
         return _apply(request, CHANGES.decode(request.data, ""), "the batch is applied")
 
 
 class Facts(Endpoint):
+    scopes: ClassVar = {"GET": Scope.READ, "POST": Scope.FACTS, "DELETE": Scope.FACTS}
+
     def get(self, request: Request) -> Response:
         predicate, args = pattern_from_query(request.query_params)
         where = caller(request).environment_id
@@ -54,6 +61,8 @@ class Facts(Endpoint):
 
 
 class History(Endpoint):
+    scopes: ClassVar = {"GET": Scope.READ}
+
     def get(self, request: Request) -> Response:
         asked = history_query(caller(request).environment_id, request.query_params)
         found = history.of_pattern(asked.environment_id, asked.predicate, asked.args, asked.size, asked.place)
@@ -61,6 +70,8 @@ class History(Endpoint):
 
 
 class BulkChange(Endpoint):
+    scopes: ClassVar = {"POST": Scope.FACTS}
+
     def post(self, request: Request) -> Response:
         body = decoded(Bulk, request.data)
         changes: list[Change] = [Deletes(body["delete"]), Inserts(body["tell"], "tell")]
@@ -68,17 +79,23 @@ class BulkChange(Endpoint):
 
 
 class BulkLoad(Endpoint):
+    scopes: ClassVar = {"POST": Scope.FACTS}
+
     def post(self, request: Request) -> Response:
         with noticing.lasting("load"):
             return _apply(request, [Inserts(FACTS.decode(request.data, ""))], "the facts are stored")
 
 
 class BulkDelete(Endpoint):
+    scopes: ClassVar = {"POST": Scope.FACTS}
+
     def post(self, request: Request) -> Response:
         return _apply(request, [Deletes(PATTERNS.decode(request.data, ""))], "matching facts are deleted")
 
 
 class ClearData(Endpoint):
+    scopes: ClassVar = {"POST": Scope.FACTS}
+
     def post(self, request: Request) -> Response:
         with writing(request) as who:
             applied = store.clear(who.environment_id, By(who.author, request.id))
@@ -86,12 +103,16 @@ class ClearData(Endpoint):
 
 
 class Stats(Endpoint):
+    scopes: ClassVar = {"GET": Scope.READ}
+
     def get(self, request: Request) -> Response:
         counted = read.stats(caller(request).environment_id)
         return Response({"num_roles": counted.roles, "num_relations": counted.relations, "num_facts": counted.facts})
 
 
 class Changes(Endpoint):
+    scopes: ClassVar = {"GET": Scope.READ}
+
     def get(self, request: Request) -> Response:
         asked, wait = feed_from_query(request)
         patience = wait if request.headers.get(MAY_WAIT, True) else 0

@@ -1,6 +1,7 @@
 """The endpoints that answer with SQL for the caller's own database."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from checks.asking.query import Query, allow
 from checks.asking.question import Asked, Question
@@ -11,6 +12,7 @@ from localsql.asking import Said
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response, caller
+from policy.scopes import Scope
 from policy.serializers import decoded
 from policy.values import STRING
 
@@ -20,6 +22,8 @@ def question_of(query: dict, action: Asked, resource: Asked, outs: tuple[str, ..
 
 
 class Answering(Endpoint, ABC):
+    scopes: ClassVar = {"POST": Scope.READ}
+
     def post(self, request: Request) -> Response:
         who = caller(request)
         body, said = self.said(request, who)

@@ -7,6 +7,7 @@ version is active: that is read from the database, with the key, in the statemen
 
 import hmac
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, overload
@@ -17,10 +18,11 @@ from django.db import connection
 from django.utils.module_loading import import_string
 
 from policy import rules
-from policy.errors import KeyRefused
+from policy.errors import KeyRefused, ScopeMissing
 from policy.language.source import Source
 from policy.models import PolicyVersion
 from policy.rules.program import Program
+from policy.scopes import Scope
 
 # ---- keys, which the app above keeps ---------------------------------------------------------------------------
 
@@ -28,7 +30,8 @@ from policy.rules.program import Program
 class KeyCheck(NamedTuple):
     """How statements check a key: `FROM {before}<its hash>{after}` has one row while it is good, none when it is not.
 
-    There, `e` is the environment that the key opens, and `hash`, `number` and `label` are the key's own.
+    There, `e` is the environment that the key opens, and `hash`, `number` and `label` are the key's own. For each
+    scope there is a condition that is true of keys that have it, and they say so of what they are now.
     """
 
     before: str
@@ -36,6 +39,7 @@ class KeyCheck(NamedTuple):
     hash: str
     number: str
     label: str
+    scopes: Mapping[Scope, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Caller:
 
     environment_id: int
     key_hash: str
+    needs: Scope | None = None  # for this request; what confirms the key confirms that it has it
     confirmed: bool = False
     policy_version_id: int | None = None  # once confirmed
     author: str = ""  # as revisions name the key, once confirmed
@@ -58,27 +63,34 @@ def key_check() -> KeyCheck:
     return found
 
 
-def caller_of_hash(key_hash: str) -> Caller:
-    """The confirmed caller that the key with this hash stands for; `KeyRefused` when there is none."""
+def caller_of_hash(key_hash: str, needs: Scope | None = None) -> Caller:
+    """The confirmed caller that the key with this hash stands for.
+
+    `KeyRefused` where there is none, and `ScopeMissing` where the key is good, but not for this.
+    """
     check = key_check()
+    has_scope = "" if needs is None else f", {check.scopes[needs]}"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.label}, e.slug"
+            f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.label}, e.slug{has_scope}"
             f" FROM {check.before}%s{check.after}",
             (key_hash,),
         )
         row = cursor.fetchone()
     if row is None or not hmac.compare_digest(row[0], key_hash):
         raise KeyRefused
+    if needs is not None and not row[6]:
+        raise ScopeMissing(needs)
     author = f'key {row[3]} "{row[4]}"' if row[4] else f"key {row[3]}"
     return Caller(
-        row[1], key_hash, confirmed=True, policy_version_id=row[2], author=author, environment=row[5], key_id=row[3]
-    )
+        row[1], key_hash, needs, confirmed=True, policy_version_id=row[2], author=author, environment=row[5],
+        key_id=row[3],
+    )  # fmt: skip
 
 
 def confirm(caller: Caller) -> Caller:
     """The caller as the database has it now."""
-    return caller_of_hash(caller.key_hash)
+    return caller_of_hash(caller.key_hash, caller.needs)
 
 
 # ---- policies ----------------------------------------------------------------------------------------------------

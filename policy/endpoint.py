@@ -6,13 +6,14 @@ How a request arrives and how its answer leaves, an endpoint does not know: `aut
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from django.core.handlers.wsgi import get_bytes_from_wsgi
 from django.http import QueryDict
 
 from policy.active import Caller, confirm
 from policy.offsets import changing
+from policy.scopes import Scope
 
 OFFSET = "OsoOffset"  # the header with the revision that a change made, or that an answer is of
 VERBS = ("get", "post", "delete")
@@ -95,11 +96,19 @@ class Endpoint:
     """
 
     needs_key = True
+    # What a key must be good for, by the methods that are handled: every one of them, where a key is needed. None is
+    # for any key.
+    scopes: ClassVar[Mapping[str, Scope | None]] = {}
 
     @property
     def handlers(self) -> dict[str, Handler]:
         """By HTTP's names for them."""
         return {verb.upper(): getattr(self, verb) for verb in VERBS if hasattr(self, verb)}
+
+    def scope_of(self, method: str) -> Scope | None:
+        """The scope that a request by this method needs. What nobody handles is refused for that, whatever the key."""
+        handled = "GET" if method == "HEAD" else method
+        return self.scopes[handled] if handled in self.handlers else None
 
     def reason(self, request: Request, error: Exception) -> Exception:
         """Of a refusal, where a request raised the error."""

@@ -6,6 +6,7 @@ with a policy's text is in `policy.language.rejection`.
 
 from __future__ import annotations
 
+from policy.scopes import Scope
 from policy.testing import TestReport
 
 
@@ -79,6 +80,17 @@ class KeyRefused(AuthzError):
 
     def __init__(self, message: str = "the API key is missing, unknown, expired or revoked"):
         super().__init__(message)
+
+
+class ScopeMissing(KeyRefused):
+    """The key is good, but not for this."""
+
+    def __init__(self, scope: Scope):
+        self.scope = scope
+        super().__init__(
+            f"the API key lacks the scope `{scope}`; whoever runs the service gives it to the key in the admin,"
+            f" or makes one that has it: create_api_key --scope {scope}"
+        )
 
 
 class NotFound(AuthzError):

@@ -1,6 +1,7 @@
 """The policy's part of the interface."""
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from policy import publishing
 from policy.active import program_of_version
@@ -10,12 +11,15 @@ from policy.models import PolicyVersion
 from policy.publishing import Published
 from policy.revisions import By
 from policy.rules.program import Program
+from policy.scopes import Scope
 from policy.serializers import PolicyBody, PublishFlags
 
 UNCHANGED = 202
 
 
 class Policy(Endpoint):
+    scopes: ClassVar = {"GET": Scope.READ, "POST": Scope.POLICY}
+
     def get(self, request: Request) -> Response:
         version = _asked_version(request, "id")
         return Response({"policy": version and {"src": version.source, "filename": version.filename}})
@@ -42,10 +46,13 @@ class Policy(Endpoint):
 
     def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:
         """A policy that is not accepted says why in one of three shapes; this gives the rest of the errors theirs."""
-        return {"error_type": "Generic", **body} if request.method == "POST" and status != 401 else body
+        is_at_the_door = status in (401, 403, 429)
+        return {"error_type": "Generic", **body} if request.method == "POST" and not is_at_the_door else body
 
 
 class PolicyMetadata(Endpoint):
+    scopes: ClassVar = {"GET": Scope.READ}
+
     def get(self, request: Request) -> Response:
         """Clients say `version`, and the document that they were made from `id`."""
         version = _asked_version(request, "version", "id")

@@ -9,6 +9,7 @@ from django.core.management import BaseCommand, find_commands, get_commands, loa
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from authz_project.openapi.document import document
+from authz_project.urls import endpoints
 from tests.samples import DOCS, DOCUMENTS, FENCE, PAGES
 from tests.service import ROOT
 
@@ -61,21 +62,33 @@ def test_every_command_is_named_once():
 
 
 def test_every_status_is_named():
-    """Besides success of another kind, and what any endpoint may answer: 500 and 503."""
+    """Besides success of another kind, and what any endpoint may answer: 429, 500 and 503."""
     for path, methods in document()["paths"].items():
         for method, operation in methods.items():
-            told = set(operation["responses"]) - {"503"}
-            assert codes_of(method.upper(), path.removeprefix("/api")) == told, (method, path)
+            told = set(operation["responses"]) - {"429", "503"}
+            assert set(row_of(method.upper(), path.removeprefix("/api"))[-1].split()) == told, (method, path)
 
 
-def codes_of(method: str, path: str) -> set[str]:
-    """What stands in the last column of the row that names the endpoint; a row's first method counts for all in it."""
+def test_every_scope_is_named():
+    """As the endpoint has it, and as the description of the interface has it."""
+    for path, methods in document()["paths"].items():
+        for method, operation in methods.items():
+            endpoint = endpoints[path[1:]]
+            scope = endpoint.scopes.get(method.upper(), "") if endpoint.needs_key else ""
+            shown = {None: "any", "": ""}.get(scope, f"`{scope}`")
+            assert row_of(method.upper(), path.removeprefix("/api"))[-2] == shown, (method, path)
+            described = [{"key": [scope] if scope else []}] if endpoint.needs_key else []
+            assert operation["security"] == described, (method, path)
+
+
+def row_of(method: str, path: str) -> list[str]:
+    """The row that names the endpoint; a row's first method counts for all in it."""
     for line in tables("interface", "All endpoints").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         names = re.findall(r"`(?:(GET|POST|DELETE) )?(/[^`]*)`", cells[0])
         methods = [name for name, _ in names if name]
         if any(each == path and (name or methods[0]) == method for name, each in names):
-            return set(cells[-1].split())
+            return cells
     raise AssertionError(f"no row names {method} {path}")
 
 

@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Keys": {
         "create_api_key": "make a key, and the environment that it opens",
         "list_api_keys": "list the keys, without their secrets",
+        "rotate_api_key": "make a key's successor, and end the key after a time",
         "revoke_api_key": "end a key at once",
     },
     "Time": {

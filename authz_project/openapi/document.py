@@ -15,13 +15,16 @@ Part = dict[str, Any]  # JSON
 REFUSALS = {
     400: "The request is malformed, or a question is too hard; the message says where and why.",
     401: "The key is missing, unknown, expired or revoked.",
+    403: "The key lacks the scope that this needs; the message names it.",
     413: "A limit is passed; the message names it.",
+    429: "The key has sent more requests than `RATE_LIMIT` allows. Try again after `Retry-After` seconds.",
     503: "The database cannot be reached, or is too busy. Try again.",
 }
+AT_THE_DOOR = (401, 403, 429)
 _ABOUT = (
     "An authorization service: it stores facts and a policy, and answers who may do what. Requests carry "
-    "`Authorization: Bearer <key>`. Bodies are JSON. Keys of a request that are not described are ignored; "
-    "answers have those that are described, and no others."
+    "`Authorization: Bearer <key>`; a key may be good for some of it only, by its scopes. Bodies are JSON. Members of "
+    "a request that are not described are ignored; answers have those that are described, and no others."
 )
 
 
@@ -58,11 +61,16 @@ def _operation(tag: str, operation: Operation) -> Part:
         described["parameters"] = [_parameter(each, operation.example.query) for each in operation.parameters]
     if operation.body is not None:
         described["requestBody"] = _request_body(operation)
-    if not operation.needs_key:
-        described["security"] = []
+    described["security"] = _security(operation)
     if operation.deprecated_for:
         described["deprecated"] = True
     return described | {"responses": _responses(operation)}
+
+
+def _security(operation: Operation) -> list[Part]:
+    if not operation.needs_key:
+        return []
+    return [{"key": [] if operation.scope is None else [str(operation.scope)]}]
 
 
 def _request_body(operation: Operation) -> Part:
@@ -91,7 +99,9 @@ def _parameter(parameter: Parameter, example: dict[str, str]) -> Part:
 
 def statuses(operation: Operation) -> dict[int, str]:
     """Everything but success that the operation may answer with."""
-    expected = [401, 503] if operation.needs_key else []
+    expected = [401, 429, 503] if operation.needs_key else []
+    if operation.needs_key and operation.scope is not None:
+        expected.append(403)
     if operation.body is not None:
         expected += [400, 413]
     return dict(sorted(({status: REFUSALS[status] for status in expected} | operation.statuses).items()))
@@ -108,7 +118,7 @@ def _responses(operation: Operation) -> Part:
         if status == 202:
             responses["202"] = _response(description, operation.answer, operation.is_change)
         else:
-            responses[str(status)] = _response(description, _refusal(operation, status), retry=status == 503)
+            responses[str(status)] = _response(description, _refusal(operation, status), retry=status in (429, 503))
     return responses
 
 
@@ -116,7 +126,7 @@ def _refusal(operation: Operation, status: int) -> Schema:
     """The gate at the door answers for all alike; what comes after it may have more to say."""
     if status in operation.refused_bodies:
         return ref(operation.refused_bodies[status])
-    if operation.refused_body == "Message" or status == 401:
+    if operation.refused_body == "Message" or status in AT_THE_DOOR:
         return ref("Message")
     return ref(operation.refused_body) if status == 400 else {"anyOf": [ref(operation.refused_body), ref("Message")]}
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from policy.json_schema import Schema
+from policy.scopes import Scope
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Operation:
     is_dated: bool = False  # an answer that says which revision it is of, likewise
     has_context: bool = False  # facts for this question only
     needs_key: bool = True
+    scope: Scope | None = Scope.READ  # that the key needs; None is for any key
     refused_body: str = "Message"
     refused_bodies: dict[int, str] = field(default_factory=dict)  # of statuses that have another one
     deprecated_for: str = ""  # what to use instead

@@ -8,9 +8,10 @@ from threading import Lock
 from checks.asking import run
 from checks.asking.confirmation import NEW_SIGNATURE, Holding, asking_what_holds
 from checks.asking.session import LiveSession
-from policy.active import Caller
+from policy.active import Caller, caller_of_hash
 from policy.errors import AuthzError, KeyRefused, NotFound
 from policy.moments import Moment
+from policy.scopes import Scope
 
 _MOST = 10_000
 
@@ -41,7 +42,13 @@ def given_by(asker: Asker) -> dict[str, object]:
 
 def nobody(asker: Asker) -> AuthzError:
     """Return the refusal of an asker whom the database does not know."""
-    return KeyRefused() if isinstance(asker, Caller) else NotFound("the environment no longer exists")
+    if isinstance(asker, Trusted):
+        return NotFound("the environment no longer exists")
+    try:
+        caller_of_hash(asker.key_hash, Scope.READ)
+    except KeyRefused as refusal:  # which says whether it is the key, or its scope
+        return refusal
+    return KeyRefused()  # it opens another environment now
 
 
 def session_now(asker: Asker) -> LiveSession:

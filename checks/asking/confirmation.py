@@ -1,8 +1,8 @@
 """What a statement confirms of its question, in the snapshot in which it reads the facts.
 
-That the caller's key is good, that the policy version is active that the statement was compiled for, and that the
-environment's signatures are those that it knows. Rows of an answer come beside the version that is active, the
-moment (while that is the same, so is every answer) and the offset, which is the revision that is answered.
+That the caller's key is good, and for questions; that the policy version is active that the statement was compiled for;
+and that the environment's signatures are those that it knows. Rows of an answer come beside the version that is active,
+the moment (while that is the same, so is every answer) and the offset, which is the revision that is answered.
 
     SELECT <version>, CASE WHEN <mine> THEN (<truth>) END, <moment>, <offset> FROM <gate>
     SELECT <version>, <moment> || ':' || <offset>, NULL FROM <gate>
@@ -23,6 +23,7 @@ from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.lookups import REVISION
 from checks.engine.sql.text import Statement, Text, finished, joined
 from policy.active import key_check
+from policy.scopes import Scope
 
 IS_ANSWER, NEW_SIGNATURE, UNKNOWN_REVISION = -1, -2, -3  # in place of a policy version
 _OFFSET = 'e."offset"'
@@ -116,4 +117,4 @@ def _gate(environment_id: int, needs_key: bool) -> Text:
     if not needs_key:
         return (f"environment e WHERE {here}",)
     check = key_check()
-    return (check.before, Slot("key"), f"{check.after} AND {here}")
+    return (check.before, Slot("key"), f"{check.after} AND {check.scopes[Scope.READ]} AND {here}")

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from authz_project.admin import EnvironmentAdmin
@@ -25,9 +25,16 @@ def staff(db) -> Client:
     return client
 
 
+ALL_SCOPES = {"may_read": "on", "may_change_facts": "on", "may_change_policy": "on"}
+
+
+def token_made(staff: Client, environment: Environment, **said: str) -> str:
+    page = staff.post("/admin/authz_project/apikey/add/", {"environment": environment.id, **said}).content.decode()
+    return re.search(r'id="token"[^>]*>(e_\w+)<', page)[1]
+
+
 def test_a_new_key_is_shown_once_and_works(staff, environment):
-    page = staff.post("/admin/authz_project/apikey/add/", {"environment": environment.id, "label": "shop"})
-    token = re.search(r'id="token"[^>]*>(e_\w+)<', page.content.decode())[1]
+    token = token_made(staff, environment, label="shop", **ALL_SCOPES)
     assert Api(environment, token).get("/facts").status_code == 200
     key = ApiKey.objects.get(label="shop")
     for path in ("/admin/authz_project/apikey/", f"/admin/authz_project/apikey/{key.id}/change/"):
@@ -46,7 +53,7 @@ def test_keys_are_revoked_and_never_deleted(staff, api):
 def test_the_end_of_a_key_can_be_moved_but_not_what_it_opens(staff, new_api):
     api, other = new_api("one"), new_api("other").environment
     key = ApiKey.objects.get(environment=api.environment)
-    changed = {"environment": other.id, "label": "x", "expires_at": "2001-01-01T00:00:00"}
+    changed = {"environment": other.id, "label": "x", "expires_at": "2001-01-01T00:00:00", **ALL_SCOPES}
     staff.post(f"/admin/authz_project/apikey/{key.id}/change/", changed)
     key.refresh_from_db()
     assert (key.environment, key.label) == (api.environment, "x")
@@ -101,3 +108,71 @@ def test_renaming_an_environment_sets_nothing_else_back(staff, environment, monk
     assert after.name == "Renamed"
     assert after.signature_mark != before.signature_mark
     assert after.offset == before.offset + 2  # the fact's, and the new name's
+
+
+# ---- what keys are good for -----------------------------------------------------------------------------------------
+
+
+def test_a_key_says_what_it_is_good_for_and_who_made_it(staff, environment):
+    token = token_made(staff, environment, label="shop", may_read="on")
+    assert Api(environment, token).get("/facts").status_code == 200
+    assert Api(environment, token).post("/batch", []).status_code == 403
+    key = ApiKey.objects.get(label="shop")
+    assert key.created_by == "admin admin"
+    for path in ("/admin/authz_project/apikey/", f"/admin/authz_project/apikey/{key.id}/change/"):
+        assert "admin admin" in staff.get(path).content.decode()
+    assert re.search(r'field-good_for">read<', staff.get("/admin/authz_project/apikey/").content.decode())
+
+
+def test_what_is_taken_from_a_key_or_given_to_it_counts_at_once(staff, api):
+    key = ApiKey.objects.get(environment=api.environment)
+    page = f"/admin/authz_project/apikey/{key.id}/change/"
+    assert (api.get("/facts").status_code, api.post("/batch", []).status_code) == (200, 200)
+    staff.post(page, {"label": "", "expires_at": "", "may_change_facts": "on"})
+    assert (api.get("/facts").status_code, api.post("/batch", []).status_code) == (403, 200)
+    staff.post(page, {"label": "", "expires_at": "", "may_read": "on"})
+    assert (api.get("/facts").status_code, api.post("/batch", []).status_code) == (200, 403)
+    key.refresh_from_db()
+    assert key.changed_at
+
+
+def test_a_key_that_is_good_for_nothing_is_no_key(staff, api):
+    key = ApiKey.objects.get(environment=api.environment)
+    for path in ("add/", f"{key.id}/change/"):
+        page = staff.post(f"/admin/authz_project/apikey/{path}", {"environment": api.environment.id, "label": "odd"})
+        assert "A key is good for something" in page.content.decode()
+    key.refresh_from_db()
+    assert len(key.scopes) == 3 and ApiKey.objects.count() == 1
+
+
+def test_selected_keys_are_rotated_and_their_successors_shown_once(staff, api):
+    key = ApiKey.objects.get(environment=api.environment)
+    selected = {"action": "rotate", "_selected_action": [key.id]}
+    page = staff.post("/admin/authz_project/apikey/", selected)
+    assert "no-store" in page["Cache-Control"]
+    (token,) = re.findall(r'class="token">(e_\w+)<', page.content.decode())
+    for each in (token, api.key):
+        assert Api(api.environment, each).get("/facts").status_code == 200
+    key.refresh_from_db()
+    assert key.successor.created_by == "admin admin" and key.expires_at
+    again = staff.post("/admin/authz_project/apikey/", selected, follow=True).content.decode()
+    assert "Nothing is rotated" in again and "has a successor already" in again
+    assert ApiKey.objects.count() == 2
+
+
+def test_several_keys_are_rotated_or_none(staff, new_api):
+    keys = [ApiKey.objects.get(environment=new_api(slug).environment) for slug in ("one", "two")]
+    staff.post("/admin/authz_project/apikey/", {"action": "revoke", "_selected_action": [keys[1].id]})
+    selected = {"action": "rotate", "_selected_action": [key.id for key in keys]}
+    assert "Nothing is rotated" in staff.post("/admin/authz_project/apikey/", selected, follow=True).content.decode()
+    assert ApiKey.objects.count() == 2 and not ApiKey.objects.exclude(successor=None).exists()
+
+
+def test_who_may_not_make_keys_does_not_rotate_them(api, db):
+    person = User.objects.create_user("ada", is_staff=True)
+    person.user_permissions.add(*Permission.objects.filter(codename__in=["view_apikey", "change_apikey"]))
+    client = Client()
+    client.force_login(person)
+    key = ApiKey.objects.get(environment=api.environment)
+    client.post("/admin/authz_project/apikey/", {"action": "rotate", "_selected_action": [key.id]})
+    assert ApiKey.objects.count() == 1

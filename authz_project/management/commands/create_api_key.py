@@ -5,13 +5,16 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils import timezone
 
 from authz_project.environments import NotAName, environment_made
-from authz_project.keys import create_key
+from authz_project.keys import ALL, create_key
+from authz_project.management.durations import above_nothing
 from authz_project.models import ApiKey
+from policy.clock import now, time_of
 from policy.management.command import ServiceCommand, above_zero
 from policy.models import DEFAULT_SLUG, Environment
+from policy.revisions import by_command
+from policy.scopes import Scope
 
 MOST_DAYS = 36_500
 MOST_LABEL = ApiKey._meta.get_field("label").max_length or 0
@@ -24,14 +27,33 @@ class Command(ServiceCommand):
         parser.add_argument("--environment", default=DEFAULT_SLUG, help="its short name (default: %(default)s)")
         parser.add_argument("--create-environment", action="store_true", help="make the environment if it is missing")
         parser.add_argument("--label", type=label, default="", help="what the key is for")
-        parser.add_argument("--days", type=days, help="how long the key lasts (default: for ever)")
+        parser.add_argument(
+            "--scope", action="append", choices=[*Scope], default=[],
+            help="what the key is good for: read (questions), facts or policy (changes); may be given more than once "
+            "(default: all)",
+        )  # fmt: skip
+        lasting = parser.add_mutually_exclusive_group()
+        lasting.add_argument(
+            "--expires", type=above_nothing, metavar="SPAN", help="when the key ends, as 90d or 12h (default: never)"
+        )
+        lasting.add_argument("--days", type=days, help="the same in days")
 
     def handle(
-        self, *, environment: str, create_environment: bool, label: str, days: float | None, **options: Any
+        self,
+        *,
+        environment: str,
+        create_environment: bool,
+        label: str,
+        scope: list[str],
+        expires: timedelta | None,
+        days: timedelta | None,
+        **options: Any,
     ) -> None:
-        expires_at = None if days is None else timezone.now() + timedelta(days=days)
+        span = expires or days
+        expires_at = None if span is None else time_of(now()) + span
+        scopes = frozenset(map(Scope, scope)) or ALL
         found = environment_named(environment, create_environment)
-        self.stdout.write(create_key(found, label, expires_at)[1])
+        self.stdout.write(create_key(found, label, expires_at, scopes, by_command("create_api_key"))[1])
 
 
 def label(text: str) -> str:
@@ -40,8 +62,8 @@ def label(text: str) -> str:
     return text
 
 
-def days(text: str) -> float:
-    return above_zero(text, MOST_DAYS)
+def days(text: str) -> timedelta:
+    return timedelta(days=above_zero(text, MOST_DAYS))
 
 
 def environment_named(slug: str, create: bool) -> Environment:

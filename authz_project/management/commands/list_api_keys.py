@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from django.utils import timezone
-
+from authz_project.key_state import scopes_text, state_of, used_text
 from authz_project.models import ApiKey
+from policy.clock import now, time_of
 from policy.management.command import ServiceCommand
 
 
@@ -12,14 +12,8 @@ class Command(ServiceCommand):
     help = "List the API keys of each environment, the oldest first, without their secrets."
 
     def handle(self, **options: Any) -> None:
+        moment = time_of(now())
         for key in ApiKey.objects.order_by("environment__slug", "pk"):
-            used = f"last used {key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never used"
-            self.stdout.write(f"{key.prefix}  {state_of(key)}  {used}  {key.label}".rstrip())
-
-
-def state_of(key: ApiKey) -> str:
-    if key.revoked_at:
-        return f"revoked {key.revoked_at:%Y-%m-%d}"
-    if key.expires_at is None:
-        return "active"
-    return f"{'expired' if key.expires_at <= timezone.now() else 'active until'} {key.expires_at:%Y-%m-%d}"
+            made = f"made {key.created_at:%Y-%m-%d}{f' by {key.created_by}' if key.created_by else ''}"
+            parts = [key.prefix, state_of(key, moment), scopes_text(key), used_text(key), made, key.label]
+            self.stdout.write("  ".join(filter(None, parts)))

@@ -4,8 +4,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from authz_project.key_lookup import key_named
 from authz_project.keys import revoke_key
-from authz_project.models import ApiKey
+from policy.errors import NotFound
 from policy.management.command import ServiceCommand
 
 
@@ -13,12 +14,12 @@ class Command(ServiceCommand):
     help = "Revoke an API key. It is refused from the next request on."
 
     def add_arguments(self, parser):
-        parser.add_argument("prefix", help="the key without its secret, as list_api_keys shows it")
+        parser.add_argument("key", help="its label, or the key without its secret, as list_api_keys shows it")
 
-    def handle(self, *, prefix: str, **options: Any) -> None:
-        # Whoever pastes the whole key means the key.
-        key = ApiKey.objects.filter(prefix="_".join(prefix.split("_")[:3])).first()
-        if key is None:
-            raise CommandError("there is no such key; list_api_keys shows them")
-        revoke_key(key)
-        self.stdout.write(f"{key.prefix} is revoked")
+    def handle(self, *, key: str, **options: Any) -> None:
+        try:
+            found = key_named(key)
+        except NotFound as reason:
+            raise CommandError(reason.message) from None
+        revoke_key(found)
+        self.stdout.write(f"{found.prefix} is revoked")

@@ -29,6 +29,7 @@ from authz_project.server.process import run_server
 from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
+from policy.revisions import by_command
 
 START_LOCK = 0x617574687A  # any number that nobody else locks
 
@@ -108,7 +109,7 @@ class Command(ServiceCommand):
         drop_dev_key()
         if ApiKey.objects.exists():
             return ""
-        return f"The first API key, shown only now: {create_key(environment, 'first key')[1]}"
+        return f"The first API key, shown only now: {create_key(environment, 'first key', by=by_command('serve'))[1]}"
 
     def say(self, line: str) -> None:
         self.stdout.write(line)

@@ -5,6 +5,7 @@ from facts.history_query import LARGEST, USUAL
 from facts.serializers import CHANGES
 from policy import json_schema
 from policy.json_schema import Schema, many, ref
+from policy.scopes import Scope
 
 ANN = {"type": "User", "id": "ann"}
 ACME = {"type": "Organization", "id": "acme"}
@@ -53,6 +54,7 @@ GROUP = Group(
             "with another end, or with none, it has that one.",
             body=CHANGES.schema,
             is_change=True,
+            scope=Scope.FACTS,
         ),
         Operation(
             "GET",

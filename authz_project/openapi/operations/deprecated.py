@@ -6,6 +6,7 @@ from authz_project.openapi.operations.questions import ACTOR, RESOURCE
 from checks.serializers import ACTIONS_QUERIES
 from facts.serializers import FACT, FACTS, PATTERN, PATTERNS
 from policy.json_schema import many, ref
+from policy.scopes import Scope
 
 _DELETED = {"message": "matching facts are deleted"}
 _ROLE_OF_CAT = {"predicate": "has_role", "args": [{"type": "User", "id": "cat"}, None, None]}
@@ -22,6 +23,7 @@ GROUP = Group(
             Example(role("cat", "member"), role("cat", "member")),
             body=FACT.schema,
             is_change=True,
+            scope=Scope.FACTS,
             deprecated_for="POST /api/batch",
         ),
         Operation(
@@ -64,6 +66,7 @@ GROUP = Group(
             Example(_DELETED, _ROLE_OF_CAT),
             body=PATTERN.schema,
             is_change=True,
+            scope=Scope.FACTS,
             deprecated_for="POST /api/batch",
         ),
         Operation(
@@ -75,6 +78,7 @@ GROUP = Group(
             body=ref("Bulk"),
             is_body_optional=True,
             is_change=True,
+            scope=Scope.FACTS,
             deprecated_for="POST /api/batch",
         ),
         Operation(
@@ -85,6 +89,7 @@ GROUP = Group(
             Example({"message": "the facts are stored"}, [belongs("drill"), belongs("saw")]),
             body=FACTS.schema,
             is_change=True,
+            scope=Scope.FACTS,
             deprecated_for="POST /api/batch",
         ),
         Operation(
@@ -95,6 +100,7 @@ GROUP = Group(
             Example(_DELETED, [{"predicate": "has_role", "args": [ANN, None, None]}]),
             body=PATTERNS.schema,
             is_change=True,
+            scope=Scope.FACTS,
             deprecated_for="POST /api/batch",
         ),
         Operation(
@@ -111,6 +117,7 @@ GROUP = Group(
             "A greeting",
             ref("Greeting"),
             Example({"hello": "authz", "api_version": 0}),
+            scope=None,
             deprecated_for="GET /api/healthcheck",
         ),
     ),

@@ -3,6 +3,7 @@
 from authz_project.openapi.operation import Example, Group, Operation, Parameter
 from authz_project.openapi.shapes import parameters_of
 from policy.json_schema import ref
+from policy.scopes import Scope
 from policy.serializers import PublishFlags
 
 SOURCE = """actor User {}
@@ -40,6 +41,7 @@ GROUP = Group(
                 400: "The text is not a policy, a test in it fails, or the request is malformed.",
             },
             is_change=True,
+            scope=Scope.POLICY,
             refused_body="PolicyRefused",
         ),
         Operation(

@@ -2,6 +2,7 @@
 
 from authz_project.openapi.operation import Example, Group, Operation, Parameter
 from policy.json_schema import ref
+from policy.scopes import Scope
 
 _READY = Example({"message": "ready"})
 
@@ -17,6 +18,7 @@ GROUP = Group(
             Example({"message": "all facts are deleted"}),
             description="Of the key's environment. The policy stays.",
             is_change=True,
+            scope=Scope.FACTS,
         ),
         Operation(
             "GET", "/api/healthcheck", "Is the service up?", ref("Message"), _READY, needs_key=False,

@@ -1,0 +1,73 @@
+"""A key's successor: another secret for the same things, while the old one is still good for a time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.db.models import F
+
+from authz_project.keys import create_key, revoke_key, save_change
+from authz_project.models import ApiKey
+from policy.clock import now, time_of
+from policy.errors import AuthzError
+from policy.offsets import changing
+from policy.revisions import By
+
+OVERLAP = timedelta(hours=24)
+
+
+class NotToBeRotated(AuthzError):
+    """The key is not good any more, or has a successor already."""
+
+
+class Rotated(NamedTuple):
+    old: ApiKey
+    new: ApiKey
+    token: str  # of the new one
+
+    @property
+    def told(self) -> str:
+        """What has become of the old one."""
+        if self.old.revoked_at is not None:
+            return f"{self.old.prefix} is revoked"
+        return f"{self.old.prefix} is good until {self.old.expires_at:%Y-%m-%d %H:%M} UTC"
+
+
+def rotate_key(key: ApiKey, by: By, overlap: timedelta = OVERLAP, expires_at: datetime | None = None) -> Rotated:
+    """Make a successor, with the same environment, label and scopes; the old key ends after the overlap.
+
+    It lasts as long as the old one was made to last, if nothing else is said. An old one that ends sooner than the
+    overlap does so. Of two who rotate a key at once, one is refused.
+    """
+    with changing():
+        # Who comes first keeps the row until the end, and who comes second reads what that one has made of it.
+        ApiKey.objects.filter(pk=key.pk).update(label=F("label"))
+        old = ApiKey.objects.select_related("environment", "successor").get(pk=key.pk)
+        moment = time_of(now())
+        _refuse_what_is_over(old, moment)
+        expires_at = expires_at or _same_span(old, moment)
+        new, token = create_key(old.environment, old.label, expires_at, old.scopes, by)
+        old.successor = new
+        if overlap:
+            end = moment + overlap
+            old.expires_at = end if old.expires_at is None else min(end, old.expires_at)
+            save_change(old, ["successor", "expires_at"])
+        else:
+            save_change(old, ["successor"])
+            revoke_key(old)
+    return Rotated(old, new, token)
+
+
+def _refuse_what_is_over(key: ApiKey, moment: datetime) -> None:
+    if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= moment):
+        over = "revoked" if key.revoked_at is not None else "expired"
+        raise NotToBeRotated(f"{key.prefix} is {over}: create_api_key makes another")
+    if key.successor is not None:
+        raise NotToBeRotated(f"{key.prefix} has a successor already: {key.successor.prefix}, which can be rotated")
+    if not key.scopes:
+        raise NotToBeRotated(f"{key.prefix} has no scope, and so is good for nothing: create_api_key makes another")
+
+
+def _same_span(key: ApiKey, moment: datetime) -> datetime | None:
+    return None if key.expires_at is None else moment + (key.expires_at - key.created_at)

@@ -1,0 +1,210 @@
+"""Keys by commands: scopes, ends, successors, and what the list says of each."""
+
+import io
+import re
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from authz_project.key_rotation import NotToBeRotated, rotate_key
+from authz_project.keys import create_key, revoke_key
+from authz_project.models import ApiKey
+from policy.clock import now, time_of
+from policy.models import default_environment
+from policy.revisions import By
+from policy.scopes import Scope
+from tests.conftest import Api
+
+NEAR = timedelta(seconds=60)
+
+
+def run(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command(*arguments, stdout=out, stderr=io.StringIO())
+    return out.getvalue().strip()
+
+
+def told(*arguments: str) -> str:
+    """What is not the key."""
+    errors = io.StringIO()
+    call_command(*arguments, stdout=io.StringIO(), stderr=errors)
+    return errors.getvalue()
+
+
+def made(*options: str) -> tuple[str, ApiKey]:
+    token = run("create_api_key", *options)
+    return token, ApiKey.objects.get(prefix=token.rpartition("_")[0])
+
+
+def moment():
+    return time_of(now())
+
+
+def opens(token: str) -> bool:
+    return Api(default_environment(), token).get("/").status_code == 200
+
+
+# ---- scopes and ends ---------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_good_for_all_or_for_what_is_said(db):
+    assert made()[1].scopes == tuple(Scope)
+    assert made("--scope", "read")[1].scopes == (Scope.READ,)
+    assert made("--scope", "policy", "--scope", "read", "--scope", "read")[1].scopes == (Scope.READ, Scope.POLICY)
+    with pytest.raises(CommandError, match="invalid choice: 'write'"):
+        run("create_api_key", "--scope", "write")
+
+
+@pytest.mark.parametrize(
+    ("options", "span"),
+    [
+        (["--expires", "90d"], timedelta(days=90)),
+        (["--expires", "12h"], timedelta(hours=12)),
+        (["--expires", "30m"], timedelta(minutes=30)),
+        (["--days", "1.5"], timedelta(days=1.5)),
+    ],
+)
+def test_a_key_ends_when_it_is_said_by_the_databases_clock(db, options, span):
+    _, key = made(*options)
+    assert abs(key.expires_at - (moment() + span)) < NEAR
+
+
+@pytest.mark.parametrize("text", ["0", "0d", "90", "d", "-1d", "1.5d", "1w", "99999d", "9999999999d", "\u0661d", ""])
+def test_what_is_no_span_of_time_is_refused(db, text):
+    with pytest.raises(CommandError, match="--expires: "):
+        run("create_api_key", f"--expires={text}")
+
+
+def test_two_ends_are_one_too_many(db):
+    with pytest.raises(CommandError, match="not allowed with"):
+        run("create_api_key", "--expires", "1d", "--days", "1")
+
+
+def test_the_list_says_what_a_key_is_good_for_who_made_it_and_when_it_was_used(db):
+    _, narrow = made("--scope", "read", "--scope", "facts", "--label", "billing", "--expires", "2d")
+    create_key(default_environment(), "by hand")
+    past = {"last_used_at": "2026-11-03T00:00:00Z", "expires_at": "2001-01-01T00:00:00Z"}
+    ApiKey.objects.filter(label="by hand").update(**past)
+    first, second = run("list_api_keys").splitlines()
+    day = r"\d{4}-\d\d-\d\d"
+    assert re.fullmatch(
+        rf"{narrow.prefix}  active until {day}  read facts  never used  made {day} by command create_api_key  billing",
+        first,
+    )
+    assert re.fullmatch(rf"e_\w+  expired 2001-01-01  all  last used 2026-11-03  made {day}  by hand", second)
+
+
+# ---- successors ----------------------------------------------------------------------------------------------------
+
+
+def test_a_successor_is_good_for_the_same_and_the_old_key_ends_after_the_overlap(db):
+    old, key = made("--scope", "read", "--label", "billing")
+    new = run("rotate_api_key", "billing", "--overlap", "3h")
+    key.refresh_from_db()
+    successor = ApiKey.objects.get(prefix=new.rpartition("_")[0])
+    assert (successor.scopes, successor.label, successor.environment) == (key.scopes, "billing", key.environment)
+    assert (successor.expires_at, successor.created_by) == (None, "command rotate_api_key")
+    assert key.successor == successor and key.changed_at
+    assert abs(key.expires_at - (moment() + timedelta(hours=3))) < NEAR
+    assert opens(old) and opens(new)
+    ApiKey.objects.filter(pk=key.pk).update(expires_at=moment() - timedelta(seconds=2))
+    assert not opens(old) and opens(new)
+
+
+def test_the_overlap_is_a_day_if_nothing_is_said(db):
+    _, key = made()
+    said = told("rotate_api_key", key.prefix)
+    assert re.search(rf"{key.prefix} is good until .* UTC; e_default_\w+ takes its place", said)
+    key.refresh_from_db()
+    assert abs(key.expires_at - (moment() + timedelta(hours=24))) < NEAR
+
+
+def test_without_an_overlap_the_old_key_ends_at_once(db):
+    old, key = made()
+    assert opens(old)
+    assert f"{key.prefix} is revoked" in told("rotate_api_key", key.prefix, "--overlap", "0")
+    assert not opens(old)
+
+
+def test_a_key_that_ends_sooner_does_so_and_its_successor_lasts_as_long_as_it_was_made_for(db):
+    _, key = made("--expires", "90d")
+    ApiKey.objects.update(created_at=moment() - timedelta(days=89), expires_at=moment() + timedelta(hours=1))
+    run("rotate_api_key", key.prefix, "--overlap", "24h")
+    key.refresh_from_db()
+    assert abs(key.expires_at - (moment() + timedelta(hours=1))) < NEAR
+    assert abs(key.successor.expires_at - (moment() + timedelta(days=89, hours=1))) < NEAR
+
+
+def test_the_end_of_a_successor_can_be_said(db):
+    _, key = made("--expires", "90d")
+    run("rotate_api_key", key.prefix, "--expires", "7d")
+    key.refresh_from_db()
+    assert abs(key.successor.expires_at - (moment() + timedelta(days=7))) < NEAR
+
+
+def test_what_is_over_or_has_a_successor_is_not_rotated(db):
+    _, gone = made("--label", "gone")
+    revoke_key(gone)
+    _, expired = made("--label", "expired")
+    ApiKey.objects.filter(pk=expired.pk).update(expires_at=moment() - timedelta(seconds=2))
+    _, key = made("--label", "billing")
+    run("rotate_api_key", key.prefix)
+    key.refresh_from_db()
+    for named, reason in (
+        (gone.prefix, "is revoked: create_api_key makes another"),
+        (expired.prefix, "is expired: create_api_key makes another"),
+        (key.prefix, f"has a successor already: {key.successor.prefix}"),
+    ):
+        with pytest.raises(CommandError, match=reason):
+            run("rotate_api_key", named)
+    run("rotate_api_key", "billing")  # which is now the successor's
+    assert ApiKey.objects.filter(label="billing").count() == 3
+
+
+def test_of_two_who_rotate_a_key_at_once_one_does(db):
+    _, key = made("--label", "billing")
+
+    def rotate(_: int) -> bool:
+        try:
+            rotate_key(ApiKey.objects.get(pk=key.pk), By("test"))
+        except NotToBeRotated:
+            return False
+        else:
+            return True
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sorted(threads.map(rotate, range(4))) == [False, False, False, True]
+    assert ApiKey.objects.count() == 2
+
+
+# ---- what keys are called --------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_found_by_all_that_names_it(db):
+    token, key = made("--label", "billing")
+    made("--label", "other")
+    for name in (token, key.prefix, str(key.pk), "billing"):
+        run("revoke_api_key", name)
+        key.refresh_from_db()
+        assert key.revoked_at
+        ApiKey.objects.update(revoked_at=None)
+
+
+@pytest.mark.parametrize("name", ["", "nobody", "e_default_nope", "999999999", "9" * 30, "\u0661"])
+def test_what_names_no_key_is_refused(db, name):
+    create_key(default_environment())
+    with pytest.raises(CommandError, match="there is no such key; list_api_keys shows them"):
+        run("revoke_api_key", name)
+
+
+def test_a_label_of_several_keys_names_none(db):
+    keys = [made("--label", "billing")[1] for _ in range(2)]
+    with pytest.raises(CommandError, match=f"2 keys have this label; say which: {keys[0].prefix}, {keys[1].prefix}"):
+        run("rotate_api_key", "billing")
+    revoke_key(keys[0])
+    assert run("rotate_api_key", "billing")
