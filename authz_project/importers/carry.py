@@ -64,9 +64,10 @@ def carried(imported: Imported, report: Report, options: Options = Options()) ->
 
 
 def _policy(layout: Layout, tests: WrittenTests, options: Options) -> str:
-    written = written_blocks(layout)
+    has_usersets = options.usersets or tests.asks_usersets
+    written = written_blocks(layout, has_usersets)
     parts = ["\n".join(text.comment_lines(layout.model.comment)) + "\n"] if layout.model.comment else []
-    if options.usersets or tests.asks_usersets:
+    if has_usersets:
         parts.append(text.USERSETS.format(name=layout.userset_type).lstrip())
     for block in written.blocks:
         parts.append(text.block_text(block))

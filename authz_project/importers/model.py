@@ -263,6 +263,7 @@ class Condition:
     text: str = ""  # as it was written
     comment: tuple[str, ...] = ()
     place: Place = _place()
+    needs_every_value: bool = False  # and is not met by `x < 9 || y < 9` where nobody says y
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,19 +116,15 @@ class _Parser:
     def _expression(self) -> Expression:
         parts = [self._part()]
         operator = self._operator()
-        if not operator:
-            return parts[0]
         while (found := self._operator()) is not None:
-            if found != operator or operator == "but":
+            if found != operator or (operator == "but" and len(parts) == 2):
                 self._refuse("parentheses around what belongs together")
             self._take()
             if operator == "but" and not self._skips("not"):
                 self._refuse("`not`")
             parts.append(self._part())
-            if operator == "but" and self._operator() is None:
-                break
-            if operator == "but":
-                self._refuse("parentheses around what belongs together")
+        if operator is None:
+            return parts[0]
         if operator == "or":
             return Union(tuple(parts))
         return Intersection(tuple(parts)) if operator == "and" else Exclusion(parts[0], parts[1])
@@ -251,7 +247,8 @@ def condition_of(
         return Place(at.file, at.line + lines, column)
 
     try:
-        return Condition(name, parameters, test_of(parsed(body), body, parameters, place_of), text, comment, place)
+        test = test_of(parsed(body), body, parameters, place_of)
+        return Condition(name, parameters, test, text, comment, place, needs_every_value=True)
     except NotAnExpression as reason:
         raise _wrong(place_of(reason.at), f"condition {name}: {reason.message}") from None
 

@@ -42,8 +42,9 @@ class Written(NamedTuple):
     failing: frozenset[str]  # the conditions of which it is asked whether they fail for sure
 
 
-def written_blocks(layout: Layout) -> Written:
-    writer = _Writer(layout)
+def written_blocks(layout: Layout, has_usersets: bool) -> Written:
+    """Write all blocks; with `has_usersets`, actors stand for usersets in questions, whom `user:*` does not mean."""
+    writer = _Writer(layout, has_usersets)
     for type_ in layout.model.types:
         for relation in type_.relations:
             writer.relation(type_, relation)
@@ -52,8 +53,8 @@ def written_blocks(layout: Layout) -> Written:
 
 
 class _Writer:
-    def __init__(self, layout: Layout):
-        self.layout = layout
+    def __init__(self, layout: Layout, has_usersets: bool):
+        self.layout, self.has_usersets = layout, has_usersets
         self.failing: set[str] = set()
         uncertain_steps = frozenset(_uncertain_steps(layout))
         self.formulas = Formulas(layout, uncertain_relations(layout.model), uncertain_steps=uncertain_steps)
@@ -131,7 +132,7 @@ class _Writer:
         if len(public) > 1:
             args.append(terms.text(self.layout.types[subject.type]))
         typed: ast.Formula = terms.TRUE
-        if self.layout.actors != {subject.type}:
+        if self.layout.actors != {subject.type} or self.has_usersets:
             typed = terms.matches("actor", self.layout.types[subject.type])
         if subject.condition is None:
             return terms.every(typed, terms.call("is_public", *args))

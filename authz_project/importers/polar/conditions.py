@@ -53,9 +53,9 @@ def written_condition(condition: Condition, name: str, fails: bool, clock: froze
     """The rules that say when it is met; with `fails`, also those for when it is not."""
     writer = _Writer(condition, clock)
     params = [terms.parameter("when", name)]
-    rules = [terms.rule(name, params, part) for part in _ways(writer.says(condition.test, True))]
+    rules = [terms.rule(name, params, part) for part in _ways(writer.whole(True))]
     if fails:
-        rules += [terms.rule("fails", params, part) for part in _ways(writer.says(condition.test, False))]
+        rules += [terms.rule("fails", params, part) for part in _ways(writer.whole(False))]
     return WrittenCondition(condition, name, tuple(rules))
 
 
@@ -108,6 +108,31 @@ class _Writer:
     condition: Condition
     clock: frozenset[str]
 
+    def whole(self, holds: bool) -> ast.Formula:
+        said = self.says(self.condition.test, holds)
+        if not self.condition.needs_every_value:
+            return said
+        return _together([*self._given(self.condition.test), said])
+
+    def _given(self, test: Test) -> list[ast.Formula]:
+        """That each value which the test asks for is there."""
+        match test:
+            case AllOf(parts) | AnyOf(parts):
+                return [each for part in parts for each in self._given(part)]
+            case Negation(inner):
+                return self._given(inner)
+            case Comparison(_, left, right):
+                return [*self._term(left)[1], *self._term(right)[1]]
+            case OneOf(item, values):
+                listed = [_value(values.parameter, terms.ANY)] if isinstance(values, Given) else []
+                return [*self._term(item)[1], *listed]
+            case InNetwork(address, network):
+                ends = self._ends(network)[1]
+                return [*self._term(address)[1], *ends]
+            case IsTrue(name):
+                return [_value(name, terms.ANY)]
+        return []
+
     def says(self, test: Test, holds: bool) -> ast.Formula:
         """That the test is true for sure, or with `holds` off, that it is false for sure."""
         match test:
@@ -148,22 +173,22 @@ class _Writer:
 
     def _in_network(self, address: Given | Constant, network: Given | Constant, holds: bool) -> ast.Formula:
         term, bound = self._term(address)
-        first: ast.Term
-        last: ast.Term
-        if isinstance(network, Constant):
-            low, high = network_bounds(str(network.value))
-            first, last, ends = terms.constant(low), terms.constant(high), []
-        else:
-            first, last = (ast.Variable(variable(f"{side}_of_{network.parameter}")) for side in (FIRST, LAST))
-            ends = [
-                _value(f"{network.parameter} {FIRST}", first), _value(f"{network.parameter} {LAST}", last)
-            ]  # fmt: skip
+        (first, last), ends = self._ends(network)
         if holds:
             return terms.every(
                 *bound, *ends, ast.Comparison(">=", term, first), ast.Comparison("<=", term, last)
             )
         outside = terms.either(ast.Comparison("<", term, first), ast.Comparison(">", term, last))
         return terms.every(*bound, *ends, outside)
+
+    def _ends(self, network: Given | Constant) -> tuple[tuple[ast.Term, ast.Term], list[ast.Formula]]:
+        """The first and the last address of a network, and what they must be bound by before."""
+        if isinstance(network, Constant):
+            low, high = network_bounds(str(network.value))
+            return (terms.constant(low), terms.constant(high)), []
+        name = network.parameter
+        first, last = (ast.Variable(variable(f"{side}_of_{name}")) for side in (FIRST, LAST))
+        return (first, last), [_value(f"{name} {FIRST}", first), _value(f"{name} {LAST}", last)]
 
     def _term(self, operand: Operand) -> tuple[ast.Term, list[ast.Formula]]:
         """What stands for an operand, and what it must be bound by before."""
@@ -190,9 +215,15 @@ def _together(parts: list[ast.Formula]) -> ast.Formula:
     joined = terms.every(*parts)
     if not isinstance(joined, ast.And):
         return joined
-    calls = [part for part in joined.parts if isinstance(part, ast.Call)]
+    calls = _needed([part for part in joined.parts if isinstance(part, ast.Call)])
     others = [part for part in joined.parts if not isinstance(part, ast.Call)]
     return terms.every(*calls, *[_without(part, calls) for part in others])
+
+
+def _needed(calls: list[ast.Call]) -> list[ast.Call]:
+    """Without those that ask for any value where another asks for a certain one."""
+    said = {call.args[:2] for call in calls if call.args[-1] != terms.ANY}
+    return [call for call in calls if call.args[-1] != terms.ANY or call.args[:2] not in said]
 
 
 def _without(formula: ast.Formula, bound: list[ast.Call]) -> ast.Formula:

@@ -1,0 +1,153 @@
+"""OpenFGA's public tests, carried over and asked of the engine.
+
+    python -m tests.importers.openfga_suite CHECKOUT
+
+CHECKOUT is a clone of the server's repository. Its tests are models with tuples, and with what each check and each list
+answers. Whatever is carried over has to answer the same; what is not is counted, and named with `--verbose`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from authz_project.importers.carry import Options, carried
+from authz_project.importers.facts import NotCarried
+from authz_project.importers.marked import read_yaml
+from authz_project.importers.model import Imported, Place, Tuple, Values
+from authz_project.importers.openfga.models import model_of_dsl
+from authz_project.importers.openfga.tuples import thing_of, tuple_of, values_of, who_of
+from authz_project.importers.report import ImportRejected, Kind, Report
+from policy.errors import AuthzError
+from policy.language.rejection import PolicyRejected
+from tests.importers.asking import Carriage
+
+FILES = ("assets/tests/consolidated_1_1_tests.yaml", "assets/tests/abac_tests.yaml")
+SOMEWHERE = Place()
+OPTIONS = Options(usersets=True)
+
+
+@dataclass
+class Tally:
+    right: int = 0
+    wrong: list[str] = field(default_factory=list)
+    errors: Counter[str] = field(default_factory=Counter)  # what the original answers with an error, by what is said here
+    not_carried: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        errors = ", ".join(f"{count} {answer}" for answer, count in sorted(self.errors.items()))
+        return (
+            f"{self.right} right, {len(self.wrong)} wrong, {len(self.not_carried)} not carried over;"
+            f" where the original answers with an error: {errors or 'none'}"
+        )
+
+
+def run(checkout: Path) -> Tally:
+    tally = Tally()
+    for name in FILES:
+        text = (checkout / name).read_text(encoding="utf-8")
+        for test in read_yaml(text, name)["tests"]:
+            _run_test(test, tally)
+    return tally
+
+
+def _run_test(test: Any, tally: Tally) -> None:
+    tuples: list[Tuple] = []
+    for number, stage in enumerate(test["stages"], 1):
+        name = f"{test['name']}, stage {number}"
+        tuples += [tuple_of(raw, SOMEWHERE) for raw in stage.get("tuples") or ()]
+        _run_stage(name, stage, tuples, tally)
+
+
+def _run_stage(name: str, stage: Any, tuples: list[Tuple], tally: Tally) -> None:
+    asked = [*_asked(stage)]
+    report = Report()
+    try:
+        model = model_of_dsl(stage["model"], name)
+        carriage = Carriage(carried(Imported(model, tuple(tuples)), report, OPTIONS))
+    except (ImportRejected, PolicyRejected, AuthzError) as reason:
+        tally.not_carried += [f"{name}: {reason}"] * len(asked)
+        return
+    lost = [str(remark) for remark in report.of(Kind.LOST)]
+    for each in asked:
+        _ask(name, carriage, each, lost, tally)
+
+
+def _asked(stage: Any) -> Iterator[tuple[str, Any]]:
+    for kind in ("checkAssertions", "listObjectsAssertions", "listUsersAssertions"):
+        yield from ((kind, each) for each in stage.get(kind) or ())
+
+
+def _ask(name: str, carriage: Carriage, question: tuple[str, Any], lost: list[str], tally: Tally) -> None:
+    kind, asked = question
+    request = asked.get("request") or asked["tuple"]
+    said = f"{name}: {kind} {dict(request)} {dict(asked.get('context') or {})}"
+    expected = _expected(kind, asked)
+    try:
+        answer = _answer(kind, carriage, asked, request)
+    except (NotCarried, AuthzError, KeyError) as reason:
+        if asked.get("errorCode"):
+            tally.errors["refused"] += 1
+        else:
+            tally.not_carried.append(f"{said}: {type(reason).__name__} {reason}")
+        return
+    if asked.get("errorCode"):
+        tally.errors["granted" if answer else "denied"] += 1
+        if answer and "-v" in sys.argv:
+            print("GRANTED", said, answer, "\n", carriage.carried.policy)
+    elif answer == expected:
+        tally.right += 1
+    elif lost and _is_less(answer, expected):
+        tally.not_carried.append(f"{said}: {lost[0]}")
+    else:
+        tally.wrong.append(f"{said}: expected {expected}, got {answer}")
+
+
+def _expected(kind: str, asked: Any) -> bool | set[str]:
+    expectation = asked.get("expectation")
+    return bool(expectation) if kind == "checkAssertions" else set(expectation or ())
+
+
+def _is_less(answer: bool | set[str], expected: bool | set[str]) -> bool:
+    """Whether nothing is granted that is not in the original."""
+    if isinstance(answer, set) and isinstance(expected, set):
+        return answer <= expected
+    return not answer
+
+
+def _answer(kind: str, carriage: Carriage, asked: Any, request: Any) -> bool | set[str]:
+    tuples = [tuple_of(raw, SOMEWHERE) for raw in asked.get("contextualTuples") or ()]
+    context: Values = values_of(asked.get("context"), SOMEWHERE)
+    if kind == "checkAssertions":
+        who, thing = who_of(request["user"], SOMEWHERE), thing_of(request["object"], SOMEWHERE)
+        return carriage.check(who, request["relation"], thing, tuples, context)
+    if kind == "listObjectsAssertions":
+        who = who_of(request["user"], SOMEWHERE)
+        return carriage.objects(who, request["relation"], request["type"], tuples, context)
+    thing = thing_of(request["object"], SOMEWHERE)
+    found: set[str] = set()
+    for each in request["filters"]:
+        found |= carriage.subjects(each, request["relation"], thing, tuples, context)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("checkout", type=Path, help="a clone of the server's repository")
+    parser.add_argument("--verbose", action="store_true", help="name each question that is not carried over")
+    parser.add_argument("-v", action="store_true")
+    args = parser.parse_args()
+    tally = run(args.checkout)
+    for each in [*tally.wrong, *(tally.not_carried if args.verbose else [])]:
+        print(each)
+    print(tally)
+    return 1 if tally.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
