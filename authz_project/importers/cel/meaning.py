@@ -62,6 +62,9 @@ class _Reader:
                 return AnyOf(tuple(map(self.test, _two(node))))
             case "!":
                 return Negation(self.test(_two(node)[0]))
+            case "?":
+                chosen, one, other = map(self.test, _two(node))
+                return AnyOf((AllOf((chosen, one)), AllOf((Negation(chosen), other))))
         try:
             return self._atom(node)
         except (_NoEqual, NoValue) as reason:

@@ -11,6 +11,7 @@ _TOKEN = re.compile(
     (?P<space>\s+|//[^\n]*)
     | (?P<float>\d+\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)
     | (?P<int>0x[0-9a-fA-F]+[uU]?|\d+[uU]?)
+    | (?P<bytes>(?:[bB][rR]?|[rR][bB])(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
     | (?P<string>[rR]?(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,(){}\[\]])
@@ -35,7 +36,7 @@ class NotAnExpression(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`kind` is name, string, int, float, list, call, member, index, an operator, `!`, `-` or `?`.
+    """`kind` is name, string, bytes, int, float, list, map, call, member, index, an operator, `!`, `-` or `?`.
 
     Of a call, the first child is what it is called on, or none where that is a plain function; `value` is its name.
     """
@@ -133,18 +134,21 @@ class _Parser:
             return node
         if self._skips("["):
             return Node("list", "", self._until("]"), token.start, self._end)
+        if self._skips("{"):
+            return Node("map", "", self._until("}", pairs=True), token.start, self._end)
         if token.kind == "name":
             self._take()
             if self._skips("("):
                 return Node("call", token.text, (None, *self._until(")")), token.start, self._end)
             return Node("name", token.text, (), token.start, self._end)
-        if token.kind in ("int", "float", "string"):
+        if token.kind in ("int", "float", "string", "bytes"):
             self._take()
             value = _unquoted(token.text) if token.kind == "string" else token.text
             return Node(token.kind, value, (), token.start, self._end)
         return self._refuse("a value")
 
-    def _until(self, close: str) -> tuple[Node, ...]:
+    def _until(self, close: str, pairs: bool = False) -> tuple[Node, ...]:
+        """What stands there, with commas between; as pairs, a key and a value in turn."""
         found: list[Node] = []
         while not self._skips(close):
             if found:
@@ -152,6 +156,9 @@ class _Parser:
                 if self._skips(close):
                     break
             found.append(self.choice())
+            if pairs:
+                self._expect(":")
+                found.append(self.choice())
         return tuple(found)
 
     @property
