@@ -197,10 +197,9 @@ SAME, LESS = Comparison("==", N, ONE), Comparison("<", N, ONE)
     ("written", "expected"),
     [
         ("n == 1", SAME),
-        ("n < 1 && n >= 1 && u != 1", AllOf((LESS, Comparison(">=", N, ONE), Comparison("!=", Given("u"), ONE)))),
+        ("n < 1 && n == 1 && u != 1", AllOf((AllOf((LESS, SAME)), Comparison("!=", Given("u"), ONE)))),
         ("b || !b", AnyOf((IsTrue("b"), Negation(IsTrue("b"))))),
-        ("b == false", Negation(IsTrue("b"))),
-        ("b != false", IsTrue("b")),
+        ("b == false", Comparison("==", Given("b"), Constant(False))),
         ("true", Always(True)),
         ("s == 'it\\'s'", Comparison("==", Given("s"), Constant("it's"))),
         ('s in ["a", r"b\\d"]', OneOf(Given("s"), (Constant("a"), Constant("b\\d")))),
@@ -223,37 +222,33 @@ def test_what_a_caveat_asks(read, written, expected):
 
 
 @pytest.mark.parametrize(
-    ("written", "said", "reason"),
+    ("written", "reason"),
     [
-        ("f < 1.5", "f < 1.5", "there are no fractions here"),
-        ("s < 'b'", 's < "b"', "no string is less or more than another here"),
-        ("s.startsWith('a')", 's.startsWith("a")', "texts are compared as a whole"),
-        ("any == 1", "any == 1", "a value has one type here"),
-        ("m.a == 'b'", "m.a", "there are no maps here"),
-        ("m['a'] == 'b'", 'm["a"]', "there are no maps here"),
-        ("names.all(x, x == 'a')", 'names.all(x, x == "a")', "lists are not gone through here"),
-        ("names.size() > 2", "names.size()", "nothing is counted here"),
-        ("n * 2 < 5", "n * 2", "this is not calculated here"),
-        ("n == s", "n == s", "it compares int with string"),
-        ("t < timestamp('2026-01-01T00:00:00.5Z')", 'timestamp("2026-01-01T00:00:00.5Z")',
-         "times are whole seconds here"),
-        ("n == 9223372036854775808", "9223372036854775808", "whole numbers have 64 bits here"),
-        ("k == b'x'", "k == b'x'", "there are no bytes here"),
-        ("x == 1", "x", "the caveat has no such parameter"),
-        ("n", "n", "it is no condition"),
-        ("n in m", "n in m", "there are no maps here"),
-        ("ip == ip", "ip == ip", "an address is only asked whether it is in a network"),
-        ("{'a': 1} == m", '{"a": 1}', "there are no maps here"),
+        ("f < 1.5", "a fraction has no equal here"),
+        ("s < 'b'", "values of type string have no order here"),
+        ("s.startsWith('a')", "the function `startsWith` has no equal here"),
+        ("any == 1", "a value of type any has no equal here"),
+        ("m.a == 'b'", "parts of a value have no equal here"),
+        ("m['a'] == 'b'", "parts of a value have no equal here"),
+        ("{'a': 1} == m", "this has no equal here"),
+        ("names.all(x, x == 'a')", "the function `all` has no equal here"),
+        ("n * 2 < 5", "`*` has no equal here"),
+        ("n == s", "values of type int and string are not compared here"),
+        ("t < timestamp('2026-01-01T00:00:00.5Z')", "'2026-01-01T00:00:00.5Z' has parts of a second"),
+        ("n == 9223372036854775808", "a number that does not fit into 64 bits has no equal here"),
+        ("k == b'x'", "a value of type bytes has no equal here"),
+        ("x == 1", "`x` is no parameter of the condition"),
+        ("n", "`n` is neither true nor false"),
     ],
-)  # fmt: skip
-def test_what_no_policy_can_ask(read, written, said, reason):
+)
+def test_what_no_policy_can_ask(read, written, reason):
     found = read(f"caveat c({PARAMETERS}) {{\n  {written} }}").model.conditions[0]
-    assert found.test == Unsayable(said, reason)
-    assert found.test.place.line == 2
+    assert found.test == Unsayable(written, reason)
+    assert (found.test.place.line, found.test.place.column) == (2, 3)
 
 
 def test_what_can_be_asked_beside_it_is_kept(read):
-    found = read(f"caveat c({PARAMETERS}) {{ n == 1 && f < 2.0 }}").model.conditions[0].test
+    found = read(f"caveat c({PARAMETERS}) {{ n == 1 && f < 2.5 }}").model.conditions[0].test
     assert found.parts[0] == Comparison("==", N, ONE)
     assert isinstance(found.parts[1], Unsayable)
 
@@ -375,10 +370,15 @@ def test_tests_may_stand_in_a_file_of_their_own(read):
         ("/* definition", "1:1: this comment has no end; close it with `*/`"),
         ("caveat c(a string) { a == 'b }", "1:27: this string has no end on its line; close it"),
         ("definition d { relation a: $ }", "1:28: `$` means nothing in a schema; remove it"),
-        ("caveat c(a int) { }", "1:19: expected a condition, and found `}`"),
+        ("caveat c(a int) { }", "1:19: expected the condition of `c`, and found `}`"),
+        ("caveat c(a int) { a < }", "1:22: the condition of `c`: expected a value, found the end"),
+        (
+            "caveat c(a int) { {'a': 1}.a == a } }",
+            "1:37: expected `definition`, `caveat`, `partial`, `import` or `use`, and found `}`",
+        ),
         ("caveat c() { true }", "1:10: expected the name of a parameter, and found `)`"),
         ("definition d { permission a = " + "(" * 300, "1:232: this nests deeper than 200 times; split it"),
-        ("caveat c(a bool) { " + "!" * 300, "1:220: this nests deeper than 200 times; split it"),
+        ("caveat c(a bool) { " + "!" * 300 + "a }", "1:119: the condition of `c`: the expression nests too deep"),
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_schema_that_is_none(problems, schema, said):

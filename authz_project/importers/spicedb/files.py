@@ -39,7 +39,10 @@ def imported(schema: Path, others: Sequence[Path] = ()) -> Imported:
     """Raises `ImportRejected` with all that is wrong in the files."""
     read = read_files(schema, others)
     scenarios = tuple(found for name, file in read.files if (found := _scenario(name, file)))
-    return Imported(model_of(read.schema), read.tuples, scenarios)
+    try:
+        return Imported(model_of(read.schema), read.tuples, scenarios)
+    except Misread as wrong:
+        raise ImportRejected([wrong.fault]) from None
 
 
 def read_files(schema: Path, others: Sequence[Path] = ()) -> Read:

@@ -1,6 +1,5 @@
 """Schema text -> what it says."""
 
-from authz_project.importers.spicedb.cel import condition_of
 from authz_project.importers.spicedb.misread import Misread
 from authz_project.importers.spicedb.reader import Reader
 from authz_project.importers.spicedb.syntax import (
@@ -239,12 +238,20 @@ class _Parser:
         self.read.expect(")", "behind the parameters")
         self.read.expect("{", "and the condition")
         comment += self.read.comment_after()
-        begins = self.read.word
-        condition = condition_of(self.read)
-        text = self.read.text_since(begins)
+        start, text = self._condition(name)
         comment += self.read.comment_before()
         self.read.expect("}", "behind the condition")
-        return Caveat(name, tuple(parameters), condition, text, comment, place)
+        return Caveat(name, tuple(parameters), self.read.source, start, text, comment, place)
+
+    def _condition(self, name: str) -> tuple[int, str]:
+        """All up to the brace that closes the caveat: another language, which another parser reads."""
+        first, open_braces = self.read.word, 0
+        while self.read.word.kind is not Kind.END and (open_braces or not self.read.is_sign("}")):
+            open_braces += self.read.is_sign("{") - self.read.is_sign("}")
+            self.read.take()
+        if self.read.word is first:
+            raise self.read.unexpected(f"the condition of `{name}`")
+        return first.span.start, self.read.text_since(first)
 
     def _parameter(self) -> Parameter:
         first = self.read.name("the name of a parameter")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from authz_project.importers.model import NOWHERE, Place
+from policy.language.source import Source
 
 # ---- what a permission is made of -----------------------------------------------------------------------------------
 
@@ -138,8 +139,9 @@ class Parameter:
 class Caveat:
     name: str
     parameters: tuple[Parameter, ...]
-    condition: Cel
-    text: str = ""  # of the condition, as it was written
+    source: Source = field(compare=False)
+    start: int = field(compare=False)  # where the condition begins in it
+    text: str = ""  # of the condition
     comment: tuple[str, ...] = ()  # its lines, without their marks
     place: Place = field(default=NOWHERE, compare=False)
 
@@ -158,61 +160,3 @@ class SchemaText:
     definitions: tuple[Definition, ...] = ()
     caveats: tuple[Caveat, ...] = ()
     imports: tuple[Import, ...] = ()
-
-
-# ---- conditions of caveats (CEL) ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Literal:
-    """A string, number, truth or `null`."""
-
-    value: str | int | float | bool | bytes | None
-    place: Place = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class Identifier:
-    name: str
-    place: Place = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class Operation:
-    """An operator with one, two or three sides: `!`, `-`, `&&`, `<`, `in`, `?`, `[]` …"""
-
-    sign: str
-    sides: tuple[Cel, ...]
-    place: Place = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class FieldOf:
-    base: Cel
-    name: str
-    place: Place = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class Called:
-    """`function(arguments)`, or a method of `base`."""
-
-    function: str
-    arguments: tuple[Cel, ...]
-    base: Cel | None = None
-    place: Place = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class ListWritten:
-    elements: tuple[Cel, ...]
-    place: Place = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class MapWritten:
-    entries: tuple[tuple[Cel, Cel], ...]
-    place: Place = field(default=NOWHERE, compare=False)
-
-
-Cel: TypeAlias = Literal | Identifier | Operation | FieldOf | Called | ListWritten | MapWritten

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from authz_project.importers.cel import NotAnExpression, parsed, test_of
 from authz_project.importers.model import (
     Arrow,
     Computed,
+    Condition,
     Direct,
     Exclusion,
     Expression,
@@ -14,15 +16,18 @@ from authz_project.importers.model import (
     Itself,
     Model,
     Nothing,
+    Parameter,
+    Place,
     Relation,
     Subject,
     Type,
     Union,
 )
-from authz_project.importers.spicedb.conditions import condition_of
+from authz_project.importers.spicedb.misread import Misread, place_in
 from authz_project.importers.spicedb.schema import Schema, declared
 from authz_project.importers.spicedb.syntax import (
     Along,
+    Caveat,
     Common,
     Definition,
     Named,
@@ -38,8 +43,21 @@ from authz_project.importers.spicedb.syntax import Subject as SubjectWritten
 
 
 def model_of(schema: Schema) -> Model:
+    """Raises `Misread` where a caveat's condition is none."""
     types = tuple(map(_type, schema.definitions))
     return Model(types, tuple(map(condition_of, schema.caveats)), schema.comment)
+
+
+def condition_of(caveat: Caveat) -> Condition:
+    def place_of(offset: int) -> Place:
+        return place_in(caveat.source, caveat.start + offset)
+
+    parameters = tuple(Parameter(each.name, str(each.type), each.place) for each in caveat.parameters)
+    try:
+        test = test_of(parsed(caveat.text), caveat.text, parameters, place_of)
+    except NotAnExpression as wrong:
+        raise Misread(f"the condition of `{caveat.name}`: {wrong.message}", place_of(wrong.at)) from None
+    return Condition(caveat.name, parameters, test, caveat.text, caveat.comment, caveat.place)
 
 
 def _type(definition: Definition) -> Type:
