@@ -14,6 +14,7 @@ from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, connections,
 from facts.models import COLUMNS, GoneRow, NewRow, Row
 from facts.statistics import note_stored
 
+AT_ONCE = 2_000  # rows that are read by one call
 TURN = 0.0005  # seconds that one thread may keep the other from the interpreter
 
 _KEY = ", ".join(("sig", *COLUMNS))
@@ -72,7 +73,8 @@ class SqliteTable:
         """Row by row, as of one moment; outside of any transaction, which would hold writers up."""
         with connection.cursor() as cursor:
             cursor.execute(statement, values)
-            yield from iter(cursor.fetchone, None)
+            while rows := cursor.fetchmany(AT_ONCE):
+                yield from rows
 
     def lift_time_limit(self) -> None:
         """There is none."""
@@ -142,7 +144,8 @@ class PostgresqlTable:
             self.lift_time_limit()
             with connection.chunked_cursor() as cursor:
                 cursor.execute(statement, values)
-                yield from cursor
+                while rows := cursor.fetchmany(AT_ONCE):
+                    yield from rows
 
     def lift_time_limit(self) -> None:
         """For the rest of the transaction: a question that takes long is refused, a change that takes long is done."""

@@ -18,8 +18,10 @@ from policy.rules.program import Signature
 
 MOST = 2000  # facts
 
-_KNOWN = ("facts", "sql_types", "domains", "dialect", "version", "source", "dbs")  # the last three are for others
-_OF_A_FACT = ("query", "sql_types", "not_null", "db", "collection", "fields", "find", "aggregate")
+# What only `localsql.sync` reads stands behind the others: one file may be for both.
+KNOWN = ("facts", "sql_types", "domains", "dialect", "version", "source", "dbs", "outbox")
+OF_A_FACT = ("query", "sql_types", "not_null", "db", "collection", "fields", "find", "aggregate", "file", "header")
+_NO_TABLES = ("collection", "file")  # facts out of these can be kept in step, and not be bound
 _OF_A_DOMAIN = ("query",)
 
 
@@ -93,13 +95,15 @@ def bindings_from_text(text: str | None) -> Bindings:
         return Bindings(DIALECTS["postgres"])
     if not isinstance(document, dict):
         raise BindingRejected("", "must be a map with the key `facts`")
-    _check_keys("", document, _KNOWN)
+    check_keys("", document, KNOWN)
     if "facts" not in document:
         raise BindingRejected("facts", "is missing")
     dialect = _dialect(document.get("dialect"))
-    sql_types = _sql_types("sql_types", document.get("sql_types"), dialect)
+    sql_types = sql_types_of("sql_types", document.get("sql_types"), dialect)
     made = Bindings(dialect, (), sql_types, _domains(document.get("domains"), dialect))
-    facts = tuple(_binding(made, text, entry) for text, entry in _entries("facts", document["facts"]))
+    facts = tuple(
+        _binding(made, text, entry) for text, entry in entries_of("facts", document["facts"]) if _is_of_tables(entry)
+    )
     _check_distinct(facts)
     planned = repr(([each.key for each in facts], sorted(made.domains)))
     return replace(made, facts=facts, digest=sha256(planned.encode()).hexdigest())
@@ -108,7 +112,7 @@ def bindings_from_text(text: str | None) -> Bindings:
 # ---- maps -------------------------------------------------------------------------------------------------
 
 
-def _check_keys(place: str, found: Mapping[object, object], known: tuple[str, ...]) -> None:
+def check_keys(place: str, found: Mapping[object, object], known: tuple[str, ...]) -> None:
     for key, value in found.items():
         if key in known:
             continue
@@ -119,7 +123,7 @@ def _check_keys(place: str, found: Mapping[object, object], known: tuple[str, ..
         raise BindingRejected(place or str(key), f"unknown key `{key}`{hint}")
 
 
-def _entries(place: str, raw: object) -> list[tuple[str, object]]:
+def entries_of(place: str, raw: object) -> list[tuple[str, object]]:
     if raw is None:
         return []
     if not isinstance(raw, dict):
@@ -143,8 +147,8 @@ def _dialect(raw: object) -> Dialect:
     return DIALECTS[raw.lower()]
 
 
-def _sql_types(place: str, raw: object, dialect: Dialect) -> dict[str, str]:
-    found = {name: _sql_type(place, name, sql_type) for name, sql_type in _entries(place, raw)}
+def sql_types_of(place: str, raw: object, dialect: Dialect) -> dict[str, str]:
+    found = {name: _sql_type(place, name, sql_type) for name, sql_type in entries_of(place, raw)}
     for name, sql_type in found.items():
         _family(place, dialect, name, sql_type)
     return found
@@ -165,16 +169,16 @@ def _family(place: str, dialect: Dialect, type_name: str, sql_type: str) -> Fami
 
 def _domains(raw: object, dialect: Dialect) -> dict[str, str]:
     found = {}
-    for name, entry in _entries("domains", raw):
+    for name, entry in entries_of("domains", raw):
         place = f"domains.{name}"
         if not isinstance(entry, dict):
             raise BindingRejected(place, "must be a map with the key `query`")
-        _check_keys(place, entry, _OF_A_DOMAIN)
-        found[name] = _query(place, entry, dialect, 1)
+        check_keys(place, entry, _OF_A_DOMAIN)
+        found[name] = query_of(place, entry, dialect, 1)
     return found
 
 
-def _query(place: str, entry: Mapping[object, object], dialect: Dialect, columns: int) -> str:
+def query_of(place: str, entry: Mapping[object, object], dialect: Dialect, columns: int) -> str:
     query = entry.get("query")
     if not isinstance(query, str) or not query.strip():
         raise BindingRejected(place, "needs a `query`, the text of a SELECT")
@@ -184,19 +188,23 @@ def _query(place: str, entry: Mapping[object, object], dialect: Dialect, columns
     return query.strip()
 
 
+def _is_of_tables(entry: object) -> bool:
+    return not (isinstance(entry, dict) and any(each in entry for each in _NO_TABLES))
+
+
 def _binding(made: Bindings, text: str, entry: object) -> Binding:
     key = key_from_text(text)
     if not isinstance(entry, dict):
         raise BindingRejected(text, "must be a map with the key `query`")
-    _check_keys(text, entry, _OF_A_FACT)
-    query = _query(text, entry, made.dialect, max(len(key.columns), 1))
+    check_keys(text, entry, OF_A_FACT)
+    query = query_of(text, entry, made.dialect, max(len(key.columns), 1))
     not_null = entry.get("not_null", False)
     if not isinstance(not_null, bool):
         raise BindingRejected(text, "`not_null` must be true or false")
-    return Binding(key, query, _families(made, text, key, entry.get("sql_types")), not_null)
+    return Binding(key, query, column_families(made, text, key, entry.get("sql_types")), not_null)
 
 
-def _families(made: Bindings, text: str, key: BindingKey, raw: object) -> tuple[Family | None, ...]:
+def column_families(made: Bindings, text: str, key: BindingKey, raw: object) -> tuple[Family | None, ...]:
     types, columns = key.signature.types, key.columns
     if raw is None:
         return tuple(made.family(name) if index in columns else None for index, name in enumerate(types))

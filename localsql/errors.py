@@ -9,7 +9,7 @@ class BindingRejected(AuthzError):
     """The data bindings are not what they should be; `place` is a fact's signature, or a key of the document."""
 
     def __init__(self, place: str, reason: str):
-        self.place = place
+        self.place, self.reason = place, reason
         place, reason = _cut(place, LONGEST_PLACE), _cut(reason, LONGEST_REASON)
         super().__init__(f"data_bindings: `{place}`: {reason}" if place else f"data_bindings: {reason}")
 

@@ -30,6 +30,10 @@ GROUPS: dict[str, dict[str, str]] = {
         "delete_facts": "delete the facts that match a pattern",
         "audit_facts": "list kinds of facts that the policy has no use for",
     },
+    "In step": {
+        "sync_facts": "compare facts with the rows of your databases, and make them the same",
+        "drain_outbox": "make the changes that your application wrote down in its own transactions",
+    },
     "Ask": {
         "ask": "ask whether somebody may do something, which actions, or on which resources",
         "explain": "show why somebody may do something, or what stands in the way",

@@ -10,7 +10,7 @@ FRONT = "index"
 ORDER = {
     "Start": (FRONT, "tutorial"),
     "Write policies": ("language", "patterns", "editors"),
-    "Ask": ("interface", "local-sql", "explaining", "time", "authzen"),
+    "Ask": ("interface", "local-sql", "syncing", "explaining", "time", "authzen"),
     "Run it": ("commands", "settings", "operations", "performance"),
     "More": ("moving", "inside", "contributing"),
 }

@@ -1,0 +1,52 @@
+"""Changes that the application wrote down in its own transactions."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from localsql.management.sync_command import SyncCommand
+from localsql.sync.config import Outbox
+from localsql.sync.metrics import Metrics
+from localsql.sync.outbox.drain import Drained, drain
+from policy.models import Environment
+
+
+class Command(SyncCommand):
+    help = "Make the changes that stand in the application's outbox, each exactly once, and take them out."
+
+    def act(self, environment: Environment, *, config: str, connection: str, **options: Any) -> None:
+        watch, port, skips_bad = options["watch"], options["metrics_port"], options["skip_bad"]
+        self.check_watch(watch, port)
+        read = self.config(config, connection)
+        if watch is None:
+            self.stdout.write(_sentence(self._once(environment, read.outbox, skips_bad, Drained())))
+            return
+        metrics = Metrics("authz_outbox")
+        self.keep(lambda: self._again(environment, read.outbox, skips_bad, metrics), read, watch, metrics, port)
+
+    def _once(self, environment: Environment, outbox: Outbox | None, skips_bad: bool, done: Drained) -> Drained:
+        with self.progress("draining") as shown:
+
+            def tell_bad(sentence: str) -> None:
+                with shown.aside():
+                    self.stderr.write(sentence)
+
+            drain(environment.pk, outbox, skips_bad, tell_bad, done)
+        return done
+
+    def _again(self, environment: Environment, outbox: Outbox | None, skips_bad: bool, metrics: Metrics) -> bool:
+        done = Drained()
+        try:
+            self._once(environment, outbox, skips_bad, done)
+        finally:
+            metrics.add("rows_drained_total", done.rows)
+            if done.rows or done.skipped:
+                self.stdout.write(f"{time.strftime('%H:%M:%S')} {_sentence(done)}")
+        return False
+
+
+def _sentence(done: Drained) -> str:
+    revisions = f"{done.revisions:,} revision{'' if done.revisions == 1 else 's'}"
+    made = f"{done.rows:,} row{'' if done.rows == 1 else 's'} made, in {revisions}"
+    return f"{made}; {done.skipped:,} left out" if done.skipped else made

@@ -1,0 +1,105 @@
+"""Facts beside the rows they come from: what differs, and made so."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from facts.names import sentences
+from localsql.management.sync_command import SyncCommand
+from localsql.sync.compare import Plan, Tell
+from localsql.sync.config import Config, Pattern
+from localsql.sync.metrics import Metrics
+from localsql.sync.report import lines_of, summary
+from localsql.sync.run import Failed, MostDeletes, Passed, Wanted, most_deletes, passed
+from policy.management.progress import Progress
+from policy.models import Environment
+
+OUT_OF_STEP = 2
+
+
+class Command(SyncCommand):
+    help = "Compare facts with the rows of the application's databases, and make them the same with --apply."
+
+    def add_arguments(self, parser):
+        super().add_arguments(parser)
+        parser.add_argument("--apply", action="store_true", help="store and delete facts; without it, only say which")
+        parser.add_argument(
+            "--max-deletes", type=most_deletes, default=MostDeletes(), metavar="SHARE",
+            help="of which more is to go is left alone: 5%%, or a number (default: %(default)s; 10 may always go)",
+        )  # fmt: skip
+
+    def act(self, environment: Environment, *, config: str, connection: str, **options: Any) -> None:
+        watch, port = options["watch"], options["metrics_port"]
+        self.check_watch(watch, port)
+        read = self.config(config, connection)
+        wanted = Wanted(options["apply"], options["max_deletes"], options["skip_bad"])
+        if watch is None:
+            found = self._once(environment, read, wanted, is_quiet=False)
+            self.stdout.write(summary(found))
+            if found.failed:
+                raise CommandError(f"left as they are: {', '.join(str(each.pattern) for each in found.failed)}")
+            if not found.is_in_step:
+                sys.exit(OUT_OF_STEP)
+            return
+        metrics = Metrics("authz_sync")
+        self.keep(lambda: self._again(environment, read, wanted, metrics), read, watch, metrics, port)
+
+    def _once(self, environment: Environment, config: Config, wanted: Wanted, is_quiet: bool) -> Passed:
+        with self.progress("comparing") as shown:
+            found = passed(environment.pk, config, wanted, _Told(self, shown, len(config.patterns), is_quiet))
+        for sentence in sentences(found.unknown):
+            self.stderr.write(f"warning: {sentence}")
+        return found
+
+    def _again(self, environment: Environment, config: Config, wanted: Wanted, metrics: Metrics) -> bool:
+        found = self._once(environment, config, wanted, is_quiet=True)
+        self.stdout.write(f"{time.strftime('%H:%M:%S')} {summary(found)}")
+        _count(found, metrics)
+        if any(each.may_pass for each in found.failed):
+            return True
+        if found.failed:
+            raise CommandError(f"left as they are: {', '.join(str(each.pattern) for each in found.failed)}")
+        return False
+
+
+class _Told:
+    """Writes what is found as soon as it is; while watching, only what differs."""
+
+    def __init__(self, command: Command, shown: Progress, patterns: int, is_quiet: bool):
+        self.command, self.shown, self.patterns, self.is_quiet = command, shown, patterns, is_quiet
+
+    def begin(self, pattern: Pattern, place: int) -> Tell:
+        self.shown.what = f"{place + 1} of {self.patterns}: {pattern}"
+        return lambda compared: self.shown.tell(compared)
+
+    def compared(self, plan: Plan) -> None:
+        if self.is_quiet and plan.is_in_step:
+            return
+        with self.shown.aside():
+            for line in lines_of(plan):
+                self.command.stdout.write(line)
+
+    def failed(self, failed: Failed) -> None:
+        with self.shown.aside():
+            self.command.stderr.write(f"{failed.pattern}: {failed.reason}")
+
+    def applying(self, changes: int) -> Tell:
+        self.shown.what = "applying"
+        return lambda done: self.shown.tell(done, done / changes)
+
+
+def _count(found: Passed, metrics: Metrics) -> None:
+    for plan in found.plans:
+        pattern = str(plan.pattern)
+        metrics.set("pattern_failed", 0, pattern=pattern)
+        for state, number in (("equal", plan.equal), ("added", plan.added.count), ("deleted", plan.deleted.count)):
+            metrics.set("facts", number, pattern=pattern, state=state)
+        if found.is_applied:
+            metrics.add("facts_changed_total", plan.added.count, pattern=pattern, change="added")
+            metrics.add("facts_changed_total", plan.deleted.count, pattern=pattern, change="deleted")
+    for failed in found.failed:
+        metrics.set("pattern_failed", 1, pattern=str(failed.pattern))

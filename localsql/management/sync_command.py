@@ -1,0 +1,83 @@
+"""What the commands share that keep in step: their file, again and again, and numbers about it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import Error, connection
+
+from localsql.sync.config import Config
+from localsql.sync.databases import Around
+from localsql.sync.metrics import Metrics, served
+from localsql.sync.reading import config_from_text
+from localsql.sync.watch import Bell, again_and_again, seconds
+from policy.errors import AuthzError, Unavailable
+from policy.files import STANDARD_INPUT, decoded, text_of_file
+from policy.management.command import PolicyCommand, number
+
+LAST_PORT = 65_535
+
+
+class SyncCommand(PolicyCommand):
+    """Reads a file, and does one thing by it, once or again and again."""
+
+    def add_arguments(self, parser):
+        super().add_arguments(parser)
+        parser.add_argument("config", metavar="CONFIG", help="a YAML document; - is the standard input")
+        parser.add_argument("--watch", type=seconds, metavar="TIME", help="again and again, after 60s, 5m or 1h each")
+        parser.add_argument("--skip-bad", action="store_true", help="leave out what can be no facts, and report it")
+        parser.add_argument("--connection", default="", metavar="URL", help="of a file without `dbs`; ${VARIABLE} too")
+        parser.add_argument("--metrics-port", type=number, metavar="PORT", help="with --watch: numbers for Prometheus")
+
+    def config(self, name: str, connection: str) -> Config:
+        text = decoded(sys.stdin.buffer.read(), "<stdin>") if name == STANDARD_INPUT else text_of_file(name)
+        folder = Path() if name == STANDARD_INPUT else Path(name).absolute().parent
+        return config_from_text(text, Around(folder, os.environ, connection))
+
+    def keep(self, once: Callable[[], bool], config: Config, every: float, metrics: Metrics, port: int | None) -> None:
+        """`once` says whether it failed in a way that may pass."""
+        if port is not None and port > LAST_PORT:
+            raise CommandError(f"--metrics-port must be at most {LAST_PORT}")
+        bell = Bell(config.databases)
+        try:
+            with served(metrics, port) as opened:
+                if opened is not None:
+                    self.stdout.write(f"numbers at http://127.0.0.1:{opened}/metrics")
+                again_and_again(lambda: self._told(once, metrics), every, bell)
+        except OSError as reason:
+            raise CommandError(f"cannot serve numbers on port {port}: {reason.strerror}") from None
+        finally:
+            bell.close()
+
+    def _told(self, once: Callable[[], bool], metrics: Metrics) -> bool:
+        """What goes wrong is told, and is no end."""
+        begun = time.monotonic()
+        try:
+            failed = once()
+            metrics.ended("failed" if failed else "ok", time.monotonic() - begun)
+        except (AuthzError, Unavailable) as reason:
+            self._tell_failure(reason.message, metrics, begun)
+            failed = isinstance(reason, Unavailable)
+        except Error as reason:  # our own database
+            self._tell_failure(" ".join(str(reason).split()), metrics, begun)
+            connection.close()
+            failed = True
+        except CommandError as reason:  # told already
+            self._tell_failure(str(reason), metrics, begun)
+            failed = False
+        self.stdout.flush()
+        return failed
+
+    def _tell_failure(self, message: str, metrics: Metrics, begun: float) -> None:
+        self.stderr.write(f"{time.strftime('%H:%M:%S')} error: {message}")
+        metrics.ended("failed", time.monotonic() - begun)
+
+    def check_watch(self, watch: float | None, port: int | None, **options: Any) -> None:
+        if port is not None and watch is None:
+            raise CommandError("--metrics-port goes with --watch")

@@ -1,0 +1,35 @@
+"""What is remembered of outboxes: rows that are made here, and stand in the application's table still."""
+
+from django.db import models
+
+from policy.models import Environment
+
+
+class OutboxState(models.Model):
+    """One for each outbox of an environment. Its turn grows with each change of what is remembered."""
+
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="+")
+    name = models.TextField()
+    turn = models.BigIntegerField(default=0, db_default=0)
+
+    class Meta:
+        db_table = "outbox_state"
+        constraints = [models.UniqueConstraint(fields=["environment", "name"], name="outbox_state_name")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class OutboxRow(models.Model):
+    """A row whose change is made, by its id and what it says."""
+
+    state = models.ForeignKey(OutboxState, on_delete=models.CASCADE, related_name="rows")
+    number = models.BigIntegerField()
+    digest = models.CharField(max_length=64)
+
+    class Meta:
+        db_table = "outbox_row"
+        constraints = [models.UniqueConstraint(fields=["state", "number"], name="outbox_row_number")]
+
+    def __str__(self) -> str:
+        return str(self.number)

@@ -1,0 +1,92 @@
+"""One pattern: its facts beside its rows -> what differs.
+
+The facts are read first. Whoever commits a row and then tells the service, or deletes a row and then its fact, is so
+never contradicted by a comparison that happens in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import cast
+
+from localsql.sync.config import Pattern
+from localsql.sync.rows import Ids, Read
+from localsql.sync.sorting import OutOfOrder, brought_in_order, in_order
+from localsql.sync.sources import can_sort, rows_of
+from localsql.sync.spill import Part, Spill
+from localsql.sync.stored import stored_ids
+
+_TOLD_EVERY = 4_096  # facts and rows
+
+Tell = Callable[[int], None]  # how many facts and rows are compared
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What makes a pattern's facts those of its rows."""
+
+    pattern: Pattern
+    equal: int
+    added: Part
+    deleted: Part
+    read: Read
+
+    @property
+    def stored(self) -> int:
+        return self.equal + self.deleted.count
+
+    @property
+    def is_in_step(self) -> bool:
+        return not (self.added.count or self.deleted.count)
+
+
+@dataclass
+class Spills:
+    added: Spill
+    deleted: Spill
+
+
+def compared(environment_id: int, pattern: Pattern, spills: Spills, skips_bad: bool, tell: Tell) -> Plan:
+    if can_sort(pattern):
+        try:
+            return _compared(environment_id, pattern, spills, Read(pattern, skips_bad), tell, by_database=True)
+        except OutOfOrder:  # as in an SQLite file whose texts are in UTF-16: then it is done here
+            pass
+    return _compared(environment_id, pattern, spills, Read(pattern, skips_bad), tell, by_database=False)
+
+
+def _compared(
+    environment_id: int, pattern: Pattern, spills: Spills, read: Read, tell: Tell, by_database: bool
+) -> Plan:
+    added, deleted = spills.added.part(), spills.deleted.part()
+    with closing(stored_ids(environment_id, pattern.key)) as stored:
+        first = next(stored, None)  # from here on, they are as of one moment
+        with closing(rows_of(pattern, by_database)) as rows:
+            ids = read.ids(rows)
+            source = in_order(ids) if by_database else brought_in_order(ids)
+            equal = _merged(first, stored, source, added, deleted, tell)
+    return Plan(pattern, equal, added, deleted, read)
+
+
+def _merged(
+    mine: Ids | None, stored: Iterator[Ids], source: Iterator[Ids], added: Part, deleted: Part, tell: Tell
+) -> int:
+    """How many are on both sides; `mine` is the first of those that are stored."""
+    equal = steps = 0
+    theirs = next(source, None)
+    while mine is not None or theirs is not None:
+        steps += 1
+        if not steps % _TOLD_EVERY:
+            tell(steps)
+        if mine == theirs:
+            equal += 1
+            mine, theirs = next(stored, None), next(source, None)
+        elif theirs is None or (mine is not None and mine < theirs):
+            deleted.add(cast(Ids, mine))
+            mine = next(stored, None)
+        else:
+            added.add(theirs)
+            theirs = next(source, None)
+    return equal

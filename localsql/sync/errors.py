@@ -1,0 +1,33 @@
+"""What keeping in step can fail for."""
+
+from __future__ import annotations
+
+from policy.errors import AuthzError, Unavailable
+
+
+class ConfigRejected(AuthzError):
+    """The file is not what it should be; the message says where, and what to do."""
+
+    def __init__(self, place: str, reason: str, line: int | None = None):
+        self.place, self.reason = place, reason
+        where = "" if line is None else f"line {line}: "
+        super().__init__(f"{where}`{place}`: {reason}" if place else f"{where}{reason}")
+
+
+class SourceFailed(Unavailable):
+    """A database could not be read or written; it may be there again a moment later."""
+
+    def __init__(self, database: str, reason: str):
+        self.database = database
+        super().__init__(f"`dbs.{database}`: {' '.join(reason.split())}")
+
+
+class DriverMissing(AuthzError):
+    """A package that only some installations need."""
+
+    def __init__(self, database: str, module: str, extra: str):
+        super().__init__(f'`dbs.{database}`: the driver {module} is not installed; `pip install "authz[{extra}]"` does')
+
+
+class PatternRefused(AuthzError):
+    """The facts of one pattern are left as they are, whatever becomes of the others."""

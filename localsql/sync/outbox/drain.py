@@ -1,0 +1,127 @@
+"""Rows of an outbox -> changes of facts, in the order of their ids, each exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from facts import store
+from facts.serializers import changes_from_json
+from facts.store import Change
+from localsql.sync.config import Outbox
+from localsql.sync.errors import ConfigRejected
+from localsql.sync.outbox.remembered import Turn, TurnIsOver, forget, remember, turn_of
+from localsql.sync.outbox.tables import Table, Written, opened
+from policy.errors import AuthzError, MalformedRequest
+from policy.offsets import changing
+from policy.revisions import By
+
+AUTHOR = By("outbox")
+AT_ONCE = 100  # rows of one revision
+_SHOWN = 300  # characters of a row that is left out
+
+
+class RowRejected(AuthzError):
+    """A row can be no change, and those behind it wait for it."""
+
+    def __init__(self, row: Written, reason: str):
+        self.row, self.reason = row, reason
+        super().__init__(f"{sentence(row, reason)}; correct it in the table, or have --skip-bad take it out")
+
+
+def sentence(row: Written, reason: str) -> str:
+    more = "…" if len(row.changes) > _SHOWN else ""
+    return f"row {row.number} of the outbox, {row.changes[:_SHOWN]}{more}: {reason}"
+
+
+@dataclass
+class Drained:
+    """What has come of it so far."""
+
+    rows: int = 0
+    skipped: int = 0
+    revisions: int = 0
+
+
+def drain(
+    environment_id: int, outbox: Outbox | None, skips_bad: bool, tell_bad: Callable[[str], None], done: Drained
+) -> None:
+    """Until it is empty; rows that are wrong are told, and taken out, or raised."""
+    if outbox is None:
+        raise ConfigRejected("outbox", "is missing; it names the `db`, and the `table` if that is another")
+    with opened(outbox) as table:
+        drainer = _Drainer(environment_id, outbox.name, table, skips_bad, tell_bad, done)
+        while drainer.has_more():
+            pass
+
+
+@dataclass
+class _Drainer:
+    environment_id: int
+    name: str
+    table: Table
+    skips_bad: bool
+    tell_bad: Callable[[str], None]
+    done: Drained
+    alone: int = field(default=0)  # rows that are to be made one by one: among them is one that is wrong
+
+    def has_more(self) -> bool:
+        """Do a part of it; whether there may be more."""
+        try:
+            return self._part()
+        except TurnIsOver:  # what the other one has made is gone, or is remembered now
+            return True
+
+    def _part(self) -> bool:
+        turn = turn_of(self.environment_id, self.name)
+        if turn.rows:
+            self._finish(turn)
+            return True
+        rows = self.table.first(1 if self.alone else AT_ONCE)
+        if not rows:
+            return False
+        try:
+            self._make(turn, rows)
+        except AuthzError as error:
+            self._find_wrong(rows, error.message)
+            return True
+        self.alone = max(0, self.alone - 1)
+        self._finish(Turn(turn.state, turn.number + 1, {row.number: row.digest for row in rows}))
+        return True
+
+    def _make(self, turn: Turn, rows: Sequence[Written]) -> None:
+        changes = [change for row in rows for change in changes_of(row)]
+        with changing():
+            remember(turn, rows)  # whoever drains takes this before an environment's turn, and nobody else takes it
+            if changes:
+                store.apply(self.environment_id, changes, AUTHOR)
+        self.done.rows += len(rows)
+        self.done.revisions += bool(changes)
+
+    def _finish(self, turn: Turn) -> None:
+        """Take out what is made. An id that was given again stands for another row, which says something else."""
+        there = self.table.with_numbers(list(turn.rows))
+        self.table.remove([row.number for row in there if turn.rows[row.number] == row.digest])
+        forget(turn)
+
+    def _find_wrong(self, rows: Sequence[Written], reason: str) -> None:
+        if len(rows) > 1:
+            self.alone = len(rows)
+            return
+        if not self.skips_bad:
+            raise RowRejected(rows[0], reason)
+        self.tell_bad(f"left out, {sentence(rows[0], reason)}")
+        self.table.remove([rows[0].number])
+        self.alone = 0
+        self.done.skipped += 1
+
+
+def changes_of(row: Written) -> list[Change]:
+    """As in the body of POST /batch."""
+    try:
+        said = orjson.loads(row.changes)
+    except orjson.JSONDecodeError as error:
+        raise MalformedRequest("changes", f"is not JSON: {error}") from None
+    return changes_from_json(said, "changes")

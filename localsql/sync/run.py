@@ -1,0 +1,157 @@
+"""One pass over all patterns: compare, and perhaps make it so. What is wrong with one leaves the others alone."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from facts.accept import check_signature
+from facts.names import Names, UnknownName
+from localsql.sync.apply import BATCH, apply, whole
+from localsql.sync.compare import Plan, Spills, Tell, compared
+from localsql.sync.config import Config, Pattern
+from localsql.sync.errors import PatternRefused, SourceFailed
+from localsql.sync.spill import Spill
+from policy.active import active_program
+from policy.errors import AuthzError
+from policy.rules.known_names import PLACE
+from policy.rules.program import Program
+
+FEW = 10  # facts that may always go
+
+
+@dataclass(frozen=True, slots=True)
+class MostDeletes:
+    """How many of a pattern's facts may go at once: a number, or a share of them."""
+
+    number: int | None = None
+    percent: float = 10
+
+    def allows(self, deleted: int, stored: int) -> bool:
+        if self.number is not None:
+            return deleted <= self.number
+        return deleted <= FEW or deleted <= stored * self.percent / 100
+
+    def __str__(self) -> str:
+        return f"{self.percent:g}%" if self.number is None else f"{self.number:,}"
+
+
+def most_deletes(text: str) -> MostDeletes:
+    """`10%`, or a number of facts."""
+    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)%|([0-9]{1,12})", text, re.ASCII)
+    if not found or (found[1] and float(found[1]) > 100):
+        raise ArgumentTypeError(f"`{text}` is neither a share such as 10% nor a number of facts")
+    return MostDeletes(percent=float(found[1])) if found[1] else MostDeletes(int(found[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How a pass is made."""
+
+    applies: bool = False
+    most_deletes: MostDeletes = MostDeletes()
+    skips_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A pattern that is left as it is, and why; `may_pass` where the same may work a moment later."""
+
+    pattern: Pattern
+    reason: str
+    may_pass: bool = False
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What a pass found, and whether it was made so."""
+
+    plans: tuple[Plan, ...]
+    failed: tuple[Failed, ...]
+    unknown: tuple[UnknownName, ...] = ()  # roles and relations that the policy does not know
+    revisions: int = 0
+    is_applied: bool = False
+
+    @property
+    def is_in_step(self) -> bool:
+        return not self.failed and (self.is_applied or all(plan.is_in_step for plan in self.plans))
+
+
+class Told(Protocol):
+    """Who wants to know how far it is."""
+
+    def begin(self, pattern: Pattern, place: int) -> Tell: ...
+    def compared(self, plan: Plan) -> None: ...
+    def failed(self, failed: Failed) -> None: ...
+    def applying(self, changes: int) -> Callable[[int], None]: ...
+
+
+def passed(environment_id: int, config: Config, wanted: Wanted, told: Told) -> Passed:
+    program = active_program(environment_id)
+    plans: list[Plan] = []
+    failures: list[Failed] = []
+    with _spills() as spills:
+        for place, pattern in enumerate(config.patterns):
+            tell = told.begin(pattern, place)
+            try:
+                plan = _planned(environment_id, program, pattern, spills, wanted, tell)
+                plans.append(plan)
+                told.compared(plan)
+                _check(plan, wanted)
+            except (AuthzError, SourceFailed) as error:
+                if plans and plans[-1].pattern is pattern:
+                    plans.pop()
+                failures.append(Failed(pattern, error.message, isinstance(error, SourceFailed)))
+                told.failed(failures[-1])
+        unknown = _unknown(program, plans)
+        revisions = 0
+        if wanted.applies:
+            changes = sum(plan.added.count + plan.deleted.count for plan in plans)
+            revisions = apply(environment_id, plans, told.applying(changes)) if changes else 0
+    return Passed(tuple(plans), tuple(failures), unknown, revisions, wanted.applies)
+
+
+def _planned(
+    environment_id: int, program: Program | None, pattern: Pattern, spills: Spills, wanted: Wanted, tell: Tell
+) -> Plan:
+    if program is not None:
+        check_signature(program, pattern.key.signature)
+    return compared(environment_id, pattern, spills, wanted.skips_bad, tell)
+
+
+def _unknown(program: Program | None, plans: list[Plan]) -> tuple[UnknownName, ...]:
+    """Among the facts that are to be added."""
+    names = Names(program)
+    for plan in plans:
+        key = plan.pattern.key
+        if plan.added.count and names.concern(key.signature):
+            for batch in plan.added.batches(BATCH):
+                names.take(key.signature, [whole(key, ids)[PLACE] for ids in batch])
+    return tuple(names.told)
+
+
+def _check(plan: Plan, wanted: Wanted) -> None:
+    """Refuse what is most likely a mistake in the source, and not in our facts."""
+    if plan.read.bad_count and not wanted.skips_bad:
+        raise PatternRefused(f"{plan.read.sentence}\ncorrect them, or leave them out with --skip-bad")
+    deleted, stored = plan.deleted.count, plan.stored
+    if wanted.applies and not wanted.most_deletes.allows(deleted, stored):
+        empty = "; its source has no rows" if not plan.read.rows else ""
+        raise PatternRefused(
+            f"{deleted:,} of {stored:,} facts would be deleted, more than --max-deletes {wanted.most_deletes}"
+            f" allows{empty}; if that is right, say so with --max-deletes 100%"
+        )
+
+
+@contextmanager
+def _spills() -> Iterator[Spills]:
+    spills = Spills(Spill(), Spill())
+    try:
+        yield spills
+    finally:
+        spills.added.close()
+        spills.deleted.close()

@@ -1,0 +1,32 @@
+"""Rows as they are in a database: one reader for each kind, all of the same form.
+
+A reader is a generator: it opens a connection that can only read, yields row after row without holding more than a
+part of them, and closes. Values are texts, as the database shows them and as local SQL compares them, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from localsql.sync.config import Kind, Pattern
+from localsql.sync.sources import csv_files, mongodb, mysql, postgresql, sqlite
+from localsql.sync.sources.row import Row
+
+_READERS = {
+    Kind.POSTGRES: postgresql.rows,
+    Kind.MYSQL: mysql.rows,
+    Kind.SQLITE: sqlite.rows,
+    Kind.MONGODB: mongodb.rows,
+    Kind.CSV: csv_files.rows,
+}
+_SORTING = (Kind.POSTGRES, Kind.MYSQL, Kind.SQLITE)
+
+
+def can_sort(pattern: Pattern) -> bool:
+    """Whether the database brings its rows into our order itself."""
+    return pattern.database.kind in _SORTING
+
+
+def rows_of(pattern: Pattern, in_order: bool) -> Generator[Row, None, None]:
+    """Closed, it closes its connection."""
+    yield from _READERS[pattern.database.kind](pattern, in_order)

@@ -1,0 +1,53 @@
+"""Rows out of CSV files. An empty field is none, as NULL is in a table."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+
+from localsql.sync.config import CsvFile, Pattern
+from localsql.sync.errors import PatternRefused, SourceFailed
+from localsql.sync.sources.row import Row
+
+
+def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
+    asked, name = pattern.asked, pattern.database.name
+    assert isinstance(asked, CsvFile), "a CSV file is asked for"
+    try:
+        with asked.path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file, strict=True)
+            header = next(lines, None) if asked.has_header else None
+            if header is None and asked.has_header:
+                raise PatternRefused(f"the file `{asked.path.name}` has no line with the names of its columns")
+            places = _places(pattern, asked, header)
+            for line in lines:
+                if not line:
+                    continue  # an empty line is no row
+                if len(line) <= max(places):
+                    needed = f"{max(places) + 1} columns are needed"
+                    raise PatternRefused(f"line {lines.line_num} of `{asked.path.name}` has {len(line)}: {needed}")
+                yield tuple([line[place] or None for place in places])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SourceFailed(name, f"the file `{asked.path.name}` cannot be read: {reason}") from None
+
+
+def _places(pattern: Pattern, asked: CsvFile, header: list[str] | None) -> list[int]:
+    """Which columns are read: by name, or by number from 1 where there are no names; else all, in order."""
+    wanted = max(len(pattern.key.columns), 1)
+    if not asked.fields:
+        if header is not None and len(header) != wanted:
+            needed = f"the pattern needs {wanted}; say which under `fields`"
+            raise PatternRefused(f"`{asked.path.name}` has {len(header)} columns, and {needed}")
+        return list(range(wanted))
+    return [_place(asked, field.name, header) for field in asked.fields]
+
+
+def _place(asked: CsvFile, name: str, header: list[str] | None) -> int:
+    if header is not None:
+        if header.count(name) != 1:
+            raise PatternRefused(f"`{asked.path.name}` has not one column `{name}`; it has {', '.join(header)}")
+        return header.index(name)
+    if not (name.isascii() and name.isdecimal() and int(name) > 0):
+        raise PatternRefused(f"without a header, a column is named by its number from 1, and not `{name}`")
+    return int(name) - 1

@@ -1,0 +1,127 @@
+"""Rows out of the documents of a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from localsql.sync.config import Database, Field, MongoQuery, Pattern
+from localsql.sync.errors import ConfigRejected, SourceFailed
+from localsql.sync.sources.drivers import driver
+from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, NotText, Row, text_of
+
+_NOTHING = object()
+_UUID_SUBTYPES = (3, 4)
+
+
+def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
+    asked, database = pattern.asked, pattern.database
+    assert isinstance(asked, MongoQuery), "a collection is asked for"
+    errors = driver(database, "pymongo.errors", "pymongo", "mongodb")
+    try:
+        client = _client(database)
+        try:
+            for document in _documents(client, database, asked):
+                yield from rows_of_document(document, asked.fields)
+        finally:
+            client.close()
+    except (errors.PyMongoError, OSError) as error:
+        raise SourceFailed(database.name, database.without_secrets(str(error))) from None
+
+
+def _client(database: Database) -> Any:
+    module = driver(database, "pymongo", "pymongo", "mongodb")
+    tls: dict[str, Any] = {"tls": True} if database.tls.is_required else {}
+    if database.tls.ca_file:
+        tls["tlsCAFile"] = database.tls.ca_file
+    return module.MongoClient(
+        database.connection, serverSelectionTimeoutMS=CONNECT_WITHIN * 1000, appname="authz sync", tz_aware=True, **tls
+    )
+
+
+def _documents(client: Any, database: Database, asked: MongoQuery) -> Any:
+    errors = driver(database, "pymongo.errors", "pymongo", "mongodb")
+    try:
+        collection = client.get_default_database()[asked.collection]
+    except errors.ConfigurationError:
+        raise ConfigRejected(
+            f"dbs.{database.name}", "names no database, as mongodb://host:27017/company does; add its name"
+        ) from None
+    if asked.aggregate is not None:
+        return collection.aggregate(_plain(database, list(asked.aggregate)), batchSize=AT_ONCE, allowDiskUse=True)
+    wanted = {} if _hides_a_part(asked.fields) else {field.name: 1 for field in asked.fields}
+    projection = {"_id": 0, **wanted} if wanted else None
+    return collection.find(_plain(database, dict(asked.find or {})), projection, batch_size=AT_ONCE)
+
+
+def _hides_a_part(fields: tuple[Field, ...]) -> bool:
+    """Whether one field is a part of another: a projection can name only one of the two."""
+    names = [field.name for field in fields]
+    return any(other.startswith(f"{name}.") for name in names for other in names)
+
+
+def _plain(database: Database, said: Any) -> Any:
+    """What was written, with its extended JSON (`{"$oid": …}`) as the driver's types."""
+    util = driver(database, "bson.json_util", "pymongo", "mongodb")
+    return util.loads(orjson.dumps(said, option=orjson.OPT_PASSTHROUGH_DATETIME, default=_moment).decode())
+
+
+def _moment(value: Any) -> Any:
+    """A time as YAML has it, without a zone in UTC."""
+    text = value.isoformat()
+    return {"$date": text if "T" not in text or "+" in text else f"{text}Z"} if "T" in text else text
+
+
+# ---- documents -----------------------------------------------------------------------------------------------------
+
+
+def rows_of_document(document: Mapping[str, Any], fields: tuple[Field, ...]) -> Iterator[Row]:
+    """One row; or one for each element of the array, where a field is one."""
+    array = next((field for field in fields if field.is_array), None)
+    if array is None:
+        yield tuple([_text(_value(document, field.name)) for field in fields])
+        return
+    for element in _elements(document, array.name):
+        found = {array.name: element}
+        yield tuple(
+            [_text(found[field.name] if field.name in found else _value(document, field.name)) for field in fields]
+        )
+
+
+def _elements(document: Mapping[str, Any], path: str) -> list[Any]:
+    """Also `members.id`, where `members` is the array; what is no array stands for itself, as $unwind has it."""
+    value: Any = document
+    names = path.split(".")
+    for place, name in enumerate(names):
+        if isinstance(value, list):
+            rest = ".".join(names[place:])
+            return [_value(each, rest) for each in value if isinstance(each, Mapping)]
+        value = value.get(name, _NOTHING) if isinstance(value, Mapping) else _NOTHING
+    if value is _NOTHING or value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _value(document: Any, path: str) -> Any:
+    for name in path.split("."):
+        document = document.get(name) if isinstance(document, Mapping) else None
+    return document
+
+
+def _text(value: Any) -> str | None:
+    """As `text_of`; the driver's own types are known by what they offer, so that they need not be imported."""
+    name = type(value).__name__
+    if name == "ObjectId":
+        return str(value)
+    if name == "Decimal128":
+        value = value.to_decimal()
+    elif name == "Binary" and getattr(value, "subtype", None) in _UUID_SUBTYPES:
+        value = UUID(bytes=bytes(value))
+    try:
+        return text_of(value)
+    except NotText as reason:
+        return f"\0{reason}"  # no id, and `rows` says why
+

@@ -1,0 +1,54 @@
+"""Rows out of PostgreSQL, by a cursor of the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+
+from localsql.sync.config import Database, Pattern, Tls
+from localsql.sync.errors import SourceFailed
+from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row
+from localsql.sync.sources.statement import reading
+
+# Times look the same whatever a server or a role is set to.
+_OPTIONS = "-c timezone=UTC -c datestyle=ISO,YMD -c intervalstyle=iso_8601 -c bytea_output=hex -c extra_float_digits=1"
+
+
+def connected(database: Database, reads_only: bool = True) -> psycopg.Connection[Any]:
+    url = database.connection
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(url)
+        options = f"{given.get('options') or ''} {_OPTIONS}".strip()
+        wanted: dict[str, Any] = {"connect_timeout": CONNECT_WITHIN, "application_name": "authz sync"}
+        own = {name: value for name, value in {**wanted, **_tls(database.tls)}.items() if name not in given}
+        connection = psycopg.connect(url, **own, options=options, client_encoding="UTF8")
+        connection.read_only = reads_only
+    except psycopg.Error as error:
+        raise failed(database, error) from None
+    return connection
+
+
+def failed(database: Database, error: Exception) -> SourceFailed:
+    return SourceFailed(database.name, database.without_secrets(str(error)))
+
+
+def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
+    database = pattern.database
+    statement = reading(pattern, database.sql_dialect, in_order, ' COLLATE "C"')
+    with connected(database) as connection:
+        try:
+            with connection.cursor("authz_sync") as cursor:
+                cursor.execute(statement.encode())
+                while fetched := cursor.fetchmany(AT_ONCE):
+                    yield from fetched
+        except psycopg.Error as error:
+            raise failed(database, error) from None
+
+
+def _tls(tls: Tls) -> dict[str, str]:
+    if tls.uses_system_certificates:
+        return {"sslmode": "verify-full", "sslrootcert": "system"}
+    found = {"sslmode": "require"} if tls.is_required else {}
+    return {**found, "sslrootcert": tls.ca_file} if tls.ca_file else found

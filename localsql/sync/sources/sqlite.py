@@ -1,0 +1,52 @@
+"""Rows out of an SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from localsql.sync.config import Database, Pattern
+from localsql.sync.errors import SourceFailed
+from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row
+from localsql.sync.sources.statement import reading
+
+
+def connected(database: Database, mode: str = "ro") -> sqlite3.Connection:
+    path = path_of(database)
+    try:
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?mode={mode}", uri=True, timeout=CONNECT_WITHIN, isolation_level=None
+        )
+        connection.text_factory = _text
+        connection.execute("SELECT 1 FROM sqlite_master").fetchall()
+    except sqlite3.Error as error:
+        raise SourceFailed(database.name, f"the file `{path}` cannot be opened: {error}") from None
+    return connection
+
+
+def path_of(database: Database) -> Path:
+    """After `sqlite:///` a path as DATABASE_URL has it: absolute with one more slash."""
+    written = database.connection
+    for beginning in ("sqlite:///", "sqlite://", "sqlite:"):
+        if written.startswith(beginning):
+            return database.folder / written.removeprefix(beginning)
+    return database.folder / written
+
+
+def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
+    database = pattern.database
+    statement = reading(pattern, database.sql_dialect, in_order)
+    with closing(connected(database)) as connection:
+        try:
+            cursor = connection.execute(statement)
+            while fetched := cursor.fetchmany(AT_ONCE):
+                yield from fetched
+        except sqlite3.Error as error:
+            raise SourceFailed(database.name, str(error)) from None
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

@@ -1,0 +1,35 @@
+"""Our side: the stored facts of a pattern, in order of the bytes of their ids, as of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import cast
+
+from facts.ends import lasting
+from facts.models import COLUMNS
+from facts.numbering import numbers_and_ends
+from facts.read import index_condition
+from facts.table import fact_table
+from localsql.binding_keys import BindingKey
+from localsql.sync.rows import Ids
+
+
+def stored_ids(environment_id: int, key: BindingKey) -> Generator[Ids, None, None]:
+    """Of the pattern's variables. Facts with an end are among them until it has come."""
+    numbers, may_end = numbers_and_ends(environment_id)
+    number = numbers.get(key.signature)
+    if number is None:
+        return
+    conditions, values = [f"sig = {int(number)}"], []
+    for name, constant in zip(COLUMNS, key.constants):
+        if constant is not None:
+            conditions.append(f"{name} = %s{index_condition(name)}")
+            values.append(constant)
+    if number in may_end:
+        conditions.append(lasting())
+    wanted = [name for name, constant in zip(COLUMNS, key.constants) if constant is None]
+    named = ", ".join(wanted)
+    order = f" ORDER BY {named}" if wanted else ""
+    statement = f"SELECT {named or 'sig'} FROM fact WHERE {' AND '.join(conditions)}{order}"
+    for row in fact_table().stream(statement, values):
+        yield cast(Ids, tuple(row)) if wanted else ()

@@ -1,0 +1,112 @@
+"""Doing something again and again until a signal ends it; sooner where PostgreSQL has been told `NOTIFY authz_sync`."""
+
+from __future__ import annotations
+
+import re
+import select
+import signal
+import threading
+import time
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+
+from localsql.sync.config import Database, Kind
+from localsql.sync.errors import SourceFailed
+from localsql.sync.sources import postgresql
+
+CHANNEL = "authz_sync"
+FIRST_PAUSE = 1.0  # seconds after a failure that may pass; twice as long after each one that follows
+LONGEST = 7 * 24 * 3600.0  # seconds
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def seconds(text: str) -> float:
+    """`60s`, `5m`, `1h`, or a number of seconds."""
+    found = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)([smh]?)", text, re.ASCII)
+    value = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if not 0 < value <= LONGEST:
+        raise ArgumentTypeError(f"`{text}` is no time such as 60s, 5m or 1h, and at most 168h")
+    return value
+
+
+class Bell:
+    """Connections that hear what the application says to its PostgreSQL."""
+
+    def __init__(self, databases: Sequence[Database]):
+        self._databases = [each for each in databases if each.kind is Kind.POSTGRES]
+        self._open: dict[str, psycopg.Connection[Any]] = {}
+
+    def listen(self) -> None:
+        """Before anything is read, so that nothing is missed. That a database is away, its readers tell."""
+        for database in self._databases:
+            if database.name not in self._open:
+                with suppress(SourceFailed, psycopg.Error):
+                    connection = postgresql.connected(database)
+                    connection.autocommit = True
+                    connection.execute(f"LISTEN {CHANNEL}".encode())
+                    self._open[database.name] = connection
+
+    def wait(self, pause: float) -> bool:
+        """Whether it rang before so many seconds were over."""
+        until = time.monotonic() + pause
+        while True:
+            names = {connection.fileno(): name for name, connection in self._open.items()}
+            left = max(0.0, until - time.monotonic())
+            ready, _, _ = select.select(list(names), [], [], left)
+            if not ready:
+                return False
+            rang = [self._rang(names[number]) for number in ready]
+            if any(rang):
+                return True
+
+    def _rang(self, name: str) -> bool:
+        connection = self._open[name]
+        try:
+            return bool(list(connection.notifies(timeout=0)))
+        except psycopg.Error:  # it was lost: there may have been something
+            del self._open[name]
+            with suppress(psycopg.Error):
+                connection.close()
+            return False
+
+    def close(self) -> None:
+        for connection in self._open.values():
+            with suppress(psycopg.Error):
+                connection.close()
+        self._open.clear()
+
+
+class Stopped(BaseException):
+    """By a signal."""
+
+
+def again_and_again(once: Callable[[], bool], every: float, bell: Bell) -> None:
+    """Until it is stopped; `once` says whether it failed in a way that may pass, and is then tried sooner."""
+    failures = 0
+    with _stopped_by_signals(), suppress(Stopped, KeyboardInterrupt):
+        while True:
+            bell.listen()
+            failures = failures + 1 if once() else 0
+            pause = min(every, FIRST_PAUSE * 2 ** min(failures - 1, 20)) if failures else every
+            bell.wait(pause)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = {each: signal.signal(each, _stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in usual.items():
+            signal.signal(each, handler)
+
+
+def _stop(number: int, frame: object) -> None:
+    raise Stopped
