@@ -14,10 +14,12 @@ from authz_project.importers.polar.layout import Layout, layout_of
 from authz_project.importers.polar.scenarios import WrittenTests, written_tests
 from authz_project.importers.polar.unsaid import tell_unsaid
 from authz_project.importers.report import Report
+from authz_project.importers.trial import without_failures
 from facts.wire import Fact
 from policy.language import ast
 from policy.language.format import formatted
 from policy.language.printer import print_item
+from policy.rules import compile_text
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ def carried(imported: Imported, report: Report, options: Options = Options()) ->
     facts = tuple(Facts(layout).of_all(imported.tuples, report))
     tests = written_tests(replace(imported, model=model), layout, report)
     policy = formatted(_policy(layout, tests, options))
+    if tests.tests and (kept := without_failures(compile_text(policy), tests, report)) != tests:
+        policy, tests = formatted(_policy(layout, kept, options)), kept
     relations = sum(len(type_.relations) for type_ in imported.model.types)
     counts = Counts(
         len(model.types), relations, len(model.conditions), len(imported.tuples), len(facts), tests.assertions,

@@ -75,8 +75,16 @@ def _made(node: yaml.Node, loader: _Loader, file: str, depth: int) -> Any:
 def _place(node: yaml.Node, file: str) -> Place:
     line = node.start_mark.line + 1
     if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
-        line += 1  # its text begins on the line below
+        return Place(file, line + 1, _indentation(node) + 1)  # its text begins on the line below
     return Place(file, line, node.start_mark.column + 1)
+
+
+def _indentation(node: yaml.ScalarNode) -> int:
+    """How far in a block of text stands, which is not in its value."""
+    mark = node.start_mark
+    text = mark.buffer[mark.pointer : node.end_mark.pointer] if mark.buffer else ""
+    lines = [line for line in text.split("\n")[1:] if line.strip()]
+    return min((len(line) - len(line.lstrip(" ")) for line in lines), default=0)
 
 
 def items_of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:

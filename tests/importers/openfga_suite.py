@@ -36,7 +36,7 @@ OPTIONS = Options(usersets=True)
 class Tally:
     right: int = 0
     wrong: list[str] = field(default_factory=list)
-    errors: Counter[str] = field(default_factory=Counter)  # what the original answers with an error, by what is said here
+    errors: Counter[str] = field(default_factory=Counter)  # what is said here where the original has an error
     not_carried: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:

@@ -14,6 +14,7 @@ from authz_project.importers.model import (
     Check,
     Imported,
     ObjectList,
+    Place,
     Scenario,
     SubjectList,
     Thing,
@@ -27,14 +28,16 @@ from policy.language import ast
 from policy.values import Value
 
 TUPLES = "tuples"  # the fixture that all tests begin with
+MOST_IN_TESTS = 5_000  # facts
 
 
-@dataclass
+@dataclass(frozen=True)
 class WrittenTests:
     fixture: ast.Fixture | None
-    tests: list[ast.Test]
+    tests: tuple[ast.Test, ...]
     assertions: int  # of the original that are in them
     asks_usersets: bool
+    places: tuple[Place, ...] = ()  # of the tests in the original
 
 
 @dataclass
@@ -60,10 +63,16 @@ class _Writer:
         self.stored = self.facts.of_all(imported.tuples, report)
 
     def written(self) -> WrittenTests:
-        tests = [test for scenario in self.imported.scenarios for test in self._tests(scenario)]
+        scenarios = self.imported.scenarios
+        if scenarios and len(self.stored) > MOST_IN_TESTS:
+            message = f"tests over more than {MOST_IN_TESTS:,} facts do not fit into a policy"
+            self.report.skipped(scenarios[0].place, f"{len(scenarios)} tests: {message}")
+            return WrittenTests(None, (), 0, False)
+        tests = [(test, scenario.place) for scenario in scenarios for test in self._tests(scenario)]
         is_used = bool(tests and self.stored)
         fixture = ast.Fixture(ast.Name(TUPLES), tuple(map(_stated, self.stored))) if is_used else None
-        return WrittenTests(fixture, tests, self.carried, self.asks_usersets)
+        places = tuple(place for _, place in tests)
+        return WrittenTests(fixture, tuple(test for test, _ in tests), self.carried, self.asks_usersets, places)
 
     def _tests(self, scenario: Scenario) -> Iterator[ast.Test]:
         own = self.facts.of_all(scenario.tuples, self.report)
@@ -73,8 +82,8 @@ class _Writer:
             try:
                 facts, assertions = self._asserted(each)
             except NotCarried as reason:
-                tell = self.report.skipped if reason.is_wrong else self.report.lost
-                tell(each.place or scenario.place, f"a question of the test `{scenario.name}`: {reason.message}")
+                place = each.place if any(each.place) else scenario.place
+                self.report.skipped(place, f"a question of the test `{scenario.name}`: {reason.message}")
                 continue
             self.carried += 1
             key = tuple(sorted(facts, key=str))

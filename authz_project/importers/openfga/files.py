@@ -1,0 +1,97 @@
+"""Files of OpenFGA, by the ends of their names, as one import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePath
+from textwrap import indent
+
+from authz_project.importers.marked import Marked, read_yaml
+from authz_project.importers.model import Imported, Model, Place, Scenario, Tuple
+from authz_project.importers.openfga.dsl import File, read_dsl
+from authz_project.importers.openfga.json_model import read_json_model
+from authz_project.importers.openfga.models import model_of_files
+from authz_project.importers.openfga.stores import Store, read_store
+from authz_project.importers.openfga.tuples import read_tuples
+from authz_project.importers.report import Fault, ImportRejected
+from policy.files import text_of_file
+
+_YAML = (".yaml", ".yml")
+
+
+def read_files(model: str, others: Iterable[str]) -> Imported:
+    """Read a model or a store, and the tuples and stores beside it."""
+    tuples: list[Tuple] = []
+    scenarios: list[Scenario] = []
+    if PurePath(model).suffix.lower() in _YAML:
+        store = _store(model)
+        found = _model_of_store(store, model)
+        tuples += store.tuples
+        scenarios += store.scenarios
+    else:
+        found = _model(model)
+    for name in others:
+        if _is_store(name):
+            store = _store(name)
+            tuples += store.tuples
+            scenarios += store.scenarios
+        else:
+            tuples += _tuples(name)
+    return Imported(found, tuple(tuples), tuple(scenarios))
+
+
+def _model(name: str) -> Model:
+    return model_of_files(_files(name))
+
+
+def _files(name: str) -> list[File]:
+    text = text_of_file(name)
+    match PurePath(name).suffix.lower():
+        case ".json":
+            return [read_json_model(text, name)]
+        case ".mod":
+            return [read_dsl(text_of_file(each), each) for each in _modules(text, name)]
+        case _:
+            return [read_dsl(text, name)]
+
+
+def _modules(text: str, name: str) -> list[str]:
+    """The files that a list of modules names."""
+    raw = read_yaml(text, name)
+    listed = raw.get("contents") if isinstance(raw, Marked) else None
+    if not isinstance(listed, list) or not listed:
+        raise ImportRejected([Fault(Place(name, 1), "expected `contents`, a list of the modules' files")])
+    return [_beside(name, str(each)) for each in listed]
+
+
+def _store(name: str) -> Store:
+    return read_store(text_of_file(name), name, lambda each: _tuples(_beside(name, each)))
+
+
+def _model_of_store(store: Store, name: str) -> Model:
+    if store.model_file:
+        return _model(_beside(name, store.model_file))
+    if store.model is None:
+        raise ImportRejected([Fault(Place(name, 1), "a store needs `model` or `model_file`")])
+    return _placed(store.model, store.model_at)
+
+
+def _placed(text: str, at: Place) -> Model:
+    """The model within a file: its lines and columns are those of the file."""
+    return model_of_files([read_dsl("\n" * (at.line - 1) + indent(text, " " * (at.column - 1)), at.file)])
+
+
+def _is_store(name: str) -> bool:
+    if PurePath(name).suffix.lower() not in _YAML:
+        return False
+    raw = read_yaml(text_of_file(name), name)
+    return isinstance(raw, Marked) and ("tests" in raw or "model" in raw or "model_file" in raw)
+
+
+def _tuples(name: str) -> Iterator[Tuple]:
+    return read_tuples(text_of_file(name), name)
+
+
+def _beside(name: str, other: str) -> str:
+    return str(Path(name).parent / other)
+

@@ -1,0 +1,127 @@
+"""The same model as the interface has it: JSON with `type_definitions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from authz_project.importers.marked import Marked, read_yaml
+from authz_project.importers.model import (
+    Arrow,
+    Computed,
+    Condition,
+    Direct,
+    Exclusion,
+    Expression,
+    Intersection,
+    Parameter,
+    Place,
+    Relation,
+    Subject,
+    Type,
+    Union,
+)
+from authz_project.importers.openfga.dsl import File, condition_of
+from authz_project.importers.report import Fault, ImportRejected
+
+_MOST_DEEP = 40
+
+
+def read_json_model(text: str, file: str) -> File:
+    """Read the model; ImportRejected says where it is wrong."""
+    raw = read_yaml(_without_tabs(text), file)  # which JSON is, and which knows its lines
+    if isinstance(raw, Marked) and isinstance(raw.get("authorization_model"), Marked):
+        raw = raw["authorization_model"]
+    if not isinstance(raw, Marked) or "type_definitions" not in raw:
+        raise _wrong(Place(file, 1), "expected a model: a mapping with `type_definitions`")
+    version = raw.get("schema_version")
+    if version not in ("1.1", "1.2"):
+        raise _wrong(raw.place_of("schema_version"), f"schema {version} is not known; 1.1 and 1.2 are")
+    types = tuple(_type(each, raw.place) for each in raw["type_definitions"] or ())
+    conditions = raw.get("conditions") or Marked(raw.place)
+    return File(types, (), tuple(_condition(name, each, conditions) for name, each in conditions.items()), ())
+
+
+def _without_tabs(text: str) -> str:
+    """Tabs between JSON's signs are none in YAML; those in texts are written as `\\t`."""
+    return text.replace("\t", " ")
+
+
+def _type(raw: Any, place: Place) -> Type:
+    if not isinstance(raw, Marked) or not isinstance(raw.get("type"), str):
+        raise _wrong(place, "expected a type: a mapping with `type`")
+    relations = raw.get("relations") or {}
+    about = (raw.get("metadata") or {}).get("relations") or {}
+    return Type(raw["type"], tuple(_relation(name, raw, about) for name in relations), (), raw.place)
+
+
+def _relation(name: str, raw: Marked, about: Any) -> Relation:
+    relations = raw["relations"]
+    place = relations.place_of(name)
+    listed = (about.get(name) or {}).get("directly_related_user_types") or ()
+    subjects = tuple(dict.fromkeys(_subject(each, place) for each in listed))
+    expression = _expression(relations[name], place, 0)
+    return Relation(name, expression, subjects, not subjects, (), place)
+
+
+def _subject(raw: Any, place: Place) -> Subject:
+    if not isinstance(raw, Marked) or not isinstance(raw.get("type"), str):
+        raise _wrong(place, "expected a kind of subject: a mapping with `type`")
+    wildcard = raw.get("wildcard") is not None
+    return Subject(raw["type"], raw.get("relation") or None, wildcard, raw.get("condition") or None, raw.place)
+
+
+def _expression(raw: Any, place: Place, depth: int) -> Expression:
+    if not isinstance(raw, Marked) or depth > _MOST_DEEP:
+        raise _wrong(place, "expected what a relation is: `this`, `computedUserset`, `tupleToUserset`, `union` …")
+    place = raw.place
+    match next(((name, value) for name, value in raw.items() if value is not None), None):
+        case ("this", _):
+            return Direct(place)
+        case ("computedUserset" | "computed_userset", dict() as computed):
+            return Computed(_name(computed, "relation", place), place)
+        case ("tupleToUserset" | "tuple_to_userset", dict() as arrow):
+            computed = arrow.get("computedUserset") or arrow.get("computed_userset") or {}
+            tupleset = _name(arrow.get("tupleset") or {}, "relation", place)
+            return Arrow(tupleset, _name(computed, "relation", place), place=place)
+        case ("union", dict() as parts):
+            return Union(_parts(parts, place, depth))
+        case ("intersection", dict() as parts):
+            return Intersection(_parts(parts, place, depth))
+        case ("difference", dict() as parts):
+            base, subtract = (_expression(parts.get(name), place, depth + 1) for name in ("base", "subtract"))
+            return Exclusion(base, subtract)
+    raise _wrong(place, f"`{next(iter(raw), '')}` is not known")
+
+
+def _parts(raw: dict[str, Any], place: Place, depth: int) -> tuple[Expression, ...]:
+    return tuple(_expression(each, place, depth + 1) for each in raw.get("child") or ())
+
+
+def _condition(name: str, raw: Any, conditions: Marked) -> Condition:
+    place = conditions.place_of(name)
+    if not isinstance(raw, Marked) or not isinstance(raw.get("expression"), str):
+        raise _wrong(place, "expected a condition: a mapping with `expression`")
+    parameters = tuple(
+        Parameter(each, _type_name(about, place), place) for each, about in (raw.get("parameters") or {}).items()
+    )
+    declared = ", ".join(f"{each.name}: {each.type}" for each in parameters)
+    text = f"condition {name}({declared}) {{ {' '.join(raw['expression'].split())} }}"
+    return condition_of(name, parameters, raw["expression"], raw.place_of("expression"), text, (), place)
+
+
+def _type_name(raw: Any, place: Place) -> str:
+    """`TYPE_NAME_LIST` of `TYPE_NAME_STRING` is `list<string>`."""
+    name = _name(raw if isinstance(raw, dict) else {}, "type_name", place).removeprefix("TYPE_NAME_").lower()
+    inner = [_type_name(each, place) for each in raw.get("generic_types") or ()]
+    return f"{name}<{inner[0]}>" if inner else name
+
+
+def _name(raw: Any, key: str, place: Place) -> str:
+    value = raw.get(key) if isinstance(raw, dict) else None
+    if not isinstance(value, str) or not value:
+        raise _wrong(place, f"expected `{key}`, a text")
+    return value
+
+
+def _wrong(place: Place, message: str) -> ImportRejected:
+    return ImportRejected([Fault(place, message)])
