@@ -160,7 +160,7 @@ class Facts:
             given = worked_out(condition, tuple_.values)
         except NoValue as reason:
             raise NotCarried(str(reason)) from None
-        _check_sums(condition, given)
+        _check_sums(condition, {name for name, _ in tuple_.values})
         known = {each.name for each in condition.parameters}
         written = " ".join(f"{name}={_short(raw)}" for name, raw in sorted(tuple_.values) if name in known)
         if len(written.encode()) > LONGEST_WHEN:
@@ -174,7 +174,7 @@ class Facts:
                 yield Fact("parameter", (when, Value(STRING, name), value))
 
 
-def _check_sums(condition: Condition, given: dict[str, list[Value]]) -> None:
+def _check_sums(condition: Condition, given: set[str]) -> None:
     """Refuse a sum of which the tuple says one part and the request the other."""
     for total in sums(condition.test):
         parts = parameters_of(total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
@@ -14,6 +15,7 @@ from authz_project.importers.model import (
     Constant,
     Given,
     InNetwork,
+    IsTrue,
     Negation,
     Operand,
     Sum,
@@ -138,11 +140,39 @@ def described(operand: Operand) -> str:
             return f"{described(left)} {'-' if minus else '+'} {second}"
 
 
-def worked_out(condition: Condition, values: Values) -> dict[str, list[Value]]:
-    """All values, by name, that a tuple or a request gives a condition: its parameters, and sums and networks of them.
+def asked_values(condition: Condition) -> dict[str, str]:
+    """What a condition asks for, by name, with the type here: its parameters, sums of them, and ends of networks."""
+    types = {each.name: polar_type(each.type) or STRING for each in condition.parameters}
+    return {name: types.get(name, INTEGER) for name in _asked(condition.test)}
 
-    NoValue says what cannot be given.
-    """
+
+def _asked(test: Test) -> Iterator[str]:
+    match test:
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from _asked(part)
+        case Negation(inner):
+            yield from _asked(inner)
+        case IsTrue(name):
+            yield name
+        case Compared(_, left, right):
+            yield from (described(each) for each in (left, right) if not isinstance(each, Constant))
+        case AmongThese(item, values):
+            yield from (described(each) for each in (item, values) if isinstance(each, Given | Sum))
+        case InNetwork(address, network):
+            if isinstance(address, Given):
+                yield address.parameter
+            if isinstance(network, Given):
+                yield from (f"{network.parameter} {end}" for end in (FIRST, LAST))
+
+
+def worked_out(condition: Condition, values: Values) -> dict[str, list[Value]]:
+    """What a tuple or a request gives of that which a condition asks for; NoValue says what cannot be given."""
+    asked = asked_values(condition)
+    return {name: each for name, each in _all_worked_out(condition, values).items() if name in asked}
+
+
+def _all_worked_out(condition: Condition, values: Values) -> dict[str, list[Value]]:
     types = {each.name: each.type for each in condition.parameters}
     found: dict[str, list[Value]] = {}
     for name, raw in values:

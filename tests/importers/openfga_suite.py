@@ -1,9 +1,10 @@
 """OpenFGA's public tests, carried over and asked of the engine.
 
-    python -m tests.importers.openfga_suite CHECKOUT
+    python -m tests.importers.openfga_suite CHECKOUT…
 
-CHECKOUT is a clone of the server's repository. Its tests are models with tuples, and with what each check and each list
-answers. Whatever is carried over has to answer the same; what is not is counted, and named with `--verbose`.
+A CHECKOUT is a clone of a repository of theirs: the server's has models with tuples, and with what each check and each
+list answers; others have store files with tests. Whatever is carried over has to answer the same; what is not is
+counted, and named with `--verbose`.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from authz_project.importers.carry import Options, carried
 from authz_project.importers.facts import NotCarried
 from authz_project.importers.marked import read_yaml
-from authz_project.importers.model import Imported, Place, Tuple, Values
+from authz_project.importers.model import Check, Imported, ObjectList, Place, SubjectList, Tuple, Values
+from authz_project.importers.openfga.files import read_files
 from authz_project.importers.openfga.models import model_of_dsl
 from authz_project.importers.openfga.tuples import thing_of, tuple_of, values_of, who_of
 from authz_project.importers.report import ImportRejected, Kind, Report
@@ -47,13 +49,70 @@ class Tally:
         )
 
 
-def run(checkout: Path) -> Tally:
-    tally = Tally()
+def run(checkout: Path, tally: Tally) -> None:
     for name in FILES:
-        text = (checkout / name).read_text(encoding="utf-8")
-        for test in read_yaml(text, name)["tests"]:
-            _run_test(test, tally)
-    return tally
+        if (checkout / name).exists():
+            for test in read_yaml((checkout / name).read_text(encoding="utf-8"), name)["tests"]:
+                _run_test(test, tally)
+    for store in sorted(checkout.rglob("*.fga.yaml")):
+        _run_store(store, tally)
+
+
+# ---- store files -----------------------------------------------------------------------------------------------------
+
+
+def _run_store(path: Path, tally: Tally) -> None:
+    report = Report()
+    try:
+        imported = read_files(str(path), [])
+    except ImportRejected as reason:
+        if path.parent.joinpath("expected_errors.json").exists():
+            tally.errors["refused"] += 1
+        else:
+            tally.not_carried.append(f"{path}: {reason}")
+        return
+    carriage = Carriage(carried(replace(imported, scenarios=()), report, OPTIONS))
+    lost = [str(remark) for remark in report.of(Kind.LOST)]
+    for scenario in imported.scenarios:
+        for asked in scenario.expectations:
+            _ask_of_store(f"{asked.place}: {scenario.name}", carriage, scenario.tuples, asked, lost, tally)
+
+
+def _ask_of_store(
+    name: str, carriage: Carriage, tuples: Sequence[Tuple], asked: Check | ObjectList | SubjectList, lost: list[str],
+    tally: Tally,
+) -> None:  # fmt: skip
+    answer: bool | set[str]
+    expected: bool | set[str]
+    try:
+        match asked:
+            case Check(subject, relation, thing, held, context):
+                expected, answer = held, carriage.check(subject, relation, thing, tuples, context)
+            case ObjectList(subject, relation, type_name, listed, context):
+                expected = {f"{type_name}:{each}" for each in listed}
+                answer = carriage.objects(subject, relation, type_name, tuples, context)
+            case SubjectList(thing, relation, type_name, of, users, context):
+                expected = set(map(str, users))
+                kind = f"{type_name}#{of}" if of else type_name
+                answer = carriage.subjects(kind, relation, thing, tuples, context)
+    except (NotCarried, AuthzError) as reason:
+        tally.not_carried.append(f"{name}: {reason}")
+        return
+    _count(f"{name}: {asked.relation}", expected, answer, lost, tally)
+
+
+def _count(
+    said: str, expected: bool | set[str], answer: bool | set[str], lost: list[str], tally: Tally
+) -> None:
+    if answer == expected:
+        tally.right += 1
+    elif lost and _is_less(answer, expected):
+        tally.not_carried.append(f"{said}: {lost[0]}")
+    else:
+        tally.wrong.append(f"{said}: expected {expected}, got {answer}")
+
+
+# ---- the server's own tests ------------------------------------------------------------------------------------------
 
 
 def _run_test(test: Any, tally: Tally) -> None:
@@ -98,14 +157,8 @@ def _ask(name: str, carriage: Carriage, question: tuple[str, Any], lost: list[st
         return
     if asked.get("errorCode"):
         tally.errors["granted" if answer else "denied"] += 1
-        if answer and "-v" in sys.argv:
-            print("GRANTED", said, answer, "\n", carriage.carried.policy)
-    elif answer == expected:
-        tally.right += 1
-    elif lost and _is_less(answer, expected):
-        tally.not_carried.append(f"{said}: {lost[0]}")
     else:
-        tally.wrong.append(f"{said}: expected {expected}, got {answer}")
+        _count(said, expected, answer, lost, tally)
 
 
 def _expected(kind: str, asked: Any) -> bool | set[str]:
@@ -138,11 +191,12 @@ def _answer(kind: str, carriage: Carriage, asked: Any, request: Any) -> bool | s
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("checkout", type=Path, help="a clone of the server's repository")
+    parser.add_argument("checkouts", nargs="+", type=Path, help="clones of repositories")
     parser.add_argument("--verbose", action="store_true", help="name each question that is not carried over")
-    parser.add_argument("-v", action="store_true")
     args = parser.parse_args()
-    tally = run(args.checkout)
+    tally = Tally()
+    for checkout in args.checkouts:
+        run(checkout, tally)
     for each in [*tally.wrong, *(tally.not_carried if args.verbose else [])]:
         print(each)
     print(tally)

@@ -35,7 +35,7 @@ from authz_project.importers.model import (
 )
 from authz_project.importers.polar import terms
 from authz_project.importers.polar.names import variable, word
-from authz_project.importers.values import FIRST, LAST, described, polar_type
+from authz_project.importers.values import FIRST, LAST, asked_values, described
 from policy.language import ast
 from policy.values import BOOLEAN
 
@@ -77,24 +77,10 @@ def value_rules(conditions: Iterable[Condition]) -> Iterator[ast.Rule]:
 def _value_types(conditions: Iterable[Condition]) -> list[str]:
     found: set[str] = set()
     for condition in conditions:
-        for each in condition.parameters:
-            type_name = polar_type(each.type)
-            if type_name:
-                found.add(type_name)
-            if type_name and each.type.startswith("list"):
-                found.add(BOOLEAN)  # what an empty list is stored as
-            if each.type == "string" and _has_networks(condition.test):
-                found.add("Integer")
+        lists = {each.name for each in condition.parameters if each.type.startswith("list")}
+        for name, type_name in asked_values(condition).items():
+            found |= {type_name, BOOLEAN} if name in lists else {type_name}  # an empty list is stored as `false`
     return sorted(found)
-
-
-def _has_networks(test: Test) -> bool:
-    match test:
-        case AllOf(parts) | AnyOf(parts):
-            return any(map(_has_networks, parts))
-        case Negation(inner):
-            return _has_networks(inner)
-    return isinstance(test, InNetwork)
 
 
 def _ways(formula: ast.Formula) -> tuple[ast.Formula, ...]:

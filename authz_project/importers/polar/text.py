@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from textwrap import wrap
 
 from authz_project.importers.polar.blocks import Block, Rules
 from authz_project.importers.polar.conditions import WrittenCondition
@@ -11,8 +12,10 @@ from policy.language import ast
 from policy.language.printer import print_formula, print_item
 from policy.values import quoted
 
+WIDTH = 100  # characters of a comment that was none
+
 ROLES_ARE_ACTIONS = """
-# Who may is asked of roles as of permissions: /authorize answers for each.
+# Roles can be asked for as permissions can: /authorize answers for both.
 allow(actor, action, resource) if has_permission(actor, action, resource);
 allow(actor, role, resource) if has_role(actor, role, resource);
 """
@@ -90,7 +93,7 @@ def condition_text(written: WrittenCondition) -> str:
     condition = written.condition
     lines = comment_lines(condition.comment)
     original = condition.text or condition.name
-    lines += comment_lines([original])
+    lines += comment_lines(wrap(original, WIDTH))
     lines.append(f"resource {written.name} {{}}")
     for rule in written.rules:
         lines += ["", print_item(rule)]
