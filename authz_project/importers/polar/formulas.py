@@ -124,10 +124,18 @@ class Formulas:
         return terms.every(self._leads(type_name, step, thing, possible), asked)
 
     def _nowhere_without(self, type_name: str, step: Step, relation: str, possible: bool) -> ast.Formula:
-        """That no related thing is without: perhaps related, where it is to hold for sure."""
+        """That no related thing is without; a thing whose own condition is not met is without whatever it has."""
         thing = self._thing(step.target, "other_")
         asked = self.holds(step.target, relation, terms.ACTOR, ast.Variable(thing), possible)
-        return terms.no(terms.every(self._leads(type_name, step, thing, not possible), terms.no(asked)))
+        leads = self._leads(type_name, step, thing, possible)
+        if (type_name, step.name) not in self.uncertain_steps:
+            return terms.no(terms.every(leads, terms.no(asked)))
+        waiting = terms.call(
+            "has_relation_if", terms.RESOURCE, terms.text(step.name), ast.Variable(thing), terms.ANY
+        )
+        typed = terms.matches(thing, self.layout.types[step.target])
+        there = terms.every(typed, terms.either(self._leads(type_name, step, thing, False), waiting))
+        return terms.no(terms.every(there, terms.no(terms.every(leads, asked))))
 
     def _thing(self, type_name: str, prefix: str = "") -> str:
         """A variable of its own for a related thing, called as its type is."""
