@@ -8,7 +8,9 @@ a restart of the database is one failed request for a process, not one for each 
 import threading
 import time
 
-from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
+
+from policy.timeline import is_outdated
 
 IDLE = 30.0  # seconds
 
@@ -38,9 +40,12 @@ def refresh_connection() -> None:
     now = time.monotonic()
     seen = getattr(_thread, "seen", 0.0)
     _thread.seen = now
+    mine = connections[DEFAULT_DB_ALIAS]
+    if mine.connection is None or mine.in_atomic_block:
+        return
     doubtful = seen <= _lost_at or now - seen > IDLE
-    if doubtful and connection.connection is not None and not connection.in_atomic_block and not connection.is_usable():
-        connection.close()
+    if is_outdated(mine) or (doubtful and not mine.is_usable()):
+        mine.close()
 
 
 def let_go_if_broken() -> None:

@@ -46,6 +46,7 @@ CHECK = KeyCheck(
     number="k.id",
     label="k.label",
     scopes={scope: f"k.{column}" for scope, column in SCOPE_COLUMNS.items()},
+    version="k.xmin",
 )
 ALL = frozenset(Scope)
 

@@ -158,26 +158,70 @@ POSTGRESQL_OPTIONS = {
 }
 
 
-def database_from_url(url: str) -> dict:
+def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
     """Django's settings of the database at the URL, with what this service needs of it."""
     if not url.startswith(("sqlite:///", "postgres://", "postgresql://")):
-        raise ImproperlyConfigured("DATABASE_URL must begin with sqlite:/// or postgres://")
+        raise ImproperlyConfigured(f"{name} must begin with sqlite:/// or postgres://")
     try:
         config = env.db_url_config(url)
     except ValueError as reason:
-        raise ImproperlyConfigured(f"DATABASE_URL cannot be read: {reason}") from None
+        raise ImproperlyConfigured(f"{name} cannot be read: {reason}") from None
     if config["ENGINE"] == "django.db.backends.sqlite3":
         if config["NAME"] in ("", ":memory:"):
             raise ImproperlyConfigured("DATABASE_URL must name a file, as sqlite:///authz.sqlite3")
         if not Path(config["NAME"]).absolute().parent.is_dir():
             raise ImproperlyConfigured("DATABASE_URL names a file in a folder that does not exist")
     options = SQLITE_OPTIONS if config["ENGINE"] == "django.db.backends.sqlite3" else POSTGRESQL_OPTIONS
+    if "," in config["HOST"]:  # of several servers, the one that takes changes
+        options = {**options, "target_session_attrs": "read-write"}
     # Each thread keeps its connection, with the statements that are prepared on it.
     return {**config, "CONN_MAX_AGE": None, "OPTIONS": options | config.get("OPTIONS", {})}
 
 
 DATABASE_URL = env.str("DATABASE_URL", default="") or f"sqlite:///{Path.cwd() / 'authz.sqlite3'}"
 DATABASES = {"default": database_from_url(DATABASE_URL)}
+
+# ---- replicas: PostgreSQL's standbys, which answer questions -------------------------------------------
+
+REPLICA_MAX_LAG = number("REPLICA_MAX_LAG", 10)  # seconds
+REPLICA_READS = env.str("REPLICA_READS", default="").strip() or "after-writes"
+# What a replica does not answer in half of a question's time, the primary is asked, which has all of it.
+REPLICA_TIMEOUT = STATEMENT_TIMEOUT / 2
+if REPLICA_READS not in ("after-writes", "positioned"):
+    raise ImproperlyConfigured(f"REPLICA_READS must be after-writes or positioned, not {REPLICA_READS!r}")
+if REPLICA_MAX_LAG < 3:
+    raise ImproperlyConfigured("REPLICA_MAX_LAG must be at least 3 seconds: servers are looked at once a second")
+
+
+def replicas_from_urls(text: str, primary: dict) -> list[dict]:
+    """Django's settings of the databases at the URLs, which commas part."""
+    urls = [url.strip() for url in re.split(r",(?=\s*[A-Za-z]+:/)", text) if url.strip()]
+    if not urls:
+        return []
+    if primary["ENGINE"] != "django.db.backends.postgresql":
+        raise ImproperlyConfigured("DATABASE_REPLICA_URL needs a DATABASE_URL that begins with postgres://")
+    found = []
+    for url in urls:
+        if not url.startswith(("postgres://", "postgresql://")):
+            raise ImproperlyConfigured("DATABASE_REPLICA_URL must be URLs that begin with postgres://, by commas")
+        config = database_from_url(url, "DATABASE_REPLICA_URL")
+        if "," in config["HOST"]:
+            raise ImproperlyConfigured("DATABASE_REPLICA_URL must name one host in each URL; give each replica its own")
+        limit = f"-c statement_timeout={math.ceil(REPLICA_TIMEOUT * 1000)}"
+        options = config["OPTIONS"]
+        usual = {"connect_timeout": 2, "tcp_user_timeout": 5000, "target_session_attrs": "any"}
+        found.append({**config, "OPTIONS": {**options, **usual, "options": f"{options['options']} {limit}"}})
+    return found
+
+
+_replicas = replicas_from_urls(env.str("DATABASE_REPLICA_URL", default=""), DATABASES["default"])
+DATABASES |= {f"replica{place}": config for place, config in enumerate(_replicas, 1)}
+REPLICAS = {  # by Django's name for it, where it is
+    f"replica{place}": f"{config['HOST'] or 'this machine'}:{config['PORT'] or 5432}"
+    for place, config in enumerate(_replicas, 1)
+}
+if REPLICAS:  # a server that has become a standby is not to pass for the primary
+    DATABASES["default"]["OPTIONS"].setdefault("target_session_attrs", "read-write")
 
 # ---- secrets ------------------------------------------------------------------------------------------
 

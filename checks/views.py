@@ -1,7 +1,8 @@
 """The asking half of the interface."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, NamedTuple
 
 import orjson
 from django.db import Error
@@ -30,12 +31,23 @@ from checks.serializers import (
     MomentQuery,
     any_value,
 )
+from facts.accept import Unused
 from facts.context_header import answer
 from policy.active import Caller
-from policy.endpoint import Endpoint, Request, Response, caller, changed, is_published_client, unconfirmed_caller
+from policy.endpoint import (
+    Endpoint,
+    Request,
+    Response,
+    caller,
+    changed,
+    is_published_client,
+    position_seen,
+    unconfirmed_caller,
+)
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.moments import Moment, moment_of
 from policy.offsets import current_offset
+from policy.replicas.reading import Found, read
 from policy.scopes import Scope
 from policy.serializers import decoded
 from policy.values import STRING
@@ -64,23 +76,43 @@ class Asking(Endpoint):
 Said = tuple[object, Answered]  # the body, and how it was found
 
 
+class Told(NamedTuple):
+    """What is answered, and by what."""
+
+    body: object
+    unused: Unused
+    revision: int
+    version: int | None
+    logged: object  # the body as the decision log has it
+
+
 class Answering(Asking, ABC):
     """Answers a question; the same one again as before, once the database says that nothing has changed since."""
 
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
         asked = kept.asked_again(who, self._what(request), request.body)
+        told = read(who, position_seen(request), partial(self._told, request, who, asked))
+        note(request, who, told.logged, told.revision, told.version)
+        return answer(request, told.body, told.unused, told.revision)
+
+    def _told(self, request: Request, who: Caller, asked: kept.Asked | None) -> Found[Told]:
         again = kept.kept(who, asked) if asked else None
         if again is not None:
-            note(request, who, again.body, again.holding.offset, again.holding.version)
-            return answer(request, again.body, again.unused, again.holding.offset)
-        body, found = self.said(request, who)
+            held = again.holding
+            return Found(Told(again.body, again.unused, held.offset, held.version, again.body), held.seen)
+        logged, found = self.said(request, who)
         kept.note(who, found)
-        note(request, who, body, found.revision, found.session.version)
+        body = logged
         if asked:
-            body = orjson.dumps(body)
+            body = orjson.dumps(logged)
             kept.keep(asked, found, body)
-        return answer(request, body, found.unused, found.revision)
+        told = Told(body, found.unused, found.revision, found.session.version, logged)
+        return Found(told, found.held.seen, self.least(request))
+
+    def least(self, request: Request) -> int:
+        """Return the revision that the answer is to have at least, by what the request goes on from."""
+        return 0
 
     def _what(self, request: Request) -> str:
         """All of the request that its answer depends on, beside its body."""
@@ -115,7 +147,11 @@ class List(Answering):
         asked = (body["page_size"], body["page_token"], who.environment_id, question)
         cut = paging.cut_from_json(*asked, is_published_client(request), moment_asked(request, who))
         found = ask.answer(who, question, cut.page, cut.moment)
-        return paging.listing(cut, [row[0] for row in found.of_one], who.environment_id, question), found
+        ids = [row[0] for row in found.of_one]
+        return paging.listing(cut, ids, who.environment_id, question, found.held.offset), found
+
+    def least(self, request: Request) -> int:
+        return paging.least_of(request.data.get("page_token"))
 
 
 class AuthorizeResources(Answering):
@@ -166,7 +202,12 @@ class Explain(Asking):
 
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
-        body, explanation = self.said(request, who)
+
+        def attempt() -> Found[tuple[object, Explanation]]:
+            found = self.said(request, who)
+            return Found(found, found[1].seen)
+
+        body, explanation = read(who, position_seen(request), attempt)
         note(request, who, body, explanation.revision, explanation.version_id)
         return answer(request, body, explanation.unused, explanation.revision)
 

@@ -11,10 +11,12 @@ import orjson
 from django.db import connection, transaction
 
 from policy.rules.program import Signature
+from policy.timeline import timeline
 
 _REMEMBERED = 100_000
 
 _numbers: dict[tuple[int, Signature], int] = {}
+timeline.forgets(_numbers.clear)
 
 
 def signature_number(environment_id: int, signature: Signature) -> int:

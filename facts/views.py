@@ -1,5 +1,6 @@
 """The data half of the interface."""
 
+from functools import partial
 from typing import ClassVar
 
 from django.conf import settings
@@ -10,6 +11,7 @@ from facts.history_query import history_query, history_to_json
 from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, feed_from_query, pattern_from_query
 from facts.store import Change, Deletes, Inserts
 from policy import noticing
+from policy.active import NOTHING_SEEN
 from policy.endpoint import (
     MAY_WAIT,
     OFFSET,
@@ -19,11 +21,13 @@ from policy.endpoint import (
     caller,
     changed,
     is_published_client,
+    position_seen,
     unconfirmed_caller,
     writing,
 )
 from policy.errors import TooLarge
-from policy.moments import as_of_from_text, moment_of
+from policy.moments import Moment, as_of_from_text, moment_of
+from policy.replicas import reading
 from policy.revisions import By
 from policy.scopes import Scope
 from policy.serializers import decoded
@@ -40,11 +44,7 @@ class Facts(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ, "POST": Scope.FACTS, "DELETE": Scope.FACTS}
 
     def get(self, request: Request) -> Response:
-        predicate, args = pattern_from_query(request.query_params)
-        where = caller(request).environment_id
-        as_of = request.query_params.get("as_of")
-        moment = moment_of(where, as_of_from_text(as_of, "as_of") if as_of else None, needs_policy=False)
-        found = read.find(where, predicate, args, moment)
+        found, moment = reading.read(unconfirmed_caller(request), position_seen(request), partial(_found, request))
         # Published clients make nothing of ends, and some of them fail on a member that they do not know.
         with_end = not is_published_client(request)
         headers = {} if moment is None else {OFFSET: str(moment.revision)}
@@ -58,6 +58,16 @@ class Facts(Endpoint):
 
     def delete(self, request: Request) -> Response:
         return _apply(request, [Deletes([PATTERN.decode(request.data, "")])], "matching facts are deleted")
+
+
+def _found(request: Request) -> reading.Found[tuple[list[wire.Fact], Moment | None]]:
+    predicate, args = pattern_from_query(request.query_params)
+    who = caller(request)
+    as_of = request.query_params.get("as_of")
+    asked = as_of_from_text(as_of, "as_of") if as_of else None
+    moment = moment_of(who.environment_id, asked, needs_policy=False)
+    found = read.find(who.environment_id, predicate, args, moment)
+    return reading.Found((found, moment), who.seen or NOTHING_SEEN)
 
 
 class History(Endpoint):

@@ -40,20 +40,21 @@ from localsql.residual import Residual
 from localsql.split import SplitBranch, SplitBranches, Splitter
 from localsql.statements import EVERY, Folded, FoldedBranch, FoldedBranches, condition, rows, verdict
 from localsql.unused_bindings import log_once
+from policy.active import Seen
 from policy.errors import AuthzError
 from policy.rules.program import Atom, Program
+from policy.timeline import timeline
 
 Form = Callable[[LocalRenderer, Folded], str]
 
 
 class Said(NamedTuple):
-    """The SQL, what of the question's context counted for nothing, and the policy version and the
-    revision that it was made by."""
+    """The SQL, what of the question's context counted for nothing, and by what it was made."""
 
     sql: str
     unused: Unused
     version: int | None
-    revision: int
+    seen: Seen  # how far the environment was in the snapshot that it was made in
 
 
 # ---- the forms -------------------------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ def answered(asker: Asker, question: Question, text: str | None, form: Form) -> 
             with run.snapshot():
                 holding = confirmed(asker)
                 if holding.version == session.version and _knows_signatures(shaped, session):
-                    return Said(_sql(shaped, form), useful.unused, session.version, holding.offset)
+                    return Said(_sql(shaped, form), useful.unused, session.version, holding.seen)
     raise PolicyMoved
 
 
@@ -170,12 +171,16 @@ class PlanKey(NamedTuple):
 
 
 _plans: Remembered[PlanKey, PreparedPlan] = Remembered(1024)
+timeline.forgets(_plans.clear)
 
 
 @lru_cache(maxsize=64)
 def _rules_of(policy: Policy) -> RuleSet:
     """The rules, apart from those that decisions are planned with: only one at a time plans with a rule set."""
     return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
+
+
+timeline.forgets(_rules_of.cache_clear)
 
 
 def _prepared(key: PlanKey) -> PreparedPlan:

@@ -11,7 +11,8 @@ from localsql import asking
 from localsql.asking import Said
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.active import Caller
-from policy.endpoint import Endpoint, Request, Response, caller
+from policy.endpoint import Endpoint, Request, Response, caller, position_seen, unconfirmed_caller
+from policy.replicas.reading import Found, read
 from policy.scopes import Scope
 from policy.serializers import decoded
 from policy.values import STRING
@@ -25,9 +26,13 @@ class Answering(Endpoint, ABC):
     scopes: ClassVar = {"POST": Scope.READ}
 
     def post(self, request: Request) -> Response:
-        who = caller(request)
-        body, said = self.said(request, who)
-        note(request, who, body, said.revision, said.version)
+        def attempt() -> Found[tuple[Caller, object, Said]]:
+            who = caller(request)
+            body, said = self.said(request, who)
+            return Found((who, body, said), said.seen)
+
+        who, body, said = read(unconfirmed_caller(request), position_seen(request), attempt)
+        note(request, who, body, said.seen.offset, said.version)
         return answer(request, body, said.unused)
 
     def said(self, request: Request, who: Caller) -> tuple[object, Said]:

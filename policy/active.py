@@ -23,6 +23,21 @@ from policy.language.source import Source
 from policy.models import PolicyVersion
 from policy.rules.program import Program
 from policy.scopes import Scope
+from policy.timeline import timeline
+
+# Of an environment `e`: with the offset, which servers of before there were moments move, too.
+MOMENT = '(e.moment + e."offset")'
+
+
+class Seen(NamedTuple):
+    """How far an environment is in the snapshot of a statement, or known to be at least."""
+
+    offset: int
+    moment: int | None = None  # None: not known
+
+
+NOTHING_SEEN = Seen(0)
+
 
 # ---- keys, which the app above keeps ---------------------------------------------------------------------------
 
@@ -31,7 +46,8 @@ class KeyCheck(NamedTuple):
     """How statements check a key: `FROM {before}<its hash>{after}` has one row while it is good, none when it is not.
 
     There, `e` is the environment that the key opens, and `hash`, `number` and `label` are the key's own. For each
-    scope there is a condition that is true of keys that have it, and they say so of what they are now.
+    scope there is a condition that is true of keys that have it, and they say so of what they are now. On PostgreSQL,
+    `version` is another number after each change of the key.
     """
 
     before: str
@@ -40,6 +56,7 @@ class KeyCheck(NamedTuple):
     number: str
     label: str
     scopes: Mapping[Scope, str]
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +71,7 @@ class Caller:
     author: str = ""  # as revisions name the key, once confirmed
     environment: str = ""  # what it was called when the key was last looked up
     key_id: int | None = None
+    seen: Seen | None = None  # how far the environment was, once confirmed
 
 
 @cache
@@ -72,19 +90,20 @@ def caller_of_hash(key_hash: str, needs: Scope | None = None) -> Caller:
     has_scope = "" if needs is None else f", {check.scopes[needs]}"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.label}, e.slug{has_scope}"
+            f"SELECT {check.hash}, e.id, e.policy_version_id, {check.number}, {check.label}, e.slug,"
+            f' e."offset", {MOMENT}{has_scope}'
             f" FROM {check.before}%s{check.after}",
             (key_hash,),
         )
         row = cursor.fetchone()
     if row is None or not hmac.compare_digest(row[0], key_hash):
         raise KeyRefused
-    if needs is not None and not row[6]:
+    if needs is not None and not row[8]:
         raise ScopeMissing(needs)
     author = f'key {row[3]} "{row[4]}"' if row[4] else f"key {row[3]}"
     return Caller(
         row[1], key_hash, needs, confirmed=True, policy_version_id=row[2], author=author, environment=row[5],
-        key_id=row[3],
+        key_id=row[3], seen=Seen(row[6], row[7]),
     )  # fmt: skip
 
 
@@ -130,6 +149,7 @@ def _weight(program: Program) -> int:
 
 _programs: LRUCache[int, Program] = LRUCache(_REMEMBERED, _weight)  # by version
 _changing = threading.Lock()  # the cache above, whose order every use changes
+timeline.forgets(_programs.clear)
 _compiling = tuple(threading.Lock() for _ in range(16))  # of the requests that meet a new version, one compiles it
 
 

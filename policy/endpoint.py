@@ -13,6 +13,7 @@ from django.http import QueryDict
 
 from policy.active import Caller, confirm
 from policy.offsets import changing
+from policy.replicas.reading import position_of
 from policy.scopes import Scope
 
 OFFSET = "OsoOffset"  # the header with the revision that a change made, or that an answer is of
@@ -69,6 +70,11 @@ class Request:
         if self._query is None:
             self._query = cast(Mapping[str, str], QueryDict(get_bytes_from_wsgi(self.headers, "QUERY_STRING", "")))
         return self._query
+
+
+def position_seen(request: Request) -> int | None:
+    """How far the caller has seen its environment, by the header with which clients send back what they were told."""
+    return position_of(request.headers.get("HTTP_OSOOFFSET", ""))
 
 
 def is_published_client(request: Request) -> bool:

@@ -48,6 +48,13 @@ class Cancelled(Unavailable):
         super().__init__("the database cancelled a statement before it was done; try again")
 
 
+class NoPrimary(Unavailable):
+    """The server takes no changes, or not any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the database takes no changes now, and nothing is changed; try again")
+
+
 class PolicyTestsFailed(AuthzError):
     """The text is a policy, but not one that does what its own tests say."""
 

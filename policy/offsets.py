@@ -12,14 +12,15 @@ from sqlite3 import SQLITE_BUSY
 from typing import Any
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, InternalError, OperationalError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
 from policy import at_work, noticing
-from policy.errors import Busy, Cancelled, NotFound
+from policy.errors import Busy, Cancelled, NoPrimary, NotFound
 from policy.models import new_moment
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.005  # seconds between looks at whether an SQLite file is free
+READ_ONLY = "25006"  # PostgreSQL's code where a server takes no changes: it is a standby, or has become one
 QUERY_CANCELED = "57014"  # PostgreSQL's code for a statement that ran out of time, or that somebody ended
 
 
@@ -47,6 +48,13 @@ def changing(waited: float = 0.0) -> Iterator[None]:
         if is_busy(error):
             raise Busy(settings.WRITE_TIMEOUT) from error
         raise
+    except InternalError as error:
+        if getattr(error.__cause__, "sqlstate", None) != READ_ONLY:
+            raise
+        mine = connections[DEFAULT_DB_ALIAS]
+        if not mine.in_atomic_block:
+            mine.close()  # the next one is to a server that takes changes
+        raise NoPrimary from error
 
 
 class _Transaction(transaction.Atomic):

@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from policy import noticing
 from policy.clock import now_in
 from policy.errors import NotFound
+from policy.replicas.reading import note_change
 from policy.waking import watch
 
 
@@ -69,9 +70,15 @@ def record(environment_id: int, changes: Sequence[Done]) -> None:
     values: list[str | int | None] = [value for each in changes for value in _values(environment_id, first, each)]
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO revision ({_COLUMNS}) VALUES {rows}", values)
-    transaction.on_commit(partial(watch.tell, environment_id, changes[-1].number))
+    transaction.on_commit(partial(_tell, environment_id, changes[-1].number))
     if noticing.is_on:
         transaction.on_commit(partial(_note, changes))
+
+
+def _tell(environment_id: int, number: int) -> None:
+    """Tell those of this process who wait for changes, or may be asked for what has changed."""
+    watch.tell(environment_id, number)
+    note_change(environment_id, number)
 
 
 def _note(changes: Sequence[Done]) -> None:

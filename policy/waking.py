@@ -13,6 +13,8 @@ from threading import Condition, Thread
 
 from django.db import Error, connection
 
+from policy.timeline import timeline
+
 LOOK_EVERY = 0.15  # seconds
 
 log = logging.getLogger("authz.changes")
@@ -54,6 +56,11 @@ class Watch:
         with self._news:
             self._is_over = True
             self._news.notify_all()
+
+    def forget(self) -> None:
+        """Another server has taken over, and may not be as far."""
+        with self._news:
+            self._newest.clear()
 
     def _leave(self, environment_id: int) -> None:
         self._waiting[environment_id] -= 1
@@ -116,3 +123,4 @@ def offsets_of(environment_ids: list[int]) -> dict[int, int]:
 
 
 watch = Watch()
+timeline.forgets(watch.forget)

@@ -1,5 +1,7 @@
 """A PostgreSQL for one test run: the system's programs where there are some, else those that pip installed."""
 
+from __future__ import annotations
+
 import os
 import pwd
 import shutil
@@ -9,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +28,8 @@ class Server:
     port: int
     command: list
     identity: dict  # of the user that it runs as
+    programs: Path
+    wanted: tuple[str, ...]  # settings
     process: subprocess.Popen | None = None
 
     def run(self) -> bool:
@@ -54,6 +59,44 @@ class Server:
     def stop(self) -> None:
         self.halt()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End it and all of its processes at once, as a machine that loses its power would."""
+        self._signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    def stopped(self, is_stopped: bool) -> None:
+        """Have all of its processes hang, or go on."""
+        self._signal(signal.SIGSTOP if is_stopped else signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        """To its first process, and then to those that it has started."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        for each in [self.process.pid, *map(int, children.split())]:
+            with suppress(ProcessLookupError):
+                os.kill(each, number)
+
+    def asked(self, sql: str, database: str = "postgres") -> list[tuple]:
+        """The rows of a statement, by the superuser."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(sql)
+            return cursor.fetchall() if cursor.description else []
+
+    def standby(self) -> Server:
+        """A streaming replica of this server, running."""
+        folder = Path(tempfile.mkdtemp(prefix="authz-postgresql-"))
+        if self.identity:
+            _give_to(folder, self.identity)
+        copied = [
+            self.programs / "pg_basebackup", "-D", folder / "cluster", "-R", "-X", "stream", "-c", "fast", "--no-sync",
+            "-d", f"host=127.0.0.1 port={self.port} user=postgres application_name={folder.name}",
+        ]  # fmt: skip
+        subprocess.run(copied, check=True, capture_output=True, cwd=folder, **self.identity)
+        found = _server(self.programs, folder, self.wanted, self.identity)
+        if not found.run():
+            found.stop()
+            raise RuntimeError("the standby does not start")
+        return found
 
 
 def start(durable: bool = False) -> Server | None:
@@ -90,11 +133,16 @@ def _start(programs: Path, wanted: tuple[str, ...]) -> Server | None:
     if not _make_cluster(programs, folder / "cluster", identity):
         shutil.rmtree(folder, ignore_errors=True)
         return None
+    server = _server(programs, folder, wanted, identity)
+    return server if server.run() else server.stop()
+
+
+def _server(programs: Path, folder: Path, wanted: tuple[str, ...], identity: dict) -> Server:
+    """A server of a cluster in a folder, that does not run yet."""
     port = free_port()
     settings = [part for setting in (*wanted, f"unix_socket_directories={folder}") for part in ("-c", setting)]
     command = [programs / "postgres", "-D", folder / "cluster", "-p", str(port), *settings]
-    server = Server(folder, port, command, identity)
-    return server if server.run() else server.stop()
+    return Server(folder, port, command, identity, programs, wanted)
 
 
 def _copied(programs: Path, target: Path) -> Path:

@@ -49,6 +49,7 @@ class Answered(NamedTuple):
     rows: list[tuple[int, Row]]
     unused: Unused  # of the context
     revision: int  # that is answered
+    held: Holding  # in the snapshot that was answered from
     holding: Holding | None = None  # while that holds, so does the answer; None: it is of this time only
 
     @property
@@ -173,7 +174,7 @@ def _answered(
                     if callable(questions) and session.version is None:
                         lasts = False  # what is asked then depends on facts, which were looked at before
                     revision = holding.offset if moment is None else moment.revision
-                    return Answered(session, asked, rows, useful.unused, revision, holding if lasts else None)
+                    return Answered(session, asked, rows, useful.unused, revision, holding, holding if lasts else None)
             session = session_after(session, current)
     raise PolicyMoved
 

@@ -12,6 +12,7 @@ from policy.active import Caller, caller_of_hash
 from policy.errors import AuthzError, KeyRefused, NotFound
 from policy.moments import Moment
 from policy.scopes import Scope
+from policy.timeline import timeline
 
 _MOST = 10_000
 
@@ -65,6 +66,7 @@ def session_at(asker: Asker, moment: Moment) -> LiveSession:
 # ---- what was active when last seen: a hint, confirmed by every statement ----------------------------------------
 
 _sessions: dict[tuple[int, bool], LiveSession] = {}
+timeline.forgets(_sessions.clear)  # the next ones are of other generations, which find no statement of before
 _moving = Lock()
 
 

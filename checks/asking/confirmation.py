@@ -22,13 +22,11 @@ from checks.engine.rules.clauses import Slot
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.lookups import REVISION
 from checks.engine.sql.text import Statement, Text, finished, joined
-from policy.active import key_check
+from policy.active import MOMENT, Seen, key_check
 from policy.scopes import Scope
 
 IS_ANSWER, NEW_SIGNATURE, UNKNOWN_REVISION = -1, -2, -3  # in place of a policy version
 _OFFSET = 'e."offset"'
-# With the offset, which servers of before there were moments move, too.
-_MOMENT = '(e.moment + e."offset")'
 
 
 class Holding(NamedTuple):
@@ -38,12 +36,17 @@ class Holding(NamedTuple):
     moment: int
     offset: int = 0
 
+    @property
+    def seen(self) -> Seen:
+        """Return how far the environment is there."""
+        return Seen(self.offset, self.moment)
+
 
 @lru_cache(maxsize=10_000)
 def asking_what_holds(environment_id: int, needs_key: bool, dialect: Dialect) -> Statement:
     """The statement of nothing but that; a caller's needs the slot `key`. No row: the key is not good here."""
     gate = _gate(environment_id, needs_key)
-    return finished((f"SELECT e.policy_version_id, {_MOMENT}, {_OFFSET} FROM ", *gate), dialect.placeholder)
+    return finished((f"SELECT e.policy_version_id, {MOMENT}, {_OFFSET} FROM ", *gate), dialect.placeholder)
 
 
 def held_beside_truth(rows: list[tuple[Any, ...]]) -> tuple[Holding, bool]:
@@ -70,14 +73,14 @@ class Confirmation(NamedTuple):
     def of_truth(self, truth: Text, columns: int = 1) -> Text:
         """Select one row while the key is good: what holds, and whether the truth does under my version."""
         mine: Text = ("CASE WHEN ", *self._mine, " THEN (", *truth, ") END")
-        return ("SELECT ", *self._version, ", ", *mine, f", {_MOMENT}, {_OFFSET} FROM ", *self._gate)
+        return ("SELECT ", *self._version, ", ", *mine, f", {MOMENT}, {_OFFSET} FROM ", *self._gate)
 
     def of_rows(self, rows: Text, columns: int) -> Text:
         """Select what holds in a row of its own while the key is good, and the rows if the version is mine.
 
         Their first column is text, in PostgreSQL, and so the moment is.
         """
-        numbers = f", CAST({_MOMENT} AS text) || ':' || {_OFFSET}{', NULL' * (columns - 1)} FROM "
+        numbers = f", CAST({MOMENT} AS text) || ':' || {_OFFSET}{', NULL' * (columns - 1)} FROM "
         first: Text = ("SELECT ", *self._version, numbers, *self._gate)
         here: Text = ("EXISTS (SELECT 1 FROM ", *self._gate, " AND ", *self._mine, ")")
         return (*first, f" UNION ALL SELECT {IS_ANSWER}, x.* FROM (", *rows, ") x WHERE ", *here)

@@ -7,10 +7,12 @@ sent twice. The pages of a list as of a revision are all of that one.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 
 import orjson
+from django.conf import settings
 from django.core import signing
 
 from checks.asking.question import Page, Question
@@ -54,19 +56,32 @@ def cut_from_json(
     return Cut(min(size_from_json(size, "page_size"), LARGEST), moment=moment)
 
 
-def listing(cut: Cut, ids: list[str | None], environment_id: int, question: Question) -> dict[str, object]:
-    """Return the answer: ids, `*` for every id, and the token for the next page."""
+def listing(
+    cut: Cut, ids: list[str | None], environment_id: int, question: Question, revision: int
+) -> dict[str, object]:
+    """Return the answer: ids, `*` for every id, and the token for the next page, which is not to be older."""
     shown = ["*" if text is None else text for text in ids[: cut.size]]
     if len(ids) > cut.size:
-        return {"results": shown, "next_page_token": _token(cut, ids[cut.size - 1], environment_id, question)}
+        return {"results": shown, "next_page_token": _token(cut, ids[cut.size - 1], environment_id, question, revision)}
     return {"results": shown, "next_page_token": None} if cut.is_paged else {"results": shown}
 
 
 # ---- tokens -------------------------------------------------------------------------------------------------
 
 
-def _token(cut: Cut, last: str | None, environment_id: int, question: Question) -> str:
-    then = [] if cut.moment is None else [cut.moment.revision, cut.moment.at, cut.moment.version]
+def least_of(token: object) -> int:
+    """Return the revision of the page that a token continues; 0 where it does not say, or is none."""
+    if isinstance(token, str):
+        with suppress(signing.BadSignature, ValueError):
+            _, _, _, _, *then = _signer().unsign_object(token)
+            return int(then[0]) if then else 0
+    return 0
+
+
+def _token(cut: Cut, last: str | None, environment_id: int, question: Question, revision: int) -> str:
+    then: list[int | None] = [revision] if settings.REPLICAS else []
+    if cut.moment is not None:
+        then = [cut.moment.revision, cut.moment.at, cut.moment.version]
     return _signer().sign_object([environment_id, _digest(question), cut.size, last or "", *then])
 
 
@@ -77,9 +92,10 @@ def _continued(token: object, environment_id: int, question: Question, moment: M
         environment, digest, size, last, *then = _signer().unsign_object(token)
     except (signing.BadSignature, ValueError):
         raise MalformedRequest("page_token", _REFUSED) from None
-    if environment != environment_id or digest != _digest(question) or (moment is not None and not then):
+    past = Moment(*then) if len(then) > 1 else None
+    if environment != environment_id or digest != _digest(question) or (moment is not None and past is None):
         raise MalformedRequest("page_token", _REFUSED)
-    return Cut(size, last, Moment(*then) if then else None)
+    return Cut(size, last, past)
 
 
 def _signer() -> signing.Signer:

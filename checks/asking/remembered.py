@@ -44,5 +44,9 @@ class Remembered(Generic[K, V]):
                 self.keep(key, found)
             return found
 
+    def clear(self) -> None:
+        with self._changing:
+            self._kept.clear()
+
     def __len__(self) -> int:
         return len(self._kept)

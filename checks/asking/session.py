@@ -42,6 +42,7 @@ from policy import noticing
 from policy.active import program_of_version
 from policy.moments import Moment
 from policy.rules.program import Program, Signature, Types
+from policy.timeline import timeline
 
 TRIES = 10  # while the policy turns out to be another one
 _NOTHING: frozenset[Signature] = frozenset()
@@ -338,3 +339,6 @@ class LiveSession(Session):
 def rules_of(policy: Policy) -> RuleSet:
     """Return the rules as the engine asks them, remembered for all questions by the policy."""
     return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
+
+
+timeline.forgets(rules_of.cache_clear)

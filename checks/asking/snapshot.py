@@ -32,9 +32,11 @@ from facts.accept import Unused, brought
 from facts.batches import by_signature
 from facts.numbering import Numbered, numbers_as_of
 from facts.wire import Fact
+from policy.active import NOTHING_SEEN, Seen
 from policy.models import PolicyVersion
 from policy.moments import Moment, check_known
 from policy.rules.program import Program, Signature, Types
+from policy.timeline import timeline
 from policy.values import INTEGER, Value
 
 TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
@@ -44,6 +46,7 @@ _NO_NUMBER = -1  # of a signature that no fact has
 # Of all that ask by a published policy. Live questions have their own: they neither wait for what is compiled here, nor
 # is theirs let go of for it.
 _published = new_statements()
+timeline.forgets(_published.clear)
 
 
 @contextmanager
@@ -53,15 +56,14 @@ def active_snapshot(
     """Open a snapshot by the policy that is active in it; or of a moment, by the policy of then."""
     if moment is not None:
         with snapshot(asker.environment_id, moment.version, context, mentioned, moment) as found:
-            confirmed(asker)
-            yield found
+            yield replace(found, seen=confirmed(asker).seen)
         return
     version = confirmed(asker).version
     for _ in range(TRIES):
         with snapshot(asker.environment_id, version, context, mentioned) as found:
             holding = confirmed(asker)
             if holding.version == version:
-                yield replace(found, revision=holding.offset)
+                yield replace(found, revision=holding.offset, seen=holding.seen)
                 return
         version = holding.version
     raise PolicyMoved
@@ -125,6 +127,9 @@ def cases_of(policy: Policy) -> Cases:
     return Cases(program_of(policy), rules_of(policy), number)
 
 
+timeline.forgets(cases_of.cache_clear)
+
+
 def cases_of_text(program: Program) -> Cases:
     return Cases(program, RuleSet(program, patience=settings.PLANNING_TIMEOUT))
 
@@ -152,6 +157,7 @@ class Snapshot(Session):
     statements: Statements
     past: Moment | None = None  # None: now
     revision: int = 0  # that is asked of
+    seen: Seen = NOTHING_SEEN  # how far the environment is here, for an asker who is confirmed
     now: int = field(default_factory=lambda: int(time.time()))
     patience: float = field(default_factory=_patience)  # seconds, after which nothing more is looked into
     started: float = field(default_factory=time.monotonic)

@@ -6,10 +6,12 @@ or sent twice while facts change.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 
 import orjson
+from django.conf import settings
 from django.core import signing
 
 from checks.asking.question import Page
@@ -46,7 +48,7 @@ def cut_of(asked: PageAsked | None, digest: str) -> Cut | None:
     if asked.token is None:
         return Cut(min(asked.limit or LARGEST, LARGEST))
     try:
-        of, size, last = signing.Signer(salt=_SALT).unsign_object(asked.token)
+        of, size, last, *_ = signing.Signer(salt=_SALT).unsign_object(asked.token)
     except (signing.BadSignature, ValueError):
         raise MalformedRequest("page.token", _REFUSED) from None
     if of != digest:
@@ -54,12 +56,25 @@ def cut_of(asked: PageAsked | None, digest: str) -> Cut | None:
     return Cut(min(asked.limit or size, LARGEST), last)
 
 
-def page_of(cut: Cut | None, ids: list[str | None], digest: str) -> tuple[list[str | None], dict[str, object]]:
-    """Return the results of this page, and what is said of it."""
+def least_of(asked: object) -> int:
+    """Return the revision of the page that is continued; 0 where that is not said, or none is."""
+    token = asked.get("token") if isinstance(asked, dict) else None
+    if isinstance(token, str):
+        with suppress(signing.BadSignature, ValueError):
+            _, _, _, *least = signing.Signer(salt=_SALT).unsign_object(token)
+            return int(least[0]) if least else 0
+    return 0
+
+
+def page_of(
+    cut: Cut | None, ids: list[str | None], digest: str, revision: int
+) -> tuple[list[str | None], dict[str, object]]:
+    """Return the results of this page, and what is said of it. The next one is not to be older."""
     if cut is None:
         return ids, {"next_token": "", "count": len(ids)}
     shown = ids[: cut.size]
     token = ""
     if len(ids) > cut.size:
-        token = signing.Signer(salt=_SALT).sign_object([digest, cut.size, shown[-1] or ""])
+        least = [revision] if settings.REPLICAS else []
+        token = signing.Signer(salt=_SALT).sign_object([digest, cut.size, shown[-1] or "", *least])
     return shown, {"next_token": token, "count": len(shown)}

@@ -24,15 +24,16 @@ from checks.authzen.entities import (
     options_from_json,
 )
 from checks.authzen.evaluations import Evaluated, evaluated, known_of, known_of_search
-from checks.authzen.pages import cut_of, digest_of, page_of
+from checks.authzen.pages import cut_of, digest_of, least_of, page_of
 from checks.decisions.log import note
 from checks.explain.explain import Explanation
 from checks.explain.output import explanation_to_json
 from checks.views import Answering, Said, moment_asked
 from facts.context_header import answer
 from policy.active import Caller
-from policy.endpoint import Request, Response, unconfirmed_caller
+from policy.endpoint import Request, Response, position_seen, unconfirmed_caller
 from policy.errors import MalformedRequest
+from policy.replicas.reading import Found, read
 from policy.serializers import decoded
 
 JSON = "application/json"
@@ -62,7 +63,12 @@ class Evaluate(AuthZen):
     def _explained(self, request: Request) -> Response:
         """Decide, and say why. Nothing of it is kept."""
         who = unconfirmed_caller(request)
-        body, found = self.explained(request, who)
+
+        def attempt() -> Found[tuple[object, Explanation]]:
+            explained = self.explained(request, who)
+            return Found(explained, explained[1].seen)
+
+        body, found = read(who, position_seen(request), attempt)
         note(request, who, body, found.revision, found.version_id)
         return answer(request, body, found.unused, found.revision)
 
@@ -90,7 +96,7 @@ class EvaluateMany(Evaluate):
         moment, shown = moment_asked(request, who), []
         with run.question_time(), run.snapshot():
             holding = confirmed(who)
-            found = Explanation(None, (), revision=holding.offset, version_id=holding.version)
+            found = Explanation(None, (), revision=holding.offset, version_id=holding.version, seen=holding.seen)
             if moment is not None:
                 found = replace(found, revision=moment.revision, version_id=moment.version)
             for each in asked:
@@ -151,9 +157,12 @@ class Search(AuthZen):
         cut = cut_of(body["page"], digest)
         known = known_of_search(body)
         ids, found = searched(who, known, self.out, cut.page if cut else None, moment_asked(request, who))
-        shown, page = page_of(cut, ids, digest)
+        shown, page = page_of(cut, ids, digest, found.held.offset)
         results = [self.result(body, "*" if text is None else text) for text in shown]
         return {"results": results} | ({"page": page} if body["page"] is not None else {}), found
+
+    def least(self, request: Request) -> int:
+        return least_of(request.data.get("page"))
 
     @abstractmethod
     def result(self, body: dict, text: str) -> dict[str, str]:

@@ -28,6 +28,7 @@ from policy.active import Caller, caller_of_hash
 from policy.clock import text_of
 from policy.endpoint import Request, is_published_client
 from policy.models import PolicyVersion
+from policy.timeline import timeline
 
 log = logging.getLogger("authz.decisions")
 
@@ -112,6 +113,7 @@ def _entry(
 
 
 _names: dict[Any, Any] = {}  # what people know keys and versions by, which never changes but for a key's label
+timeline.forgets(_names.clear)
 
 
 def _read(key: Any, read: Callable[[Any], Any]) -> Any:

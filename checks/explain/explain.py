@@ -21,6 +21,7 @@ from checks.explain.leaves import with_stays
 from checks.explain.search import proof_of
 from checks.explain.tree import Reason, shown_atom, tree_of
 from facts.accept import ALL_USED, Unused
+from policy.active import NOTHING_SEEN, Seen
 from policy.moments import Moment
 from policy.rules.program import Program
 from policy.values import Value
@@ -51,6 +52,7 @@ class Explanation:
     unused: Unused = ALL_USED  # of the context
     revision: int = 0  # that is explained
     version_id: int | None = None  # the key of the same version
+    seen: Seen = NOTHING_SEEN  # how far the environment was then
 
     @property
     def allowed(self) -> bool:
@@ -62,7 +64,7 @@ def explain(asker: Asker, question: Question, moment: Moment | None = None) -> E
     with active_snapshot(asker, question.context, question.mentioned, moment) as session:
         goals = explain_calls(session, question)
         version_id = session.policy if isinstance(session.policy, int) else None
-        return Explanation(session.cases.number, goals, session.unused, session.revision, version_id)
+        return Explanation(session.cases.number, goals, session.unused, session.revision, version_id, session.seen)
 
 
 def explain_calls(session: Snapshot, question: Question) -> tuple[ExplainedGoal, ...]:

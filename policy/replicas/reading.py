@@ -1,0 +1,94 @@
+"""Asks a replica, and the primary where there is none, or where its answer does not count.
+
+An attempt is all that is read for one answer. On a replica it may fail for any reason, or be older than what this
+process knows of the primary, or than what the caller has seen: then the same attempt is made on the primary, and its
+answer, or its error, is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
+
+from policy.active import Caller, Seen
+
+T = TypeVar("T")
+
+NOWHERE = 2**63 - 1  # a position that no environment has
+POSITIONED = "positioned"  # of REPLICA_READS: only requests that say how far they have seen
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T]):
+    """What an attempt comes to, out of which snapshot; it is to be no older than a revision."""
+
+    result: T
+    seen: Seen
+    least: int = 0
+
+
+@cache
+def watch() -> Any:
+    """Return the one `Watch` of this process. It needs PostgreSQL's driver, which others do without."""
+    return import_module("policy.replicas.watch").Watch()
+
+
+def read(who: Caller, position: int | None, attempt: Callable[[], Found[T]]) -> T:
+    """Return what the attempt finds, on a replica or on the primary; the caller has seen a position, or says none."""
+    if not settings.REPLICAS:
+        return attempt().result
+    asked: list[Any] = []
+    found = _on_replica(who, position, attempt, asked)
+    if found is None:
+        try:
+            found = attempt()
+        except (OperationalError, InterfaceError):  # the primary may be away: the others are asked before that is said
+            if not asked or (found := _on_replica(who, position, attempt, asked)) is None:
+                raise
+        else:
+            watch().known.learn(who.environment_id, found.seen)
+    return found.result
+
+
+def note_change(environment_id: int, offset: int) -> None:
+    """Note a change that was committed here."""
+    if settings.REPLICAS:
+        watch().known.learn(environment_id, Seen(offset))
+
+
+def position_of(text: str) -> int | None:
+    """Return the position that a header gives; what cannot be read may be any."""
+    if not text:
+        return None
+    return min(int(text[:20]), NOWHERE) if text.isascii() and text.isdecimal() else NOWHERE
+
+
+def _on_replica(
+    who: Caller, position: int | None, attempt: Callable[[], Found[T]], asked: list[Any]
+) -> Found[T] | None:
+    """Return what counts of what a replica finds that was not asked yet."""
+    if position == NOWHERE or (position is None and settings.REPLICA_READS == POSITIONED):
+        return None
+    if connections[DEFAULT_DB_ALIAS].in_atomic_block:  # what it has changed is there alone
+        return None
+    watching = watch()
+    replica = watching.chosen(who.key_hash, asked)
+    if replica is None:
+        return None
+    asked.append(replica)
+    found: Found[T] | None = watching.tried(replica, attempt)
+    least = position or 0
+    if found is None or not watching.known.takes(who.environment_id, max(least, found.least), found.seen):
+        return None
+    if watching.known.timeline != replica.timeline != 0:  # it changed meanwhile
+        return None
+    replica.count()
+    if least:
+        watching.known.learn(who.environment_id, Seen(least))
+    return found

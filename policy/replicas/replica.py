@@ -1,0 +1,147 @@
+"""One replica: what is known of it, whether it may be asked, and who asks it now."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from contextlib import suppress
+from math import inf
+from threading import Event, Lock
+from typing import Any, NamedTuple
+
+log = logging.getLogger("authz.database")
+
+NEWS_WITHIN = 3.5  # seconds: of whom nothing was heard for longer, nobody asks anything
+GRACE = 0.5  # seconds for a server to end by itself what takes too long
+SINCE = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"  # when a server was started: which it is
+NOT_IN_RECOVERY = "it is no replica: it takes changes itself"
+FORKED = "it has changes that the primary has not: make it anew from the primary"
+CLOCKS_APART = 1.0  # seconds, from which on what ends would end at another time
+
+
+class Clock(NamedTuple):
+    """A server's clock beside ours: how far it is ahead, in seconds, give or take the error."""
+
+    ahead: float
+    error: float
+
+
+class Probe(NamedTuple):
+    """What a replica says of itself."""
+
+    started: float
+    in_recovery: bool
+    position: int  # in the primary's log, that it has replayed
+    timeline: int  # that it follows; 0: the role may not know
+    identifier: str  # of the cluster that it is a copy of; empty: the role may not know
+    since: int  # when its server was started
+    clock: Clock
+
+
+class Running(NamedTuple):
+    """A question on a replica."""
+
+    raw: Any  # its connection
+    since: float
+    until: float
+
+
+class Replica:
+    def __init__(self, alias: str, name: str):
+        self.alias = alias
+        self.name = name
+        self.reason = "it was not looked at yet"  # why it is left out; empty: it is not
+        self.probe: Probe | None = None  # the last one
+        self.fresh_at = -inf  # it has all that was committed by then
+        self.timeline = 0  # the latest that it was seen to follow since its server was started
+        self.must_look = Event()
+        self.answers = 0  # that counted
+        self.tries = 0  # questions that it was asked
+        self._forked_since: int | None = None  # the start of the server that went another way
+        self._running: dict[int, Running] = {}
+        self._lock = Lock()
+
+    # ---- whether to ask ----------------------------------------------------------------------------------------
+
+    def may_be_asked(self, most_lag: float, timeline: int, now: float) -> bool:
+        probe = self.probe
+        if self.reason or probe is None or now - probe.started > NEWS_WITHIN or now - self.fresh_at > most_lag:
+            return False
+        return self.timeline in (0, timeline)
+
+    @property
+    def position(self) -> int:
+        return 0 if self.probe is None else self.probe.position
+
+    @property
+    def asked(self) -> int:
+        """How many questions it answers now."""
+        return len(self._running)
+
+    def note(self, probe: Probe, fresh_at: float) -> None:
+        """Take in what it says of itself."""
+        if self.probe is None or self.probe.since != probe.since:
+            self.timeline, self.fresh_at = 0, -inf
+        self.probe = probe
+        self.timeline = max(self.timeline, probe.timeline)
+        self.fresh_at = max(self.fresh_at, fresh_at)
+
+    def note_fork(self) -> None:
+        """It has more than the primary: it went another way, and does so until it is made anew."""
+        if self.probe is not None:
+            self._forked_since = self.probe.since
+            self.judge(FORKED)
+
+    @property
+    def is_forked(self) -> bool:
+        return self.probe is not None and self._forked_since == self.probe.since
+
+    def judge(self, reason: str) -> None:
+        """Leave it out for a reason; or use it, where there is none."""
+        if reason and not self.reason:
+            log.warning("the replica %s is left out: %s", self.name, reason)
+        elif self.reason and not reason:
+            log.info("the replica %s is in use", self.name)
+        self.reason = reason
+
+    def doubt(self, reason: str) -> None:
+        """Leave it out until it is looked at, which is soon."""
+        self.judge(reason)
+        self.must_look.set()
+
+    # ---- who asks ------------------------------------------------------------------------------------------------
+
+    def enter(self, raw: Any, limit: float) -> int:
+        """Note that a question begins; what is returned is for `leave`."""
+        now = time.monotonic()
+        with self._lock:
+            self.tries += 1
+            self._running[self.tries] = Running(raw, now, now + limit + GRACE if limit else inf)
+            return self.tries
+
+    def leave(self, number: int) -> None:
+        with self._lock:
+            del self._running[number]
+
+    def count(self) -> None:
+        """Count an answer that was taken."""
+        with self._lock:
+            self.answers += 1
+
+    def end_what_hangs(self, before: float = -inf) -> None:
+        """End questions whose time is over, and those that began before; who asked them then asks the primary."""
+        if not self._running:
+            return
+        now = time.monotonic()
+        with self._lock:  # which keeps their connections from being closed, and their numbers given to others
+            for each in self._running.values():
+                if each.until < now or each.since < before:
+                    _cut(each.raw)
+
+
+def _cut(raw: Any) -> None:
+    """End a connection that another thread waits on."""
+    with suppress(Exception), socket.socket(fileno=os.dup(raw.pgconn.socket)) as copy:
+        copy.shutdown(socket.SHUT_RDWR)

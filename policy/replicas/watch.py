@@ -1,0 +1,256 @@
+"""A look at each server every second: a thread for the primary, and one for each replica.
+
+They begin with the first question that a replica might answer, and go on for as long as the process lives.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+from threading import Event, Lock, Thread
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS
+
+from policy.active import MOMENT, Seen, key_check
+from policy.replicas.attempt import tried
+from policy.replicas.known import KeyRow, Known, Look
+from policy.replicas.replica import CLOCKS_APART, FORKED, NOT_IN_RECOVERY, SINCE, Clock, Probe, Replica
+from policy.replicas.server import Server, Silent
+from policy.timeline import NUMBER, timeline
+
+log = logging.getLogger("authz.database")
+
+LOOK_EVERY = 1.0  # seconds
+REPLAYING = 0.1  # seconds that replicas are given for what the primary has just said
+_PAGE, _HEADS = 8192, (24, 40)  # of PostgreSQL's log: its pages, and what they begin with
+
+_CLOCK = "extract(epoch FROM clock_timestamp())::float8"
+_MAY_KNOW = (
+    "SELECT has_function_privilege('pg_control_system()', 'execute')"
+    " AND has_function_privilege('pg_control_checkpoint()', 'execute')"
+    " AND has_function_privilege('pg_control_recovery()', 'execute')"
+)
+_IDENTIFIER = "(SELECT system_identifier::text FROM pg_control_system())"
+# A role that may not see the receiver has the control file, which knows of another timeline a while later.
+_FOLLOWED = (
+    "(SELECT GREATEST(c.timeline_id, r.min_recovery_end_timeline)"
+    " FROM pg_control_checkpoint() c CROSS JOIN pg_control_recovery() r)"
+)
+_PROBE = f"""
+SELECT pg_is_in_recovery(), (pg_last_wal_replay_lsn() - '0/0')::bigint,
+       COALESCE((SELECT received_tli FROM pg_stat_wal_receiver), {{followed}}, 0), COALESCE({{identifier}}, ''),
+       {SINCE}, {_CLOCK}
+"""
+_LOOK = f"""
+SELECT h.*, found.*
+FROM (SELECT {NUMBER}, (pg_current_wal_insert_lsn() - '0/0')::bigint, {_CLOCK}, COALESCE({{identifier}}, '')) h
+LEFT JOIN (
+    SELECT {{hash}}, {{version}}::text::bigint AS version, e.id, e."offset", {MOMENT} AS moment
+    FROM {{before}}ANY($1::text[]){{after}}
+) found ON TRUE
+"""
+
+
+class Primary:
+    """What the last look at the primary said, beside what `known` keeps of it."""
+
+    def __init__(self) -> None:
+        self.identifier = ""
+        self.clock = Clock(0.0, inf)
+        self._positions: deque[tuple[float, int]] = deque(maxlen=600)  # the latest last: when, and where
+
+    def note(self, look: Look, identifier: str, clock: Clock, is_other: bool) -> None:
+        self.identifier, self.clock = identifier, clock
+        if is_other:
+            self._positions.clear()
+        self._positions.append((look.started, look.position))
+
+    def fresh_at(self, position: int) -> float:
+        """Return when nothing was committed yet that is not replayed by this position."""
+        return next((at for at, reached in reversed(self._positions.copy()) if reached <= position), -inf)
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.known = Known()
+        self.primary = Primary()
+        self.replicas = [Replica(alias, settings.REPLICAS[alias]) for alias in settings.REPLICAS]
+        self._is_running = False
+        self._is_over = Event()
+        self._starting = Lock()
+        self._turn = 0
+        timeline.forgets(self.known.forget)
+
+    # ---- whom to ask -----------------------------------------------------------------------------------------
+
+    def chosen(self, key_hash: str, but: Sequence[Replica] = ()) -> Replica | None:
+        """Return the replica that has least to do among those that may be asked with this key, but for some."""
+        known = self.known
+        needed = known.position_of_key(key_hash)
+        if not self._is_running:
+            self.start()
+        if needed is None or known.timeline != timeline.number:
+            return None
+        now, most = time.monotonic(), settings.REPLICA_MAX_LAG
+        if now - known.looked_at > most:
+            return None
+        self._turn += 1
+        count, first = len(self.replicas), self._turn
+        best: Replica | None = None
+        for place in range(count):
+            each = self.replicas[(first + place) % count]
+            if (
+                (best is None or each.asked < best.asked)
+                and each.position >= needed
+                and each not in but
+                and each.may_be_asked(most, known.timeline, now)
+            ):
+                best = each
+        return best
+
+    tried = staticmethod(tried)
+
+    # ---- looking ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        with self._starting:
+            if not self._is_running:
+                self._is_running = True
+                Thread(target=self._keep_looking, name="primary", daemon=True).start()
+                for each in self.replicas:
+                    Thread(target=self._keep_probing, args=(each,), name=each.alias, daemon=True).start()
+
+    def stop(self) -> None:
+        """End the looking, for good."""
+        self._is_over.set()
+        for each in self.replicas:
+            each.must_look.set()
+
+    def look_once(self) -> str:
+        """Look at each server now, one after the other; return why the primary does not answer, if it does not."""
+        trouble = ""
+        server = Server(DEFAULT_DB_ALIAS)
+        try:
+            look_at_primary(server, self)
+        except Exception as error:
+            trouble = _line(error)
+        server.close()
+        for each in self.replicas:
+            self._probe(Server(each.alias), each)
+        return trouble
+
+    def _keep_looking(self) -> None:
+        server, is_lost = Server(DEFAULT_DB_ALIAS), False
+        while not self._is_over.is_set():
+            try:
+                look_at_primary(server, self)
+                is_lost = False
+            except Exception as error:
+                if not is_lost:
+                    log.warning("cannot look at the primary: %s", _line(error))
+                is_lost = True
+            for each in self.replicas:
+                each.must_look.set()
+            self._is_over.wait(LOOK_EVERY)
+        server.close()
+
+    def _keep_probing(self, replica: Replica) -> None:
+        server = Server(replica.alias)
+        while not self._is_over.is_set():
+            self._probe(server, replica)
+            replica.must_look.wait(LOOK_EVERY)
+            replica.must_look.clear()
+            self._is_over.wait(REPLAYING)
+        server.close()
+
+    def _probe(self, server: Server, replica: Replica) -> None:
+        started = time.monotonic()
+        try:
+            probe = probed(server)
+        except Exception as error:
+            replica.judge(f"it cannot be reached: {_line(error)}")
+            replica.end_what_hangs(started if isinstance(error, Silent) else -inf)
+            return
+        replica.note(probe, self.primary.fresh_at(probe.position) if probe.in_recovery else -inf)
+        replica.judge(self._reason_against(replica, probe))
+        replica.end_what_hangs()
+
+    def _reason_against(self, replica: Replica, probe: Probe) -> str:
+        """Say why the replica is not to be asked, if so."""
+        primary, known = self.primary, self.known
+        apart = abs(probe.clock.ahead - primary.clock.ahead) - probe.clock.error - primary.clock.error
+        if probe.identifier and primary.identifier and probe.identifier != primary.identifier:
+            return "it is a copy of another database, not of the primary"
+        if not probe.in_recovery:
+            return NOT_IN_RECOVERY
+        if replica.is_forked:
+            return FORKED
+        if known.looked_at == -inf:
+            return "the primary does not answer, so nobody knows how far behind it is"
+        if replica.timeline not in (0, known.timeline):
+            return f"it follows timeline {replica.timeline}, and the primary is on {known.timeline}"
+        if replica.timeline == 0 and timeline.has_moved:
+            return "its timeline is not known: let the role execute pg_control_recovery() and pg_control_checkpoint()"
+        if apart > CLOCKS_APART:
+            return f"its clock and that of the primary are {apart:.1f} seconds apart"
+        lag = time.monotonic() - replica.fresh_at
+        if lag > settings.REPLICA_MAX_LAG:
+            behind = "since it was first looked at" if lag == inf else f"by {lag:.0f} seconds"
+            return f"it is behind {behind}, and REPLICA_MAX_LAG is {settings.REPLICA_MAX_LAG:g}"
+        return ""
+
+
+def look_at_primary(server: Server, watch: Watch) -> None:
+    check, asked = key_check(), watch.known.wanted
+    if not server.is_connected:
+        server.may_know = bool(server.ask(_MAY_KNOW)[0][0])
+    sql = _LOOK.format(
+        identifier=_IDENTIFIER if server.may_know else "NULL",
+        hash=check.hash, version=check.version, before=check.before, after=check.after,
+    )  # fmt: skip
+    known_before = {each: each.position for each in watch.replicas}
+    started = time.monotonic()
+    rows = server.ask(sql, ["{" + ",".join(asked) + "}"])
+    number, position, clock, identifier = rows[0][:4]
+    try:
+        timeline.meet(number)
+    except Exception:
+        server.close()
+        raise
+    keys = {row[4]: KeyRow(row[5], row[6], Seen(row[7], row[8])) for row in rows if row[4] is not None}
+    look = Look(started, number, _end_of_record(position), keys)
+    is_other = look.timeline != watch.known.timeline
+    watch.primary.note(look, identifier, _clock(started, clock), is_other)
+    watch.known.look(look, asked)
+    for replica, reached in known_before.items():
+        if reached > position and replica.probe is not None and replica.probe.in_recovery:
+            replica.note_fork()
+
+
+def probed(server: Server) -> Probe:
+    if not server.is_connected:
+        server.may_know = bool(server.ask(_MAY_KNOW)[0][0])
+    sql = _PROBE.format(
+        followed=_FOLLOWED if server.may_know else "NULL", identifier=_IDENTIFIER if server.may_know else "NULL"
+    )
+    started = time.monotonic()
+    ((in_recovery, position, followed, identifier, since, clock),) = server.ask(sql)
+    return Probe(started, in_recovery, position or 0, followed, identifier, since, _clock(started, clock))
+
+
+def _clock(started: float, seconds: float) -> Clock:
+    error = (time.monotonic() - started) / 2
+    return Clock(seconds - started - error, error)
+
+
+def _end_of_record(position: int) -> int:
+    """Return where the last record ends: behind the head of a page that has none yet, the log says it begins there."""
+    return position - position % _PAGE if position % _PAGE in _HEADS else position
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

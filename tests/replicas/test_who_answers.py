@@ -1,0 +1,72 @@
+"""Which requests replicas answer: all questions, and nothing else."""
+
+import pytest
+
+from tests.replicas.conftest import answers, asked, role
+
+ANN = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
+AUTHZEN = {
+    "subject": {"type": "User", "id": "ann"}, "action": {"name": "read"}, "resource": {"type": "Doc", "id": "a"},
+}  # fmt: skip
+BINDINGS = "facts: {}\nsql_types: {User: text, Doc: text}"
+QUESTIONS = [
+    ("/authorize", asked("ann", "a")),
+    ("/actions", {"actor_type": "User", "actor_id": "ann", "resource_type": "Doc", "resource_id": "a"}),
+    ("/list", ANN | {"page_size": 10_000}),
+    ("/authorize_resources", {"actor_type": "User", "actor_id": "ann", "action": "read", "resources": []}),
+    ("/authorize_each", {"checks": [{
+        "actor": {"type": "User", "id": "ann"}, "action": "read", "resource": {"type": "Doc", "id": "a"},
+    }] * 2}),
+    ("/bulk_actions", [{"actor_type": "User", "actor_id": "ann", "resource_type": "Doc", "resource_id": "a"}]),
+    ("/evaluate_query", {
+        "predicate": ["has_role", ["u", "r", "d"]],
+        "calls": [],
+        "constraints": {
+            "u": {"type": "User", "ids": None}, "r": {"type": "String", "ids": None}, "d": {"type": "Doc", "ids": None},
+        },
+        "context_facts": [],
+    }),
+    ("/query", {"fact": {"predicate": "has_role", "args": [
+        {"type": "User", "id": "ann"}, {"type": "String"}, {"type": "Doc"},
+    ]}}),
+    ("/explain", asked("ann", "a")),
+    ("/authorize", asked("ann", "a") | {"as_of": 1}),
+    ("/list_query", {"query": ANN, "column": "doc.id", "data_bindings": BINDINGS}),
+    ("/access/v1/evaluation", AUTHZEN),
+    ("/access/v1/evaluations", {"evaluations": [AUTHZEN, AUTHZEN]}),
+    ("/access/v1/search/resource", AUTHZEN | {"resource": {"type": "Doc"}}),
+    ("/access/v1/evaluation", AUTHZEN | {"options": {"explain": True}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body"), QUESTIONS, ids=lambda each: each if isinstance(each, str) else "")
+def test_every_kind_of_question_goes_to_a_replica(cluster_api, path, body):
+    api, watching = cluster_api
+    before = answers(watching)
+    answer = api.post(path, body)
+    assert answer.status_code == 200, answer.json()
+    assert answers(watching) == before + 1
+
+
+def test_facts_are_read_from_a_replica(cluster_api):
+    api, watching = cluster_api
+    before = answers(watching)
+    assert api.get("/facts?predicate=has_role").status_code == 200
+    assert answers(watching) == before + 1
+
+
+def test_changes_and_other_reading_are_the_primarys(cluster_api):
+    api, watching = cluster_api
+    before = sum(each.tries for each in watching.replicas)
+    assert api.post("/facts", role("ben", "b")).status_code == 200
+    assert api.get("/policy").status_code == api.get("/stats").status_code == 200
+    assert api.get("/changes?after=0").status_code == 200
+    assert sum(each.tries for each in watching.replicas) == before
+
+
+@pytest.mark.parametrize("text", ["null", "-1", "1,2", "0x10", "٣"])
+def test_a_position_that_cannot_be_read_is_the_primarys(cluster_api, text):
+    api, watching = cluster_api
+    before = sum(each.tries for each in watching.replicas)
+    assert api.post("/authorize", asked("ann", "a"), OsoOffset=text).status_code == 200
+    assert sum(each.tries for each in watching.replicas) == before
