@@ -7,9 +7,12 @@ a restart of the database is one failed request for a process, not one for each 
 
 import threading
 import time
+from functools import cache, wraps
 
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
+from policy import noticing
 from policy.timeline import is_outdated
 
 IDLE = 30.0  # seconds
@@ -46,8 +49,34 @@ def refresh_connection() -> None:
     doubtful = seen <= _lost_at or now - seen > IDLE
     if is_outdated(mine) or (doubtful and not mine.is_usable()):
         mine.close()
+        _note_lost()
 
 
 def let_go_if_broken() -> None:
     """Before and after a request, as Django has it around those that it answers: drop what errors left unusable."""
-    connections[DEFAULT_DB_ALIAS].close_if_unusable_or_obsolete()
+    mine = connections[DEFAULT_DB_ALIAS]
+    had_one = mine.connection is not None
+    mine.close_if_unusable_or_obsolete()
+    if had_one and mine.connection is None:  # none gets old here
+        _note_lost()
+
+
+@cache
+def note_connecting() -> None:
+    """From now on, while somebody observes, how long it takes until there is a connection is a part of a request.
+
+    Django tells of connections that are made, and not when it begins to make one.
+    """
+    connect = BaseDatabaseWrapper.connect
+
+    @wraps(connect)
+    def noted(self: BaseDatabaseWrapper) -> None:
+        with noticing.noted("wait", of="connection"):
+            connect(self)
+
+    BaseDatabaseWrapper.connect = noted  # type: ignore[method-assign]
+
+
+def _note_lost() -> None:
+    if noticing.is_on:
+        noticing.note("lost")

@@ -19,14 +19,21 @@ class Unset:
 
 def database_text() -> str:
     """Which database this is, in which version, and where: never with a password."""
-    connection.ensure_connection()
+    version = database_version()
     if connection.vendor == "sqlite":
-        number = ".".join(map(str, connection.Database.sqlite_version_info))  # type: ignore[attr-defined]
-        return f"SQLite {number}, {Path(connection.settings_dict['NAME']).absolute()}"
-    major, minor = divmod(connection.pg_version, 10_000)  # type: ignore[attr-defined]
+        return f"{version}, {Path(connection.settings_dict['NAME']).absolute()}"
     name = connection.settings_dict["NAME"]
     host = connection.settings_dict["HOST"] or "this machine"
-    return f"PostgreSQL {major}.{minor}, `{name}` on {host}"
+    return f"{version}, `{name}` on {host}"
+
+
+def database_version() -> str:
+    """Which database this is, in which version, and no more: `PostgreSQL 16.4`."""
+    connection.ensure_connection()
+    if connection.vendor == "sqlite":
+        return "SQLite " + ".".join(map(str, connection.Database.sqlite_version_info))  # type: ignore[attr-defined]
+    major, minor = divmod(connection.pg_version, 10_000)  # type: ignore[attr-defined]
+    return f"PostgreSQL {major}.{minor}"
 
 
 def policy_text(environment_id: int, slug: str) -> str:

@@ -6,16 +6,17 @@ answer leaves. While there are none, a request costs one comparison more at its 
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from authz_project.connections import note_connecting
 from policy import noticing
 from policy.active import Caller
-from policy.noticing import Part
+from policy.noticing import Noted, Part
 
 log = logging.getLogger("authz.observing")
 
@@ -38,9 +39,15 @@ class Seen(NamedTuple):
     environment: str  # what it was called when this process first saw the key; "" where no key was known
     key_id: int | None
     traceparent: str
-    parts: tuple[Part, ...]  # in the order in which they ended; what the request waited for comes before it began
+    noted: Sequence[Noted]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """In the order in which they ended; what the request waited for comes before it began."""
+        return tuple(map(Part._make, self.noted))
 
 
+_new = tuple.__new__  # takes half as long as to call the class
 Observer = Callable[[Seen], None]
 _observers: tuple[Observer, ...] = ()
 
@@ -49,6 +56,7 @@ def observe(observer: Observer) -> None:
     """Tell the observer of all requests from now on."""
     global _observers
     _observers = (*_observers, observer)
+    note_connecting()
     noticing.watch(True)
 
 
@@ -85,10 +93,12 @@ def tell(
     seconds = time.perf_counter() - began
     environment, key_id = (caller.environment, caller.key_id) if caller is not None else ("", None)
     noticing.end()
-    seen = Seen(
-        endpoint, method if method in METHODS else ANY_OTHER, status, began, seconds, time.time() - seconds,
-        request_id, environment, key_id, traceparent, tuple(parts or ()),
-    )  # fmt: skip
+    method = method if method in METHODS else ANY_OTHER
+    at = time.time() - seconds
+    seen = _new(
+        Seen,
+        (endpoint, method, status, began, seconds, at, request_id, environment, key_id, traceparent, parts or ()),
+    )
     for observer in _observers:
         try:
             observer(seen)

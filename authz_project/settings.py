@@ -120,6 +120,10 @@ DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 DEV_SERVER_VARIABLE = "AUTHZ_DEV_SERVER"
 DEV_SERVER = os.environ.get(DEV_SERVER_VARIABLE) in (str(os.getppid()), str(os.getpid()))
 
+# `serve` likewise says where its workers put their metrics. There is such a folder as long as that server runs.
+METRICS_FOLDER_VARIABLE = "AUTHZ_METRICS_FOLDER"
+METRICS_FOLDER = os.environ.get(METRICS_FOLDER_VARIABLE, "")
+
 # ---- where things are kept ---------------------------------------------------------------------------
 
 STATEMENT_TIMEOUT = number("STATEMENT_TIMEOUT", 5)  # seconds

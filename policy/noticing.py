@@ -19,9 +19,12 @@ While nobody watches, `is_on` is false, and a place that has something to tell c
 | `change` | what one request changes; takes no time | `entries` |
 | `commit` | changes that were committed together; takes no time | `changes` |
 | `revision` | one of a commit; takes no time | `kind`, `inserted`, `deleted` |
+| `lost` | a connection to the database found dead; takes no time | |
+| `log` | the decision log; takes no time | `written`, `dropped`: how many lines |
 | `load` | a file of facts, or a request that is one | `failed`, where it was refused |
 
-What lasts is known while it goes on, too: `under_way`.
+What lasts is known while it goes on, too: `under_way`. What goes up and down, whoever knows it says by `level`: by the
+name of a metric of `authz_project/metrics/table.py` and its labels, such as `level(0.2, "replica_lag_seconds", "1")`.
 Facts may have ids and predicates in them: what leaves the process names none.
 """
 
@@ -31,6 +34,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
@@ -47,17 +51,20 @@ class Part(NamedTuple):
 
 
 Listener = Callable[[Part], None]
-Parts = list[Part]
+Noted = tuple[str, float, float, Mapping[str, Any]]  # as parts are kept: one takes a fifth of the time to make
+Parts = list[Noted]
 
 
 class _Thread(threading.local):
     parts: Parts | None = None  # of the request that this thread answers
-    waited: Part | None = None  # before it
+    since: float = 0.0  # when it was given to this thread, if it was given by another
 
 
 is_on = False
 under_way: Counter[str] = Counter()  # by the names of parts that last
+levels: dict[tuple[str, ...], float] = {}  # by the names of metrics, and their labels
 _counting = threading.Lock()
+_FOR_A_THREAD = {"of": "thread"}
 _thread = _Thread()
 _listeners: tuple[Listener, ...] = ()
 
@@ -79,10 +86,12 @@ def listen(listeners: tuple[Listener, ...]) -> None:
 
 def begin() -> Parts:
     """Begin a request in this thread; its parts come into what is returned."""
-    parts = _thread.parts = []
-    if _thread.waited is not None:
-        parts.append(_thread.waited)
-        _thread.waited = None
+    since = _thread.since
+    if since:
+        _thread.since = 0.0
+        parts = _thread.parts = [("wait", since, now() - since, _FOR_A_THREAD)]
+    else:
+        parts = _thread.parts = []
     return parts
 
 
@@ -96,13 +105,27 @@ def end() -> None:
 def note(name: str, began: float | None = None, **facts: object) -> None:
     """Note a part that began then, by `now`, and ends now; without a time, it took none."""
     at = now()
-    part = Part(name, at, 0.0, facts) if began is None else Part(name, began, at - began, facts)
+    if began is None:
+        began = at
     parts = _thread.parts
     if parts is not None and len(parts) < MOST:
-        parts.append(part)
+        parts.append((name, began, at - began, facts))
     else:
-        for each in _listeners:
-            each(part)
+        _tell(Part(name, began, at - began, facts))
+
+
+def instant(name: str, facts: Mapping[str, Any]) -> None:
+    """Note a part that takes no time. Nobody changes the facts."""
+    parts = _thread.parts
+    if parts is not None and len(parts) < MOST:
+        parts.append((name, now(), 0.0, facts))
+    else:
+        _tell(Part(name, now(), 0.0, facts))
+
+
+def _tell(part: Part) -> None:
+    for each in _listeners:
+        each(part)
 
 
 @contextmanager
@@ -133,15 +156,19 @@ def lasting(name: str) -> Iterator[None]:
             under_way[name] -= 1
 
 
+def level(value: float, *name_and_labels: str) -> None:
+    """Say how much there is of something now."""
+    levels[name_and_labels] = value
+
+
 def waited(work: Callable[..., T]) -> Callable[..., T]:
     """Work for another thread, with how long it waits for it from now on."""
-    since = now()
+    return partial(_begun, work, now())
 
-    def begun(*arguments: object) -> T:
-        _thread.waited = Part("wait", since, now() - since, {"of": "thread"})
-        return work(*arguments)
 
-    return begun
+def _begun(work: Callable[..., T], since: float, *arguments: object) -> T:
+    _thread.since = since
+    return work(*arguments)
 
 
 def carried(work: Callable[[], T]) -> Callable[[], T]:

@@ -1,6 +1,7 @@
 """Threads for small changes, which wait for one another's commits and hold up no question meanwhile."""
 
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,12 +23,32 @@ class Changes:
     """
 
     def __init__(self, waiting: int, making: int):
+        self.size = waiting
+        self._here = 0  # at work, and before it
+        self._counting = threading.Lock()
         self._waiting = ThreadPoolExecutor(waiting, "change", initializer=self.hand_on)
         self._making = ThreadPoolExecutor(making, "commit")
 
     def do(self, work: Callable[..., None], *arguments: object) -> None:
         """As soon as there is a thread for it; this one goes on. Work deals with its failures."""
-        self._waiting.submit(done, noticing.waited(work) if noticing.is_on else work, *arguments)
+        with self._counting:
+            self._here += 1
+        self._waiting.submit(self._done, noticing.waited(work) if noticing.is_on else work, *arguments)
+
+    @property
+    def busy(self) -> int:
+        return min(self._here, self.size)
+
+    @property
+    def waiting(self) -> int:
+        return max(0, self._here - self.size)
+
+    def _done(self, work: Callable[..., None], *arguments: object) -> None:
+        try:
+            done(work, *arguments)
+        finally:
+            with self._counting:
+                self._here -= 1
 
     def hand_on(self) -> None:
         """From now on this thread has what takes a connection made by others."""

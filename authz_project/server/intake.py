@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import Error
+from django.utils.module_loading import import_string
 from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
@@ -41,15 +42,18 @@ class Intake:
     """What granian calls for each request of a process, whose slow work `threads` of its threads do.
 
     As many more go on for those whose work takes long. One process of a server also `keeps_up`: it does what is to be
-    done from time to time.
+    done from time to time. By their `number`, metrics tell them apart.
     """
 
-    def __init__(self, threads: int, keeps_up: bool = False):
+    def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):
         self._slots = Slots(threads, more=threads)
         self._changes = Changes(WAITING, threads)
         self._waiting = Waiting((threads + 1) // 2, self._changes)  # of all threads, with the one that is kept free
         self._lookout = Lookout()
         self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
+        if settings.METRICS_FOLDER:
+            pools = {"questions": self._slots, "changes": self._changes, "feed": self._waiting}
+            import_string("authz_project.metrics.worker.start")(number, pools)
         start_watch()
         if "postgresql" in settings.DATABASES["default"]["ENGINE"]:
             import_module("authz_project.server.silence").start_hanging_up()  # with PostgreSQL's driver

@@ -57,7 +57,7 @@ def worker(number, intake, sock, ipc, loop, mode, *given):
     stop.add_cb(stopped.set)
     at_once = AtOnce()
     scheduler = CallbackScheduler(at_once, None, None, None, None)
-    scheduler._schedule_fn = intake(threads - 1, keeps_up=number == 1)
+    scheduler._schedule_fn = intake(threads - 1, keeps_up=number == 1, number=number)
     rust = RSGIWorker(
         number, sock, ipc, runtime_threads, runtime_blocking, ONE, idle, backpressure, *protocols, *ssl, metrics
     )  # fmt: skip

@@ -28,7 +28,8 @@ class Slots:
     """
 
     def __init__(self, count: int, more: int = 0):
-        self._free, self._more = count, more
+        self.size = self._free = count
+        self._more = more
         self._idle: list[Inbox] = []
         self._since: dict[Inbox, float] = {}  # when those began that are at work
         self._long: set[Inbox] = set()  # of those, whose places others have
@@ -46,6 +47,16 @@ class Slots:
             self._begin()
             if self._waiting and not self._is_full.is_set():
                 self._is_full.set()
+
+    @property
+    def busy(self) -> int:
+        """How many threads are at work."""
+        return len(self._since)
+
+    @property
+    def waiting(self) -> int:
+        """How many that are not begun."""
+        return len(self._waiting)
 
     def _begin(self) -> None:
         """Give what waits to threads that are free. The lock is held."""

@@ -12,9 +12,14 @@ class Waiting:
     """So many requests wait at once; who finds no place does not wait. What they read, threads of `changes` read."""
 
     def __init__(self, places: int, changes: Changes):
-        self._free = places
+        self.size = self._free = places
+        self.waiting = 0  # who finds no place does not wait
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(places, "wait", initializer=changes.hand_on)
+
+    @property
+    def busy(self) -> int:
+        return self.size - self._free
 
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
         """Whether there is a place, for work that may wait. It deals with its failures."""

@@ -123,7 +123,7 @@ def _made(session: LiveSession, known: Remembered[StatementKey, V], key: Stateme
         deadline.check()
         found = known.made_once(key, make)
     elif noticing.is_on and known is _statements:
-        noticing.note("found", key=key)
+        noticing.instant("found", {"key": key})
     return found
 
 

@@ -78,7 +78,7 @@ def kept(who: Caller, asked: Asked) -> Kept | None:
     if found.holding != now:
         return None
     if noticing.is_on:
-        noticing.note("kept")
+        noticing.instant("kept", {})
     return found
 
 

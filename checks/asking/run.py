@@ -35,8 +35,7 @@ def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
     values = statement.values(slots)
     mine = connections[DEFAULT_DB_ALIAS]  # Django's `connection` looks it up again for each attribute
     if mine.connection is None:
-        with noticing.noted("wait", of="connection"):
-            mine.ensure_connection()
+        mine.ensure_connection()
     time = deadline.current() or question_time()
     began = noticing.now() if noticing.is_on else 0.0
     try:

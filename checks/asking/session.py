@@ -173,7 +173,7 @@ class Session(ABC):
         if found is None:
             return self._prepared_now(key)
         if noticing.is_on:
-            noticing.note("found", key=key)
+            noticing.instant("found", {"key": key})
         return found
 
     def _prepared_now(self, key: StatementKey) -> PreparedStatement:

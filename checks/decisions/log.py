@@ -88,7 +88,7 @@ def note(request: Request, who: Caller, answer: object, revision: int, version_i
 
 def _notice(answer: object) -> None:
     try:
-        noticing.note("decision", **tally_of(answer))
+        noticing.instant("decision", tally_of(answer))
     except Exception:
         log.exception("an answer was not counted")
 
@@ -246,6 +246,11 @@ def without_properties(question: bytes) -> tuple[bytes, int]:
 # ---- writing -------------------------------------------------------------------------------------------------------
 
 
+def _notice_lines(**numbers: int) -> None:
+    if noticing.is_on and any(numbers.values()):
+        noticing.note("log", **numbers)
+
+
 class Writer:
     """Has a queue, and a thread that empties it, from the first question on."""
 
@@ -263,6 +268,7 @@ class Writer:
         with self._changing:
             if self._size + size > ROOM:
                 self._left_out, self._reason = self._left_out + 1, "they came faster than they could be written"
+                _notice_lines(dropped=1)
                 return
             self._waiting.append(entry)
             self._size += size
@@ -270,6 +276,7 @@ class Writer:
                 self._start()
 
     def leave_out(self, number: int, reason: Exception) -> None:
+        _notice_lines(dropped=number)
         with self._changing:
             self._left_out, self._reason = self._left_out + number, f"{type(reason).__name__}: {reason}"
             if self._thread is None:
@@ -280,14 +287,16 @@ class Writer:
         with self._writing:
             with self._changing:
                 entries, self._waiting, self._size = self._waiting, [], 0
-            lines = []
+            lines: list[bytes] = []
             for entry in entries:
                 try:
-                    lines.append(line_of(entry))
+                    if line := line_of(entry):
+                        lines.append(line)
                 except Exception as reason:
                     self.leave_out(1, reason)
             try:
-                self._write([line for line in lines if line])
+                self._write(lines)
+                _notice_lines(written=len(lines))
             except OSError as reason:
                 self.leave_out(len(lines), reason)
 

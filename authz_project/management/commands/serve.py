@@ -7,7 +7,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import Error, connection, connections
+from django.utils.module_loading import import_string
 
 from authz_project import installation
 from authz_project.checkup.report import findings, report
 from authz_project.command_line.numbers import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
+from authz_project.metrics import folder
 from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
 from authz_project.server.process import run_server
@@ -49,6 +51,10 @@ class Command(ServiceCommand):
             default=4,
             help="threads of each process; all but one answer, on a connection each",
         )
+        parser.add_argument(
+            "--metrics-port", type=port_number, help="answer GET /metrics for Prometheus on this port (default: off)"
+        )
+        parser.add_argument("--metrics-host", default="127.0.0.1", help="where (default: this machine alone)")
         parser.add_argument("--dev", action="store_true", help="turn on the well-known key and POST /test_environment")
         parser.add_argument(
             "--check", action="store_true", help="start nothing: look whether all is there, as check_service does"
@@ -60,7 +66,18 @@ class Command(ServiceCommand):
         elif wrong := report(findings(workers, threads), self.say):
             raise CommandError(wrong)
 
-    def serve(self, *, host: str, port: int, workers: int, threads: int, dev: bool, **options: Any) -> None:
+    def serve(
+        self,
+        *,
+        host: str,
+        port: int,
+        workers: int,
+        threads: int,
+        dev: bool,
+        metrics_host: str,
+        metrics_port: int | None,
+        **options: Any,
+    ) -> None:
         secret = secret_that_is_set()
         if dev:
             refuse_outsiders(host)
@@ -69,6 +86,9 @@ class Command(ServiceCommand):
             refuse_weak_secret(secret)
         refuse_closed_log(settings.DECISION_LOG)
         refuse_taken_port(host, port)
+        if metrics_port is not None:
+            refuse_same_port(port, metrics_port)
+            refuse_taken_port(metrics_host, metrics_port)
         with alone():
             call_command("migrate", verbosity=0)
             said_of_keys = self.prepare_keys(dev)
@@ -76,12 +96,15 @@ class Command(ServiceCommand):
         os.environ.pop(settings.DEV_SERVER_VARIABLE, None)
         if dev:
             os.environ[settings.DEV_SERVER_VARIABLE] = str(os.getpid())
-        self.introduce(f"http://{f'[{host}]' if ':' in host else host}:{port}", workers, threads, dev)
+        metrics = origin_of(metrics_host, metrics_port) if metrics_port else ""
+        self.introduce(origin_of(host, port), workers, threads, dev, metrics)
         if said_of_keys:
             self.say(said_of_keys)
-        run_server(host, port, workers, threads)
+        os.environ.pop(settings.METRICS_FOLDER_VARIABLE, None)
+        with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext():
+            run_server(host, port, workers, threads)
 
-    def introduce(self, origin: str, workers: int, threads: int, dev: bool) -> None:
+    def introduce(self, origin: str, workers: int, threads: int, dev: bool, metrics: str = "") -> None:
         """Say what is served, from what, where, and what production would want besides."""
         program = program_name(sys.argv[0])
         environment = default_environment()
@@ -95,6 +118,8 @@ class Command(ServiceCommand):
         login = "" if has_login() else f"; `{program} createsuperuser` makes a login"
         self.say(f"  admin     {origin}/admin/{login}")
         self.say(f"  read      {origin}/docs/")
+        if metrics:
+            self.say(f"  metrics   {metrics}/metrics")
         if unset := "" if dev else ", ".join(each.name for each in installation.unset()):
             self.say(f"  not set   {unset}, which production wants: see {origin}/docs/settings/")
         self.say("  stop      with Ctrl-C or SIGTERM, which lets requests in flight finish")
@@ -114,6 +139,21 @@ class Command(ServiceCommand):
     def say(self, line: str) -> None:
         self.stdout.write(line)
         self.stdout.flush()
+
+
+def origin_of(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+@contextmanager
+def metrics_served(host: str, port: int) -> Iterator[None]:
+    """Have the workers that start meanwhile count, and answer from here what all of them counted."""
+    database = installation.database_version()
+    connections.close_all()
+    with folder.made() as path:  # the client looks where that is when it is imported
+        served = import_string("authz_project.metrics.serving.served")
+        with served(path, host, port, database):
+            yield
 
 
 def counted(number: int, noun: str, plural: str = "s") -> str:
@@ -192,6 +232,11 @@ def refuse_taken_port(host: str, port: int) -> None:
             probe.bind(address)
         except OSError as reason:
             raise CommandError(f"cannot listen on {host}:{port}: {reason.strerror}") from None
+
+
+def refuse_same_port(port: int, metrics_port: int) -> None:
+    if port == metrics_port:
+        raise CommandError(f"--metrics-port must be another port than {port}, where questions are answered")
 
 
 def refuse_closed_log(path: str) -> None:

@@ -1,0 +1,183 @@
+"""A worker's part: what it counted goes into the files of the official client, twice a second.
+
+Whoever imports this has said before where those files are (`folder`), since the client looks once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakSet
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from authz_project import observing
+from authz_project.metrics import folder
+from authz_project.metrics.table import METRICS, OF_WORKERS, PREFIX, Metric
+from authz_project.metrics.tallies import Key, Taken, Tallies, Times
+from policy import noticing
+
+log = logging.getLogger("authz.metrics")
+
+PAUSE = 0.5  # seconds between two looks
+MINUTE = 60.0  # seconds
+_PAGE = resource.getpagesize()
+
+
+class Pool(Protocol):
+    """Threads that answer: how many of them do, how many may, and how many requests wait for one."""
+
+    @property
+    def busy(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+
+
+class Counted(Histogram):
+    """Takes what was counted by buckets before; the client itself takes values one by one."""
+
+    def add(self, times: Times) -> None:
+        for bucket, number in zip(self._buckets, times.buckets, strict=True):
+            if number:
+                bucket.inc(number)
+        self._sum.inc(times.total)
+
+
+Made = Counter | Gauge | Counted
+
+
+def made(metric: Metric, registry: CollectorRegistry) -> Made:
+    name = f"{PREFIX}{metric.name}"
+    match metric.kind:
+        case "counter":
+            return Counter(name, metric.help, metric.labels, registry=registry)
+        case "histogram":
+            return Counted(name, metric.help, metric.labels, buckets=metric.buckets, registry=registry)
+    mode = metric.mode
+    return Gauge(name, metric.help, metric.labels, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]
+
+
+class Worker:
+    """All metrics of this process."""
+
+    def __init__(self, number: int, pools: Mapping[str, Pool]):
+        registry = CollectorRegistry()
+        self._metrics = {metric.name: made(metric, registry) for metric in OF_WORKERS}
+        self._children: dict[Key, Made] = {}
+        self._process, self._pools = str(number), pools
+        self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
+        self._asked: deque[tuple[float, float]] = deque()  # when, and how many questions then
+        self._processor = 0.0  # seconds, as far as they are written down
+        self._writing = threading.Lock()
+        self.tallies = Tallies()
+
+    def connected(self, connection: BaseDatabaseWrapper, **_: object) -> None:
+        """Be told by Django of each connection that is made."""
+        self._connections.add(connection)
+        self.tallies.count("connections_opened")
+
+    def write(self) -> None:
+        """Write down what was counted, and what there is now."""
+        with self._writing:
+            taken = self.tallies.take()
+            for key, number in taken.counts.items():
+                child = self._child(key) if key[0] in METRICS else None
+                if isinstance(child, Counter):
+                    child.inc(number)
+            for key, times in taken.times.items():
+                child = self._child(key)
+                assert isinstance(child, Counted), "what has buckets is a histogram"
+                child.add(times)
+            self._count_processor()
+            for key, value in self._levels(taken):
+                child = self._child(key)
+                assert isinstance(child, Gauge), "what goes up and down is a gauge"
+                child.set(value)
+
+    def _child(self, key: Key) -> Made:
+        found = self._children.get(key)
+        if found is None:
+            metric = self._metrics[key[0]]
+            found = self._children[key] = metric.labels(*key[1:]) if len(key) > 1 else metric
+        return found
+
+    def _count_processor(self) -> None:
+        seconds = time.process_time()
+        child = self._child(("process_cpu_seconds", self._process))
+        assert isinstance(child, Counter)
+        child.inc(seconds - self._processor)
+        self._processor = seconds
+
+    def _levels(self, taken: Taken) -> Iterator[tuple[Key, float]]:
+        yield ("questions_a_minute",), self._a_minute(taken.counts.get(("questions",), 0))
+        yield ("loads_under_way",), noticing.under_way["load"]
+        for name, pool in self._pools.items():
+            yield ("threads_busy", name), pool.busy
+            yield ("threads", name), pool.size
+            yield ("requests_waiting", name), pool.waiting
+        yield ("connections_open",), sum(each.connection is not None for each in _listed(self._connections))
+        yield ("process_resident_memory_bytes", self._process), memory()
+        for key, value in noticing.levels.copy().items():
+            if key[0] in METRICS:
+                yield key, value
+
+    def _a_minute(self, questions: float) -> float:
+        now = time.monotonic()
+        if questions:
+            self._asked.append((now, questions))
+        while self._asked and self._asked[0][0] < now - MINUTE:
+            self._asked.popleft()
+        return sum(number for _, number in self._asked)
+
+
+def _listed(connections: WeakSet[BaseDatabaseWrapper]) -> Sequence[BaseDatabaseWrapper]:
+    """Those that there are, while threads make others."""
+    for _ in range(10):
+        try:
+            return list(connections)
+        except RuntimeError:  # it grew meanwhile
+            continue
+    return ()
+
+
+def memory() -> int:
+    """Bytes of this process that are in memory; where the system does not say, the most that were."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+
+
+def start(number: int, pools: Mapping[str, Pool]) -> Worker:
+    """Observe from now on, as the worker with this number, and write it down for as long as the process lives."""
+    folder.claim(os.getpid())
+    worker = Worker(number, pools)
+    connection_created.connect(worker.connected)
+    observing.observe(worker.tallies.seen)
+    noticing.listen((worker.tallies.noted,))
+    worker.write()
+    threading.Thread(target=_keep_writing, args=(worker,), name="metrics", daemon=True).start()
+    return worker
+
+
+def _keep_writing(worker: Worker) -> None:
+    while True:
+        time.sleep(PAUSE)
+        try:
+            worker.write()
+        except Exception:  # as where the disk is full; what was counted before is there
+            log.exception("metrics cannot be written down")
+            time.sleep(MINUTE)
