@@ -71,11 +71,11 @@ def start_service(
     with log.open("wb") as file:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=file, stderr=file)
     service = Service(f"http://127.0.0.1:{port}", process, log)
-    _wait_for(service)
+    wait_for(service)
     return service
 
 
-def _wait_for(service: Service) -> None:
+def wait_for(service: Service) -> None:
     deadline = time.monotonic() + START_WITHIN
     while time.monotonic() < deadline and service.process.poll() is None:
         try:

@@ -1,0 +1,248 @@
+"""The files for deployment: what they set is a setting, what they run is there, and their programs take them."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import kubernetes_validate
+import psycopg
+import pytest
+import requests
+import yaml
+from django.core.management import get_commands, load_command_class
+
+from tests import postgresql
+from tests.postgresql import free_port
+from tests.service import ROOT, start_service
+
+DEPLOY = ROOT / "authz_project" / "deploy"
+UNIT = (DEPLOY / "authz.service").read_text()
+NGINX = (DEPLOY / "nginx.conf").read_text()
+CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+KUBERNETES = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+OLDEST_KUBERNETES = "1.28"
+
+
+def of_kind(kind: str) -> dict:
+    (found,) = [each for each in KUBERNETES if each["kind"] == kind]
+    return found
+
+
+def containers() -> Iterator[dict]:
+    for kind in ("Job", "Deployment"):
+        yield from of_kind(kind)["spec"]["template"]["spec"]["containers"]
+
+
+# ---- what they set and run is ours --------------------------------------------------------------------------------
+
+
+def settings_of_documents() -> set[str]:
+    text = (ROOT / "authz_project" / "docs" / "settings.md").read_text()
+    return set(re.findall(r"^\| `([A-Z_]+)` \|", text, re.MULTILINE))
+
+
+def test_what_they_set_are_settings():
+    said = " ".join([UNIT, NGINX, (DEPLOY / "kubernetes.yaml").read_text()])
+    settings = set(COMPOSE["services"]["authz"]["environment"])
+    settings |= {each["name"] for container in containers() for each in container.get("env", ())}
+    settings |= set(re.findall(r"--from-literal=([A-Z_]+)", said)) | set(re.findall(r"\b([A-Z]+_[A-Z_]+)=", said))
+    assert settings >= {"SECRET_KEY", "DATABASE_URL", "DRAIN_SECONDS", "CSRF_TRUSTED_ORIGINS"}
+    assert settings <= settings_of_documents()
+
+
+def commands_that_are_run() -> Iterator[list[str]]:
+    yield from (container["args"] for container in containers())
+    yield re.search(r"^ExecStart=\S+ (.*)$", UNIT, re.MULTILINE)[1].split()
+    yield yaml.safe_load(re.search(r"^CMD (\[.*\])$", CONTAINERFILE, re.MULTILINE)[1])
+
+
+@pytest.mark.parametrize("words", list(commands_that_are_run()), ids=" ".join)
+def test_what_they_run_is_a_command_with_its_options(words):
+    command = load_command_class(get_commands()[words[0]], words[0])
+    command.create_parser("authz", words[0]).parse_args(words[1:])
+
+
+# ---- systemd ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unit(tmp_path) -> Path:
+    """With a program that is here."""
+    path = tmp_path / "authz.service"
+    path.write_text(UNIT.replace("/opt/authz/bin/authz", shutil.which("true")))
+    return path
+
+
+def test_systemd_takes_the_unit(unit):
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_unit_is_locked_in(unit):
+    """On systemd's scale of 0 to 100: what it needs is the network, its own folder, and no more."""
+    asked = ["systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", unit]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+# ---- Kubernetes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [OLDEST_KUBERNETES, kubernetes_validate.latest_version()])
+@pytest.mark.parametrize("found", KUBERNETES, ids=lambda each: each["kind"])
+def test_kubernetes_takes_the_manifests(found, version):
+    kubernetes_validate.validate(found, version, strict=True)
+
+
+def test_pods_are_found_by_what_selects_them():
+    deployment = of_kind("Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"] == labels
+    assert of_kind("Service")["spec"]["selector"] == labels
+    assert of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
+    assert of_kind("Job")["spec"]["template"]["metadata"]["labels"] != labels  # or it would be sent requests
+
+
+def test_pods_have_as_long_to_end_as_requests():
+    (container,) = of_kind("Deployment")["spec"]["template"]["spec"]["containers"]
+    drained = next(int(each["value"]) for each in container["env"] if each["name"] == "DRAIN_SECONDS")
+    probe = container["readinessProbe"]
+    assert drained > probe["periodSeconds"] * probe["failureThreshold"]
+    assert of_kind("Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > drained + 30
+
+
+# ---- compose ------------------------------------------------------------------------------------------------------
+
+
+def test_what_services_refer_to_is_there():
+    for service in COMPOSE["services"].values():
+        assert {each["source"] for each in service.get("configs", ())} <= set(COMPOSE["configs"])
+        named = {each.split(":")[0] for each in service.get("volumes", ())}
+        assert named <= set(COMPOSE["volumes"])
+        assert set(service.get("depends_on", ())) <= set(COMPOSE["services"])
+    built = COMPOSE["services"]["authz"]["build"]
+    assert (DEPLOY / built["context"]).resolve() == ROOT and (ROOT / built["dockerfile"]).exists()
+
+
+def script(name: str) -> str:
+    """As the container sees it: compose takes two signs for one."""
+    return COMPOSE["configs"][name]["content"].replace("$$", "$")
+
+
+@pytest.mark.long
+def test_a_replica_follows_the_primary():
+    """By the scripts of the two containers, with the programs that are here."""
+    primary = postgresql.start()
+    programs = Path(primary.command[0]).parent
+    replica, port = primary.folder / "replica", free_port()
+    variables = {"PATH": f"{programs}:{os.environ['PATH']}", "PGPORT": str(primary.port)}
+    with psycopg.connect(primary.url(), autocommit=True) as connection:
+        connection.execute("CREATE ROLE authz SUPERUSER LOGIN")
+        run_as(primary, script("let_replicas_in"), variables | {"PGDATA": str(primary.folder / "cluster")}).wait(30)
+        connection.execute("CREATE TABLE told (word text)")
+        follow = script("follow").replace("--host=database", "--host=127.0.0.1")
+        options = f"-p {port} -c unix_socket_directories={primary.folder} -c max_connections=200"  # as the primary's
+        follow = follow.replace("exec postgres", f"exec postgres {options}")
+        following = run_as(primary, follow, variables | {"PGDATA": str(replica)})
+        try:
+            connection.execute("INSERT INTO told VALUES ('yes')")
+            assert read_once_there(port) == ("yes", True)
+        finally:
+            following.send_signal(signal.SIGINT)
+            following.wait(30)
+            primary.stop()
+
+
+def run_as(server: postgresql.Server, text: str, variables: dict[str, str]) -> subprocess.Popen:
+    with (server.folder / "script.log").open("ab") as log:
+        return subprocess.Popen(
+            ["bash", "-c", text], env=variables, cwd=server.folder, stdout=log, stderr=log, **server.identity
+        )
+
+
+def read_once_there(port: int) -> tuple[str, bool]:
+    asked = f"postgres://authz@127.0.0.1:{port}/postgres"
+    for _ in range(600):
+        with suppress(psycopg.Error), psycopg.connect(asked) as connection:
+            found = connection.execute("SELECT word, pg_is_in_recovery() FROM told").fetchone()
+            if found:
+                return found
+        time.sleep(0.1)
+    raise AssertionError("the replica does not follow")
+
+
+# ---- nginx --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def behind_nginx(tmp_path, database_urls):
+    """The service, and the address at which nginx stands before it."""
+    origin = "https://authz.example.org"
+    service = start_service(
+        tmp_path, database_urls("sqlite", "behind"), "--workers", "1", "--dev",
+        ALLOWED_HOSTS="authz.example.org,127.0.0.1", CSRF_TRUSTED_ORIGINS=origin, PUBLIC_URL="", TRUST_PROXY="1",
+        CLIENT_ADDRESS_HEADER="X-Forwarded-For",
+    )  # fmt: skip
+    port = free_port()
+    key, certificate = tmp_path / "privkey.pem", tmp_path / "fullchain.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=authz.example.org"]
+    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    served = (
+        NGINX.replace("/etc/ssl/authz/fullchain.pem", str(certificate))
+        .replace("/etc/ssl/authz/privkey.pem", str(key))
+        .replace("listen 443", f"listen 127.0.0.1:{port}")
+        .replace("server 127.0.0.1:8080", f"server {service.origin.removeprefix('http://')}")
+    )
+    folders = "".join(f"{name}_temp_path {tmp_path / name};" for name in ("proxy", "fastcgi", "uwsgi", "scgi"))
+    folders += f"client_body_temp_path {tmp_path / 'body'};"
+    whole = tmp_path / "nginx.conf"
+    head = f"daemon off; pid {tmp_path / 'pid'}; error_log {tmp_path / 'error.log'};"
+    user = "user root;" if Path("/proc/self").stat().st_uid == 0 else ""
+    whole.write_text(f"{user}{head} events {{}}\nhttp {{ access_log off; {folders}\n{served}\n}}")
+    subprocess.run(["nginx", "-t", "-q", "-c", whole], check=True)
+    process = subprocess.Popen(["nginx", "-c", whole])
+    try:
+        wait_for_port(port)
+        yield service, f"https://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+        service.stop()
+
+
+def wait_for_port(port: int) -> None:
+    for _ in range(300):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError("nginx does not listen")
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+def test_nginx_stands_before_the_service(behind_nginx):
+    service, origin = behind_nginx
+
+    def asked(method: str, path: str, **options) -> requests.Response:
+        headers = {"Host": "authz.example.org", **options.pop("headers", {})}
+        return requests.request(method, origin + path, headers=headers, verify=False, timeout=60, **options)
+
+    assert asked("GET", "/readyz").status_code == 404
+    key = {"Authorization": f"Bearer {service.client().key}"}
+    answered = asked("POST", "/api/policy", json={"src": "actor User {}"}, headers=key)
+    assert answered.status_code == 200 and re.fullmatch("[0-9a-f]{32}", answered.headers["X-Request-ID"])
+    described = asked("GET", "/.well-known/authzen-configuration").json()
+    assert described["access_evaluation_endpoint"].startswith("https://authz.example.org/")
+    login = asked("GET", "/admin/login/")
+    assert login.status_code == 200 and "Secure" in login.headers["Set-Cookie"]
+    too_large = asked("POST", "/api/batch", data=b" " * (10 * 1024 * 1024 + 1), headers=key)
+    assert too_large.status_code == 413 and "MAX_BODY_BYTES" in too_large.json()["message"]
