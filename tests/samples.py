@@ -58,7 +58,6 @@ NOT_RUN = {  # lines of shell without what they remark, and why
     "export DATABASE_URL=postgres://authz:password@db.example.org/authz": "there is no such machine",
     "export SECRET_KEY=…": "it goes with that machine",
     "authz serve --port 8080 --workers 4": "likewise",
-    'sqlite3 authz.sqlite3 ".backup copy.sqlite3"': "its program is not on every machine",
     'pip install -e ".[test]" && pytest': "this is that run",
     'pip install "authz[editor]"': "the environment of this run has it",
 }

@@ -59,6 +59,9 @@ GROUPS: dict[str, dict[str, str]] = {
     "Look after": {
         "check_service": "say whether all is there that a server needs",
         "migrate": "prepare the database, or bring it up to date",
+        "backup": "copy the database while the service runs",
+        "verify_backup": "say whether a copy is good",
+        "check_database": "say whether what is stored agrees with itself",
         "check": "say what is wrong with the settings; --deploy also what is unsafe",
         "changepassword": "change the password of a login to the admin",
     },

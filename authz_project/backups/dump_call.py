@@ -1,0 +1,39 @@
+"""How PostgreSQL's own programs dump and restore a database: the call, word for word, without a password."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# Of the connection's options, those that say where the database is and how to reach it.
+_OF_LIBPQ = re.compile(r"ssl\w*|channel_binding|gss\w*|krbsrvname|require_auth|requirepeer|service|passfile|hostaddr|"
+                       r"target_session_attrs|load_balance_hosts")  # fmt: skip
+
+_PARTS = {"host": "HOST", "port": "PORT", "user": "USER", "dbname": "NAME"}
+
+
+def conninfo(config: Mapping[str, Any]) -> str:
+    """Where the database of Django's settings is, as libpq reads it; without the password."""
+    named = {libpq: config.get(django) for libpq, django in _PARTS.items()}
+    options = {name: value for name, value in (config.get("OPTIONS") or {}).items() if _OF_LIBPQ.fullmatch(name)}
+    return " ".join(f"{name}={_quoted(str(value))}" for name, value in {**named, **options}.items() if value)
+
+
+def _quoted(value: str) -> str:
+    if re.fullmatch(r"[^\s'\\]+", value):
+        return value
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def dump_call(config: Mapping[str, Any], file: Path) -> str:
+    """What to type into a shell."""
+    how = ("--format=custom", "--no-owner", "--no-privileges")
+    return shlex.join(["pg_dump", *how, f"--file={file}", f"--dbname={conninfo(config)}"])
+
+
+def password_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """The variable that gives the password to a program that is to reach the database, if there is one."""
+    return {"PGPASSWORD": str(config["PASSWORD"])} if config.get("PASSWORD") else {}

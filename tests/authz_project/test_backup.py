@@ -1,0 +1,308 @@
+"""A copy of an SQLite file is whole, whoever writes meanwhile; and what is not whole is found out."""
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from django.db import connection
+
+from authz_project.backups import sqlite_copy
+from authz_project.backups.sqlite_copy import CannotCopy, copy
+from tests.authz_project.test_upgrade import DUMP
+from tests.service import ROOT, Service, start_service
+
+POLICY = """
+actor User {}
+resource Doc { permissions = ["read"]; roles = ["reader"]; "read" if "reader"; }
+"""
+SECRET = "only for these tests " * 3
+
+
+def role(user: str) -> dict:
+    args = [("User", user), ("String", "reader"), ("Doc", "d")]
+    return {"predicate": "has_role", "args": [{"type": type_name, "id": text} for type_name, text in args]}
+
+
+def may_read(user: str) -> dict:
+    return {"actor_type": "User", "actor_id": user, "action": "read", "resource_type": "Doc", "resource_id": "d"}
+
+
+def prepared(folder: Path) -> Path:
+    """A database with a policy, facts and history."""
+    url = f"sqlite:///{folder / 'authz.sqlite3'}"
+    (folder / "main.polar").write_text(POLICY)
+    lines = [f"has_role,User,u{number},String,reader,Doc,d" for number in range(500)]
+    (folder / "facts.csv").write_text("\n".join(lines))
+    manage(folder, url, "migrate", "-v0")
+    manage(folder, url, "create_api_key")
+    manage(folder, url, "load_policy", "main.polar")
+    manage(folder, url, "load_facts", "facts.csv", "--format", "csv")
+    manage(folder, url, "delete_facts", "has_role(User:u7, _, Doc:d)")
+    return folder / "authz.sqlite3"
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory) -> Path:
+    return prepared(tmp_path_factory.mktemp("prepared"))
+
+
+@pytest.fixture
+def good(database, tmp_path) -> Path:
+    """A copy, for a test to spoil."""
+    copy(database, tmp_path / "copy.sqlite3", overwrite=False)
+    return tmp_path / "copy.sqlite3"
+
+
+def manage(folder: Path, url: str, *arguments: str, code: int = 0) -> str:
+    """What a command says, on either stream."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "manage.py", *arguments], cwd=folder, capture_output=True, text=True, timeout=120,
+        env=os.environ | {"DATABASE_URL": url, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def verified(file: Path, code: int = 0) -> str:
+    return manage(file.parent, f"sqlite:///{file.parent / 'unused.sqlite3'}", "verify_backup", str(file), code=code)
+
+
+# ---- what is made ----------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_belongs_to_its_owner_and_has_the_secret_beside_it(database, good):
+    secret = sqlite_copy.secret_of(good)
+    assert secret.read_text() == sqlite_copy.secret_of(database).read_text()
+    for path in (good, secret):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert sorted(path.name for path in good.parent.iterdir()) == ["copy.sqlite3", "copy.sqlite3.secret"]
+
+
+def test_a_copy_replaces_nothing_unless_told(database, good):
+    before = good.read_bytes()
+    good.write_bytes(b"precious")
+    with pytest.raises(CannotCopy, match="is there already; --overwrite replaces it"):
+        copy(database, good, overwrite=False)
+    assert good.read_bytes() == b"precious"
+    copy(database, good, overwrite=True)
+    assert good.read_bytes() == before
+    good.unlink()
+    with pytest.raises(CannotCopy, match=r"copy\.sqlite3\.secret` is there already"):
+        copy(database, good, overwrite=False)
+
+
+def test_who_is_faster_keeps_the_place(database, tmp_path):
+    """The place is looked at before, and again when the copy is put there."""
+    place = tmp_path / "copy.sqlite3"
+
+    def make_it_first(*_: object) -> None:
+        place.write_bytes(b"precious")
+
+    with mock.patch.object(sqlite_copy, "_copy_pages", make_it_first), pytest.raises(CannotCopy, match="there already"):
+        copy(database, place, overwrite=False)
+    assert place.read_bytes() == b"precious"
+
+
+def test_places_where_no_copy_can_be_are_refused(database, tmp_path):
+    (tmp_path / "used.sqlite3-wal").touch()
+    for place, reason in (
+        (database, "is the database itself"),
+        (tmp_path, "is a folder"),
+        (tmp_path / "no" / "copy", "there is no folder"),
+        (tmp_path / "used.sqlite3", "belongs to a database that is in use"),
+    ):
+        with pytest.raises(CannotCopy, match=reason):
+            copy(database, place, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["used.sqlite3-wal"]
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), sqlite3.OperationalError("disk I/O")])
+def test_a_copy_that_fails_leaves_nothing_behind(database, good, failure):
+    before = good.read_bytes()
+    failing = mock.patch.object(sqlite_copy, "_flush", side_effect=failure)
+    with failing, pytest.raises(CannotCopy, match="no copy is made"):
+        copy(database, good, overwrite=True)
+    assert sorted(path.name for path in good.parent.iterdir()) == ["copy.sqlite3", "copy.sqlite3.secret"]
+    assert good.read_bytes() == before
+
+
+def test_how_far_it_is_is_told(database, tmp_path):
+    shares: list[float] = []
+    with mock.patch.object(sqlite_copy, "PAGES_AT_ONCE", 8):
+        copy(database, tmp_path / "copy.sqlite3", overwrite=False, progress=shares.append)
+    assert len(shares) > 5 and shares == sorted(shares) and shares[-1] == 1.0
+
+
+def test_the_command_says_what_it_made(database, tmp_path):
+    url = f"sqlite:///{database}"
+    said = manage(tmp_path, url, "backup", "copy.sqlite3")
+    assert f"{tmp_path / 'copy.sqlite3'}: 0." in said and "copy.sqlite3.secret: the secret of logins" in said
+    assert "is there already; --overwrite replaces it" in manage(tmp_path, url, "backup", "copy.sqlite3", code=1)
+    assert "there is no database" in manage(tmp_path, f"sqlite:///{tmp_path / 'none'}", "backup", "b", code=1)
+    assert not (tmp_path / "none").exists()
+
+
+# ---- while others write ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def written_to(tmp_path) -> Iterator[Service]:
+    """A server whose facts change all the time: ann and ben are readers in turns, and one of them always is."""
+    folder = tmp_path / "live"
+    folder.mkdir()
+    path = prepared(folder)
+    service = start_service(folder, f"sqlite:///{path}", "--dev", "--workers", "1", SECRET_KEY=SECRET)
+    client, over = service.client(), threading.Event()
+    client.post("/batch", [{"inserts": [role("ann")]}]).raise_for_status()
+
+    def write() -> None:
+        here, there = "ann", "ben"
+        while not over.is_set():
+            client.post("/batch", [{"deletes": [role(here)]}, {"inserts": [role(there)]}]).raise_for_status()
+            here, there = there, here
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    yield service
+    over.set()
+    writer.join()
+    service.stop()
+
+
+@pytest.mark.long
+def test_a_copy_made_under_writes_answers_as_the_service_did_then(written_to, tmp_path):
+    live, url = written_to.client(), f"sqlite:///{tmp_path / 'live' / 'authz.sqlite3'}"
+    offsets = []
+    for number in range(2):
+        name = f"copy{number}.sqlite3"
+        manage(tmp_path, url, "backup", name)
+        verified(tmp_path / name)
+        put_back = tmp_path / f"restored{number}"
+        put_back.mkdir()
+        for end in ("", ".secret"):
+            shutil.copy(tmp_path / f"{name}{end}", put_back / f"authz.sqlite3{end}")
+        restored = start_service(
+            put_back, f"sqlite:///{put_back / 'authz.sqlite3'}", "--dev", "--workers", "1", SECRET_KEY=SECRET
+        )
+        try:
+            client = restored.client()
+            facts = client.get("/facts")
+            asked = client.post("/authorize", may_read("ann"))
+            offset = int(asked.headers["OsoOffset"])
+            offsets.append(offset)
+            assert in_order(facts.json()) == in_order(live.get("/facts", params={"as_of": offset}).json())
+            readers = [user for user in ("ann", "ben") if client.post("/authorize", may_read(user)).json()["allowed"]]
+            assert len(readers) == 1
+            for user in ("ann", "ben", "u7", "u8"):
+                then = live.post("/authorize", may_read(user) | {"as_of": offset}).json()
+                assert client.post("/authorize", may_read(user)).json() == then
+            changed = client.post("/batch", [{"inserts": [role("eve")]}])
+            assert changed.headers["OsoOffset"] == str(offset + 1)
+        finally:
+            restored.stop()
+    assert offsets == sorted(set(offsets))
+
+
+def in_order(facts: list) -> list[str]:
+    return sorted(map(repr, facts))
+
+
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+def test_what_a_process_remembers_is_not_taken_for_what_is_put_back(api, tmp_path):
+    """The same process goes on with a database that is put back under it, and another change has the same number."""
+    api.post("/policy", {"src": POLICY})
+    offset = int(api.post("/batch", [{"inserts": [role("ann")]}])["OsoOffset"])
+    path = Path(connection.settings_dict["NAME"])
+    copy(path, tmp_path / "copy.sqlite3", overwrite=False)
+
+    def answers() -> list[bool]:
+        for _ in range(3):  # the last ones are kept
+            found = [api.post("/authorize", may_read(user)).json()["allowed"] for user in ("ann", "ben", "eve")]
+        return found
+
+    assert answers() == [True, False, False]
+    api.post("/batch", [{"deletes": [role("ann")]}, {"inserts": [role("ben")]}])
+    assert answers() == [False, True, False]
+    connection.close()
+    with closing(sqlite3.connect(tmp_path / "copy.sqlite3")) as kept, closing(sqlite3.connect(path)) as live:
+        kept.backup(live)
+    assert answers() == [True, False, False]
+    assert int(api.post("/batch", [{"inserts": [role("eve")]}])["OsoOffset"]) == offset + 1
+    assert answers() == [True, False, True]
+
+
+# ---- what is found out -----------------------------------------------------------------------------------------------
+
+
+def test_a_good_copy_is_told_to_be_good_and_stays_as_it_is(good):
+    before = good.read_bytes()
+    said = verified(good)
+    assert "WRONG" not in said
+    for line in (
+        "ok     integrity: ", "ok     references: ", "ok     form: it is this version's", "ok     secret: in ",
+        "ok     facts of `default`: 499 stored and 1 past at revision 3",
+        'ok     policy of `default`: version 1 compiles; User:u0 may "read" 1 Doc',
+    ):  # fmt: skip
+        assert line in said
+    assert good.read_bytes() == before
+    assert sorted(path.name for path in good.parent.iterdir() if "unused" not in path.name) == [
+        "copy.sqlite3", "copy.sqlite3.secret",
+    ]  # fmt: skip
+
+
+SPOILED = {
+    "DELETE FROM fact WHERE a0 = 'u1'": "498 are stored, and the revisions come to 499",
+    "UPDATE policy_version SET source = 'actor'": "version 1 does not compile",
+    "UPDATE policy_version SET environment_id = 77": "references: a row of policy_version names one of environment",
+    "INSERT INTO django_migrations (app, name, applied) VALUES ('facts', '0099_later', '2027-01-01')":
+        "it is of a newer version of the program, which made facts 0099",
+    "DROP TABLE django_migrations": "it is no database of this service",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", SPOILED)
+def test_what_does_not_agree_is_found(good, statement):
+    with closing(sqlite3.connect(good)) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
+        database.execute(statement)
+        database.commit()
+    said = verified(good, code=1)
+    assert "WRONG" in said and SPOILED[statement] in said and "copy.sqlite3 is not good" in said
+
+
+def test_a_copy_that_lost_bytes_is_found(good):
+    whole = good.read_bytes()
+    middle = len(whole) // 2 // 4096 * 4096
+    for spoiled in (whole[:middle] + os.urandom(8192) + whole[middle + 8192 :], whole[: middle + 100], whole[:5000]):
+        good.write_bytes(spoiled)
+        assert "WRONG" in verified(good, code=1)
+
+
+def test_what_is_no_copy_is_told_so(good):
+    other = good.with_name("other")
+    for text in (b"", b"SQLite format", b"-- a dump in words"):
+        other.write_bytes(text)
+        assert "is neither a copy of an SQLite database nor a dump" in verified(other, code=1)
+    assert "cannot be read" in verified(good.with_name("nope"), code=1)
+    Path(f"{good}-wal").write_bytes(b"x")
+    assert "it is in use, or was copied by hand while it was" in verified(good, code=1)
+
+
+def test_a_copy_of_an_older_form_is_good_as_well(tmp_path):
+    old = tmp_path / "old.sqlite3"
+    with closing(sqlite3.connect(old)) as database:
+        database.executescript(DUMP)
+    before = old.read_bytes()
+    said = verified(old)
+    assert "it is of an older version; `serve` will bring it up by " in said
+    assert "facts of `default`: 3 stored and 0 past at revision 3, known since revision 3" in said
+    assert old.read_bytes() == before

@@ -1,0 +1,132 @@
+"""PostgreSQL is dumped by its own program: the call that is told works as it stands, and its dump is looked at."""
+
+import os
+import secrets
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import psycopg
+import pytest
+from django.core.management import CommandError
+
+from authz_project.backups import dump_call, programs
+from authz_project.backups.archives import dump_findings
+from authz_project.backups.programs import Program
+from authz_project.backups.scratch import CannotRestore, restore_dump
+from authz_project.management.commands.backup import Command
+from authz_project.management.commands.verify_backup import scratch_config
+from authz_project.settings import database_from_url
+from tests.authz_project.test_backup import POLICY
+from tests.service import ROOT
+
+URL = "postgres://ann:it%27s%20me@db.example.org:5433/facts?sslmode=require"
+
+
+@pytest.fixture(scope="module")
+def filled(database_urls, tmp_path_factory) -> str:
+    url, folder = database_urls("postgresql", f"dumped_{secrets.token_hex(4)}"), tmp_path_factory.mktemp("dumped")
+    (folder / "main.polar").write_text(POLICY)
+    (folder / "facts.csv").write_text("has_role,User,ann,String,reader,Doc,d")
+    manage(folder, url, "migrate", "-v0")
+    manage(folder, url, "load_policy", "main.polar")
+    manage(folder, url, "load_facts", "facts.csv", "--format", "csv")
+    return url
+
+
+def manage(folder: Path, url: str, *arguments: str, code: int = 0, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, ROOT / "manage.py", *arguments], cwd=folder, capture_output=True, text=True, timeout=120,
+        env=os.environ | {"DATABASE_URL": url, "PYTHONPATH": str(ROOT), "SECRET_KEY": "x" * 40} | variables,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+# ---- the call --------------------------------------------------------------------------------------------------------
+
+
+def test_the_call_says_where_the_database_is_and_no_password():
+    call = shlex.split(dump_call.dump_call(database_from_url(URL), Path("a file")))
+    assert call[0] == "pg_dump" and "--file=a file" in call and "--format=custom" in call
+    where = dict(part.split("=", 1) for part in call[-1].removeprefix("--dbname=").split())
+    assert where == {
+        "host": "db.example.org", "port": "5433", "user": "ann", "dbname": "facts", "sslmode": "require",
+    }  # fmt: skip
+    assert "me" not in " ".join(call).replace("name", "")
+    assert dump_call.password_of(database_from_url(URL)) == {"PGPASSWORD": "it's me"}
+    assert dump_call.password_of(database_from_url("postgres://ann@db/facts")) == {}
+
+
+@pytest.mark.parametrize("name", ["facts", "two words", "it's", "back\\slash", "a'b\\c d"])
+def test_names_are_read_as_they_are(name):
+    assert psycopg.conninfo.conninfo_to_dict(dump_call.conninfo({"NAME": name}))["dbname"] == name
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_a_program_that_is_older_than_the_server_will_not_do(db, capsys):
+    def backup(found: Program | None) -> None:
+        with mock.patch("authz_project.management.commands.backup.program", lambda name: found):
+            Command().handle(file=Path("dump"), overwrite=False)
+
+    backup(Program("pg_dump", 99, "99.1"))
+    assert "pg_dump 99.1 can dump PostgreSQL " in capsys.readouterr().err
+    old = Program("pg_dump", 9, "9.6")
+    for found, reason in ((old, "pg_dump 9.6 cannot dump"), (None, "there is no pg_dump here")):
+        with pytest.raises(CommandError, match=reason):
+            backup(found)
+        assert capsys.readouterr().out.startswith("pg_dump --format=custom")
+
+
+# ---- the dump --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_the_dump_is_made_looked_at_restored_and_asked(filled, database_urls, tmp_path):
+    if programs.program("pg_dump") is None or programs.program("pg_restore") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no pg_dump here")
+    told = manage(tmp_path, filled, "backup", "facts.dump").splitlines()
+    assert "SECRET_KEY is not in the database: keep it as well" in told
+    subprocess.run(told[0], shell=True, cwd=tmp_path, check=True, timeout=120)
+    said = manage(tmp_path, filled, "verify_backup", "facts.dump")
+    assert "ok     file: pg_restore " in said and "Dumped by pg_dump version: " in said and "ok     tables: " in said
+    assert "what is in it is not looked at" in said
+
+    empty = database_urls("postgresql", f"scratch_{secrets.token_hex(4)}")
+    said = manage(tmp_path, filled, "verify_backup", "facts.dump", "--database", empty)
+    assert "WRONG" not in said
+    assert "ok     facts of `default`: 1 stored and 0 past at revision 2" in said
+    assert 'version 1 compiles; User:ann may "read" 1 Doc' in said
+    assert "the database is not empty" in manage(
+        tmp_path, filled, "verify_backup", "facts.dump", "--database", empty, code=1
+    )
+    in_use = manage(tmp_path, filled, "verify_backup", "facts.dump", "--database", filled, code=1)
+    assert "--database is the database in use" in in_use
+
+    whole = (tmp_path / "facts.dump").read_bytes()
+    (tmp_path / "half.dump").write_bytes(whole[: len(whole) // 2])
+    other = database_urls("postgresql", f"scratch_{secrets.token_hex(4)}")
+    assert manage(tmp_path, filled, "verify_backup", "half.dump", "--database", other, code=1)
+
+
+def test_a_dump_that_cannot_be_read_is_told(tmp_path):
+    broken = tmp_path / "broken.dump"
+    broken.write_bytes(b"PGDMP" + b"\0" * 100)
+    assert [finding.is_good for finding in dump_findings(broken)] == [False]
+    with mock.patch("authz_project.backups.archives.program", lambda name: None):
+        assert "there is no pg_restore here" in next(dump_findings(broken)).text
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("sqlite:///scratch.sqlite3", "must be the URL of a PostgreSQL database"),
+        ("nonsense", "--database must begin with"),
+        ("postgres://nobody@127.0.0.1:1/none", "the database cannot be reached"),
+    ],
+)
+def test_a_database_to_restore_into_must_be_one(tmp_path, url, reason):
+    with pytest.raises((CannotRestore, CommandError), match=reason):
+        restore_dump(tmp_path / "any.dump", scratch_config(url))

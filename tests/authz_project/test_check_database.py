@@ -1,0 +1,105 @@
+"""Whether what is stored agrees with itself: after whatever was done, and not after what nobody should do."""
+
+import io
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from authz_project.backups.contents import findings
+from facts import expiry, forgetting, pruning
+from facts.serializers import PATTERN
+from policy.models import Environment
+
+POLICY = """
+actor User {}
+resource Doc { permissions = ["read"]; roles = ["reader"]; "read" if "reader"; }
+"""
+
+
+def role(user: str, **more: str) -> dict:
+    args = [("User", user), ("String", "reader"), ("Doc", "d")]
+    return {"predicate": "has_role", "args": [{"type": type_name, "id": text} for type_name, text in args], **more}
+
+
+ANYBODY = {"predicate": "has_role", "args": [{"type": "User"}, None, None]}
+
+
+@pytest.fixture
+def used(api):
+    """Facts came and went in all the ways that there are."""
+    api.post("/policy", {"src": POLICY})
+    api.post("/batch", [{"inserts": [role(f"u{number}") for number in range(20)]}])
+    api.post("/batch", [{"inserts": [role("u1"), role("new")]}])
+    api.post("/batch", [{"deletes": [role("u1")]}, {"inserts": [role("u1"), role("u2")]}])
+    api.post("/batch", [{"deletes": [role("u2"), role("u3"), role("nobody")]}])
+    api.post("/bulk_load", [role(f"b{number}") for number in range(5)])
+    api.post("/bulk", {"delete": [role("b1")], "tell": [role("b2"), role("b9")]})
+    api.post("/batch", [{"inserts": [role("gone", expires_at="2001-01-01T00:00:00Z")]}])
+    api.post("/batch", [{"inserts": [role("later", expires_at="2099-01-01T00:00:00Z")]}])
+    api.post("/batch", [{"inserts": [role("later", expires_at="2098-01-01T00:00:00Z")]}])
+    expiry.sweep(api.environment.pk)
+    api.delete("/facts", role("u4"))
+    api.post("/policy", {"src": POLICY + "\n# again"})
+    return api
+
+
+def faults() -> list[str]:
+    return [finding.text for finding in findings() if not finding.is_good]
+
+
+def test_what_was_done_agrees_with_itself(used, new_api):
+    other = new_api("other")
+    assert faults() == []
+    other.post("/batch", [{"inserts": [role("x")]}])
+    other.post("/clear_data")
+    assert faults() == []
+    said = io.StringIO()
+    call_command("check_database", stdout=said)
+    assert "WRONG" not in said.getvalue() and 'may "read" 1 Doc' in said.getvalue()
+    assert "facts of `other`: 0 stored and 1 past at revision 2" in said.getvalue()
+
+
+def test_what_was_forgotten_or_pruned_is_no_fault(used):
+    used.post("/batch", [{"deletes": [ANYBODY]}, {"inserts": [role("u5")]}])
+    assert faults() == []
+    forgetting.forget(used.environment.pk, PATTERN.decode(ANYBODY, ""))
+    assert faults() == []
+    used.post("/batch", [{"inserts": [role("u6")]}])
+    pruning.prune(1e-12)
+    assert faults() == []
+    used.post("/batch", [{"inserts": [role("u7")]}, {"deletes": [role("u5")]}])
+    assert Environment.objects.get(pk=used.environment.pk).horizon > 0
+    assert faults() == []
+
+
+SPOILED = {
+    "DELETE FROM fact WHERE a0 = 'u9'": "are stored, and the revisions come to",
+    "UPDATE fact SET since = since + 1000 WHERE a0 = 'u9'": "they name revision 1",
+    'UPDATE environment SET "offset" = "offset" + 5': "and the last revision",
+    'UPDATE environment SET "offset" = 5': "they name revision",
+    'UPDATE environment SET horizon = "offset" + 5': "the horizon is after the last revision",
+    "DELETE FROM revision WHERE number = 2": "1 revisions are missing",
+    "UPDATE past_fact SET since = until WHERE a0 = 'u3'": "1 past facts ended before they began",
+    "UPDATE environment SET policy_version_id = NULL": "the active policy is not the last revision's",
+    "UPDATE fact SET sig = 99 WHERE a0 = 'u9'": "facts are of 1 signatures that are not there",
+    "DELETE FROM django_migrations WHERE app = 'facts' AND name LIKE '0003%%'": "it is of an older version",
+}
+
+
+@pytest.mark.parametrize("statement", SPOILED)
+def test_what_does_not_agree_is_found(used, statement):
+    if "django_migrations" in statement:
+        connection.cursor().execute("CREATE TABLE kept AS SELECT * FROM django_migrations")
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement.replace("%%", "%"))
+        assert [text for text in faults() if SPOILED[statement] in text], faults()
+        with pytest.raises(SystemExit):
+            call_command("check_database", stdout=io.StringIO())
+    finally:
+        if "django_migrations" in statement:
+            with connection.cursor() as cursor:
+                cursor.execute("DELETE FROM django_migrations")
+                cursor.execute("INSERT INTO django_migrations SELECT * FROM kept")
+                cursor.execute("DROP TABLE kept")
