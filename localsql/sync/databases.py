@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ _TYPES = {
     "mongodb+srv": (Kind.MONGODB, ""),
     "csv": (Kind.CSV, ""),
 }
+_WORDED = re.compile(r"(?:password|sslpassword) *= *('[^']+'|[^\s'&]+)", re.IGNORECASE)
 _NAMES = ("postgres", "mysql", "mariadb", "sqlite", "mongodb", "csv")
 _OF_A_DATABASE = ("connection_string", "type", "ssl")
 _OF_TLS = ("ca_file", "use_system_certs", "ssl_mode")
@@ -119,12 +121,13 @@ def _tls(place: str, entry: object) -> Tls:
 
 
 def _passwords(connection: str) -> tuple[str, ...]:
-    """As they stand in a URL, and as a driver may show them."""
+    """As they stand in a URL, or among words, and as a driver may show them."""
+    worded = tuple(found.strip("'") for found in _WORDED.findall(connection))
     try:
         password = urlsplit(connection).password
     except ValueError:
-        return ()
-    return (password, unquote(password)) if password else ()
+        return worded
+    return (*worded, password, unquote(password)) if password else worded
 
 
 def _listed(names: object) -> str:

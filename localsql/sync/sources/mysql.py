@@ -58,8 +58,7 @@ def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
     except (module.MySQLError, OSError) as error:
         raise failed(database, error) from None
     finally:
-        # A cursor that is closed reads what is left of its rows; a connection does not.
-        connection._force_close()
+        connection._force_close()  # without a word to a server that may be gone
 
 
 def _text(value: bytes | str) -> str:

@@ -1,0 +1,207 @@
+"""`sync_facts` as people give it: what it prints, how it ends, and what stops it."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from facts import store
+from facts.store import Inserts
+from facts.wire import Fact
+from localsql.sync import apply as applying
+from localsql.sync.report import MINUS
+from policy import clock
+from policy.models import Revision
+from policy.values import Value
+from tests.localsql.sync.sources import KEY, config_of
+from tests.localsql.sync.test_in_step import fact, insert, stored
+
+
+@pytest.fixture
+def staff(published, staff_of):
+    return staff_of("sqlite")
+
+
+@pytest.fixture
+def config(staff, tmp_path):
+    path = tmp_path / "sync.yaml"
+    path.write_text(config_of(staff, "sqlite"))
+    return path
+
+
+def synced(config, *words: str) -> tuple[int, str, str]:
+    """The exit code, and both outputs."""
+    out, err = StringIO(), StringIO()
+    try:
+        call_command("sync_facts", str(config), *words, stdout=out, stderr=err)
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    except CommandError as error:
+        code = error.returncode
+        err.write(f"error: {error}\n")
+    return code, out.getvalue().replace(MINUS, "-"), err.getvalue()
+
+
+def test_what_differs_is_shown_and_made_the_same(published, staff, config):
+    insert(published, [("ann", "member", "acme"), ("gone", "member", "acme")])
+    staff.fill([("ann", "member", "acme"), ("ben", "owner", "acme"), (None, "owner", "acme"), ("x", None, None)])
+    lines = [
+        f"{KEY}  + 1 - 1 = 1",
+        '  + has_role(User{"ben"}, "owner", Org{"acme"})',
+        '  - has_role(User{"gone"}, "member", Org{"acme"})',
+        "  2 rows with a NULL: no facts",
+    ]
+    code, out, err = synced(config)
+    assert (code, err, out.splitlines()) == (2, "", [*lines, "+ 1 - 1 = 1; --apply makes it so"])
+    assert len(stored(published)) == 2
+    code, out, _ = synced(config, "--apply")
+    assert (code, out.splitlines()) == (0, [*lines, "+ 1 - 1 = 1; done, in 2 revisions"])
+    assert synced(config)[0] == 0
+    assert stored(published) == {("ann", "member", "acme"), ("ben", "owner", "acme")}
+
+
+def test_facts_of_other_patterns_are_left_alone(published, staff, tmp_path, config):
+    others = [
+        Fact("has_role", (Value("User", "ann"), Value("String", "owner"), Value("Org", "acme"))),
+        Fact("has_relation", (Value("Project", "p"), Value("String", "org"), Value("Org", "acme"))),
+    ]
+    store.apply(published.pk, [Inserts(others)])
+    config.write_text(
+        "facts:\n  has_role(User:_, member, Org:_): {query: 'SELECT who, org FROM staff'}\n"
+        f"dbs: {{app: {{connection_string: '{staff.connection_string}'}}}}\n"
+    )
+    staff.fill([("ben", "x", "acme")])
+    assert synced(config, "--apply")[0] == 0
+    assert stored(published) == {("ann", "owner", "acme"), ("ben", "member", "acme")}
+
+
+def test_a_pattern_of_constants_is_a_fact_as_long_as_there_is_a_row(published, staff, config):
+    config.write_text(
+        "facts:\n  has_role(User:ann, member, Org:acme): {query: 'SELECT who FROM staff'}\n"
+        f"dbs: {{app: {{connection_string: '{staff.connection_string}'}}}}\n"
+    )
+    staff.fill([("a", "x", "y"), ("b", "x", "y")])
+    assert "+ 1 - 0 = 0" in synced(config, "--apply")[1]
+    assert stored(published) == {("ann", "member", "acme")}
+    assert synced(config)[0] == 0
+    staff.fill([])
+    synced(config, "--apply")
+    assert stored(published) == set()
+
+
+def test_deletions_come_first_and_each_batch_is_a_revision(published, staff, config, monkeypatch):
+    monkeypatch.setattr(applying, "BATCH", 10)
+    insert(published, [(f"old{number}", "member", "acme") for number in range(15)])
+    staff.fill([(f"new{number}", "member", "acme") for number in range(25)])
+    assert "done, in 5 revisions" in synced(config, "--apply", "--max-deletes", "100%")[1]
+    revisions = Revision.objects.filter(environment=published).order_by("-number")[:5]
+    made = [(each.author, each.inserted, each.deleted) for each in revisions][::-1]
+    assert made == [("sync", 0, 10), ("sync", 0, 5), ("sync", 10, 0), ("sync", 10, 0), ("sync", 5, 0)]
+
+
+@pytest.mark.parametrize(
+    ("stored_facts", "left", "words", "passes"),
+    [
+        (100, 91, (), True),
+        (200, 179, (), False),
+        (200, 180, (), True),
+        (10, 0, (), True),
+        (11, 0, (), False),
+        (200, 0, ("--max-deletes", "100%"), True),
+        (200, 199, ("--max-deletes", "0"), False),
+        (200, 150, ("--max-deletes", "50"), True),
+        (200, 149, ("--max-deletes", "50"), False),
+    ],
+)
+def test_what_looks_like_an_empty_source_is_stopped(published, staff, config, stored_facts, left, words, passes):
+    rows = [(f"user{number}", "member", "acme") for number in range(stored_facts)]
+    insert(published, rows)
+    staff.fill(rows[:left])
+    code, _, err = synced(config, "--apply", *words)
+    assert code == (0 if passes else 1)
+    assert len(stored(published)) == (left if passes else stored_facts)
+    assert passes or f"{stored_facts - left:,} of {stored_facts} facts would be deleted" in err
+    assert ("its source has no rows" in err) == (not left and not passes)
+
+
+@pytest.mark.parametrize("bad", ["", "*", "x" * 513, "ü" * 257])
+def test_rows_that_can_be_no_facts_are_told(published, staff, config, bad):
+    insert(published, [("gone", "member", "acme")])
+    staff.fill([("ann", "member", "acme"), (bad, "member", "acme")])
+    code, _, err = synced(config, "--apply")
+    assert code == 1 and "these rows can be no facts:\n  row" in err and "--skip-bad" in err
+    assert stored(published) == {("gone", "member", "acme")}
+    code, out, err = synced(config, "--apply", "--skip-bad")
+    assert code == 0 and "left out, these rows can be no facts" in out
+    assert stored(published) == {("ann", "member", "acme")}
+
+
+def test_numbers_and_truths_have_one_spelling(published, staff, config):
+    config.write_text(
+        "facts:\n  age(User:_, Integer:_): {query: 'SELECT who, org FROM staff'}\n"
+        f"dbs: {{app: {{connection_string: '{staff.connection_string}'}}}}\n"
+    )
+    staff.fill([("ann", "", "7"), ("ben", "", "-0")])
+    code, _, err = synced(config, "--apply")
+    assert code == 1 and "row 2 (ben, -0): the Integer `-0` must be written as 0" in err
+
+
+def test_what_the_policy_has_no_use_for_is_refused(published, staff, config):
+    config.write_text(config.read_text().replace("has_role(User", "has_rol(User"))
+    code, _, err = synced(config)
+    assert code == 1 and "did you mean `has_role`?" in err
+
+
+def test_roles_that_the_policy_does_not_know_are_warned_of(published, staff, config):
+    staff.fill([("ann", "membr", "acme")])
+    _, _, err = synced(config)
+    assert "warning: no rule and no declaration of the policy knows a role of Org `membr`" in err
+
+
+def test_one_source_that_is_away_leaves_the_others_alone(published, staff, config):
+    staff.fill([("ann", "member", "acme")])
+    text = config.read_text().replace("dbs:\n", "  is_public(Project:_): {db: away, query: SELECT id FROM t}\ndbs:\n")
+    config.write_text(f"{text}  away: {{connection_string: 'postgres://me:s3cret@127.0.0.1:1/x'}}\n")
+    code, out, err = synced(config, "--apply")
+    assert code == 1 and "`dbs.away`" in err and "s3cret" not in err + out
+    assert stored(published) == {("ann", "member", "acme")}
+
+
+def test_facts_that_end_are_in_step_as_long_as_they_last(published, staff, config):
+    soon = clock.now() + 3_600_000_000
+    lasting, past = fact("ann", "member", "acme"), fact("ben", "member", "acme")
+    store.apply(published.pk, [Inserts([Fact(each.predicate, each.args, soon) for each in (lasting, past)])])
+    end(published, "ben")
+    staff.fill([("ann", "member", "acme"), ("ben", "member", "acme")])
+    _, out, _ = synced(config, "--apply")
+    assert "+ 1 - 0 = 1" in out
+    assert synced(config)[0] == 0
+
+
+def end(environment, name: str) -> None:
+    """Have the end of a fact come."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE fact SET expires_at = 1 WHERE a0 = %s", (name,))
+
+
+def test_a_file_that_is_not_there_and_one_that_is_wrong(published, staff, config):
+    code, _, err = synced("no-such.yaml")
+    assert code == 1 and "cannot read `no-such.yaml`" in err
+    config.write_text("facts: {}")
+    assert synced(config)[0] == 0
+    assert synced(config, "--metrics-port", "1")[2] == "error: --metrics-port goes with --watch\n"
+
+
+def test_a_database_whose_texts_are_in_another_order(published, tmp_path, staff, config):
+    """UTF-16 sorts what is beyond its first plane before the end of that."""
+    staff.path.unlink()
+    staff.execute("PRAGMA encoding = 'UTF-16le'; CREATE TABLE staff (who, role, org)")
+    rows = [(each, "member", "acme") for each in ("\U0001f600", "\ufb00", "a", "\u0100", "b")]
+    staff.fill(rows)
+    assert synced(config, "--apply")[0] == 0
+    assert stored(published) == set(rows)
+    assert synced(config)[0] == 0

@@ -1,0 +1,162 @@
+"""What a file may say, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localsql.bindings import bindings_from_text
+from localsql.sync.config import Config, CsvFile, Field, Kind, MongoQuery, SqlQuery, Tls
+from localsql.sync.databases import Around
+from localsql.sync.errors import ConfigRejected
+from localsql.sync.reading import config_from_text
+from tests.samples import page
+
+HOSTED = """
+version: 1
+source: postgres
+facts:
+  has_relation(Repository:_, String:parent, Organization:_):
+    db: app_db
+    query: |-
+      select repository.public_id, organization.public_id
+      from repository join organization on organization.id = repository.organization_id
+dbs:
+  app_db:
+    connection_string: postgresql://oso:oso@host:5432/dbname
+    ssl: {ca_file: /etc/ca.pem, use_system_certs: false, ssl_mode: require}
+"""
+SET = {"URL": "postgres://me:s3cret@db/app", "PASSWORD": "s3cret", "EMPTY": ""}
+
+
+def read(text: str, **around) -> Config:
+    return config_from_text(text, Around(Path("/here"), {**SET, **around.pop("environment", {})}, **around))
+
+
+def fact(entry: str, database: str = "connection_string: $URL", key: str = "p(User:_)", more: str = "") -> str:
+    return f"facts:\n  {key}: {{{entry}}}\ndbs:\n  app: {{{database}}}\n{more}"
+
+
+def test_the_hosted_products_file_is_taken_as_it_is():
+    (pattern,) = read(HOSTED).patterns
+    assert str(pattern) == "has_relation(Repository:_, String:parent, Organization:_)"
+    assert (pattern.database.name, pattern.database.kind) == ("app_db", Kind.POSTGRES)
+    assert pattern.database.tls == Tls("/etc/ca.pem", False, True)
+    assert isinstance(pattern.asked, SqlQuery) and pattern.asked.text.startswith("select repository.public_id")
+
+
+def test_the_file_of_the_page_has_every_kind():
+    text = next(each.text for each in page("syncing").samples if "company.yaml" in each.text)
+    text = text.partition("<<'END'\n")[2].rpartition("END\n")[0]
+    names = {"APP_DATABASE_URL": "postgres://a/b", "CODE_PASSWORD": "x", "DIRECTORY_URL": "mongodb://a/b"}
+    found = read(text, environment=names)
+    assert [each.database.kind for each in found.patterns] == [Kind.POSTGRES, Kind.MYSQL, Kind.MONGODB, Kind.CSV]
+    assert found.patterns[2].asked == MongoQuery("teams", (Field("_id"), Field("members", True)), {"active": True})
+    assert found.patterns[3].asked == CsvFile(Path("/var/exports/contractors.csv"), (Field("login"),))
+    assert len(bindings_from_text(text).facts) == 2  # the same file, of data bindings
+
+
+def test_a_file_of_bindings_needs_a_connection_alone():
+    text = "dialect: mysql\nfacts:\n  p(User:_): {query: SELECT id FROM t}\nsql_types: {User: bigint}\n"
+    with pytest.raises(ConfigRejected, match=r"line 3: `p.User:_.`: needs a database: .* or give --connection"):
+        read(text)
+    (pattern,) = read(text, connection="mariadb://u:${PASSWORD}@h/d").patterns
+    assert (pattern.database.kind, pattern.database.connection) == (Kind.MYSQL, "mariadb://u:s3cret@h/d")
+
+
+@pytest.mark.parametrize(
+    ("database", "kind"),
+    [
+        ("connection_string: 'postgresql://a/b'", Kind.POSTGRES),
+        ("connection_string: 'mysql://a/b'", Kind.MYSQL),
+        ("connection_string: 'mysql+pymysql://a/b'", Kind.MYSQL),
+        ("connection_string: 'mariadb://a/b'", Kind.MYSQL),
+        ("connection_string: 'sqlite:///a'", Kind.SQLITE),
+        ("connection_string: a.db, type: SQLite", Kind.SQLITE),
+        ("connection_string: 'host=db dbname=app'", Kind.POSTGRES),
+        ("connection_string: $URL", Kind.POSTGRES),
+    ],
+)
+def test_the_type_of_a_database(database, kind):
+    assert read(fact("query: SELECT id FROM t", database)).patterns[0].database.kind is kind
+
+
+@pytest.mark.parametrize("written", ["$URL", "${URL}", "postgres://me:${PASSWORD}@db/app"])
+def test_secrets_come_from_the_environment_and_are_not_shown(written):
+    database = read(fact("query: SELECT id FROM t", f"connection_string: '{written}'")).patterns[0].database
+    assert database.connection == SET["URL"]
+    assert "s3cret" not in repr(database) + database.without_secrets(f"no: {SET['URL']}, me:s3cret, s3cret")
+
+
+@pytest.mark.parametrize("written", ["host=db password=s3cret", "host=db password = 's3cret'", "postgres://a:s3%63ret@b/c"])
+def test_passwords_are_found_wherever_they_stand(written):
+    database = read(fact("query: SELECT id FROM t", f'connection_string: "{written}"')).patterns[0].database
+    assert "cret" not in database.without_secrets("it said s3cret")
+
+
+Q = "query: SELECT id FROM t"
+WRONG = [
+    (fact(Q, "connection_string: '${MISSING}'"), "line 4: `dbs.app`: the variable MISSING is not set"),
+    (fact(Q, "connection_string: $MISSING"), "`dbs.app`: the variable MISSING is not set"),
+    (fact(Q, "connection_string: '${a b}'"), "names no variable"),
+    (fact(Q, "type: oracle, connection_string: x"), "`type` must be one of postgres, mysql"),
+    (fact(Q, "type: postgres"), "needs a `connection_string`"),
+    (fact(Q, "connection_string: x, port: 5"), "line 4: `dbs.app`: unknown key `port`"),
+    (fact(Q, "connection_string: x, ssl: {ssl_mode: maybe}"), "must be `require` or `prefer`"),
+    (fact(f"db: other, {Q}"), "line 2: `p(User:_)`: there is no database `other` under `dbs`; there is `app`"),
+    (fact("quer: SELECT id FROM t"), "unknown key `quer` (did you mean `query`?)"),
+    (fact("query: DELETE FROM t"), "line 2: `p(User:_)`: the query must be a SELECT"),
+    (fact("query: 'SELECT id, b FROM t'"), "the query has 2 columns, but the signature needs 1"),
+    (fact("query: SELECT id FROM t; DROP TABLE t"), "one statement, without a semicolon"),
+    (fact("collection: t"), "is of the type postgres, which has a `query`"),
+    (fact("fields: [a]", "connection_string: 'mongodb://a/b'"), "needs a `collection`"),
+    (fact("collection: t", "connection_string: 'mongodb://a/b'"), "needs `fields`, a list of 1 names"),
+    (fact("collection: t, fields: [a], aggregate: [{$out: x}]", "connection_string: 'mongodb://a/b'"), "without $out"),
+    (fact("collection: t, fields: [a], find: '{'", "connection_string: 'mongodb://a/b'"), "`find` is not JSON"),
+    (fact("collection: t, fields: [a], find: {}, aggregate: []", "connection_string: 'mongodb://a/b'"), "not both"),
+    (fact(Q, "type: csv, connection_string: a"), "which has a `file`, and no query"),
+    (fact("header: 7", "type: csv, connection_string: a"), "`header` must be true or false"),
+    (fact("fields: [{name: a, is_array: true}]", "type: csv, connection_string: a"), "no array"),
+    (fact(Q, more="version: 2\n"), "line 5: `version`: must be 1"),
+    (fact(Q, more="outbox: {table: 'x; DROP'}\n"), "must be the name of a table"),
+    (fact(Q, more="outbox: {db: nowhere}\n"), "there is no database `nowhere`"),
+    (fact("", "type: csv, connection_string: a", more="outbox: {}\n"), "has no table to be drained"),
+    ("facts: {p(User:_): {query: SELECT id FROM t}}", "needs a database"),
+    ("facts: [", "is not YAML"),
+    ("facts: {a: &x {}, b: *x}", "anchors and aliases"),
+    ("[]", "must be a map"),
+    ("dbs: {}", "`facts`: is missing"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_what_is_wrong_is_said(text, said):
+    with pytest.raises(ConfigRejected) as caught:
+        read(text)
+    assert said in caught.value.message
+    assert "s3cret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("has_role(User:_, String:_, Org:_)", "has_role(User:_, owner, Org:_)"), ("p(A:x, B:_)", "p(A:_, B:y)")],
+)
+def test_two_patterns_that_share_a_fact_are_refused(one, other):
+    columns = {1: "a", 2: "a, b", 3: "a, b, c"}
+    entries = [f"  {key}: {{query: 'SELECT {columns[key.count(':_')]} FROM t'}}\n" for key in (one, other)]
+    facts = "".join(entries)
+    with pytest.raises(ConfigRejected) as caught:
+        read(f"facts:\n{facts}dbs: {{app: {{connection_string: $URL}}}}")
+    assert "line 3" in caught.value.message and caught.value.message.count("(") == 2
+
+
+def test_patterns_that_share_none_are_taken():
+    keys = ("p(A:x, B:_)", "p(A:y, B:_)", "p(B:_, A:x)", "p(A:_)")
+    facts = "".join(f"  '{each}': {{query: SELECT a FROM t}}\n" for each in keys)
+    assert len(read(f"facts:\n{facts}dbs: {{app: {{connection_string: $URL}}}}").patterns) == 4
+
+
+def test_databases_that_nothing_uses_need_no_variables():
+    text = fact(Q, more="") + "  other: {connection_string: $MISSING}\n"
+    assert len(read(text.replace("{query", "{db: app, query")).databases) == 1

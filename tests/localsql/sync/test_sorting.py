@@ -1,0 +1,55 @@
+"""One order on both sides: that of bytes in UTF-8."""
+
+from __future__ import annotations
+
+import tracemalloc
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localsql.sync.rows import Ids
+from localsql.sync.sorting import MOST_FILES, OutOfOrder, brought_in_order, in_order
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=4)
+ROWS = st.lists(st.tuples(TEXTS, TEXTS), max_size=60)
+
+
+def by_bytes(row: Ids) -> list[bytes]:
+    return [each.encode() for each in row]
+
+
+@given(ROWS, st.integers(1, 20))
+def test_rows_are_brought_into_the_order_of_their_bytes(rows, most):
+    found = list(brought_in_order(rows, most))
+    assert found == sorted(set(rows), key=by_bytes)
+    assert list(in_order(found)) == found
+
+
+@pytest.mark.long
+def test_more_files_than_are_merged_at_once():
+    rows = [(f"{Random(number).random()}", "x") for number in range(1_000 * (2 * MOST_FILES + 3))]
+    assert list(brought_in_order(iter(rows * 2), 1_000)) == sorted(rows)
+
+
+def test_nothing_and_rows_without_columns():
+    assert list(brought_in_order([])) == []
+    assert list(brought_in_order([(), ()])) == [()]
+    assert list(in_order([(), ()])) == [()]
+
+
+def test_what_is_out_of_order_is_noticed():
+    assert list(in_order([("a",), ("a",), ("b",)])) == [("a",), ("b",)]
+    with pytest.raises(OutOfOrder):
+        list(in_order([("b",), ("a",)]))
+
+
+@pytest.mark.long
+def test_sorting_holds_little_in_memory():
+    rows = ((f"user-{number * 999_983 % 600_000:08}", "member") for number in range(600_000))
+    tracemalloc.start()
+    assert sum(1 for _ in brought_in_order(rows)) == 600_000
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 60_000_000

@@ -1,0 +1,151 @@
+"""Again and again: as a process that is told to end, loses its source, is killed, and is woken by PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+
+import pytest
+import requests
+from django.db import connection
+
+from localsql.sync import watch
+from localsql.sync.databases import Around
+from localsql.sync.reading import config_from_text
+from localsql.sync.watch import Bell, again_and_again, seconds
+from tests.localsql.sync.sources import PostgresqlStaff, config_of
+from tests.localsql.sync.test_in_step import insert, passed, stored
+from tests.service import ROOT
+
+PATIENCE = 90  # seconds
+
+
+def until(holds: Callable[[], object]) -> None:
+    limit = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def started(db):
+    """Starts commands as processes over the database of the test."""
+    running: list[subprocess.Popen] = []
+
+    def start(*words: str) -> subprocess.Popen:
+        settings = connection.settings_dict
+        if db == "sqlite":
+            url = f"sqlite:///{settings['NAME']}"
+        else:
+            url = f"postgres://{settings['USER']}@{settings['HOST']}:{settings['PORT']}/{settings['NAME']}"
+        variables = os.environ | {"DATABASE_URL": url, "SECRET_KEY": "only for these tests " * 3}
+        variables |= {"DJANGO_SETTINGS_MODULE": "authz_project.settings", "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, str(ROOT / "manage.py"), *words]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        running.append(subprocess.Popen(command, env=variables, **pipes))
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.kill()
+        each.wait()
+
+
+@pytest.mark.long
+def test_it_goes_on_until_it_is_told_to_end(published, staff_of, tmp_path, started):
+    """While its source is away and back, and with numbers of it all."""
+    staff = staff_of("sqlite")
+    (tmp_path / "sync.yaml").write_text(config_of(staff, "sqlite"))
+    process = started(
+        "sync_facts", str(tmp_path / "sync.yaml"), "--apply", "--watch", "0.2s", "--metrics-port", "0"
+    )
+    assert process.stdout is not None
+    address = re.fullmatch(r"numbers at (\S+)\n", process.stdout.readline())[1]
+    staff.fill([("ann", "member", "acme")])
+    until(lambda: stored(published) == {("ann", "member", "acme")})
+    hidden = staff.path.rename(tmp_path / "hidden")
+    until(lambda: 'authz_sync_passes_total{outcome="failed"}' in requests.get(address, timeout=PATIENCE).text)
+    hidden.rename(staff.path)
+    staff.fill([("ben", "owner", "acme")])
+    until(lambda: stored(published) == {("ben", "owner", "acme")})
+    numbers = requests.get(address, timeout=PATIENCE).text
+    assert re.search(r'^authz_sync_facts_changed_total\{change="added",pattern=".*"\} 2$', numbers, re.MULTILINE)
+    assert "# TYPE authz_sync_last_success_timestamp_seconds gauge" in numbers
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert "`dbs.app`: the file" in out and "Traceback" not in out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["postgres", "csv"])
+def test_killed_while_it_applies_the_next_run_finds_the_rest(published, staff_of, tmp_path, started, kind):
+    staff = staff_of(kind)
+    rows = {(f"user{number}", "member", "acme") for number in range(40_000)}
+    gone = {(f"gone{number}", "member", "acme") for number in range(9_000)}
+    insert(published, sorted(gone))
+    staff.fill(sorted(rows))
+    (tmp_path / "sync.yaml").write_text(config_of(staff, kind))
+    process = started("sync_facts", str(tmp_path / "sync.yaml"), "--apply", "--max-deletes", "100%")
+    until(lambda: (len(stored(published)) != len(gone)) or process.poll() is not None)
+    process.kill()
+    process.wait()
+    assert rows - stored(published), "it was done before it was killed"
+    assert passed(published, config_of(staff, kind), applies=True).is_in_step
+    assert stored(published) == rows
+    assert passed(published, config_of(staff, kind)).is_in_step
+
+
+def test_postgresql_wakes_it(staff_of):
+    staff = staff_of("postgres")
+    bell = bell_of(staff)
+    try:
+        bell.listen()
+        assert not bell.wait(0.05)
+        staff.execute("NOTIFY authz_sync")
+        assert bell.wait(PATIENCE)
+        assert not bell.wait(0.05)
+        staff.execute("NOTIFY something_else")
+        staff.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'authz sync'")
+        assert not bell.wait(0.5)
+        bell.listen()
+        staff.execute("NOTIFY authz_sync")
+        assert bell.wait(PATIENCE)
+    finally:
+        bell.close()
+
+
+def bell_of(staff: PostgresqlStaff) -> Bell:
+    return Bell(config_from_text(config_of(staff, "postgres"), Around()).databases)
+
+
+def test_what_fails_is_tried_again_later_and_later():
+    pauses: list[float] = []
+
+    class Recording(Bell):
+        def wait(self, pause: float) -> bool:
+            pauses.append(pause)
+            if len(pauses) == 7:
+                raise watch.Stopped
+            return False
+
+    outcomes = iter([True, True, True, True, False, False, True])
+    again_and_again(lambda: next(outcomes), 5.0, Recording(()))
+    assert pauses == [1, 2, 4, 5, 5, 5, 1]
+
+
+@pytest.mark.parametrize(("text", "value"), [("60s", 60), ("5m", 300), ("1h", 3600), ("0.5", 0.5), ("90", 90)])
+def test_times(text, value):
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["0", "0s", "-1s", "1d", "", "s", "169h", "1e3", "\u0661s"])
+def test_what_is_no_time(text):
+    with pytest.raises(ArgumentTypeError):
+        seconds(text)
