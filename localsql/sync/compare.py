@@ -17,6 +17,7 @@ from localsql.sync.sorting import OutOfOrder, brought_in_order, in_order
 from localsql.sync.sources import can_sort, rows_of
 from localsql.sync.spill import Part, Spill
 from localsql.sync.stored import stored_ids
+from policy.offsets import current_offset
 
 _TOLD_EVERY = 4_096  # facts and rows
 
@@ -32,6 +33,7 @@ class Plan:
     added: Part
     deleted: Part
     read: Read
+    revision: int  # the latest one when it was begun
 
     @property
     def stored(self) -> int:
@@ -61,13 +63,14 @@ def _compared(
     environment_id: int, pattern: Pattern, spills: Spills, read: Read, tell: Tell, by_database: bool
 ) -> Plan:
     added, deleted = spills.added.part(), spills.deleted.part()
+    revision = current_offset(environment_id)
     with closing(stored_ids(environment_id, pattern.key)) as stored:
         first = next(stored, None)  # from here on, they are as of one moment
         with closing(rows_of(pattern, by_database)) as rows:
             ids = read.ids(rows)
             source = in_order(ids) if by_database else brought_in_order(ids)
             equal = _merged(first, stored, source, added, deleted, tell)
-    return Plan(pattern, equal, added, deleted, read)
+    return Plan(pattern, equal, added, deleted, read, revision)
 
 
 def _merged(

@@ -1,13 +1,15 @@
-"""Our side: the stored facts of a pattern, in order of the bytes of their ids, as of one moment."""
+"""Our side: stored facts of a pattern, in order of the bytes of their ids, as of one moment; and what went since."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from typing import cast
 
+from django.db import connection
+
 from facts.ends import lasting
 from facts.models import COLUMNS
-from facts.numbering import numbers_and_ends
+from facts.numbering import numbers_and_ends, signature_numbers
 from facts.read import index_condition
 from facts.table import fact_table
 from localsql.binding_keys import BindingKey
@@ -33,3 +35,18 @@ def stored_ids(environment_id: int, key: BindingKey) -> Generator[Ids, None, Non
     statement = f"SELECT {named or 'sig'} FROM fact WHERE {' AND '.join(conditions)}{order}"
     for row in fact_table().stream(statement, values):
         yield cast(Ids, tuple(row)) if wanted else ()
+
+
+def ended_by_others(environment_id: int, key: BindingKey, revision: int, author: str) -> set[tuple[str, ...]]:
+    """All ids of the facts of the pattern's signature that somebody else has ended after the revision."""
+    number = signature_numbers(environment_id).get(key.signature)
+    if number is None:
+        return set()
+    names = ", ".join(COLUMNS[: len(key.constants)])
+    others = "SELECT number FROM revision WHERE environment_id = %s AND number > %s AND author <> %s"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {names} FROM past_fact WHERE sig = {int(number)} AND until > %s AND until IN ({others})",
+            (revision, environment_id, revision, author),
+        )
+        return {tuple(row) for row in cursor.fetchall()}

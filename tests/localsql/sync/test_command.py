@@ -12,12 +12,14 @@ from facts import store
 from facts.store import Inserts
 from facts.wire import Fact
 from localsql.sync import apply as applying
+from localsql.sync import run
 from localsql.sync.report import MINUS
 from policy import clock
 from policy.models import Revision
+from policy.revisions import By
 from policy.values import Value
 from tests.localsql.sync.sources import KEY, config_of
-from tests.localsql.sync.test_in_step import fact, insert, stored
+from tests.localsql.sync.test_in_step import delete, fact, insert, stored
 
 
 @pytest.fixture
@@ -205,3 +207,20 @@ def test_a_database_whose_texts_are_in_another_order(published, tmp_path, staff,
     assert synced(config, "--apply")[0] == 0
     assert stored(published) == set(rows)
     assert synced(config)[0] == 0
+
+
+@pytest.mark.parametrize("author", ["key 1", "sync"])
+def test_what_somebody_deletes_meanwhile_is_not_stored_again(published, staff, config, monkeypatch, author):
+    """An application that commits a row, tells the service, and takes both back while a comparison runs."""
+    staff.fill([("ann", "member", "acme"), ("ben", "member", "acme")])
+    usual = run.apply
+
+    def apply(environment_id, plans, tell):
+        insert(published, [("ann", "member", "acme")])
+        delete(published, [("ann", "member", "acme")], By(author))
+        return usual(environment_id, plans, tell)
+
+    monkeypatch.setattr(run, "apply", apply)
+    synced(config, "--apply")
+    left = {("ben", "member", "acme")}
+    assert stored(published) == (left if author != "sync" else left | {("ann", "member", "acme")})

@@ -15,6 +15,7 @@ from localsql.sync import run
 from localsql.sync.databases import Around
 from localsql.sync.reading import config_from_text
 from localsql.sync.run import MostDeletes, Passed, Wanted
+from policy.revisions import NOBODY, By
 from policy.values import Value
 from tests.localsql.sync.conftest import KINDS
 from tests.localsql.sync.sources import config_of
@@ -55,10 +56,10 @@ def insert(environment, rows) -> None:
     store.apply(environment.pk, [Inserts([fact(*row) for row in rows])])
 
 
-def delete(environment, rows) -> None:
+def delete(environment, rows, by: By = NOBODY) -> None:
     types = ("User", "String", "Org")
     patterns = [Pattern("has_role", tuple(Argument(*each) for each in zip(types, row))) for row in rows]
-    store.apply(environment.pk, [Deletes(patterns)])
+    store.apply(environment.pk, [Deletes(patterns)], by)
 
 
 def stored(environment) -> set[tuple[str, ...]]:
