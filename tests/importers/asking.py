@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from time import monotonic
 
 from authz_project.importers.carry import Carried
 from authz_project.importers.facts import ANYBODY, Facts
@@ -16,6 +17,7 @@ from checks.engine.errors import CannotEnumerate
 from facts.accept import check_facts
 from facts.wire import Fact
 from policy.rules import compile_text
+from policy.rules.program import Signature
 from policy.values import Value
 
 
@@ -27,14 +29,11 @@ class Carriage:
         self.program = compile_text(carried.policy)
         self.facts = Facts(carried.layout)
         check_facts(self.program, carried.facts, None)
-        self.session: FactsAlone | None = None
-        self.held: tuple[Fact, ...] = ()
+        self.sessions: dict[frozenset[Signature], FactsAlone] = {}
 
     def check(self, who: Who, relation: str, thing: Thing, tuples: Iterable[Tuple] = (), context: Values = ()) -> bool:
         value, stand_in = self.facts.asked(who)
         predicate, args = self.facts.question(value, relation, thing)
-        if not self._is_known(args):
-            return False
         question = question_about(predicate, [Asked(arg.type, (arg.id,)) for arg in args], ())
         return self._over([*stand_in, *self._given(tuples, context)]).holds(question)
 
@@ -96,14 +95,9 @@ class Carriage:
         return found
 
     def _listed(self, predicate: str, args: tuple[Value, ...], place: int, facts: list[Fact]) -> set[str]:
-        if not self._is_known(args):
-            return set()
         asked = [Asked(arg.type) if at == place else Asked(arg.type, (arg.id,)) for at, arg in enumerate(args)]
         rows = self._over(facts).answers(question_about(predicate, asked, (place,)))
         return {"*" if row[0] is None else row[0] for row in rows}
-
-    def _is_known(self, args: tuple[Value, ...]) -> bool:
-        return bool(args)
 
     def _given(self, tuples: Iterable[Tuple], context: Values) -> list[Fact]:
         report = Report()
@@ -112,6 +106,9 @@ class Carriage:
         return facts
 
     def _over(self, facts: Iterable[Fact]) -> FactsAlone:
+        """A session over these facts too; one for all questions whose facts have the same signatures."""
         every = tuple(dict.fromkeys((*self.carried.facts, *facts)))
-        session = FactsAlone.of_signatures(self.program, frozenset(fact.signature for fact in every))
-        return replace(session, context=list(every), answered={})
+        signatures = frozenset(fact.signature for fact in every)
+        if signatures not in self.sessions:
+            self.sessions[signatures] = FactsAlone.of_signatures(self.program, signatures)
+        return replace(self.sessions[signatures], context=list(every), answered={}, started=monotonic())
