@@ -29,6 +29,7 @@ from policy.rules import compile_text
 
 POLICY, FACTS = "policy.polar", "facts.txt"  # in the folder that is written to
 _HEADINGS = {
+    Kind.NEEDED: "cannot be left out",
     Kind.LOST: "not carried over",
     Kind.SKIPPED: "left out",
     Kind.CHANGED: "said otherwise",
@@ -84,6 +85,11 @@ class ImportCommand(ServiceCommand):
                 found = carried(imported, report, Options(frozenset(clock), usersets))
                 check_facts(compile_text(found.policy), found.facts, None)
             self.tell(found, report)
+            if needed := report.of(Kind.NEEDED):
+                raise CommandError(
+                    f"{counted(len(needed), 'thing')} can be neither carried over nor left out, since more would be"
+                    " granted without; nothing is written"
+                )
             if report.of(Kind.LOST) and not partial:
                 lost = counted(len(report.of(Kind.LOST)), "thing")
                 raise CommandError(

@@ -14,10 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 
 from authz_project.importers.model import Condition, Subject, Sum, Thing, Tuple, Values, Who
+from authz_project.importers.polar.apart import Key
+from authz_project.importers.polar.keeping import keeping_relations
 from authz_project.importers.polar.layout import Kind, Layout
 from authz_project.importers.report import Report
 from authz_project.importers.values import NoValue, described, parameters_of, sums, worked_out
@@ -43,15 +46,33 @@ class Facts:
     layout: Layout
 
     def of_all(self, tuples: Iterable[Tuple], report: Report) -> list[Fact]:
-        """The facts that tuples are, each once; those that cannot be facts are reported."""
+        """The facts that tuples are, each once; those that cannot be facts, or count no more, are reported."""
         found: dict[Fact, Fact] = {}
+        now = datetime.now(UTC)
         for each in tuples:
+            if each.expiry is not None and each.expiry <= now:
+                report.skipped(each.place, f"the tuple {each} has ended")
+                continue
             try:
                 found.update({fact: fact for fact in self.of(each)})
             except NotCarried as reason:
-                tell = report.skipped if reason.is_wrong else report.lost
-                tell(each.place, f"the tuple {each}: {reason.message}")
+                self._tell(each, reason, report)
         return [*found.values()]
+
+    def _tell(self, tuple_: Tuple, reason: NotCarried, report: Report) -> None:
+        message = f"the tuple {tuple_}: {reason.message}"
+        is_plain = tuple_.subject.relation is None and not tuple_.subject.is_everybody
+        home = self.layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
+        if reason.is_wrong:
+            report.skipped(tuple_.place, message)
+        elif (tuple_.object.type, home) in self._keeping:
+            report.needed(tuple_.place, f"{message}; it may keep somebody from something")
+        else:
+            report.lost(tuple_.place, message)
+
+    @cached_property
+    def _keeping(self) -> frozenset[Key]:
+        return keeping_relations(self.layout.model)
 
     def of(self, tuple_: Tuple) -> list[Fact]:
         """The fact that a tuple is, and those that say what it waits for; NotCarried if there are none."""

@@ -29,6 +29,7 @@ class Fault:
 
 
 class Kind(Enum):
+    NEEDED = "cannot be left out"  # more would be granted without it: the import is refused
     LOST = "not carried over"  # its answers would be missing here: the import is refused unless it is asked for
     SKIPPED = "left out"  # a tuple or test that is no good by the model itself, or asks what nobody can ask here
     CHANGED = "changed"  # says the same by another name
@@ -49,6 +50,9 @@ class Report:
     """What gathers while an import goes on."""
 
     _remarks: dict[Remark, None] = field(default_factory=dict)
+
+    def needed(self, place: Place, message: str) -> None:
+        self._add(Remark(Kind.NEEDED, place, message))
 
     def lost(self, place: Place, message: str) -> None:
         self._add(Remark(Kind.LOST, place, message))

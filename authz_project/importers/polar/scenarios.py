@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from authz_project.importers.facts import ANYBODY, Facts, NotCarried
 from authz_project.importers.model import (
@@ -25,7 +24,6 @@ from authz_project.importers.model import (
 from authz_project.importers.polar.layout import Layout
 from authz_project.importers.report import Report
 from facts.wire import Fact
-from policy.clock import microseconds_of
 from policy.language import ast
 from policy.values import Value
 
@@ -62,7 +60,7 @@ class _Writer:
         self.carried = 0
         self.asks_usersets = False
         self.tuples: tuple[Tuple, ...] = ()
-        self.stored = _lasting(self.facts.of_all(imported.tuples, report))
+        self.stored = self.facts.of_all(imported.tuples, report)
 
     def written(self) -> WrittenTests:
         scenarios = self.imported.scenarios
@@ -77,7 +75,7 @@ class _Writer:
         return WrittenTests(fixture, tuple(test for test, _ in tests), self.carried, self.asks_usersets, places)
 
     def _tests(self, scenario: Scenario) -> Iterator[ast.Test]:
-        own = _lasting(self.facts.of_all(scenario.tuples, self.report))
+        own = self.facts.of_all(scenario.tuples, self.report)
         self.tuples = (*self.imported.tuples, *scenario.tuples)
         groups: dict[tuple[Fact, ...], _Group] = {}
         for each in scenario.expectations:
@@ -177,12 +175,6 @@ class _Writer:
         ids |= {each.subject.id for each in self.tuples if each.subject.type == asked.type} - {"*"}
         ids |= {each.id for each in asked.expected} | ({asked.object.id} if asked.object.type == asked.type else set())
         return [Who(asked.type, each, asked.subject_relation) for each in sorted(ids)]
-
-
-def _lasting(facts: Iterable[Fact]) -> list[Fact]:
-    """Those that have not ended: a test has facts without an end."""
-    now = microseconds_of(datetime.now(UTC))
-    return [fact for fact in facts if fact.expires_at is None or fact.expires_at > now]
 
 
 def _stated(fact: Fact) -> ast.Call:
