@@ -1,0 +1,252 @@
+"""`import_spicedb`: from files to a policy, facts and answers."""
+
+import io
+from pathlib import Path
+
+import orjson
+import pytest
+from django.core.management import CommandError, call_command
+
+from checks.testing.policy_tests import run
+from policy.rules import compile_text
+from tests.importers import spicedb_suite
+
+SAMPLES = sorted((Path(__file__).parent / "spicedb_samples").glob("*.yaml"))
+
+
+@pytest.fixture
+def imported(tmp_path):
+    """Runs the command over a schema and others; what it printed."""
+
+    def imported(schema: str, *others: str, name: str = "schema.zed", **options) -> str:
+        (tmp_path / name).write_text(schema)
+        paths = [tmp_path / name]
+        for number, text in enumerate(others):
+            suffix = "yaml" if text.startswith("assertions") else "txt"
+            paths.append(tmp_path / f"other{number}.{suffix}")
+            paths[-1].write_text(text)
+        out, err = io.StringIO(), io.StringIO()
+        imported.said = err
+        call_command("import_spicedb", *map(str, paths), stdout=out, stderr=err, **options)
+        return out.getvalue()
+
+    def said() -> list[str]:
+        return imported.said.getvalue().replace(f"{tmp_path}/", "").splitlines()
+
+    imported.lines = said
+    return imported
+
+
+# ---- the samples ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_a_sample_becomes_a_policy_to_read(sample, tmp_path, db, rewrite):
+    files = {suffix: tmp_path / f"{sample.stem}{suffix}" for suffix in (".polar", ".facts")}
+    call_command(
+        "import_spicedb", str(sample), policy=str(files[".polar"]), facts=str(files[".facts"]), stdout=io.StringIO(),
+        stderr=io.StringIO(),
+    )  # fmt: skip
+    for suffix, file in files.items():
+        if rewrite:
+            sample.with_suffix(suffix).write_text(file.read_text())
+        assert file.read_text() == sample.with_suffix(suffix).read_text(), "see --rewrite"
+    program = compile_text(files[".polar"].read_text())
+    assert not program.warnings
+    report = run(program)
+    assert report.tests
+    assert report.success, report.errors
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_all_that_can_be_asked_of_a_sample_is_answered_as_it_means(sample, tmp_path, db):
+    """Every subject, relation and object, with each context that the sample mentions."""
+    outcome = spicedb_suite.carried(sample, tmp_path)
+    assert not outcome.wrong + outcome.lacking
+    assert outcome.right > 500
+
+
+# ---- where it goes --------------------------------------------------------------------------------------------------
+
+SCHEMA = """
+use expiration
+definition user {}
+caveat after(now timestamp, from timestamp) { now >= from }
+definition doc {
+  relation owner: user | user with expiration | user with after
+  permission view = owner
+}
+"""
+RELATIONSHIPS = """
+doc:1#owner@user:ann
+doc:1#owner@user:bob[expiration:2199-01-01T00:00:00Z]
+doc:1#owner@user:past[expiration:2020-01-01T00:00:00Z]
+doc:1#owner@user:cat[after:{"from": "2020-01-01T00:00:00Z"}]
+"""
+
+
+def test_it_loads_policy_and_facts_into_an_environment(imported, api):
+    imported(SCHEMA, RELATIONSHIPS, load=True, environment=api.environment.slug)
+
+    def allowed(user: str, *context: dict) -> bool:
+        asked = {"actor_type": "user", "actor_id": user, "action": "view", "resource_type": "doc", "resource_id": "1"}
+        return api.post("/authorize", {**asked, "context_facts": list(context)}).json()["allowed"]
+
+    now = {"predicate": "context", "args": [{"type": "String", "id": "now"}, {"type": "Integer", "id": "1800000000"}]}
+    assert allowed("ann")
+    assert allowed("bob")
+    assert not allowed("past")
+    assert not allowed("cat")
+    assert allowed("cat", now)
+
+
+def test_a_parameter_can_be_the_clock(imported):
+    policy = imported(SCHEMA, clock=["now"])
+    assert "@current_unix_time >= from" in policy
+
+
+def test_ends_go_into_the_facts(imported, tmp_path):
+    imported(SCHEMA, RELATIONSHIPS, facts=str(tmp_path / "facts.json"))
+    lines = [orjson.loads(line) for line in (tmp_path / "facts.json").read_text().splitlines()]
+    assert [line.get("expires_at") for line in lines if line["predicate"] == "has_role"] == [
+        None, "2199-01-01T00:00:00Z",
+    ]  # fmt: skip
+    assert imported.lines()[0] == "left out: other0.txt:4:1: the tuple doc:1#owner@user:past has ended"
+
+
+# ---- what cannot be carried over ------------------------------------------------------------------------------------
+
+LOSING = """
+definition user {}
+caveat young(age int, name string) {
+  age < 30 &&
+  name.startsWith("a")
+}
+definition doc {
+  relation owner: user
+  relation banned: user | user with young
+  relation viewer: user with young
+  permission view = viewer + owner
+  permission edit = owner - banned
+}
+"""
+CONDITIONAL = """
+doc:1#owner@user:ann
+doc:1#owner@user:bob
+doc:1#banned@user:bob[young]
+doc:1#viewer@user:bea[young]
+"""
+ASKED = """assertions:
+  assertTrue:
+    - doc:1#edit@user:ann
+    - 'doc:1#view@user:bea with {"age": 20, "name": "abe"}'
+  assertFalse:
+    - 'doc:1#edit@user:bob with {"age": 20, "name": "abe"}'
+"""
+
+
+def test_what_has_no_equal_is_named_and_nothing_is_written(imported, tmp_path):
+    with pytest.raises(CommandError, match="nothing is written; --partial leaves out what depends on it"):
+        imported(LOSING, policy=str(tmp_path / "policy.polar"))
+    assert imported.lines()[0] == (
+        'not carried over: schema.zed:5:3: condition young: `name.startsWith("a")`: the function `startsWith` has no'
+        " equal here; doc#banned, doc#viewer would wait for it in vain"
+    )
+    assert not (tmp_path / "policy.polar").exists()
+
+
+def test_in_part_nobody_is_granted_anything_by_it(imported, db):
+    """Neither what it would grant, nor what it might keep somebody from."""
+    text = imported(LOSING, CONDITIONAL, ASKED, partial=True)
+    report = run(compile_text(text))
+    assert report.success, report.errors
+    assert [test.total for test in report.tests] == [1, 1]
+    lost = [line for line in imported.lines() if line.startswith("not carried over")]
+    assert lost[0] == (
+        "not carried over: other1.yaml:3:7: test `other1: age 20`: "
+        'assert allow(user{"bea"}, "view", doc{"1"});: expected true, got false'
+    )
+
+
+@pytest.mark.parametrize(
+    "relationship",
+    [
+        'doc:1#banned@user:bob[young:{"age": 1.5}]',
+        f"doc:1#banned@user:{'b' * 600}",
+    ],
+)
+def test_what_keeps_somebody_out_is_never_left_out(imported, relationship):
+    with pytest.raises(CommandError, match="can be neither carried over nor left out"):
+        imported(LOSING, relationship, partial=True)
+    said = "cannot be left out: other0.txt:1:1: the tuple doc:1#banned@"
+    assert any(line.startswith(said) for line in imported.lines())
+
+
+def test_what_lets_somebody_in_may_be_left_out(imported):
+    text = imported(LOSING, 'doc:1#viewer@user:bob[young:{"age": 1.5}]\ndoc:1#owner@user:ann', partial=True)
+    assert "resource doc {" in text
+
+
+ALL = """
+definition user {}
+definition group { relation member: user }
+definition doc {
+  relation reviewer: group
+  permission publish = reviewer.all(member)
+}
+"""
+
+
+def test_neither_is_one_of_those_that_must_all_agree(imported):
+    with pytest.raises(CommandError, match="can be neither carried over nor left out"):
+        imported(ALL, f"doc:1#reviewer@group:{'g' * 600}", partial=True)
+
+
+def test_relationships_that_the_schema_does_not_allow_are_left_out_and_named(imported):
+    text = imported(ALL, "doc:1#reviewer@user:ann\ndoc:1#publish@user:ann\nnothing:1#reviewer@user:ann")
+    assert [line for line in imported.lines() if line.startswith("left out")] == [
+        "left out: other0.txt:1:1: the tuple doc:1#reviewer@user:ann: the model does not allow such a subject",
+        "left out: other0.txt:2:1: the tuple doc:1#publish@user:ann: the model knows no such relation, or gives it no"
+        " tuples",
+        "left out: other0.txt:3:1: the tuple nothing:1#reviewer@user:ann: the model knows no such relation, or gives"
+        " it no tuples",
+    ]
+    assert "resource doc {" in text
+
+
+def test_assertions_that_are_wrong_there_are_told(imported, db):
+    """A test of theirs that fails is no test here."""
+    with pytest.raises(CommandError):
+        imported(ALL, "assertions: {assertTrue: ['doc:1#publish@user:ann']}")
+    assert imported.lines()[0] == (
+        'not carried over: other0.yaml:1:27: test `other0`: assert allow(user{"ann"}, "publish", doc{"1"});: '
+        "expected true, got false"
+    )
+
+
+def test_a_permission_that_takes_away_what_depends_on_it_is_named(imported, db):
+    schema = "definition user {}\ndefinition d { relation a: user  relation up: d\n permission p = a - up->p }"
+    with pytest.raises(CommandError):
+        imported(schema)
+    assert imported.lines()[0] == (
+        "not carried over: schema.zed:3:17: d#p: what it excludes depends on the relation itself"
+    )
+    policy = imported(schema, "d:1#a@user:ann", partial=True)
+    assert run(compile_text(policy)).success
+
+
+def test_all_that_is_wrong_is_told(imported):
+    with pytest.raises(CommandError, match="2 problems; nothing is carried over"):
+        imported("definition d { relation a: usr | group }")
+    assert imported.lines() == [
+        "schema.zed:1:28: there is no definition `usr`",
+        "schema.zed:1:34: there is no definition `group`",
+    ]
+
+
+def test_comments_end_where_their_line_ends(imported):
+    """Nothing of a comment can become a rule."""
+    text = imported("/** one\rallow(_, _, _);\u2028allow(_, _, _); */\ndefinition user {}")
+    assert "allow(_" in text
+    assert all(line.startswith("#") for line in text.splitlines() if "allow(_" in line)
