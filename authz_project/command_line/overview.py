@@ -34,6 +34,10 @@ GROUPS: dict[str, dict[str, str]] = {
         "sync_facts": "compare facts with the rows of your databases, and make them the same",
         "drain_outbox": "make the changes that your application wrote down in its own transactions",
     },
+    "From other engines": {
+        "import_openfga": "make a policy and facts of an OpenFGA model and its tuples",
+        "import_spicedb": "make a policy and facts of a SpiceDB schema and its relationships",
+    },
     "Ask": {
         "ask": "ask whether somebody may do something, which actions, or on which resources",
         "explain": "show why somebody may do something, or what stands in the way",

@@ -1,6 +1,7 @@
 """`import_spicedb`: from files to a policy, facts and answers."""
 
 import io
+import re
 from pathlib import Path
 
 import orjson
@@ -10,6 +11,7 @@ from django.core.management import CommandError, call_command
 from checks.testing.policy_tests import run
 from policy.rules import compile_text
 from tests.importers import spicedb_suite
+from tests.samples import DOCS
 
 SAMPLES = sorted((Path(__file__).parent / "spicedb_samples").glob("*.yaml"))
 
@@ -250,3 +252,10 @@ def test_comments_end_where_their_line_ends(imported):
     text = imported("/** one\rallow(_, _, _);\u2028allow(_, _, _); */\ndefinition user {}")
     assert "allow(_" in text
     assert all(line.startswith("#") for line in text.splitlines() if "allow(_" in line)
+
+
+def test_the_page_about_moving_shows_what_becomes_of_its_schema(imported, db):
+    section = (DOCS / "moving.md").read_text().split("## From SpiceDB")[1].split("\n## ")[0]
+    schema = re.search(r"<<'END'\n(.*?)^END$", section, re.DOTALL | re.MULTILINE)[1]
+    policy = re.search(r"^```polar\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[1]
+    assert imported(schema, name="drive.yaml") == policy
