@@ -61,10 +61,10 @@ class Service:
 
 def start_service(
     folder: Path, database_url: str, *options: str, root: Path = ROOT, python: str = sys.executable,
-    program: Path | None = None, **variables: str,
+    program: Path | None = None, port: int = 0, **variables: str,
 ) -> Service:  # fmt: skip
-    """`manage.py serve` of a checkout, or of an installed program, with the options on a free port, once it answers."""
-    port = free_port()
+    """`manage.py serve` of a checkout, or of an installed program, with the options, on the port or a free one."""
+    port = port or free_port()
     log = folder / f"serve-{port}.log"
     command = [*([program] if program else [python, root / "manage.py"]), "serve", "--port", str(port), *options]
     environment = os.environ | {"DATABASE_URL": database_url, "PYTHONPATH": str(root)} | variables

@@ -13,7 +13,7 @@ from granian.rsgi import Scope
 
 from authz_project import observing
 from authz_project.middleware import request_id_of
-from authz_project.readiness import Readiness
+from authz_project.readiness import Readiness, draining
 from authz_project.short_way import ANSWERED_WITH, Answer, Environ
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.file_on_disk import FileOnDisk
@@ -98,7 +98,7 @@ def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoco
         _broken(protocol, request_id)
         _told(environ["PATH_INFO"], environ["REQUEST_METHOD"], 500, request_id)
         return
-    if close:
+    if close or draining.is_set():
         answered.headers.append(("Connection", "close"))
     if isinstance(answered, _File):
         protocol.response_file(answered.status, answered.headers, answered.path)
@@ -161,6 +161,6 @@ def _say(protocol: HTTPProtocol, status: int, body: dict[str, object], request_i
     headers = [("Content-Type", "application/json"), ("X-Request-ID", request_id), *ANSWERED_WITH]
     if status == 503:
         headers.append(("Retry-After", "1"))
-    if close:
+    if close or draining.is_set():
         headers.append(("Connection", "close"))
     protocol.response_bytes(status, headers, orjson.dumps(body))

@@ -9,8 +9,11 @@ takes a third more of a processor. So the worker here uses the latter with its o
 import multiprocessing
 import signal
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from math import ceil
+from queue import Empty, SimpleQueue
 
 from django.conf import settings
 from granian import Granian
@@ -22,17 +25,21 @@ from granian.log import LogLevels
 from granian.server.mp import WorkerProcess
 
 from authz_project.readiness import draining
+from authz_project.server import files
+from authz_project.server.listening import Listening, is_possible
 from policy.waking import watch
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
 HEAD_WITHIN = 30_000  # milliseconds for a request's head to arrive, and for the next one to begin
+LAST_ANSWERS = 0.2  # seconds after a signal to stop, at the least, for clients to hear that they are to go elsewhere
 ONE = 1  # thread of granian's that Python runs in: it hands over what arrives, and waits for nobody
 
 
 def run_server(host: str, port: int, workers: int, threads: int) -> None:
     """Until a signal to stop. Of a process's threads, one looks at what arrives, and the others answer: see `Slots`."""
     multiprocessing.set_start_method("spawn", force=True)  # workers read the settings anew, and share nothing
-    Granian(
+    files.allow_as_many_as_possible()
+    server = Granian(
         "authz_project.server.intake:Intake",
         address=host,
         port=port,
@@ -41,23 +48,42 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
         blocking_threads=max(2, threads),
         blocking_threads_idle_timeout=600,
         workers_kill_timeout=FINISH_WITHIN + ceil(settings.DRAIN_SECONDS),
+        backpressure=files.connections_of_worker(threads),
         respawn_failed_workers=True,
         websockets=False,
         http=HTTPModes.http1,
         http1_settings=HTTP1Settings(header_read_timeout=HEAD_WITHIN),
         log_level=LogLevels.error,
-    ).serve(spawn_target=worker)
+    )
+    server.signal_handler_interrupt = once(server.signal_handler_interrupt)  # type: ignore[method-assign]
+    server.serve(spawn_target=worker)
+
+
+def once(handler: Callable[..., None]) -> Callable[..., None]:
+    """Granian's takes a lock: one that comes while it does so would wait for ever."""
+    is_called = False
+
+    def handle(*arguments: object) -> None:
+        nonlocal is_called
+        if not is_called:
+            is_called = True
+            handler(*arguments)
+
+    return handle
 
 
 @WorkerProcess.wrap_target
 def worker(number, intake, sock, ipc, loop, mode, *given):
     """Serve until a signal to stop; granian says what the arguments are (`MPServer._spawn_worker`)."""
     runtime_threads, runtime_blocking, threads, idle, backpressure, _, *protocols, _, ssl, _, metrics = given
-    stop, stopped = stop_signal(), threading.Event()
+    listening = Listening(*sock[0].__getstate__()) if is_possible() else None
+    stop, stopped = stop_signal(listening), threading.Event()
     stop.add_cb(stopped.set)
     at_once = AtOnce()
     scheduler = CallbackScheduler(at_once, None, None, None, None)
     scheduler._schedule_fn = intake(threads - 1, keeps_up=number == 1, number=number)
+    if listening is not None:
+        sock = (None, listening.holder)
     rust = RSGIWorker(
         number, sock, ipc, runtime_threads, runtime_blocking, ONE, idle, backpressure, *protocols, *ssl, metrics
     )  # fmt: skip
@@ -65,29 +91,36 @@ def worker(number, intake, sock, ipc, loop, mode, *given):
     stopped.wait()
 
 
-def stop_signal() -> WorkerSignal:
+def stop_signal(listening: Listening | None) -> WorkerSignal:
     """Given when this process is told to stop, or `DRAIN_SECONDS` later; it is not ready from the first moment on.
 
-    Requests in flight finish: those that wait for changes, at once. Who stops it by hand (Ctrl-C) does not wait.
+    Until then, each answer says that it is its connection's last, so that none is closed on a request that is on its
+    way. Requests in flight finish: those that wait for changes, at once. Who stops it by hand (Ctrl-C) does not wait.
     """
-    stop = WorkerSignal()
+    stop: WorkerSignal = WorkerSignal()
+    told: SimpleQueue[int] = SimpleQueue()  # a signal may come while another one is put there
 
     def end() -> None:
-        watch.end()
-        stop.set()
-
-    def told(number: int, *_: object) -> None:
-        is_first = not draining.is_set()
+        if told.get() == signal.SIGTERM:
+            draining.set()
+            _await_end_of_draining(told)
         draining.set()
-        if number != signal.SIGTERM or not settings.DRAIN_SECONDS:
-            end()
-        elif is_first:  # others come from whoever stops all processes of a service one by one
-            later = threading.Timer(settings.DRAIN_SECONDS, end)
-            later.daemon = True
-            later.start()
+        watch.end()
+        if listening is not None:
+            listening.end()
+        stop.set()  # once: at the third time it would wait for ever
 
-    set_main_signals(told)
+    threading.Thread(target=end, name="end", daemon=True).start()
+    set_main_signals(lambda number, _: told.put(number))
     return stop
+
+
+def _await_end_of_draining(told: SimpleQueue[int]) -> None:
+    """Or somebody at a terminal. SIGTERM may come again: whoever stops a service may tell all its processes."""
+    until = time.monotonic() + max(settings.DRAIN_SECONDS, LAST_ANSWERS)
+    with suppress(Empty):
+        while told.get(timeout=max(0.0, until - time.monotonic())) == signal.SIGTERM:
+            pass
 
 
 class AtOnce:

@@ -27,6 +27,7 @@ from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.metrics import folder
 from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
+from authz_project.server.files import TooFewFiles, allow_as_many_as_possible, connections_of_worker
 from authz_project.server.process import run_server
 from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.management.command import ServiceCommand
@@ -89,6 +90,7 @@ class Command(ServiceCommand):
         if metrics_port is not None:
             refuse_same_port(port, metrics_port)
             refuse_taken_port(metrics_host, metrics_port)
+        refuse_too_few_files(threads)
         with alone():
             call_command("migrate", verbosity=0)
             said_of_keys = self.prepare_keys(dev)
@@ -237,6 +239,15 @@ def refuse_taken_port(host: str, port: int) -> None:
 def refuse_same_port(port: int, metrics_port: int) -> None:
     if port == metrics_port:
         raise CommandError(f"--metrics-port must be another port than {port}, where questions are answered")
+
+
+def refuse_too_few_files(threads: int) -> None:
+    """As if by chance, what needs one more would fail later on."""
+    allow_as_many_as_possible()
+    try:
+        connections_of_worker(threads)
+    except TooFewFiles as reason:
+        raise CommandError(reason.message) from None
 
 
 def refuse_closed_log(path: str) -> None:
