@@ -16,25 +16,30 @@ from rest_framework.request import Request as FrameworkRequest
 
 from authz_project.connections import refresh_connection
 from authz_project.errors import refusal_of
-from authz_project.keys import caller_of_token, forget, token_of
+from authz_project.keys import caller_of_token, forget, is_remembered, token_of
 from authz_project.rate_limit import take_token
 from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response
 from policy.errors import KeyRefused, MalformedRequest, ScopeMissing
+from policy.replicas.reading import primary
 from policy.scopes import Scope
 
 JSON = "application/json"
 
+primary.prepare = refresh_connection  # of whoever asks it what no replica has answered
+
 # ---- keys ----------------------------------------------------------------------------------------------
 
 
-def caller_of(headers: Mapping[str, Any], needs: Scope | None) -> Caller:
+def caller_of(headers: Mapping[str, Any], needs: Scope | None, is_question: bool = False) -> Caller:
     """Who sends the request, with a key for what it needs.
 
     `KeyRefused` where nobody says so, and `TooManyRequests` where the key has sent too many lately.
     """
-    refresh_connection()
-    caller = caller_of_token(token_of(headers), needs)
+    token = token_of(headers)
+    if not (is_question and settings.REPLICAS and is_remembered(token)):  # then this connection may not be needed
+        refresh_connection()
+    caller = caller_of_token(token, needs)
     if settings.RATE_LIMIT is not None:
         take_token(caller.key_hash, settings.RATE_LIMIT)
     return caller

@@ -81,7 +81,8 @@ class Route:
         try:
             let_go_if_broken()
             if self._endpoint.needs_key:
-                request.auth = caller_of(request.headers, self._scopes.get(request.method))
+                is_question = request.method in self._endpoint.questions
+                request.auth = caller_of(request.headers, self._scopes.get(request.method), is_question)
             handler = self._handlers.get(request.method)
             if handler is None:
                 raise MethodNotAllowed(request.method)

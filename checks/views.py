@@ -89,6 +89,8 @@ class Told(NamedTuple):
 class Answering(Asking, ABC):
     """Answers a question; the same one again as before, once the database says that nothing has changed since."""
 
+    questions: ClassVar = {"POST"}
+
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
         asked = kept.asked_again(who, self._what(request), request.body)
@@ -199,6 +201,8 @@ class BulkActions(Answering):
 
 class Explain(Asking):
     """Why one answer is as it is: the body of /authorize, or of /evaluate_query with one value for each variable."""
+
+    questions: ClassVar = {"POST"}
 
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)

@@ -42,6 +42,7 @@ class Batch(Endpoint):
 
 class Facts(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ, "POST": Scope.FACTS, "DELETE": Scope.FACTS}
+    questions: ClassVar = {"GET"}
 
     def get(self, request: Request) -> Response:
         found, moment = reading.read(unconfirmed_caller(request), position_seen(request), partial(_found, request))

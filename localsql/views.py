@@ -24,6 +24,7 @@ def question_of(query: dict, action: Asked, resource: Asked, outs: tuple[str, ..
 
 class Answering(Endpoint, ABC):
     scopes: ClassVar = {"POST": Scope.READ}
+    questions: ClassVar = {"POST"}
 
     def post(self, request: Request) -> Response:
         def attempt() -> Found[tuple[Caller, object, Said]]:

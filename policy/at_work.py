@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from time import monotonic
 from typing import Any
+from weakref import WeakSet
 
 waiting: dict[Any, float] = {}  # when it began to wait, by connection of the driver
+replicas: WeakSet[Any] = WeakSet()  # connections to others than the primary, which are looked after elsewhere
 
 
 def begun(raw: Any) -> None:

@@ -4,6 +4,7 @@ How a request arrives and how its answer leaves, an endpoint does not know: `aut
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AnySet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
@@ -102,6 +103,7 @@ class Endpoint:
     """
 
     needs_key = True
+    questions: ClassVar[AnySet[str]] = frozenset()  # the verbs with which it asks by `reading.read`
     # What a key must be good for, by the methods that are handled: every one of them, where a key is needed. None is
     # for any key.
     scopes: ClassVar[Mapping[str, Scope | None]] = {}

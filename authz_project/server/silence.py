@@ -86,7 +86,8 @@ class Silence:
                 del self._silent[name]
                 log.warning("the database answers again")
         connections.note_silence(bool(self._silent))
-        late = [raw for raw, since in at_work.waiting.copy().items() if time.monotonic() - since > LONG]
+        waiting = [(raw, since) for raw, since in at_work.waiting.copy().items() if raw not in at_work.replicas]
+        late = [raw for raw, since in waiting if time.monotonic() - since > LONG]
         if late and time.monotonic() >= self._ask_at:
             self._ask({name: raw for raw in late if (name := name_of(raw))})
             self._ask_at = time.monotonic() + AGAIN

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from psycopg.pq import ConnStatus, TransactionStatus
 
+from policy import at_work
 from policy.replicas.replica import NOT_IN_RECOVERY, SINCE, Replica
 
 T = TypeVar("T")
@@ -49,6 +50,7 @@ def tried(replica: Replica, attempt: Callable[[], T]) -> T | None:
 def _is_connected(mine: Any, replica: Replica) -> bool:
     """Connect, and say whether that led to the server that is looked at: an address may lead to one of many."""
     mine.ensure_connection()
+    at_work.replicas.add(mine.connection)
     since = mine.connection.execute(f"SELECT {SINCE}").fetchone()[0]
     if replica.probe is None or since != replica.probe.since:
         mine.close()

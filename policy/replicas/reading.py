@@ -33,6 +33,15 @@ class Found(Generic[T]):
     least: int = 0
 
 
+class Primary:
+    """The connection to it, which the app above looks after."""
+
+    prepare: Callable[[], object] = staticmethod(lambda: None)  # called before it is used
+
+
+primary = Primary()
+
+
 @cache
 def watch() -> Any:
     """Return the one `Watch` of this process. It needs PostgreSQL's driver, which others do without."""
@@ -47,6 +56,7 @@ def read(who: Caller, position: int | None, attempt: Callable[[], Found[T]]) -> 
     found = _on_replica(who, position, attempt, asked)
     if found is None:
         try:
+            primary.prepare()
             found = attempt()
         except (OperationalError, InterfaceError):  # the primary may be away: the others are asked before that is said
             if not asked or (found := _on_replica(who, position, attempt, asked)) is None:
