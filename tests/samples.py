@@ -54,6 +54,7 @@ NOT_RUN = {  # lines of shell without what they remark, and why
     "pip install -e .": "likewise",
     "pip install -e . && python manage.py serve": "likewise, and a fixture runs the server, on a free port",
     "authz serve": "likewise",
+    "authz serve --metrics-port 9464": "likewise, and `tests/authz_project/test_metrics.py` looks at what it adds",
     "export KEY=e_default_…": "the fixture reads the key that was printed",
     "export DATABASE_URL=postgres://authz:password@db.example.org/authz": "there is no such machine",
     "export SECRET_KEY=…": "it goes with that machine",
@@ -61,7 +62,7 @@ NOT_RUN = {  # lines of shell without what they remark, and why
     'pip install -e ".[test]" && pytest': "this is that run",
     'pip install "authz[editor]"': "the environment of this run has it",
 }
-FOR_OTHER_PROGRAMS = {"nginx", "ini", "logrotate", "jsonl", "js", "go", "lua", "toml", "jsonc"}
+FOR_OTHER_PROGRAMS = {"nginx", "ini", "logrotate", "jsonl", "js", "go", "lua", "toml", "jsonc", "prometheus"}
 OF_POLICIES = {"facts", "ask", "problems"}
 PRINTED = {"text", "json", "sql"}
 ELSEWHERE = {  # pages whose samples a test of their own runs

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+from django.conf import settings
 from django.db import connection
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import urlencode
+from django.utils.module_loading import import_string
 
 from authz_project import examples
 from authz_project.console.navigation import may_go, may_view, url_of
@@ -118,6 +121,8 @@ def _signs(
     request: HttpRequest, environment: Environment, version: PolicyVersion | None, program: Program | None, trouble: str
 ) -> Iterator[Sign]:
     yield Sign("Database", "good", _database())
+    if (asked := questions_a_minute()) is not None:
+        yield Sign("Questions", "good", f"{asked:,} within the last minute")
     if not may_view(request, "policy.policyversion"):
         return
     if version is None:
@@ -135,6 +140,15 @@ def _signs(
     unused = publishing.ignored_facts(environment.pk, program)
     text = f"{unused} stored that the policy has no use for" if unused.count else "all of use to the policy"
     yield Sign("Facts", "warn" if unused.count else "good", text, url_of("facts") if unused.count else "")
+
+
+def questions_a_minute() -> int | None:
+    """Return how many all workers answered; None where this server has no metrics."""
+    if not settings.METRICS_FOLDER:
+        return None
+    value_of: Callable[[Path, str], float | None] = import_string("authz_project.metrics.together.value_of")
+    found = value_of(Path(settings.METRICS_FOLDER), "authz_questions_a_minute")
+    return None if found is None else int(found)
 
 
 def _sign_of_tests(version: PolicyVersion, program: Program) -> Sign:

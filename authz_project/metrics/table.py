@@ -66,7 +66,7 @@ OF_WORKERS = (
     _gauge("connections_open", "Connections to the database"),
     _counter("connections_opened", "Connections to the database that were made"),
     _counter("connections_lost", "Connections to the database that turned out to be dead"),
-    _gauge("replica_used", "Whether questions go to the replica: 1, or 0 while it is left out", "replica", mode="livemin"),
+    _gauge("replica_used", "Whether questions go to the replica: 1, or 0 where not", "replica", mode="livemin"),
     _gauge("replica_lag_seconds", "Seconds that the replica is behind the primary", "replica", mode="livemax"),
     _gauge("replica_position", "Bytes of the write-ahead log that the replica has replayed", "replica", mode="livemax"),
     _counter("decision_log_lines", "Decisions that were written to the decision log, or dropped", "outcome"),

@@ -121,6 +121,12 @@ def test_home_says_what_is_well_and_what_is_not(staff, environment):
     assert "policy version 1 is active" in page
 
 
+def test_home_says_how_many_questions_there_were_where_metrics_are_on(staff, environment, monkeypatch):
+    assert "within the last minute" not in staff.get("/admin/").content.decode()
+    monkeypatch.setattr("authz_project.console.home.questions_a_minute", lambda: 1234)
+    assert "1,234 within the last minute" in staff.get("/admin/").content.decode()
+
+
 def test_home_shows_first_steps_until_there_is_something(staff, environment):
     assert "Or begin with your own" in staff.get("/admin/").content.decode()
     publish(environment)
