@@ -23,8 +23,7 @@ While nobody watches, `is_on` is false, and a place that has something to tell c
 | `log` | the decision log; takes no time | `written`, `dropped`: how many lines |
 | `load` | a file of facts, or a request that is one | `failed`, where it was refused |
 
-What lasts is known while it goes on, too: `under_way`. What goes up and down, whoever knows it says by `level`: by the
-name of a metric of `authz_project/metrics/table.py` and its labels, such as `level(0.2, "replica_lag_seconds", "1")`.
+What lasts is known while it goes on, too: `under_way`.
 Facts may have ids and predicates in them: what leaves the process names none.
 """
 
@@ -62,7 +61,6 @@ class _Thread(threading.local):
 
 is_on = False
 under_way: Counter[str] = Counter()  # by the names of parts that last
-levels: dict[tuple[str, ...], float] = {}  # by the names of metrics, and their labels
 _counting = threading.Lock()
 _FOR_A_THREAD = {"of": "thread"}
 _thread = _Thread()
@@ -154,11 +152,6 @@ def lasting(name: str) -> Iterator[None]:
     finally:
         with _counting:
             under_way[name] -= 1
-
-
-def level(value: float, *name_and_labels: str) -> None:
-    """Say how much there is of something now."""
-    levels[name_and_labels] = value
 
 
 def waited(work: Callable[..., T]) -> Callable[..., T]:

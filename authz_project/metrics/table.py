@@ -69,6 +69,7 @@ OF_WORKERS = (
     _gauge("replica_used", "Whether questions go to the replica: 1, or 0 where not", "replica", mode="livemin"),
     _gauge("replica_lag_seconds", "Seconds that the replica is behind the primary", "replica", mode="livemax"),
     _gauge("replica_position", "Bytes of the write-ahead log that the replica has replayed", "replica", mode="livemax"),
+    _counter("replica_answers", "Answers of a replica, and what the primary gave instead", "replica", "outcome"),
     _counter("decision_log_lines", "Decisions that were written to the decision log, or dropped", "outcome"),
     _gauge("process_resident_memory_bytes", "Memory of a process", "process"),
     _counter("process_cpu_seconds", "Processor time of workers", "process"),

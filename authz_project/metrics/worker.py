@@ -26,6 +26,7 @@ from authz_project.metrics import folder
 from authz_project.metrics.table import METRICS, OF_WORKERS, PREFIX, Metric
 from authz_project.metrics.tallies import Key, Taken, Tallies, Times
 from policy import noticing
+from policy.replicas.standing import standings
 
 log = logging.getLogger("authz.metrics")
 
@@ -75,11 +76,12 @@ class Worker:
     def __init__(self, number: int, pools: Mapping[str, Pool]):
         registry = CollectorRegistry()
         self._metrics = {metric.name: made(metric, registry) for metric in OF_WORKERS}
-        self._children: dict[Key, Made] = {}
+        self.children: dict[Key, Made] = {}
         self._process, self._pools = str(number), pools
         self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
         self._asked: deque[tuple[float, float]] = deque()  # when, and how many questions then
         self._processor = 0.0  # seconds, as far as they are written down
+        self._of_replicas: dict[Key, int] = {}  # what of them is written down
         self._writing = threading.Lock()
         self.tallies = Tallies()
 
@@ -93,32 +95,43 @@ class Worker:
         with self._writing:
             taken = self.tallies.take()
             for key, number in taken.counts.items():
-                child = self._child(key) if key[0] in METRICS else None
+                child = self.child(key) if key[0] in METRICS else None
                 if isinstance(child, Counter):
                     child.inc(number)
             for key, times in taken.times.items():
-                child = self._child(key)
+                child = self.child(key)
                 assert isinstance(child, Counted), "what has buckets is a histogram"
                 child.add(times)
             self._count_processor()
+            self._count_replicas()
             for key, value in self._levels(taken):
-                child = self._child(key)
+                child = self.child(key)
                 assert isinstance(child, Gauge), "what goes up and down is a gauge"
                 child.set(value)
 
-    def _child(self, key: Key) -> Made:
-        found = self._children.get(key)
+    def child(self, key: Key) -> Made:
+        found = self.children.get(key)
         if found is None:
             metric = self._metrics[key[0]]
-            found = self._children[key] = metric.labels(*key[1:]) if len(key) > 1 else metric
+            found = self.children[key] = metric.labels(*key[1:]) if len(key) > 1 else metric
         return found
 
     def _count_processor(self) -> None:
         seconds = time.process_time()
-        child = self._child(("process_cpu_seconds", self._process))
+        child = self.child(("process_cpu_seconds", self._process))
         assert isinstance(child, Counter)
         child.inc(seconds - self._processor)
         self._processor = seconds
+
+    def _count_replicas(self) -> None:
+        for each in standings():
+            repeated = max(0, each.tries - each.answers - each.asked)
+            for outcome, number in (("counted", each.answers), ("repeated", repeated)):
+                key = ("replica_answers", each.name, outcome)
+                child = self.child(key)
+                assert isinstance(child, Counter)
+                child.inc(max(0, number - self._of_replicas.get(key, 0)))
+                self._of_replicas[key] = max(number, self._of_replicas.get(key, 0))
 
     def _levels(self, taken: Taken) -> Iterator[tuple[Key, float]]:
         yield ("questions_a_minute",), self._a_minute(taken.counts.get(("questions",), 0))
@@ -129,9 +142,12 @@ class Worker:
             yield ("requests_waiting", name), pool.waiting
         yield ("connections_open",), sum(each.connection is not None for each in _listed(self._connections))
         yield ("process_resident_memory_bytes", self._process), memory()
-        for key, value in noticing.levels.copy().items():
-            if key[0] in METRICS:
-                yield key, value
+        for each in standings():
+            if each.tries or each.position is not None:  # otherwise nothing is known yet
+                yield ("replica_used", each.name), each.is_used
+                yield ("replica_position", each.name), each.position or 0
+                if each.lag is not None:
+                    yield ("replica_lag_seconds", each.name), each.lag
 
     def _a_minute(self, questions: float) -> float:
         now = time.monotonic()

@@ -22,10 +22,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from authz_project.metrics import folder, together
 from authz_project.metrics.table import METRICS, OF_WORKERS, PREFIX
 from authz_project.metrics.tallies import Tallies, times_of
-from authz_project.metrics.worker import PAUSE
+from authz_project.metrics.worker import PAUSE, Worker
 from authz_project.observing import METHODS, Seen, name_of
 from policy import noticing
 from policy.noticing import Part
+from policy.replicas.standing import Standing
 from policy.revisions import Kind
 from tests.postgresql import free_port
 from tests.service import DEV_KEY, ROOT, Service, start_service
@@ -404,3 +405,21 @@ def test_all_metrics_have_names_and_words_of_their_own():
     assert len({metric.whole for metric in METRICS.values()}) == len(METRICS)
     assert all(re.fullmatch(r"[A-Z].*[^.]", metric.help) for metric in METRICS.values())
     assert all(metric.buckets == tuple(sorted(metric.buckets)) for metric in OF_WORKERS)
+
+
+def test_replicas_are_told_by_what_each_is_and_did(monkeypatch):
+    """Without the folder of a server, the client keeps metrics in memory, which is all that differs here."""
+    used, unknown = Standing("db2", True, "", 100, 0.5, 1, 13, 10), Standing("db3", False, "away", None, None, 0, 0, 0)
+    told = [used, unknown]
+    monkeypatch.setattr("authz_project.metrics.worker.standings", lambda: told)
+    of_one = Worker(1, {})
+    of_one.write()
+    told[0] = used._replace(asked=0, tries=15, answers=12, lag=2.0)
+    of_one.write()
+
+    def value(name: str, *labels: str) -> float:
+        return of_one.child((name, *labels))._value.get()
+
+    assert [value("replica_answers", "db2", each) for each in ("counted", "repeated")] == [12, 3]
+    assert [value(f"replica_{name}", "db2") for name in ("used", "lag_seconds", "position")] == [1, 2, 100]
+    assert ("replica_used", "db3") not in of_one.children
