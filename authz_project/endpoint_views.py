@@ -12,6 +12,7 @@ from rest_framework.metadata import SimpleMetadata
 from rest_framework.views import APIView
 
 from authz_project.api import KeyAuthentication, refused
+from authz_project.logs.current import current
 from policy.endpoint import Endpoint, Request, Response
 
 
@@ -27,7 +28,7 @@ class View(APIView):
         receive, read = lambda: asked._request.body, lambda body: asked.data
         self.asked = Request(asked.method, asked.META, receive, read, asked.request_id, asked.started)
         super().initial(request, *args, **kwargs)
-        self.asked.auth = asked._request.caller = asked.auth  # the middleware tells of it
+        self.asked.auth = asked._request.caller = current.caller = asked.auth  # the middleware tells of it
 
     def handle_exception(self, error: Exception) -> framework_response.Response:
         return _of_framework(refused(self.endpoint, self.asked, error))

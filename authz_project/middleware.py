@@ -16,6 +16,7 @@ from django.utils.deprecation import MiddlewareMixin
 
 from authz_project import observing
 from authz_project.errors import too_large
+from authz_project.logs.current import enter, leave
 from policy import noticing
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
@@ -47,6 +48,7 @@ def request_ids(get_response):
         request.started = time.perf_counter()
         parts = noticing.begin() if noticing.is_on else None
         request.request_id = request_id_of(request.META.get("HTTP_X_REQUEST_ID", ""))
+        enter(request.request_id, observing.name_of(request.path))
         response = get_response(request)
         if response.status_code >= 400 and (response.streaming or not response.content):
             response = _with_message(response)
@@ -62,6 +64,7 @@ def request_ids(get_response):
             observing.tell(
                 name, request.method, response.status_code, request.started, request_id, who, traceparent, parts
             )
+        leave()
         return response
 
     return respond

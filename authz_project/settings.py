@@ -14,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 env = environ.Env()
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+LOG_FORMATS = ("plain", "json")
 LARGEST = {float: 1_000_000, int: 10**15}  # seconds; bytes, or things
 
 
@@ -55,6 +56,13 @@ def log_level() -> str:
     if level not in LOG_LEVELS:
         raise ImproperlyConfigured(f"LOG_LEVEL must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
     return level
+
+
+def log_format() -> str:
+    name = env.str("LOG_FORMAT", default="").strip().lower() or "plain"
+    if name not in LOG_FORMATS:
+        raise ImproperlyConfigured(f"LOG_FORMAT must be {' or '.join(LOG_FORMATS)}, not {name!r}")
+    return name
 
 
 def sample() -> float:
@@ -339,12 +347,22 @@ KEY_CHECK = "authz_project.keys.CHECK"
 # What a policy no longer accepts is counted where facts are stored: in the app above, likewise.
 FACT_AUDIT = "facts.accept.ignored_facts"
 
+LOG_FORMAT = log_format()
+ACCESS_LOG = truth("ACCESS_LOG")  # a line for each request
+SLOW_QUESTION_MS = number("SLOW_QUESTION_MS", 500, int)  # from so many on, a question is logged; 0 is never
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {"line": {"()": f"authz_project.logs.formats.{LOG_FORMAT.title()}"}},
+    "handlers": {"console": {"class": "authz_project.logs.lines.WholeLines", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": log_level()},
     # A caller's mistake is told to the caller, and ours is logged where it is answered.
-    "loggers": {"django": {"handlers": []}, "django.request": {"level": "CRITICAL"}},
+    "loggers": {
+        "django": {"handlers": []},
+        "django.request": {"level": "CRITICAL"},
+        "django.security.csrf": {"level": "CRITICAL"},  # likewise, and it would name whole paths
+        "_granian": {"handlers": ["console"], "propagate": False},  # the server's own, which has its level
+        "granian.access": {"handlers": [], "level": "CRITICAL"},
+    },
 }

@@ -17,6 +17,7 @@ from authz_project import observing
 from authz_project.api import JSON, caller_of, parsed, refused, written
 from authz_project.connections import let_go_if_broken
 from authz_project.endpoint_views import description_of
+from authz_project.logs.current import current, enter, leave
 from authz_project.middleware import request_id_of
 from policy import noticing
 from policy.endpoint import Endpoint, Request, Response
@@ -55,6 +56,7 @@ class Route:
         started = time.perf_counter()
         parts = noticing.begin() if noticing.is_on else None
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
+        enter(request_id, self._path)
         method = environ["REQUEST_METHOD"].upper()
         request = Request(method, environ, lambda: body_of(environ), read, request_id, started)
         try:
@@ -75,6 +77,7 @@ class Route:
             observing.tell(
                 self._path, method, response.status, started, request_id, request.auth, traceparent, parts
             )
+        leave()
         return Answer(response.status, headers, content)
 
     def _response(self, request: Request) -> Response:
@@ -82,7 +85,7 @@ class Route:
             let_go_if_broken()
             if self._endpoint.needs_key:
                 is_question = request.method in self._endpoint.questions
-                request.auth = caller_of(request.headers, self._scopes.get(request.method), is_question)
+                request.auth = current.caller = caller_of(request.headers, self._scopes.get(request.method), is_question)
             handler = self._handlers.get(request.method)
             if handler is None:
                 raise MethodNotAllowed(request.method)

@@ -40,6 +40,7 @@ from localsql.residual import Residual
 from localsql.split import SplitBranch, SplitBranches, Splitter
 from localsql.statements import EVERY, Folded, FoldedBranch, FoldedBranches, condition, rows, verdict
 from localsql.unused_bindings import log_once
+from policy import noticing
 from policy.active import Seen
 from policy.errors import AuthzError
 from policy.rules.program import Atom, Program
@@ -137,7 +138,7 @@ def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Sha
     policy, marks = policy_of(session.version, mentioned), marks_of(session.environment_id)
     key = PlanKey(session.environment_id, policy, marks, run.dialect(), tables, root, types, knows)
     try:
-        prepared = _plans.get(key) or _plans.made_once(key, lambda: _prepared(key))
+        prepared = _found(key) or plans.made_once(key, lambda: _prepared(key))
     except AuthzError as refusal:
         raise question.in_words_of_caller(refusal) from None
     if question.context:
@@ -155,6 +156,7 @@ class PreparedPlan:
     splitter: Splitter
     program: Program
     numbering: Numbering
+    reads: int = 0  # tables, as its plan has them
 
 
 class PlanKey(NamedTuple):
@@ -170,8 +172,15 @@ class PlanKey(NamedTuple):
     knows: bool  # whether the policy knows the types of all that is asked about
 
 
-_plans: Remembered[PlanKey, PreparedPlan] = Remembered(1024)
-timeline.forgets(_plans.clear)
+plans: Remembered[PlanKey, PreparedPlan] = Remembered(1024)
+timeline.forgets(plans.clear)
+
+
+def _found(key: PlanKey) -> PreparedPlan | None:
+    found = plans.get(key)
+    if found is not None and noticing.is_on:
+        noticing.note("found", key=key)
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -184,11 +193,17 @@ timeline.forgets(_rules_of.cache_clear)
 
 
 def _prepared(key: PlanKey) -> PreparedPlan:
+    with noticing.noted("compile", key=key):
+        return _planned(key)
+
+
+def _planned(key: PlanKey) -> PreparedPlan:
     rules, numbering = _rules_of(key.policy), Numbering(key.environment_id)
     splitter = Splitter(key.tables, key.dialect, numbering.of, numbering.may_end)
     nothing = LocalBranches(Plan("nothing", 0, ()), ())
     branches = planned(rules, key.tables, key.root, key.types) if key.knows else nothing
-    return PreparedPlan(splitter.branches(branches), key.types, splitter, rules.program, numbering)
+    reads = branches.plan.weight
+    return PreparedPlan(splitter.branches(branches), key.types, splitter, rules.program, numbering, reads)
 
 
 # ---- once for each question ------------------------------------------------------------------------------------------

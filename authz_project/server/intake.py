@@ -17,6 +17,7 @@ from granian.rsgi import Scope
 
 from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
 from authz_project.errors import too_large
+from authz_project.logs.begin import begin as begin_logs
 from authz_project.server.admission import SMALL, allowance, largest, quick_allowance
 from authz_project.server.changes import Changes
 from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken, say_readiness
@@ -55,6 +56,7 @@ class Intake:
             pools = {"questions": self._slots, "changes": self._changes, "feed": self._waiting}
             import_string("authz_project.metrics.worker.start")(number, pools)
         start_watch()
+        begin_logs()
         if "postgresql" in settings.DATABASES["default"]["ENGINE"]:
             import_module("authz_project.server.silence").start_hanging_up()  # with PostgreSQL's driver
         if keeps_up:

@@ -54,6 +54,7 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
         http=HTTPModes.http1,
         http1_settings=HTTP1Settings(header_read_timeout=HEAD_WITHIN),
         log_level=LogLevels.error,
+        log_dictconfig=settings.LOGGING,
     )
     server.signal_handler_interrupt = once(server.signal_handler_interrupt)  # type: ignore[method-assign]
     server.serve(spawn_target=worker)

@@ -114,6 +114,13 @@ def _kind(session: LiveSession, frame: StatementKey, outline: Outline) -> Kind:
     return _made(session, _kinds, key, lambda: _compiled(session, key, outline))
 
 
+def reads_of(key: StatementKey) -> int | None:
+    """Return how many tables a statement of several kinds reads, of those that are remembered."""
+    kinds = [_kinds.get(key._replace(asked=(outline,))) for outline in key.asked if isinstance(outline, Outline)]
+    known = [kind.expression.weight for kind in kinds if kind is not None and kind.expression is not None]
+    return sum(known) if known else None
+
+
 def _made(session: LiveSession, known: Remembered[StatementKey, V], key: StatementKey, make: Callable[[], V]) -> V:
     """Return what is remembered by the key, or make it. What is made within a transaction is only good there."""
     if not session.keeps():

@@ -107,6 +107,7 @@ class PreparedStatement(NamedTuple):
     numbers: Mapping[Signature, int] = {}  # of the facts that a request brings
     marks: Marks = Marks()  # of the signatures that it was compiled for
     is_timeless: bool = True  # whether it is answered the same whatever time it is
+    reads: int = 0  # tables, as its plans have them
 
     @classmethod
     def of(
@@ -116,7 +117,9 @@ class PreparedStatement(NamedTuple):
         every = [*([made.statement] if made.statement else []), *statements_of(made.rounds)]
         is_timeless = not any(map(reads_clock, every))
         shape = made.shape
-        return cls(made.statement, made.rounds, shape.width, made.is_guarded, places, numbers, marks, is_timeless)
+        reads = sum(root.plan.weight for root in made.roots)
+        guarded = made.is_guarded
+        return cls(made.statement, made.rounds, shape.width, guarded, places, numbers, marks, is_timeless, reads)
 
     def answers(self, rows: list[Fetched]) -> Sequence[Row]:
         """Return the answers to one question, out of the rows of a statement that confirms nothing."""

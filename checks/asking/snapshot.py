@@ -45,8 +45,8 @@ _NO_NUMBER = -1  # of a signature that no fact has
 
 # Of all that ask by a published policy. Live questions have their own: they neither wait for what is compiled here, nor
 # is theirs let go of for it.
-_published = new_statements()
-timeline.forgets(_published.clear)
+published = new_statements()
+timeline.forgets(published.clear)
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def snapshot(
 ) -> Iterator[Snapshot]:
     """Open a snapshot by a version (None: the open policy), of an environment's facts and the context."""
     policy = policy_of(version, mentioned)
-    with _opened(environment_id, policy, cases_of(policy), _published, context, moment) as found:
+    with _opened(environment_id, policy, cases_of(policy), published, context, moment) as found:
         yield found
 
 

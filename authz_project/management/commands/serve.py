@@ -24,6 +24,7 @@ from authz_project.checkup.report import findings, report
 from authz_project.command_line.numbers import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
+from authz_project.logs.formats import said_by_command
 from authz_project.metrics import folder
 from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
@@ -64,7 +65,7 @@ class Command(ServiceCommand):
     def handle(self, *, check: bool, workers: int, threads: int, **options: Any) -> None:
         if not check:
             self.serve(workers=workers, threads=threads, **options)
-        elif wrong := report(findings(workers, threads), self.say):
+        elif wrong := report(findings(workers, threads), self.stdout.write):
             raise CommandError(wrong)
 
     def serve(
@@ -139,7 +140,8 @@ class Command(ServiceCommand):
         return f"The first API key, shown only now: {create_key(environment, 'first key', by=by_command('serve'))[1]}"
 
     def say(self, line: str) -> None:
-        self.stdout.write(line)
+        """Say it to people, or as all else is said."""
+        self.stdout.write(said_by_command(line.strip()) if settings.LOG_FORMAT == "json" else line)
         self.stdout.flush()
 
 

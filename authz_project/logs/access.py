@@ -1,0 +1,120 @@
+"""A line for each request: what was asked of whom, how it ended, how long it took. Nothing that the caller chose but
+the request's id, which is of printable signs.
+
+An answer waits for nothing here: what is seen goes into a queue with room for so many, and a thread writes it down a
+few times a second. What has no room is left out, counted and told.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+import orjson
+
+from authz_project.logs.lines import most_at_once, write
+from authz_project.observing import Seen
+from policy.clock import text_of
+
+log = logging.getLogger("authz.logs")
+
+LOGGER = "authz.access"
+ROOM = 100_000  # requests that wait to be written down
+PAUSE = 0.1  # seconds between writes
+COMPLAINT_EVERY = 60.0  # seconds
+
+Line = Callable[[Seen], bytes]
+
+
+def plain(seen: Seen) -> bytes:
+    """Return the line for people."""
+    at = seen.at + seen.seconds
+    when = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))},{int(at * 1000) % 1000:03d}"
+    whose = f" environment={seen.environment} key={seen.key_id}" if seen.key_id is not None else ""
+    took = int(seen.seconds * 1_000_000)
+    said = f"{seen.method} {seen.endpoint} {seen.status} {took}us request={seen.request_id}{whose}"
+    return f"{when} INFO {LOGGER} {said}\n".encode()
+
+
+def json(seen: Seen) -> bytes:
+    """Return the line for programs."""
+    said = {
+        "time": text_of(int((seen.at + seen.seconds) * 1_000_000)),
+        "level": "INFO",
+        "logger": LOGGER,
+        "message": f"{seen.method} {seen.endpoint} {seen.status}",
+        **facts_of(seen),
+    }
+    return orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def facts_of(seen: Seen) -> dict[str, object]:
+    """Return what lines about a request have in common."""
+    whose = {"environment": seen.environment, "key_id": seen.key_id} if seen.key_id is not None else {}
+    return {
+        "request_id": seen.request_id,
+        **whose,
+        "method": seen.method,
+        "endpoint": seen.endpoint,
+        "code": seen.status,
+        "microseconds": int(seen.seconds * 1_000_000),
+    }
+
+
+class AccessLog:
+    """An observer."""
+
+    def __init__(self, line: Line):
+        self._line = line
+        self._waiting: deque[Seen] = deque()
+        self._left_out, self._complained = 0, float("-inf")
+        self._writing = threading.Lock()
+        threading.Thread(target=self._run, name="access log", daemon=True).start()
+        atexit.register(self.flush)
+
+    def __call__(self, seen: Seen) -> None:
+        if len(self._waiting) < ROOM:
+            self._waiting.append(seen._replace(parts=()))  # which are large, and of no use here
+        else:
+            self._left_out += 1
+
+    def flush(self) -> None:
+        """Write what is there. Never raises an `Exception`."""
+        with self._writing:
+            lines = [self._line(self._waiting.popleft()) for _ in range(len(self._waiting))]
+            try:
+                for piece in pieces(lines, most_at_once()):
+                    write(piece)
+            except OSError as reason:
+                log.error("the access log cannot be written: %s", reason)
+
+    def complain(self) -> None:
+        """Say how many requests are not in the log, once a minute."""
+        now = time.monotonic()
+        if self._left_out and now - self._complained > COMPLAINT_EVERY:
+            left_out, self._left_out, self._complained = self._left_out, 0, now
+            log.error("%s requests are not in the access log: they came faster than it could be written", left_out)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(PAUSE)
+            self.flush()
+            self.complain()
+
+
+def pieces(lines: Iterable[bytes], most: int) -> Iterator[bytes]:
+    """Put whole lines together, so many bytes at once."""
+    piece: list[bytes] = []
+    size = 0
+    for line in lines:
+        if size + len(line) > most and piece:
+            yield b"".join(piece)
+            piece, size = [], 0
+        piece.append(line)
+        size += len(line)
+    if piece:
+        yield b"".join(piece)

@@ -1,0 +1,32 @@
+"""Starts what a server's process writes to its log, as the settings want it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from django.conf import settings
+
+from authz_project import observing
+from authz_project.logs.access import AccessLog, json, plain
+from authz_project.logs.slow import SlowQuestions
+
+log = logging.getLogger("authz.server")
+
+
+def begin() -> None:
+    """Once, in each process that answers."""
+    logging.captureWarnings(True)
+    threading.excepthook = _ended
+    if settings.ACCESS_LOG:
+        observing.observe(AccessLog(json if settings.LOG_FORMAT == "json" else plain))
+    if settings.SLOW_QUESTION_MS:
+        observing.observe(SlowQuestions(settings.SLOW_QUESTION_MS))
+
+
+def _ended(thread: threading.ExceptHookArgs) -> None:
+    """A thread of ours ends by an exception that nobody caught."""
+    if thread.exc_type is SystemExit or thread.exc_value is None:
+        return
+    name = thread.thread.name if thread.thread is not None else "?"
+    log.critical("the thread `%s` has ended", name, exc_info=thread.exc_value)

@@ -1,0 +1,475 @@
+"""What is written to standard error: whole lines, plain or JSON, with nothing in them that is secret."""
+
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from unittest import mock
+
+import orjson
+import psutil
+import pytest
+import requests
+
+from authz_project import observing
+from authz_project.logs import access, begin, lines
+from authz_project.logs.access import AccessLog, pieces
+from authz_project.logs.current import current, enter, leave
+from authz_project.logs.formats import FACTS, Json, Plain, shortened
+from authz_project.logs.slow import SlowQuestions
+from authz_project.management.commands import serve
+from policy import noticing
+from tests.authz_project.test_observing import published, send, way  # noqa: F401  fixtures
+from tests.authz_project.test_serve import SECRET, refusal
+from tests.service import ROOT, start_service
+
+WITHIN = 30  # seconds, of a busy machine
+PLAIN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR|CRITICAL) [\w.]+ \S.*")
+HOSTILE = 'ann\n2026-11-22 00:00:00,000 ERROR authz forged\r\x1b[31m\x85\u2028\u202e"\\\x00'
+KEY = "e_default_0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN"
+
+
+def record(text: str, *args: object, **members: object) -> logging.LogRecord:
+    found = logging.LogRecord("authz.request", logging.ERROR, "file", 1, text, args, None)
+    vars(found).update(members)
+    return found
+
+
+def failed(text: str) -> tuple:
+    try:
+        raise ValueError(text)
+    except ValueError:
+        return sys.exc_info()
+
+
+# ---- formats --------------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_line_cannot_be_forged():
+    line = Plain().format(record("no such path: %s", HOSTILE))
+    assert PLAIN.fullmatch(line) and line.isprintable()
+    assert r"ann\n2026-11-22 00:00:00,000 ERROR authz forged\r\x1b[31m\x85\u2028\u202e" in line
+
+
+def test_no_line_of_a_traceback_looks_like_another():
+    first, *rest = Plain().format(record("failed", exc_info=failed(HOSTILE))).split("\n")
+    assert PLAIN.fullmatch(first)
+    assert "Traceback" in rest[0] and any("forged" in line for line in rest)
+    assert all(line.startswith("    ") and line.isprintable() for line in rest)
+
+
+def test_json_is_an_object_on_one_line():
+    line = Json().format(record("no such path: %s", HOSTILE, exc_info=failed(HOSTILE), **{FACTS: {"code": 404}}))
+    assert "\n" not in line
+    said = json.loads(line)
+    assert said["message"] == f"no such path: {HOSTILE}"
+    assert (said["level"], said["logger"], said["code"]) == ("ERROR", "authz.request", 404)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", said["time"])
+    assert "ValueError: ann" in said["traceback"]
+
+
+@pytest.mark.parametrize("text", ["\ud800 half", "x" * 100_000, "é" * 9_000, "\x00" * 9_000, '"' * 9_000])
+@pytest.mark.parametrize("kind", [Plain, Json])
+def test_a_line_fits_whatever_is_said(kind, text):
+    line = shortened(kind().format(record("%s", text, exc_info=failed(text) if kind is Json else None)), 4095)
+    assert len(line.encode("utf-8", "backslashreplace")) <= 4095
+    if kind is Json:
+        assert set(json.loads(line)) >= {"time", "level", "logger", "message"}
+    else:
+        assert PLAIN.fullmatch(line)
+
+
+def test_a_long_traceback_keeps_its_beginning_and_its_end():
+    line = Json().format(record("failed", **{FACTS: {"traceback": "first\n" + "x" * 9_000 + "\nlast"}}))
+    said = json.loads(shortened(line, 4095))
+    assert said["traceback"].startswith("first") and said["traceback"].endswith("last")
+    assert said["message"] == "failed"
+
+
+def test_a_long_plain_one_does_too():
+    assert re.fullmatch("first x+ … x+ last", shortened("first " + "x" * 9_000 + " last", 4095))
+
+
+def test_what_is_known_of_the_request_is_said():
+    enter("mine", "/api/authorize")
+    current.caller = mock.Mock(environment="staging", key_id=7)
+    said = json.loads(Json().format(record("it failed")))
+    leave()
+    assert (said["request_id"], said["endpoint"]) == ("mine", "/api/authorize")
+    assert (said["environment"], said["key_id"]) == ("staging", 7)
+    assert not {"request_id", "endpoint", "environment", "key_id"} & set(json.loads(Json().format(record("later"))))
+
+
+class Collected(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.setFormatter(Json())
+        self.lines: list[dict] = []
+
+    def emit(self, each: logging.LogRecord) -> None:
+        self.lines.append(json.loads(self.format(each)))
+
+
+@contextmanager
+def logged(name: str):
+    """What a logger says inside, as objects."""
+    handler, logger = Collected(), logging.getLogger(name)
+    logger.addHandler(handler)
+    try:
+        yield handler.lines
+    finally:
+        logger.removeHandler(handler)
+
+
+def test_errors_of_a_request_say_whose_it_was(way):  # noqa: F811
+    broken = mock.patch("authz_project.keys._note_use", side_effect=KeyError("ours"))
+    with logged("authz.request") as said, broken:
+        assert send(way, "GET", "/api/stats", HTTP_X_REQUEST_ID="mine") == 500
+    (line,) = said
+    assert (line["request_id"], line["endpoint"], line["level"]) == ("mine", "/api/stats", "ERROR")
+    assert "KeyError" in line["traceback"]
+
+
+@pytest.mark.parametrize("value", ["yaml", "jsonl"])
+def test_another_format_is_refused(tmp_path, value):
+    assert "LOG_FORMAT must be plain or json" in refusal(tmp_path, LOG_FORMAT=value)
+
+
+# ---- whole lines ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def standard_error():
+    """A pipe in its place: what is written there."""
+    reader, writer = os.pipe()
+    found: list[bytes] = []
+
+    def read() -> None:
+        while piece := os.read(reader, 1 << 16):
+            found.append(piece)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    lines.most_at_once.cache_clear()
+    try:
+        with mock.patch.object(lines, "STANDARD_ERROR", writer):
+            yield found
+    finally:
+        os.close(writer)
+        thread.join(WITHIN)
+        os.close(reader)
+        lines.most_at_once.cache_clear()
+
+
+def test_lines_of_threads_and_processes_stay_whole(tmp_path):
+    program = tmp_path / "writer.py"
+    program.write_text(
+        "import logging, sys, threading\n"
+        "from authz_project.logs.formats import Json\n"
+        "from authz_project.logs.lines import WholeLines\n"
+        "handler = WholeLines(); handler.setFormatter(Json())\n"
+        "log = logging.getLogger('x'); log.addHandler(handler); log.propagate = False\n"
+        "def write(n):\n"
+        "    for k in range(100): log.error('%s', str(n) * (k * 90))\n"
+        "threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]\n"
+        "[each.start() for each in threads]; [each.join() for each in threads]\n"
+    )
+    variables = os.environ | {"PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "authz_project.settings"}
+    reader, writer = os.pipe()
+    command = [sys.executable, program]
+    started = [subprocess.Popen(command, stderr=writer, env=variables, cwd=tmp_path) for _ in range(3)]
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        time.sleep(1)  # the pipe is full, and all wait
+        found = [json.loads(line) for line in file]
+    assert [each.wait(WITHIN) for each in started] == [0, 0, 0]
+    assert len(found) == 3 * 4 * 100
+    assert {len(set(each["message"]) - set(" …")) for each in found} == {0, 1}
+
+
+def test_pieces_are_of_whole_lines():
+    given = [b"%d\n" % n * 3 for n in range(100)]
+    found = [*pieces(given, 50)]
+    assert b"".join(found) == b"".join(given)
+    assert all(len(each) <= 50 and each.endswith(b"\n") for each in found)
+    assert [*pieces([b"x" * 60 + b"\n", b"y\n"], 50)] == [b"x" * 60 + b"\n", b"y\n"]
+
+
+def test_what_nobody_reads_harms_nobody():
+    reader, writer = os.pipe()
+    os.close(reader)
+    handler = lines.WholeLines()
+    handler.setFormatter(Plain())
+    with mock.patch.object(lines, "STANDARD_ERROR", writer):
+        handler.emit(record("lost"))
+    os.close(writer)
+
+
+# ---- requests -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["plain", "json"])
+def access_log(request):
+    """What it writes of requests inside."""
+    log = AccessLog(getattr(access, request.param))
+    observing.observe(log)
+
+    @contextmanager
+    def written():
+        found: list[str] = []
+        with standard_error() as pieces_written:
+            yield found
+            log.flush()
+        found += b"".join(pieces_written).decode().splitlines()
+
+    written.kind = request.param
+    yield written
+    observing.stop(log)
+
+
+def test_a_request_is_one_line(way, access_log):  # noqa: F811
+    with access_log() as found:
+        assert send(way, "GET", "/api/stats", HTTP_X_REQUEST_ID="mine") == 200
+    (line,) = found
+    if access_log.kind == "json":
+        said = json.loads(line)
+        assert said.pop("microseconds") > 0 and said.pop("time") and isinstance(said.pop("key_id"), int)
+        assert said == {
+            "level": "INFO", "logger": "authz.access", "message": "GET /api/stats 200", "request_id": "mine",
+            "environment": "default", "method": "GET", "endpoint": "/api/stats", "code": 200,
+        }  # fmt: skip
+    else:
+        assert PLAIN.fullmatch(line)
+        text = r" INFO authz\.access GET /api/stats 200 \d+us request=mine environment=default key=\d+"
+        assert re.search(text, line)
+
+
+def test_nothing_that_a_caller_sends_is_in_a_line(way, access_log):  # noqa: F811
+    secrets = ("ann-7c1", "doc-9b2", way.key[-40:], KEY[-40:], "forged")
+    question = {
+        "actor_type": "User", "actor_id": "ann-7c1", "action": "read", "resource_type": "Doc", "resource_id": "doc-9b2",
+    }  # fmt: skip
+    fact = {"predicate": "has_role-forged", "args": [{"type": "User", "id": f"ann-7c1{HOSTILE}"}]}
+    with access_log() as found:
+        send(way, "POST", "/api/authorize", question)
+        send(way, "POST", "/api/facts", fact)
+        send(way, "GET", "/api/facts", QUERY_STRING="predicate=x&args.0.type=User&args.0.id=ann-7c1")
+        send(way, "GET", f"/api/{KEY}", QUERY_STRING=f"key={KEY}")
+        send(way, "GET", "/doc-9b2\r\nforged: 1")
+        send(way, "POST", f"/admin/{KEY}/")
+        send(way, "FORGED\n", "/api/stats", HTTP_USER_AGENT=HOSTILE, HTTP_REFERER=HOSTILE)
+        send(way, "GET", "/api/stats", HTTP_X_REQUEST_ID="a\nforged")
+        send(way, "GET", "/api/stats", HTTP_AUTHORIZATION=f"Bearer {KEY}", HTTP_TRACEPARENT=HOSTILE)
+    assert len(found) == 9
+    assert [line for line in found if any(each in line for each in secrets)] == []
+    assert all(line.isprintable() for line in found)
+    for line in found:
+        assert json.loads(line) if access_log.kind == "json" else PLAIN.fullmatch(line)
+
+
+def test_what_has_no_room_is_left_out_and_told(caplog):
+    log = AccessLog(access.json)
+    seen = observing.Seen("/api/stats", "GET", 200, 0.0, 0.1, 0.0, "id", "default", 1, "", ())
+    with mock.patch.object(access, "ROOM", 0):
+        for _ in range(3):
+            log(seen)
+    log.complain()
+    log.complain()
+    assert [each for each in caplog.messages if "3 requests are not in" in each] and len(caplog.messages) == 1
+
+
+# ---- slow questions -------------------------------------------------------------------------------------------------
+
+POLICY = """
+actor User {}
+resource Folder { roles = ["reader"]; }
+resource Doc {
+  permissions = ["read"]; roles = ["reader"]; relations = { folder: Folder };
+  "read" if "reader"; "reader" if "reader" on "folder";
+}
+"""
+ANN, DOC = {"type": "User", "id": "ann-7c1"}, {"type": "Doc", "id": "doc-9b2"}
+MAY = {"actor_type": "User", "actor_id": "ann-7c1", "resource_type": "Doc", "resource_id": "doc-9b2"}
+EACH = {"actor": ANN, "action": "read", "resource": DOC}
+FILTER = {"actor_type": "User", "actor_id": "ann-7c1", "action": "read", "resource_type": "Doc"}
+LIST = FILTER | {"page_size": 10_000}
+CONTEXT = [{"predicate": "has_role", "args": [ANN, {"type": "String", "id": "reader"}, DOC]}]
+QUERY = {
+    "predicate": ["allow", ["who", "may", "what"]], "calls": [],
+    "constraints": {
+        "who": {"type": "User", "ids": ["ann-7c1"]}, "may": {"type": "String", "ids": ["read"]},
+        "what": {"type": "Doc", "ids": None},
+    },
+}  # fmt: skip
+EVALUATION = {
+    "subject": {"type": "User", "id": "ann-7c1"}, "action": {"name": "read"},
+    "resource": {"type": "Doc", "id": "doc-9b2"},
+}  # fmt: skip
+BINDINGS = """
+dialect: sqlite
+facts:
+  has_relation(Doc:_, folder, Folder:_):
+    query: SELECT id, folder FROM doc
+sql_types: {User: text, Doc: text, Folder: text}
+"""
+QUESTIONS = [
+    ("/api/authorize", MAY | {"action": "read"}),
+    ("/api/authorize", MAY | {"action": "read", "context_facts": CONTEXT}),
+    ("/api/authorize", MAY | {"action": "unheard-of-5d"}),
+    ("/api/actions", MAY),
+    ("/api/list", LIST),
+    ("/api/list", LIST | {"context_facts": CONTEXT}),
+    ("/api/authorize_resources", {
+        "actor_type": "User", "actor_id": "ann-7c1", "action": "read", "resources": [DOC, DOC | {"id": "doc-2"}],
+    }),
+    ("/api/authorize_each", {"checks": [EACH, EACH | {"actor": ANN | {"id": "ann-3"}}]}),
+    ("/api/bulk_actions", [MAY, MAY | {"resource_id": "doc-3"}]),
+    ("/api/evaluate_query", QUERY),
+    ("/api/explain", MAY | {"action": "read"}),
+    ("/api/actions_query", {"query": MAY, "data_bindings": BINDINGS}),
+    ("/api/authorize_query", {"query": MAY | {"action": "read"}, "data_bindings": BINDINGS}),
+    ("/api/list_query", {"query": FILTER, "column": "doc.id", "data_bindings": BINDINGS}),
+    ("/access/v1/evaluation", EVALUATION),
+    ("/access/v1/search/resource", EVALUATION | {"resource": {"type": "Doc"}}),
+]  # fmt: skip
+
+
+@pytest.fixture
+def slow():
+    """Every question is slow; the lines, as objects."""
+    observer = SlowQuestions(0)
+    observing.observe(observer)
+    with logged("authz.slow") as found:
+        yield found
+    observing.stop(observer)
+
+
+@pytest.mark.parametrize(("path", "body"), QUESTIONS, ids=lambda each: each if isinstance(each, str) else "")
+def test_a_slow_question_is_told_by_its_shape(way, slow, path, body):  # noqa: F811
+    assert send(way, "POST", "/api/policy", {"src": POLICY}) == 200
+    folder = {"type": "Folder", "id": "folder-4e7"}
+    role = {"predicate": "has_role", "args": [ANN, {"type": "String", "id": "reader"}, folder]}
+    relation = {"predicate": "has_relation", "args": [DOC, {"type": "String", "id": "folder"}, folder]}
+    assert send(way, "POST", "/api/batch", [{"inserts": [role, relation]}]) == 200
+    slow.clear()
+    for turn in ("compiled", "found"):
+        changed = body if turn == "compiled" else json.loads(json.dumps(body).replace("ann-7c1", "ann-8d3"))
+        assert send(way, "POST", path, changed, CONTENT_TYPE="application/json") == 200
+    assert len(slow) == 2
+    for line in slow:
+        told = json.dumps(line)
+        assert not re.search(r"ann-[7-8]|doc-\d|folder-4e7|unheard", told), told
+        assert (line["endpoint"], line["code"], line["level"]) == (path, 200, "WARNING")
+        assert line["message"].startswith(f"slow question: {path} 200 took ")
+        assert line["shapes"] and line["shapes"][0].split("(")[0] in ("allow", "has_role", "has_permission")
+        assert isinstance(line["plan_reads"], int) and line["statements"] >= 1
+        assert line["microseconds"] >= line["statement_microseconds"] > 0
+
+
+def test_names_of_the_policy_are_told(way, slow):  # noqa: F811
+    published(way)
+    slow.clear()
+    send(way, "POST", "/api/authorize", MAY | {"action": "read"})
+    assert slow[0]["shapes"] == ['allow(User _, String "read", Doc _)']
+    slow.clear()
+    send(way, "POST", "/api/list", LIST)
+    assert slow[0]["shapes"] == ['allow(User _, String "read", Doc ?)']
+
+
+def test_what_is_no_question_or_not_slow_is_not_told(way, slow):  # noqa: F811
+    published(way)
+    send(way, "GET", "/api/stats")
+    send(way, "GET", "/api/facts")
+    assert slow == []
+    seen = observing.Seen("/api/list", "POST", 200, 0.0, 0.4, 0.0, "id", "", None, "", ())
+    with mock.patch("authz_project.logs.slow.tell") as tell:
+        SlowQuestions(500)(seen)
+        assert not tell.called
+        SlowQuestions(500)(seen._replace(seconds=0.5))
+        assert tell.called
+
+
+# ---- the running server ---------------------------------------------------------------------------------------------
+
+
+def raw(service, text: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", int(service.origin.rpartition(":")[2])), timeout=WITHIN) as connection:
+        connection.sendall(text)
+        connection.recv(1 << 16)
+
+
+def until(service, text: str) -> None:
+    """Wait until it is in the log."""
+    deadline = time.monotonic() + WITHIN
+    while text not in service.log.read_text():
+        assert time.monotonic() < deadline, text
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("kind", ["json", "plain"])
+def test_a_server_writes_lines_of_one_kind(tmp_path, kind):
+    variables = {"LOG_FORMAT": kind, "ACCESS_LOG": "1", "SECRET_KEY": SECRET, "SLOW_QUESTION_MS": "1"}
+    service = start_service(tmp_path, "", "--workers", "2", **variables)
+    key = re.search(r"e_default_\w+", service.log.read_text())[0]
+    client = service.client(key)
+    with ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(client.get, "/stats", headers={"X-Request-ID": f"r-{n}"}) for n in range(300)]
+        assert {each.result().status_code for each in answers} == {200}
+    requests.get(f"{service.origin}/api/{KEY}?key={KEY}", timeout=WITHIN)
+    requests.get(f"{service.origin}/readyz", timeout=WITHIN)
+    raw(service, b"GET /api/stats%0d%0aforged HTTP/1.1\r\nHost: x\r\nX-Request-ID: a\x0bforged\r\n\r\n")
+    raw(service, b"POST /api/authorize HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+    until(service, " 413" if kind == "plain" else '"code":413')
+    until(service, "r-299")
+    time.sleep(1)  # every process has written what it had
+    (worker, *_) = (
+        each for each in psutil.Process(service.process.pid).children() if "spawn_main" in str(each.cmdline())
+    )
+    worker.send_signal(signal.SIGKILL)  # of which granian has something to say
+    until(service, "Unexpected exit")
+    service.stop()
+    text = service.log.read_text()
+    assert text.count(key) == 1 and KEY[-40:] not in text and "forged" not in text
+    if kind == "plain":
+        head = text.index("\n", text.index("The first API key")) + 1
+        assert [line for line in text[head:].splitlines() if not PLAIN.fullmatch(line)] == []
+        assert set(re.findall(r"request=(r-\d+)", text)) == {f"r-{n}" for n in range(300)}
+        assert "ERROR _granian Unexpected exit from worker" in text
+        return
+    said = [orjson.loads(line) for line in text.splitlines()]
+    assert all({"time", "level", "logger", "message"} <= set(each) for each in said)
+    seen = [each for each in said if each["logger"] == "authz.access"]
+    assert {each["request_id"] for each in seen} >= {f"r-{n}" for n in range(300)}
+    assert {each["endpoint"] for each in seen} >= {"/api/stats", "other", "/readyz", "/api/authorize"}
+    assert [each["level"] for each in said if each["logger"] == "_granian"] == ["ERROR"]
+
+
+def test_nothing_is_written_of_requests_unless_it_is_wanted(service):
+    client = service.fresh_client()
+    client.get("/stats", headers={"X-Request-ID": "not-in-the-log"})
+    time.sleep(0.5)
+    assert "not-in-the-log" not in service.log.read_text()
+
+
+def test_a_thread_that_ends_is_said_in_a_line(caplog):
+    from_thread = threading.ExceptHookArgs((ValueError, ValueError("lost"), None, threading.current_thread()))
+    begin._ended(from_thread)
+    assert "has ended" in caplog.text
+
+
+def test_serve_speaks_json_where_all_is_to(settings, capsys):
+    settings.LOG_FORMAT = "json"
+    serve.Command().say("  read      here")
+    assert json.loads(capsys.readouterr().out)["message"] == "read      here"
+
+
+def test_observing_nothing_notes_nothing():
+    assert not noticing.is_on
