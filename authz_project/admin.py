@@ -17,7 +17,7 @@ from django.utils.html import format_html
 
 from authz_project.key_rotation import NotToBeRotated, Rotated, rotate_key
 from authz_project.key_state import scopes_text, state_of
-from authz_project.keys import TEST_SLUG, create_key, revoke_key, save_change
+from authz_project.keys import TEST_SLUG, create_key, revoke_key
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from facts import store
 from facts.history_pages import timeline_url
@@ -126,7 +126,7 @@ class ApiKeyAdmin(ChangingAdmin):
 
     def save_model(self, request: HttpRequest, key: ApiKey, form: ModelForm, change: bool) -> None:
         if change:
-            save_change(key, ["label", "expires_at", *SCOPE_COLUMNS.values()])
+            key.save(update_fields=["label", "expires_at", *SCOPE_COLUMNS.values()])
             return
         made, key.token = create_key(key.environment, key.label, key.expires_at, key.scopes, by_admin(request))
         key.pk, key.prefix = made.pk, made.prefix

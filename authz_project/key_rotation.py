@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from django.db.models import F
 
-from authz_project.keys import create_key, revoke_key, save_change
+from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
 from policy.clock import now, time_of
 from policy.errors import AuthzError
@@ -52,9 +52,9 @@ def rotate_key(key: ApiKey, by: By, overlap: timedelta = OVERLAP, expires_at: da
         if overlap:
             end = moment + overlap
             old.expires_at = end if old.expires_at is None else min(end, old.expires_at)
-            save_change(old, ["successor", "expires_at"])
+            old.save(update_fields=["successor", "expires_at"])
         else:
-            save_change(old, ["successor"])
+            old.save(update_fields=["successor"])
             revoke_key(old)
     return Rotated(old, new, token)
 

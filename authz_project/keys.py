@@ -14,7 +14,6 @@ from django.utils import timezone
 from authz_project.key_use import note_use
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from policy.active import Caller, KeyCheck, caller_of_hash
-from policy.clock import now
 from policy.errors import KeyRefused
 from policy.models import Environment
 from policy.revisions import NOBODY, By
@@ -88,13 +87,7 @@ def revoke_key(key: ApiKey) -> None:
     """From the next statement on, in every process, the key opens nothing."""
     if key.revoked_at is None:
         key.revoked_at = timezone.now()
-        save_change(key, ["revoked_at"])
-
-
-def save_change(key: ApiKey, columns: Collection[str]) -> None:
-    """Save columns of a key that there was. It counts for the next statement, and says since when."""
-    key.changed_at = now()
-    key.save(update_fields=[*columns, "changed_at"])
+        key.save(update_fields=["revoked_at"])
 
 
 def keep_dev_key(environment: Environment) -> None:

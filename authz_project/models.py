@@ -25,9 +25,6 @@ class ApiKey(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     successor = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
-    # When a key that there was became another: microseconds, by the database's clock. A copy of the database that is
-    # not as late as this may still take the key for what it was.
-    changed_at = models.BigIntegerField(null=True, blank=True, db_index=True, editable=False)
 
     token: str  # the whole of it, no field: only the one that was just made has it
 

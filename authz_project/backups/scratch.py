@@ -41,6 +41,7 @@ def _run(url: str, *command: str) -> CompletedProcess[str]:
     variables = {
         "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authz_project.settings", "SECRET_KEY": SIGNS_NOTHING,
         "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])), "STATEMENT_TIMEOUT": "0",
+        "DATABASE_REPLICA_URL": "",
     }  # fmt: skip
     return run([sys.executable, "-m", "django", *command], variables)
 

@@ -17,9 +17,6 @@ class Migration(migrations.Migration):
         migrations.AddField("apikey", "may_change_policy", scope("publish policies")),
         migrations.AddField("apikey", "created_by", models.TextField(blank=True, db_default="", default="")),
         migrations.AddField(
-            "apikey", "changed_at", models.BigIntegerField(blank=True, db_index=True, editable=False, null=True)
-        ),
-        migrations.AddField(
             "apikey",
             "successor",
             models.ForeignKey(

@@ -16,43 +16,61 @@ from tests.service import Client, start_service
 DUMP = Path(__file__).with_name("before_revisions.sql").read_text()
 KEY = "e_default_iMTq7TbCb2_7i7cBof7Gz1anxeNZjyNIwKDWJQWuosMSbjytcui"  # of nothing but the dump
 UPGRADE = 3  # the offset of the last change before
-TABLES = ("environment", "policy_version", "api_key", "signature", "fact")
-LAST = {"policy": "0003", "facts": "0002", "authz_project": "0002"}  # migrations of the version before
+TABLES = ("environment", "policy_version", "api_key", "signature", "fact", "past_fact", "revision")
+OURS = ("authz_project", "checks", "facts", "localsql", "policy")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def upgraded(request, database_urls, tmp_path) -> Client:
     """The holder of a key of then, before a server of now."""
-    make = from_dump if request.param == "sqlite" else rows_from_dump
-    url = make(database_urls, tmp_path)
+    url = database_of(DUMP, request.param, database_urls, tmp_path)
     service = start_service(tmp_path, url, "--workers", "1", SECRET_KEY=SECRET)
     yield service.client(KEY)
     service.stop()
 
 
-def from_dump(database_urls, folder) -> str:
+def database_of(text: str, kind: str, database_urls, folder) -> str:
+    """The URL of a database with what the dump has."""
+    if kind == "postgresql":
+        return rows_from_dump(text, database_urls, folder)
     path = folder / "before.sqlite3"
     with closing(sqlite3.connect(path)) as database:
-        database.executescript(DUMP)
+        database.executescript(text)
     return f"sqlite:///{path}"
 
 
-def rows_from_dump(database_urls, folder) -> str:
+def rows_from_dump(text: str, database_urls, folder) -> str:
     """The same rows in tables that the migrations of then have made."""
     url = database_urls("postgresql", f"before_{secrets.token_hex(4)}")
-    for app, last in LAST.items():
-        manage(folder, url, "migrate", app, last)
-    with closing(sqlite3.connect(":memory:")) as dump, psycopg.connect(url) as target:
-        dump.executescript(DUMP)
-        for table in TABLES:
+    with closing(sqlite3.connect(":memory:")) as dump:
+        dump.executescript(text)
+        last = dump.execute("SELECT app, MAX(name) FROM django_migrations GROUP BY app").fetchall()
+        for app, name in last:
+            if app in OURS:
+                manage(folder, url, "migrate", app, name)
+        copy_rows(dump, url)
+    return url
+
+
+def copy_rows(dump: sqlite3.Connection, url: str) -> None:
+    (there,) = zip(*dump.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
+    with psycopg.connect(url) as target:
+        for table in (name for name in TABLES if name in there):
             found = dump.execute(f"SELECT * FROM {table}")
+            kinds = booleans(target, table)
             names = [each[0] for each in found.description]
             columns, places = ", ".join(f'"{name}"' for name in names), ", ".join(["%s"] * len(names))
             for row in found:
-                target.execute(f"INSERT INTO {table} ({columns}) VALUES ({places})", row)
+                values = [bool(value) if name in kinds else value for name, value in zip(names, row)]
+                target.execute(f"INSERT INTO {table} ({columns}) VALUES ({places})", values)
             if "id" in names:
                 target.execute(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT MAX(id) FROM {table}))")
-    return url
+
+
+def booleans(target: psycopg.Connection, table: str) -> set[str]:
+    """Columns whose values SQLite has as numbers."""
+    named = "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND data_type = 'boolean'"
+    return {name for (name,) in target.execute(named, (table,))}
 
 
 def test_what_there_was_stays_and_is_known_from_the_upgrade_on(upgraded):
