@@ -69,8 +69,17 @@ class World:
         now = datetime.now(UTC)
         self.by_relation: dict[Who, list[Tuple]] = {}
         for each in self.tuples:
-            if each.expiry is None or each.expiry > now:
+            if self.is_allowed(each) and (each.expiry is None or each.expiry > now):
                 self.by_relation.setdefault(Who(each.object.type, each.object.id, each.relation), []).append(each)
+
+    def is_allowed(self, found: Tuple) -> bool:
+        """Whether the schema takes it: there, it could not be written otherwise."""
+        definition, who = self.definitions.get(found.object.type), found.subject
+        for member in definition.members if definition else ():
+            if isinstance(member, RelationDeclared) and member.name == found.relation:
+                kinds = {(each.type, each.relation, each.is_wildcard, each.caveat) for each in member.subjects}
+                return (who.type, who.relation or "", who.is_everybody, found.condition or "") in kinds
+        return False
 
     def holds(self, asked: Who, subject: Who, context: Mapping[str, object]) -> Answer:
         """Whether the subject is one of `asked`: an object with its relation or permission."""
