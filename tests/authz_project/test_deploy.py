@@ -18,6 +18,7 @@ import requests
 import yaml
 from django.core.management import get_commands, load_command_class
 
+from authz_project.server.process import FINISH_WITHIN
 from tests import postgresql
 from tests.postgresql import free_port
 from tests.service import ROOT, start_service
@@ -93,6 +94,10 @@ def test_the_unit_is_locked_in(unit):
     assert done.returncode == 0, done.stdout
 
 
+def test_the_unit_waits_until_requests_have_finished():
+    assert int(re.search(r"TimeoutStopSec=(\d+)", UNIT)[1]) > FINISH_WITHIN
+
+
 # ---- Kubernetes ---------------------------------------------------------------------------------------------------
 
 
@@ -116,7 +121,7 @@ def test_pods_have_as_long_to_end_as_requests():
     drained = next(int(each["value"]) for each in container["env"] if each["name"] == "DRAIN_SECONDS")
     probe = container["readinessProbe"]
     assert drained > probe["periodSeconds"] * probe["failureThreshold"]
-    assert of_kind("Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > drained + 30
+    assert of_kind("Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > drained + FINISH_WITHIN
 
 
 # ---- compose ------------------------------------------------------------------------------------------------------
