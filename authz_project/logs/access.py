@@ -78,7 +78,7 @@ class AccessLog:
 
     def __call__(self, seen: Seen) -> None:
         if len(self._waiting) < ROOM:
-            self._waiting.append(seen._replace(parts=()))  # which are large, and of no use here
+            self._waiting.append(seen._replace(noted=()))  # which are large, and of no use here
         else:
             self._left_out += 1
 

@@ -1,5 +1,7 @@
 """The product's paths, and two that do what /authorize does but ask: what the rest of a request costs."""
 
+from typing import ClassVar
+
 from authz_project.urls import endpoints as of_the_product
 from authz_project.urls import handler400, handler403, handler404, handler500, paths_of
 from authz_project.urls import urlpatterns as paths_of_the_product
@@ -10,6 +12,7 @@ from checks.serializers import AuthorizeQuery
 from policy.active import key_check
 from policy.endpoint import Endpoint, Request, Response, unconfirmed_caller
 from policy.errors import KeyRefused
+from policy.scopes import Scope
 from policy.serializers import decoded
 
 __all__ = ["endpoints", "handler400", "handler403", "handler404", "handler500", "urlpatterns"]
@@ -17,6 +20,8 @@ __all__ = ["endpoints", "handler400", "handler403", "handler404", "handler500", 
 
 class Empty(Endpoint):
     """The same key, the same body, always the same answer."""
+
+    scopes: ClassVar = {"POST": Scope.READ}
 
     def post(self, request: Request) -> Response:
         decoded(AuthorizeQuery, request.data)
