@@ -85,7 +85,8 @@ class Route:
             let_go_if_broken()
             if self._endpoint.needs_key:
                 is_question = request.method in self._endpoint.questions
-                request.auth = current.caller = caller_of(request.headers, self._scopes.get(request.method), is_question)
+                scope = self._scopes.get(request.method)
+                request.auth = current.caller = caller_of(request.headers, scope, is_question)
             handler = self._handlers.get(request.method)
             if handler is None:
                 raise MethodNotAllowed(request.method)
