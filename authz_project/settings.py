@@ -351,6 +351,14 @@ LOG_FORMAT = log_format()
 ACCESS_LOG = truth("ACCESS_LOG")  # a line for each request
 SLOW_QUESTION_MS = number("SLOW_QUESTION_MS", 500, int)  # from so many on, a question is logged; 0 is never
 
+# Traces, by the names that OpenTelemetry has for everybody. What else it has, its own library reads.
+OTEL_ENDPOINT = env.str("OTEL_EXPORTER_OTLP_ENDPOINT", default="")
+OTEL_ENDPOINT = env.str("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", default="") or OTEL_ENDPOINT
+OTEL_PROTOCOL = env.str("OTEL_EXPORTER_OTLP_PROTOCOL", default="") or "http/protobuf"
+OTEL_PROTOCOL = env.str("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", default="") or OTEL_PROTOCOL
+OTEL_TRACES_EXPORTER = env.str("OTEL_TRACES_EXPORTER", default="").strip() or "otlp"
+OTEL_SDK_DISABLED = env.str("OTEL_SDK_DISABLED", default="").strip().lower() == "true"
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -31,6 +31,7 @@ ALLOWED = {
         "checks.asking.remembered",
         "checks.asking.run",
         "checks.asking.session",
+        "checks.asking.told",
         "checks.decisions.log",
         "checks.engine",
         "checks.errors",

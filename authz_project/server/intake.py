@@ -27,6 +27,7 @@ from authz_project.server.slots import Slots
 from authz_project.server.upkeep import start_upkeep
 from authz_project.server.waiting import Waiting
 from authz_project.short_way import Environ
+from authz_project.traces.begin import begin as begin_traces
 from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
 
@@ -57,6 +58,7 @@ class Intake:
             import_string("authz_project.metrics.worker.start")(number, pools)
         start_watch()
         begin_logs()
+        begin_traces()
         if "postgresql" in settings.DATABASES["default"]["ENGINE"]:
             import_module("authz_project.server.silence").start_hanging_up()  # with PostgreSQL's driver
         if keeps_up:

@@ -1,0 +1,33 @@
+"""Begins to trace, where OpenTelemetry's own variables name somebody to send traces to."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+
+from django.conf import settings
+
+log = logging.getLogger("authz.traces")
+
+TELEMETRY = "authz_project.traces.telemetry"  # imported by name: it imports OpenTelemetry
+PROTOCOL = "http/protobuf"
+
+
+def begin() -> None:
+    """Once, in each process that answers. What is missing to do so is logged, and keeps nobody from answering."""
+    if not is_wanted():
+        return
+    if settings.OTEL_PROTOCOL != PROTOCOL:
+        log.error("no traces: OTEL_EXPORTER_OTLP_PROTOCOL is not %s, and only that is spoken", PROTOCOL)
+        return
+    try:
+        telemetry = import_module(TELEMETRY)
+    except ImportError as reason:
+        log.error('no traces: %s; pip install "authz[otel]"', reason)
+        return
+    telemetry.start()
+
+
+def is_wanted() -> bool:
+    """Say whether there is somebody to send traces to, and nobody says not to."""
+    return bool(settings.OTEL_ENDPOINT) and not settings.OTEL_SDK_DISABLED and settings.OTEL_TRACES_EXPORTER == "otlp"

@@ -1,0 +1,132 @@
+"""Spans of requests, made once a request is answered: of the whole, and of each part that took time.
+
+They are named and described by OpenTelemetry's semantic conventions. None has anything that a caller chose but the
+request's id: no path that nobody serves, no statement, no value.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Mapping
+
+from django.conf import settings
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from authz_project import __version__, observing
+from authz_project.observing import Seen
+from policy.noticing import Part
+
+NAME = "authz"
+MOST = 128  # parts of a request that have spans
+FLUSH_WITHIN = 3_000  # milliseconds that the end of a process waits for whoever takes spans
+SYSTEMS = {"django.db.backends.postgresql": "postgresql", "django.db.backends.sqlite3": "sqlite"}
+
+Attributes = dict[str, str | int]
+_contexts = TraceContextTextMapPropagator()
+
+
+def start() -> None:
+    """Send spans to where OpenTelemetry's variables say, from now on until the process ends."""
+    described = Resource.create({SERVICE_VERSION: __version__})  # with what the variables say
+    if str(described.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        described = described.merge(Resource({SERVICE_NAME: NAME}))
+    provider = TracerProvider(resource=described, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    observing.observe(Traces(provider.get_tracer(NAME, __version__)))
+    atexit.register(provider.force_flush, FLUSH_WITHIN)
+
+
+class Traces:
+    """An observer."""
+
+    def __init__(self, tracer: Tracer):
+        self._tracer = tracer
+        self._system = SYSTEMS.get(settings.DATABASES["default"]["ENGINE"], "other_sql")
+
+    def __call__(self, seen: Seen) -> None:
+        parts = [part for part in seen.parts if part.seconds]
+        began = min([seen.began, *(part.began for part in parts[:1])])  # it may have waited for a thread before
+        span = self._tracer.start_span(
+            _name(seen),
+            context=_contexts.extract({"traceparent": seen.traceparent}) if seen.traceparent else Context(),
+            kind=SpanKind.SERVER,
+            attributes=_attributes(seen, len(parts) - MOST),
+            start_time=_at(seen, began),
+        )
+        if span.is_recording():
+            if seen.status >= 500:
+                span.set_status(Status(StatusCode.ERROR))
+            within = set_span_in_context(span, Context())
+            for part in parts[:MOST]:
+                self._tell(seen, part, within)
+        span.end(_at(seen, seen.began + seen.seconds))
+
+    def _tell(self, seen: Seen, part: Part, within: Context) -> None:
+        is_statement = part.name == "statement"
+        span = self._tracer.start_span(
+            "SELECT" if is_statement else part.name,
+            context=within,
+            kind=SpanKind.CLIENT if is_statement else SpanKind.INTERNAL,
+            attributes=_of_statement(part.facts, self._system) if is_statement else _of_part(part.facts),
+            start_time=_at(seen, part.began),
+        )
+        if "failed" in part.facts:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(_at(seen, part.began + part.seconds))
+
+
+def _name(seen: Seen) -> str:
+    return f"{_method(seen)} {seen.endpoint}" if _is_route(seen) else _method(seen)
+
+
+def _method(seen: Seen) -> str:
+    return "HTTP" if seen.method == observing.ANY_OTHER else seen.method
+
+
+def _is_route(seen: Seen) -> bool:
+    return seen.endpoint.startswith("/")
+
+
+def _attributes(seen: Seen, left_out: int) -> Attributes:
+    found: Attributes = {
+        "http.request.method": seen.method,
+        "http.response.status_code": seen.status,
+        "url.scheme": "http",
+        "authz.request_id": seen.request_id,
+    }
+    if _is_route(seen):
+        found |= {"http.route": seen.endpoint, "url.path": seen.endpoint}
+    if seen.status >= 500:
+        found["error.type"] = str(seen.status)
+    if seen.key_id is not None:
+        found |= {"authz.environment": seen.environment, "authz.key_id": seen.key_id}
+    if left_out > 0:
+        found["authz.parts_left_out"] = left_out
+    return found
+
+
+def _of_statement(facts: Mapping[str, object], system: str) -> Attributes:
+    found: Attributes = {"db.system.name": system, "db.operation.name": "SELECT"}
+    if "rows" in facts:
+        found["db.response.returned_rows"] = int(str(facts["rows"]))
+    return found | _of_failure(facts)
+
+
+def _of_part(facts: Mapping[str, object]) -> Attributes:
+    found: Attributes = {"authz.waited_for": str(facts["of"])} if "of" in facts else {}
+    return found | _of_failure(facts)
+
+
+def _of_failure(facts: Mapping[str, object]) -> Attributes:
+    return {"error.type": str(facts["failed"])} if "failed" in facts else {}
+
+
+def _at(seen: Seen, moment: float) -> int:
+    """Return a moment by the clock of parts in nanoseconds since 1970."""
+    return int((seen.at + moment - seen.began) * 1_000_000_000)
