@@ -25,6 +25,7 @@ from authz_project.checkup.of_keys import keys_finding
 from authz_project.checkup.of_settings import settings_findings
 from authz_project.keys import create_key, keep_dev_key, revoke_key
 from authz_project.management.commands import serve
+from policy.replicas.standing import Standing
 from tests.authz_project.test_ready import OF_LATER, migrations
 from tests.authz_project.test_serve import SECRET
 from tests.service import ROOT
@@ -150,6 +151,17 @@ def test_a_database_that_fails_is_told_on_one_line(db):
 def test_clocks_that_differ_are_told(db, ahead, state):
     with mock.patch.object(of_database.time, "time", side_effect=lambda real=time.time: real() + ahead):
         assert found_of_database()["clock"].state == ("ok" if db == "sqlite" else state)
+
+
+def test_replicas_that_are_left_out_are_told(db, settings):
+    assert "replicas" not in found_of_database()
+    settings.REPLICAS = {"replica1": "db2:5432", "replica2": "db3:5432"}
+    used = Standing("db2:5432", True, "", 7, 0.4, 0, 0, 0)
+    for state, other in (("ok", used._replace(name="db3:5432")), ("warn", used._replace(is_used=False, reason="gone"))):
+        with mock.patch.object(of_database, "looked_at", return_value=[used, other]):
+            found = found_of_database()["replicas"]
+        assert found.state == state
+        assert ("left out: gone: start it" in found.text) == (state == "warn")
 
 
 def test_more_connections_than_there_are_is_told(db):

@@ -1,15 +1,18 @@
-"""What metrics cost: answers a second with them and without, and processor time of each.
+"""What metrics, or the access log, cost: answers a second with them and without, and processor time of each.
 
-    python -m tests.benchmarks.metrics [--facts 10000] [--database postgres] [--seconds 1] [--rounds 12]
+    python -m tests.benchmarks.metrics [--what access-log] [--facts 10000] [--database postgres] [--rounds 12]
 
-Two servers over the same facts take turns; one has `--metrics-port`, and is scraped as usual. To be met: 0.95 of
-the throughput without (`--mark`), for each kind of question: where a processor is what limits it, that is the ratio of
-processor time of an answer, which is what to go by while the machine has other things to do.
+Two servers over the same facts take turns. One watches nothing at all, not even for slow questions; the other has
+`--metrics-port` and is scraped as usual, or writes a line for each request (`access-log`, `access-log-json`), or
+only looks for slow questions, as it does by default (`slow`). To be met: 0.95 of the throughput without (`--mark`), for
+each kind of question: where a processor is what limits it, that is the ratio of processor time of an answer, which is
+what to go by while the machine has other things to do.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -26,14 +29,20 @@ from tests.postgresql import free_port
 from tests.service import Service, start_service
 
 SCRAPED_EVERY = 15.0  # seconds, as Prometheus does it
+BY_SETTINGS = {
+    "slow": {"SLOW_QUESTION_MS": "500"},
+    "access-log": {"SLOW_QUESTION_MS": "500", "ACCESS_LOG": "1"},
+    "access-log-json": {"SLOW_QUESTION_MS": "500", "ACCESS_LOG": "1", "LOG_FORMAT": "json"},
+}
 
 
 def main() -> int:
     options = parsed()
     are_met = True
-    with served(options.database, Size(options.facts)) as server, counting(server) as other:
+    os.environ["SLOW_QUESTION_MS"] = "0"  # of both servers, unless more is said of the other
+    with served(options.database, Size(options.facts)) as server, watching(server, options.what) as other:
         sides = Side(server.service, server.url), Side(other, server.url)
-        print(f"{options.facts:,} facts on {options.database}; without metrics and with them")
+        print(f"{options.facts:,} facts on {options.database}; without and with: {options.what}")
         print(f"{'':42}{'ms of a processor':>20}{'without/with':>14}{'':9}{'answers a second':>18}{'with/without':>14}")
         for name, asking in cells(server):
             found: tuple[list[Measured], list[Measured]] = ([], [])
@@ -46,12 +55,29 @@ def main() -> int:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--what", choices=("metrics", *BY_SETTINGS), default="metrics")
     parser.add_argument("--facts", type=int, default=10_000)
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--mark", type=float, default=0.95, help="of the throughput without")
     return parser.parse_args()
+
+
+@contextmanager
+def watching(server: Served, what: str) -> Iterator[Service]:
+    """Another server over the same database, which does this."""
+    if what == "metrics":
+        with counting(server) as other:
+            yield other
+        return
+    folder = server.folder / what
+    folder.mkdir()
+    service = start_service(folder, server.url, **VARIABLES | BY_SETTINGS[what])
+    try:
+        yield service
+    finally:
+        service.stop()
 
 
 @contextmanager
