@@ -1,11 +1,14 @@
 """What is installed and set here: what `version` and `serve` say of it."""
 
+import platform
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
 from django.db import connection
 
+from authz_project import __version__
 from policy.publishing import active_version
 
 
@@ -34,6 +37,26 @@ def database_version() -> str:
         return "SQLite " + ".".join(map(str, connection.Database.sqlite_version_info))  # type: ignore[attr-defined]
     major, minor = divmod(connection.pg_version, 10_000)  # type: ignore[attr-defined]
     return f"PostgreSQL {major}.{minor}"
+
+
+def facts_text() -> str:
+    """What pages tell everybody of what they are part of; it asks nobody, and waits for nobody."""
+    return f"authz {__version__} · Python {platform.python_version()} · {_kind_of_database()}"
+
+
+def _kind_of_database() -> str:
+    """With its version, once a thread of this process that tells of it has a connection."""
+    if connection.vendor == "sqlite":
+        return f"SQLite {sqlite3.sqlite_version}"
+    if connection.connection is not None and not _known_version:
+        _known_version.append(connection.pg_version)  # type: ignore[attr-defined]
+    if not _known_version:
+        return "PostgreSQL"
+    major, minor = divmod(_known_version[0], 10_000)
+    return f"PostgreSQL {major}.{minor}"
+
+
+_known_version: list[int] = []
 
 
 def policy_text(environment_id: int, slug: str) -> str:

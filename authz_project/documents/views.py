@@ -10,6 +10,7 @@ from authz_project.documents import library
 from authz_project.documents.library import Document
 from authz_project.documents.markdown import rendered
 from authz_project.documents.search import LONGEST, meant, search
+from authz_project.installation import facts_text
 
 # Pages have no script at all.
 _POLICY = (
@@ -30,7 +31,7 @@ def front(request: HttpRequest) -> HttpResponse:
 def page(request: HttpRequest, name: str) -> HttpResponse:
     if name not in library.names():
         return _answer(_missing(name), 404)
-    return _answer(_page(library.document(name), tuple(library.documents())))
+    return _answer(_page(library.document(name), tuple(library.documents()), facts_text()))
 
 
 @require_safe
@@ -47,13 +48,14 @@ def _answer(content: str, status: int = 200) -> HttpResponse:
 
 
 @lru_cache(maxsize=100)
-def _page(document: Document, pages: tuple[Document, ...]) -> str:
+def _page(document: Document, pages: tuple[Document, ...], facts: str) -> str:
     """Whole, and kept: it is the same for everybody, until a file changes."""
     place = pages.index(document)
     page = rendered(document)
     return _framed(
         "page",
         document=document,
+        facts=facts,
         title=document.title,
         content=page.html,
         headings=[heading for heading in page.headings if heading.level <= 3],

@@ -9,6 +9,7 @@ from django.template.loader import render_to_string
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
+from authz_project.installation import facts_text
 from authz_project.openapi.document import document, statuses
 from authz_project.openapi.operation import Operation
 from authz_project.openapi.operations import GROUPS
@@ -33,7 +34,8 @@ class Page(Endpoint):
 
     def get(self, request: Request) -> Response:
         nonce = secrets.token_urlsafe(16)
-        page = render_to_string("authz_project/openapi/page.html", _contents() | {"nonce": nonce})
+        shown = _contents() | {"nonce": nonce, "facts": facts_text()}
+        page = render_to_string("authz_project/openapi/page.html", shown)
         policy = (
             f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; "
             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

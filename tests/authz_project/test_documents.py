@@ -1,5 +1,6 @@
 """The documents at /docs/: pages, what a search finds, and that every link leads somewhere."""
 
+import platform
 import re
 import shutil
 import subprocess
@@ -8,8 +9,10 @@ from html import unescape
 from urllib.parse import quote, urljoin, urlsplit
 
 import pytest
+from django.db import connection
 from django.test import Client
 
+from authz_project import __version__
 from authz_project.documents import library
 from authz_project.documents.colours import coloured
 from authz_project.documents.library import Document
@@ -261,3 +264,12 @@ def test_what_renders_is_imported_with_the_first_page(tmp_path):
     environment = {"DATABASE_URL": f"sqlite:///{tmp_path}/a.sqlite3", "SECRET_KEY": "s" * 40, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", ["/docs/", "/api/docs"])
+def test_pages_say_what_they_are_part_of(db, path):
+    connection.ensure_connection()
+    told = Client().get(path).content.decode()
+    kind = {"sqlite": "SQLite 3.", "postgresql": "PostgreSQL"}[db]
+    assert f"authz {__version__} · Python {platform.python_version()} · {kind}" in told
+    assert db == "postgresql" or str(connection.settings_dict["NAME"]) not in told
