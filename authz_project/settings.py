@@ -207,7 +207,7 @@ if REPLICA_MAX_LAG < 3:
 
 def replicas_from_urls(text: str, primary: dict) -> list[dict]:
     """Django's settings of the databases at the URLs, which commas part."""
-    urls = [url.strip() for url in re.split(r",(?=\s*[A-Za-z]+:/)", text) if url.strip()]
+    urls = [url.strip() for url in re.split(r",(?=\s*[A-Za-z]+:/)", text.strip(" ,")) if url.strip()]
     if not urls:
         return []
     if primary["ENGINE"] != "django.db.backends.postgresql":

@@ -32,7 +32,7 @@ class Look(NamedTuple):
 
     started: float  # by `monotonic`
     timeline: int
-    position: int  # in its log, of all that is committed by then
+    position: int  # in its log, behind all that is committed by then
     keys: Mapping[str, KeyRow]  # by hash, of those that were asked for and are there
 
 

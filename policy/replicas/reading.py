@@ -55,14 +55,7 @@ def read(who: Caller, position: int | None, attempt: Callable[[], Found[T]]) -> 
     asked: list[Any] = []
     found = _on_replica(who, position, attempt, asked)
     if found is None:
-        try:
-            primary.prepare()
-            found = attempt()
-        except (OperationalError, InterfaceError):  # the primary may be away: the others are asked before that is said
-            if not asked or (found := _on_replica(who, position, attempt, asked)) is None:
-                raise
-        else:
-            watch().known.learn(who.environment_id, found.seen)
+        found = _on_primary(who, position, attempt, asked)
     return found.result
 
 
@@ -77,6 +70,33 @@ def position_of(text: str) -> int | None:
     if not text:
         return None
     return min(int(text[:20]), NOWHERE) if text.isascii() and text.isdecimal() else NOWHERE
+
+
+def _on_primary(
+    who: Caller, position: int | None, attempt: Callable[[], Found[T]], asked: list[Any]
+) -> Found[T]:
+    """Return what the primary finds. Where it is away, the other replicas are asked before that is said."""
+    try:
+        primary.prepare()
+        found = attempt()
+    except (OperationalError, InterfaceError):
+        other = _on_replica(who, position, attempt, asked) if asked else None
+        if other is not None:
+            return other
+        if _is_connected():
+            raise
+        found = attempt()  # by a new connection: another server may have taken over
+    watch().known.learn(who.environment_id, found.seen)
+    return found
+
+
+def _is_connected() -> bool:
+    """Say whether the connection to the primary is not to be made anew."""
+    mine = connections[DEFAULT_DB_ALIAS]
+    if mine.connection is None or mine.in_atomic_block or mine.is_usable():
+        return True
+    mine.close()
+    return False
 
 
 def _on_replica(

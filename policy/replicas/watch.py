@@ -18,7 +18,7 @@ from django.db import DEFAULT_DB_ALIAS
 from policy.active import MOMENT, Seen, key_check
 from policy.replicas.attempt import tried
 from policy.replicas.known import KeyRow, Known, Look
-from policy.replicas.replica import CLOCKS_APART, FORKED, NOT_IN_RECOVERY, SINCE, Clock, Probe, Replica
+from policy.replicas.replica import CLOCKS_APART, FORKED, NEWS_WITHIN, NOT_IN_RECOVERY, SINCE, Clock, Probe, Replica
 from policy.replicas.server import Server, Silent
 from policy.timeline import NUMBER, timeline
 
@@ -47,7 +47,10 @@ SELECT pg_is_in_recovery(), (pg_last_wal_replay_lsn() - '0/0')::bigint,
 """
 _LOOK = f"""
 SELECT h.*, found.*
-FROM (SELECT {NUMBER}, (pg_current_wal_insert_lsn() - '0/0')::bigint, {_CLOCK}, COALESCE({{identifier}}, '')) h
+FROM (
+    SELECT {NUMBER}, (pg_current_wal_insert_lsn() - '0/0')::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint,
+           {_CLOCK}, COALESCE({{identifier}}, '')
+) h
 LEFT JOIN (
     SELECT {{hash}}, {{version}}::text::bigint AS version, e.id, e."offset", {MOMENT} AS moment
     FROM {{before}}ANY($1::text[]){{after}}
@@ -63,14 +66,14 @@ class Primary:
         self.clock = Clock(0.0, inf)
         self._positions: deque[tuple[float, int]] = deque(maxlen=600)  # the latest last: when, and where
 
-    def note(self, look: Look, identifier: str, clock: Clock, is_other: bool) -> None:
+    def note(self, started: float, flushed: int, identifier: str, clock: Clock, is_other: bool) -> None:
         self.identifier, self.clock = identifier, clock
         if is_other:
             self._positions.clear()
-        self._positions.append((look.started, look.position))
+        self._positions.append((started, flushed))
 
     def fresh_at(self, position: int) -> float:
-        """Return when nothing was committed yet that is not replayed by this position."""
+        """Return when nothing was on the primary's disk yet that is not replayed by this position."""
         return next((at for at, reached in reversed(self._positions.copy()) if reached <= position), -inf)
 
 
@@ -140,8 +143,17 @@ class Watch:
             trouble = _line(error)
         server.close()
         for each in self.replicas:
-            self._probe(Server(each.alias), each)
+            self._probe_with_patience(each, time.monotonic() + NEWS_WITHIN / 2)
         return trouble
+
+    def _probe_with_patience(self, replica: Replica, until: float) -> None:
+        """Until it has had the time to replay what the primary has just said."""
+        server = Server(replica.alias)
+        self._probe(server, replica)
+        while server.is_connected and replica.fresh_at == -inf and time.monotonic() < until:
+            time.sleep(REPLAYING)
+            self._probe(server, replica)
+        server.close()
 
     def _keep_looking(self) -> None:
         server, is_lost = Server(DEFAULT_DB_ALIAS), False
@@ -215,16 +227,16 @@ def look_at_primary(server: Server, watch: Watch) -> None:
     known_before = {each: each.position for each in watch.replicas}
     started = time.monotonic()
     rows = server.ask(sql, ["{" + ",".join(asked) + "}"])
-    number, position, clock, identifier = rows[0][:4]
+    number, position, flushed, clock, identifier = rows[0][:5]
     try:
         timeline.meet(number)
     except Exception:
         server.close()
         raise
-    keys = {row[4]: KeyRow(row[5], row[6], Seen(row[7], row[8])) for row in rows if row[4] is not None}
+    keys = {row[5]: KeyRow(row[6], row[7], Seen(row[8], row[9])) for row in rows if row[5] is not None}
     look = Look(started, number, _end_of_record(position), keys)
     is_other = look.timeline != watch.known.timeline
-    watch.primary.note(look, identifier, _clock(started, clock), is_other)
+    watch.primary.note(started, _end_of_record(flushed), identifier, _clock(started, clock), is_other)
     watch.known.look(look, asked)
     for replica, reached in known_before.items():
         if reached > position and replica.probe is not None and replica.probe.in_recovery:

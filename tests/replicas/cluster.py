@@ -48,8 +48,8 @@ class Cluster:
             each.stop()
 
 
-def cluster(standbys: int = 2) -> Cluster | None:
-    primary = postgresql.start()
+def cluster(standbys: int = 2, durable: bool = False) -> Cluster | None:
+    primary = postgresql.start(durable)
     if primary is None:
         return None
     primary.create(DATABASE)
