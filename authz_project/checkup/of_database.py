@@ -16,7 +16,7 @@ from authz_project import installation
 from authz_project.checkup.finding import Finding, fail, judged, ok, warn
 from authz_project.checkup.of_keys import keys_finding
 from authz_project.form import form
-from policy.replicas.standing import line_of, looked_at
+from policy.replicas.standing import looked_at, state_of
 
 WITHIN = 10.0  # seconds for one thing to be found
 OFTEN_ENOUGH, TOO_FAR = 1.0, 60.0  # seconds between the clocks: what is told, and what is wrong
@@ -113,9 +113,7 @@ def connections_finding(wanted: int) -> Finding:
 
 def replica_findings() -> Iterator[Finding]:
     """Look at each of `DATABASE_REPLICA_URL` now. While one is left out, the others and the primary answer."""
-    if not settings.REPLICAS:
-        return
-    found = looked_at()
-    advice = "start it, or take it out of DATABASE_REPLICA_URL"
-    left_out = [f"{line_of(each)}: {advice}" for each in found if not each.is_used]
-    yield judged("replicas", [], left_out, "; ".join(map(line_of, found)))
+    for each in looked_at():
+        fails = [each.reason] if each.is_stranger else []
+        warnings = [] if each.is_used or fails else [each.reason]
+        yield judged(f"replica {each.name}", fails, warnings, state_of(each))

@@ -16,6 +16,7 @@ log = logging.getLogger("authz.database")
 NEWS_WITHIN = 3.5  # seconds: of whom nothing was heard for longer, nobody asks anything
 GRACE = 0.5  # seconds for a server to end by itself what takes too long
 SINCE = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"  # when a server was started: which it is
+STRANGER = "it is a copy of another database, not of the primary"
 NOT_IN_RECOVERY = "it is no replica: it takes changes itself"
 FORKED = "it has changes that the primary has not: make it anew from the primary"
 CLOCKS_APART = 1.0  # seconds, from which on what ends would end at another time
@@ -74,6 +75,10 @@ class Replica:
     @property
     def position(self) -> int:
         return 0 if self.probe is None else self.probe.position
+
+    @property
+    def is_stranger(self) -> bool:
+        return self.reason == STRANGER
 
     @property
     def asked(self) -> int:

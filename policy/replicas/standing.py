@@ -16,12 +16,13 @@ _BETWEEN_LOOKS = 2.0  # seconds that pass in any case
 class Standing(NamedTuple):
     name: str  # its host and port
     is_used: bool
-    reason: str  # why it is not
+    reason: str  # why it is not used
     position: int | None  # in the primary's log, that it has replayed: bytes
     lag: float | None  # seconds; None: not known
     asked: int  # questions that it answers now
     tries: int  # questions that it was asked in all
     answers: int  # of those, the ones whose answers counted; the primary was asked the others
+    is_stranger: bool = False  # a copy of another database, which is a mistake
 
 
 def standings() -> list[Standing]:
@@ -41,10 +42,13 @@ def looked_at() -> list[Standing]:
 
 def line_of(standing: Standing) -> str:
     """Say it in one line: `replica db2:5432 is in use, 0.4 seconds behind`."""
+    return f"replica {standing.name} is {state_of(standing)}"
+
+
+def state_of(standing: Standing) -> str:
     if not standing.is_used:
-        return f"replica {standing.name} is left out: {standing.reason}"
-    behind = "" if standing.lag is None else f", {standing.lag:.1f} seconds behind"
-    return f"replica {standing.name} is in use{behind}"
+        return f"left out: {standing.reason}"
+    return "in use" if standing.lag is None else f"in use, {standing.lag:.1f} seconds behind"
 
 
 def described() -> list[str]:
@@ -59,4 +63,4 @@ def _standing(replica: Any, timeline: int, now: float) -> Standing:
     counts = (replica.asked, replica.tries, replica.answers)
     # A replica that has all of the last look is not behind for what has passed since.
     shown = max(0.0, lag - _BETWEEN_LOOKS) if isfinite(lag) else None
-    return Standing(replica.name, is_used, reason, replica.position or None, shown, *counts)
+    return Standing(replica.name, is_used, reason, replica.position or None, shown, *counts, replica.is_stranger)

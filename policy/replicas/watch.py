@@ -18,7 +18,17 @@ from django.db import DEFAULT_DB_ALIAS
 from policy.active import MOMENT, Seen, key_check
 from policy.replicas.attempt import tried
 from policy.replicas.known import KeyRow, Known, Look
-from policy.replicas.replica import CLOCKS_APART, FORKED, NEWS_WITHIN, NOT_IN_RECOVERY, SINCE, Clock, Probe, Replica
+from policy.replicas.replica import (
+    CLOCKS_APART,
+    FORKED,
+    NEWS_WITHIN,
+    NOT_IN_RECOVERY,
+    SINCE,
+    STRANGER,
+    Clock,
+    Probe,
+    Replica,
+)
 from policy.replicas.server import Server, Silent
 from policy.timeline import NUMBER, timeline
 
@@ -196,7 +206,7 @@ class Watch:
         primary, known = self.primary, self.known
         apart = abs(probe.clock.ahead - primary.clock.ahead) - probe.clock.error - primary.clock.error
         if probe.identifier and primary.identifier and probe.identifier != primary.identifier:
-            return "it is a copy of another database, not of the primary"
+            return STRANGER
         if not probe.in_recovery:
             return NOT_IN_RECOVERY
         if replica.is_forked:

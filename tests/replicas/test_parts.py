@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 import subprocess
 import sys
 
@@ -218,3 +219,22 @@ def test_a_role_without_rights_may_use_replicas(watching, cluster):
     with connected((url, urls)):
         assert all("is in use" in line for line in standing.described())
     cluster.primary.asked("DROP OWNED BY plain; DROP ROLE plain", DATABASE)
+
+
+def test_a_server_does_not_start_with_a_copy_of_another_database(watching, cluster, tmp_path):
+    stranger = postgresql.start()
+    stranger.create(DATABASE)
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT), "DATABASE_URL": cluster.url, "SECRET_KEY": secrets.token_hex(32),
+        "DATABASE_REPLICA_URL": f"{cluster.replica_urls},{stranger.url(DATABASE)}",
+    }  # fmt: skip
+    command = [sys.executable, ROOT / "manage.py", "serve", "--port", str(postgresql.free_port())]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    looked = [sys.executable, ROOT / "manage.py", "check_service"]
+    told = subprocess.run(looked, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120).stdout
+    stranger.stop()
+    assert "it is a copy of another database, not of the primary" in done.stderr
+    assert done.returncode != 0
+    assert f"replica 127.0.0.1:{cluster.standbys[0].port}" in told
+    assert "in use, 0.0 seconds behind" in told
+    assert "it is a copy of another database" in told

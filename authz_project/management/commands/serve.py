@@ -33,6 +33,7 @@ from authz_project.server.process import run_server
 from checks.decisions.log import STANDARD_OUTPUT, opened
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
+from policy.replicas.standing import Standing, looked_at, state_of
 from policy.revisions import by_command
 
 START_LOCK = 0x617574687A  # any number that nobody else locks
@@ -113,6 +114,8 @@ class Command(ServiceCommand):
         environment = default_environment()
         self.say(f"{version_line()}, Python {platform.python_version()}")
         self.say(f"  database  {installation.database_text()}")
+        for each in replicas_that_belong_here():
+            self.say(f"  replica   {each.name}, {state_of(each)}")
         policy = installation.policy_text(environment.pk, environment.slug)
         self.say(f"  policy    {policy}")
         if environment.policy_version_id is None:
@@ -162,6 +165,15 @@ def metrics_served(host: str, port: int) -> Iterator[None]:
 
 def counted(number: int, noun: str, plural: str = "s") -> str:
     return f"{number} {noun}{plural if number != 1 else ''}"
+
+
+def replicas_that_belong_here() -> list[Standing]:
+    """Look at each replica. One that cannot be reached, or is behind, may be back soon; a stranger is a mistake."""
+    found = looked_at()
+    for each in found:
+        if each.is_stranger:
+            raise CommandError(f"DATABASE_REPLICA_URL: {each.name}: {each.reason}")
+    return found
 
 
 def has_login() -> bool:
