@@ -16,8 +16,8 @@ from policy.replicas.replica import NOT_IN_RECOVERY, SINCE, Replica
 T = TypeVar("T")
 
 
-def tried(replica: Replica, attempt: Callable[[], T]) -> T | None:
-    """Return what the attempt finds on the replica, if it comes to its end there."""
+def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
+    """Return what the attempt finds on the replica in place of the usual database, if it comes to its end there."""
     try:
         mine = connections[replica.alias]
         if mine.connection is None and not _is_connected(mine, replica):
@@ -25,7 +25,7 @@ def tried(replica: Replica, attempt: Callable[[], T]) -> T | None:
     except Exception as error:
         replica.doubt(f"it cannot be reached: {' '.join(str(error).split())[:200]}")
         return None
-    usual, number = connections[DEFAULT_DB_ALIAS], replica.enter(mine.connection, settings.REPLICA_TIMEOUT)
+    number = replica.enter(mine.connection, settings.REPLICA_TIMEOUT)
     try:
         connections[DEFAULT_DB_ALIAS] = mine
         found = attempt()

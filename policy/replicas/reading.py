@@ -8,10 +8,9 @@ answer, or its error, is the caller's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
@@ -24,8 +23,7 @@ NOWHERE = 2**63 - 1  # a position that no environment has
 POSITIONED = "positioned"  # of REPLICA_READS: only requests that say how far they have seen
 
 
-@dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
+class Found(NamedTuple, Generic[T]):
     """What an attempt comes to, out of which snapshot; it is to be no older than a revision."""
 
     result: T
@@ -105,14 +103,15 @@ def _on_replica(
     """Return what counts of what a replica finds that was not asked yet."""
     if position == NOWHERE or (position is None and settings.REPLICA_READS == POSITIONED):
         return None
-    if connections[DEFAULT_DB_ALIAS].in_atomic_block:  # what it has changed is there alone
+    usual = connections[DEFAULT_DB_ALIAS]
+    if usual.in_atomic_block:  # what it has changed is there alone
         return None
     watching = watch()
     replica = watching.chosen(who.key_hash, asked)
     if replica is None:
         return None
     asked.append(replica)
-    found: Found[T] | None = watching.tried(replica, attempt)
+    found: Found[T] | None = watching.tried(replica, usual, attempt)
     least = position or 0
     if found is None or not watching.known.takes(who.environment_id, max(least, found.least), found.seen):
         return None
