@@ -8,8 +8,8 @@ answer, or its error, is the caller's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
+from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.conf import settings
@@ -32,18 +32,23 @@ class Found(NamedTuple, Generic[T]):
 
 
 class Primary:
-    """The connection to it, which the app above looks after."""
+    """What this process does about it."""
 
-    prepare: Callable[[], object] = staticmethod(lambda: None)  # called before it is used
+    prepare: Callable[[], object] = staticmethod(lambda: None)  # called before it is asked, by the app above
+    watch: Any = None
 
 
 primary = Primary()
+_beginning = Lock()
 
 
-@cache
 def watch() -> Any:
     """Return the one `Watch` of this process. It needs PostgreSQL's driver, which others do without."""
-    return import_module("policy.replicas.watch").Watch()
+    if primary.watch is None:
+        with _beginning:
+            if primary.watch is None:
+                primary.watch = import_module("policy.replicas.watch").Watch()
+    return primary.watch
 
 
 def read(who: Caller, position: int | None, attempt: Callable[[], Found[T]]) -> T:
@@ -115,8 +120,9 @@ def _on_replica(
     least = position or 0
     if found is None or not watching.known.takes(who.environment_id, max(least, found.least), found.seen):
         return None
-    if watching.known.timeline != replica.timeline != 0:  # it changed meanwhile
-        return None
+    needed = watching.known.position_of_key(who.key_hash)
+    if needed is None or replica.position < needed or watching.known.timeline != replica.timeline != 0:
+        return None  # something became known meanwhile
     replica.count()
     if least:
         watching.known.learn(who.environment_id, Seen(least))

@@ -104,7 +104,7 @@ def connected(urls: tuple[str, str], migrate: bool = False, **values: object) ->
 
 def begin_anew() -> None:
     """Know as much as a process that has just begun."""
-    reading.watch.cache_clear()
+    reading.primary.watch = None
     timeline.number, timeline.has_moved = 0, False
     for forget in timeline._forgetting:
         forget()

@@ -15,7 +15,7 @@ from tests.replicas.cluster import pause, resume
 from tests.replicas.conftest import answers, asked, role
 
 pytestmark = pytest.mark.long
-SECONDS = 12
+SECONDS = 8
 DOCUMENTS = [f"doc{number}" for number in range(6)]
 
 
