@@ -35,7 +35,7 @@ def client(durable: Cluster, tmp_path):
     servers = (durable.primary, *durable.standbys)
     hosts = ",".join(f"127.0.0.1:{each.port}" for each in servers)
     service = start_service(
-        tmp_path, f"postgres://postgres@{hosts}/{DATABASE}", "--dev", "--workers", "2",
+        tmp_path, f"postgres://postgres@{hosts}/{DATABASE}", "--dev", "--workers", "1",
         SECRET_KEY="only for these tests " * 3, DATABASE_REPLICA_URL=durable.replica_urls, REPLICA_MAX_LAG="60",
     )  # fmt: skip
     found = service.fresh_client()
@@ -96,6 +96,7 @@ def test_a_standby_takes_over_under_load(durable, client):
         each.start()
     try:
         wait_for(lambda: len(load.acknowledged) > 50 and load.asked > 50, "there is some load")
+        wait_for(lambda: all(map(_is_asked, durable.standbys)), "replicas answer")
         before = dict(load.acknowledged)
         durable.primary.kill()
         time.sleep(1)
@@ -121,6 +122,12 @@ def _promote(servers: Cluster) -> None:
     conninfo = psycopg.conninfo.make_conninfo(host="127.0.0.1", port=first.port, user="postgres")
     last.asked(f"ALTER SYSTEM SET primary_conninfo = '{conninfo}'")
     last.asked("SELECT pg_reload_conf()")
+
+
+def _is_asked(server) -> bool:
+    """Whether others than the one who looks at it are connected."""
+    counted = f"SELECT count(*) FROM pg_stat_activity WHERE application_name = 'authz' AND datname = '{DATABASE}'"
+    return server.asked(counted)[0][0] > 1
 
 
 def _received(server) -> int:
