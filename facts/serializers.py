@@ -11,10 +11,10 @@ from rest_framework import serializers
 
 from facts import wire
 from facts.batches import batch_from_json, lasting_from_json
+from facts.changesets import changes_from_json
 from facts.feed import Asked
 from facts.models import MAX_ARGUMENTS
 from facts.places import MOST, place_of_text
-from facts.store import Change, Deletes, Inserts
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument
 from policy import json_schema
 from policy.errors import MalformedRequest
@@ -81,24 +81,6 @@ SHAPES: dict[str, Schema] = {
 }
 
 # ---- bodies ----------------------------------------------------------------------------------------------------
-
-
-def changes_from_json(raw: object, path: str) -> list[Change]:
-    """The elements of a batch, in order."""
-    if not isinstance(raw, list):
-        raise MalformedRequest(path, "the body must be an array of changesets")
-    return [_change_from_json(item, f"{path}[{index}]") for index, item in enumerate(raw)]
-
-
-def _change_from_json(raw: object, path: str) -> Change:
-    match raw:
-        case {"inserts": _, "deletes": _}:
-            raise MalformedRequest(path, 'must have "inserts" or "deletes", not both')
-        case {"inserts": facts}:
-            return Inserts(batch_from_json(facts, f"{path}.inserts"), f"{path}.inserts")
-        case {"deletes": patterns}:
-            return Deletes(wire.patterns_from_json(patterns, f"{path}.deletes"))
-    raise MalformedRequest(path, 'must be an object with "inserts" or "deletes"')
 
 
 NAME = JsonType(wire.name_from_json, ref("Name"))

@@ -12,10 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import psycopg
-
 from localsql.sync.config import Database, Kind
-from localsql.sync.errors import SourceFailed
 from localsql.sync.sources import postgresql
 
 CHANNEL = "authz_sync"
@@ -37,26 +34,23 @@ class Bell:
     """Connections that hear what the application says to its PostgreSQL."""
 
     def __init__(self, databases: Sequence[Database]):
-        self._databases = [each for each in databases if each.kind is Kind.POSTGRES]
-        self._open: dict[str, psycopg.Connection[Any]] = {}
+        self._databases = {each.name: each for each in databases if each.kind is Kind.POSTGRES}
+        self._open: dict[str, Any] = {}
 
     def listen(self) -> None:
         """Before anything is read, so that nothing is missed. That a database is away, its readers tell."""
-        for database in self._databases:
-            if database.name not in self._open:
-                with suppress(SourceFailed, psycopg.Error):
-                    connection = postgresql.connected(database)
-                    connection.autocommit = True
-                    connection.execute(f"LISTEN {CHANNEL}".encode())
-                    self._open[database.name] = connection
+        for name, database in self._databases.items():
+            if name not in self._open:
+                connection = postgresql.listening(database, CHANNEL)
+                if connection is not None:
+                    self._open[name] = connection
 
     def wait(self, pause: float) -> bool:
         """Whether it rang before so many seconds were over."""
         until = time.monotonic() + pause
         while True:
             names = {connection.fileno(): name for name, connection in self._open.items()}
-            left = max(0.0, until - time.monotonic())
-            ready, _, _ = select.select(list(names), [], [], left)
+            ready, _, _ = select.select(list(names), [], [], max(0.0, until - time.monotonic()))
             if not ready:
                 return False
             rang = [self._rang(names[number]) for number in ready]
@@ -64,19 +58,14 @@ class Bell:
                 return True
 
     def _rang(self, name: str) -> bool:
-        connection = self._open[name]
-        try:
-            return bool(list(connection.notifies(timeout=0)))
-        except psycopg.Error:  # it was lost: there may have been something
+        heard = postgresql.heard(self._databases[name], self._open[name])
+        if heard is None:
             del self._open[name]
-            with suppress(psycopg.Error):
-                connection.close()
-            return False
+        return bool(heard)
 
     def close(self) -> None:
-        for connection in self._open.values():
-            with suppress(psycopg.Error):
-                connection.close()
+        for name, connection in self._open.items():
+            postgresql.close(self._databases[name], connection)
         self._open.clear()
 
 

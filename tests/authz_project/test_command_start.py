@@ -48,7 +48,10 @@ COMMANDS = [
     "load_example", "policy_history", "preview_policy -", "revoke_api_key --help", "show_policy", "test_policy -",
     "version", "picture -",
 ]  # fmt: skip
-WITH_BINDINGS = ["check_bindings -", "ask_local --help", "ask_local list User:a read Doc doc.id"]
+WITH_BINDINGS = [
+    "check_bindings -", "ask_local --help", "ask_local list User:a read Doc doc.id",
+    "sync_facts --help", "drain_outbox --help",
+]  # fmt: skip
 WITH_REQUESTS = ["replay_decisions --help", "replay_decisions -"]  # which it decodes as the endpoints do
 POLICY = 'actor User {} resource Doc { permissions = ["read"]; }'
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from facts import store
-from facts.serializers import changes_from_json
+from facts.changesets import changes_from_json
 from facts.store import Change
 from localsql.sync.config import Outbox
 from localsql.sync.errors import ConfigRejected

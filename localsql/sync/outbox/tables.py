@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-import psycopg
-
 from localsql.sync.config import Kind, Outbox
 from localsql.sync.errors import SourceFailed
 from localsql.sync.sources import mysql, postgresql, sqlite
@@ -73,6 +71,7 @@ def opened(outbox: Outbox) -> Iterator[Table]:
 @contextmanager
 def _postgresql(outbox: Outbox) -> Iterator[Table]:
     database = outbox.database
+    module = postgresql.psycopg(database)
     with postgresql.connected(database, reads_only=False) as connection:
         connection.autocommit = True
 
@@ -80,7 +79,7 @@ def _postgresql(outbox: Outbox) -> Iterator[Table]:
             try:
                 cursor = connection.execute(statement.encode(), values)
                 return cursor.fetchall() if cursor.description else []
-            except psycopg.Error as error:
+            except module.Error as error:
                 raise postgresql.failed(database, error) from None
 
         yield Table(outbox.table, "text", "%s", execute)

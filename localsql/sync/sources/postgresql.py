@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
-
-import psycopg
 
 from localsql.sync.config import Database, Pattern, Tls
 from localsql.sync.errors import SourceFailed
+from localsql.sync.sources.drivers import driver
 from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row
 from localsql.sync.sources.statement import reading
 
@@ -16,16 +16,21 @@ from localsql.sync.sources.statement import reading
 _OPTIONS = "-c timezone=UTC -c datestyle=ISO,YMD -c intervalstyle=iso_8601 -c bytea_output=hex -c extra_float_digits=1"
 
 
-def connected(database: Database, reads_only: bool = True) -> psycopg.Connection[Any]:
-    url = database.connection
+def psycopg(database: Database) -> Any:
+    """Comes with the service, and is not imported where there is no PostgreSQL."""
+    return driver(database, "psycopg", "psycopg", "test")
+
+
+def connected(database: Database, reads_only: bool = True) -> Any:
+    module, url = psycopg(database), database.connection
     try:
-        given = psycopg.conninfo.conninfo_to_dict(url)
+        given = module.conninfo.conninfo_to_dict(url)
         options = f"{given.get('options') or ''} {_OPTIONS}".strip()
         wanted: dict[str, Any] = {"connect_timeout": CONNECT_WITHIN, "application_name": "authz sync"}
         own = {name: value for name, value in {**wanted, **_tls(database.tls)}.items() if name not in given}
-        connection = psycopg.connect(url, **own, options=options, client_encoding="UTF8")
+        connection = module.connect(url, **own, options=options, client_encoding="UTF8")
         connection.read_only = reads_only
-    except psycopg.Error as error:
+    except module.Error as error:
         raise failed(database, error) from None
     return connection
 
@@ -36,6 +41,7 @@ def failed(database: Database, error: Exception) -> SourceFailed:
 
 def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
     database = pattern.database
+    module = psycopg(database)
     statement = reading(pattern, database.sql_dialect, in_order, ' COLLATE "C"')
     with connected(database) as connection:
         try:
@@ -43,8 +49,32 @@ def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
                 cursor.execute(statement.encode())
                 while fetched := cursor.fetchmany(AT_ONCE):
                     yield from fetched
-        except psycopg.Error as error:
+        except module.Error as error:
             raise failed(database, error) from None
+
+
+def listening(database: Database, channel: str) -> Any:
+    """A connection that hears what is said there; None where the database is away."""
+    with suppress(SourceFailed, psycopg(database).Error):
+        connection = connected(database)
+        connection.autocommit = True
+        connection.execute(f"LISTEN {channel}".encode())
+        return connection
+    return None
+
+
+def heard(database: Database, connection: Any) -> bool | None:
+    """Whether something was said; None where the connection is lost."""
+    try:
+        return bool(list(connection.notifies(timeout=0)))
+    except psycopg(database).Error:
+        close(database, connection)
+        return None
+
+
+def close(database: Database, connection: Any) -> None:
+    with suppress(psycopg(database).Error):
+        connection.close()
 
 
 def _tls(tls: Tls) -> dict[str, str]:

@@ -15,7 +15,7 @@ import pytest
 from django.db import connection
 
 from facts import read, store
-from facts.serializers import changes_from_json
+from facts.changesets import changes_from_json
 from localsql.models import OutboxRow
 from localsql.sync.config import Outbox
 from localsql.sync.databases import Around
