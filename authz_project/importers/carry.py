@@ -81,9 +81,10 @@ def _policy(layout: Layout, tests: WrittenTests, options: Options) -> str:
         name = layout.conditions[each.name]
         parts.append(text.condition_text(written_condition(each, name, each.name in written.failing, options.clock)))
     if conditions:
-        parts.append(text.VALUES + text.rules_text(value_rules(conditions)))
+        parts.append(text.VALUES + text.rules_text(value_rules()))
     if any(block.roles for block in written.blocks):
-        parts.append(text.ROLES_ARE_ACTIONS.lstrip())
+        leads = any(set(layout.targets(*key)) & layout.actors for key in layout.apart.leading)
+        parts.append(text.ALLOW.lstrip() + (text.ALLOW_RELATIONS.lstrip() if leads else ""))
     items: list[ast.Item] = [*([tests.fixture] if tests.fixture else []), *tests.tests]
     parts += [f"{print_item(item)}\n" for item in items]
     return "\n".join(part for part in parts if part)

@@ -200,7 +200,7 @@ def _tokens(text: str) -> list[_Token]:
         if match.lastgroup != "space":
             found.append(_Token(str(match.lastgroup), match[0], at))
         at = match.end()
-    return [*found, _Token("end", "", len(text))]
+    return [*found, _Token("end", "", len(text.rstrip()))]
 
 
 def _unquoted(text: str) -> str:

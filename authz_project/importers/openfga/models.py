@@ -19,7 +19,9 @@ def model_of_dsl(text: str, file: str) -> Model:
 def model_of_files(files: Iterable[File]) -> Model:
     """One model of several modules, which may extend each other's types."""
     files = list(files)
-    types = {type_.name: type_ for file in files for type_ in file.types}
+    types: dict[str, Type] = {}
+    for type_ in (each for file in files for each in file.types):
+        types.setdefault(type_.name, type_)
     twice = [Fault(type_.place, f"a second type is called {type_.name}")
              for file in files for type_ in file.types if types[type_.name] is not type_]  # fmt: skip
     missing = [each for file in files for each in file.extensions if each.name not in types]

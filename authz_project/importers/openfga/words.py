@@ -40,7 +40,8 @@ class _Reader:
         number = 0
         while number < len(self.lines):
             number = self._line(number)
-        self._add("end", "", Place(self.file, len(self.lines), 1), True)
+        last = next((at for at in range(len(self.lines), 0, -1) if self.lines[at - 1].strip()), 1)
+        self._add("end", "", Place(self.file, last, len(self.lines[last - 1].rstrip()) + 1), True)
         return self.found
 
     def _line(self, number: int) -> int:

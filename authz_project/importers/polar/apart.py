@@ -19,7 +19,7 @@ from authz_project.importers.model import (
     Type,
     Union,
 )
-from authz_project.importers.polar.walk import alternatives, changed, is_direct, leaves
+from authz_project.importers.polar.walk import alternatives, changed, is_direct, leaves, relations_of
 
 Key = tuple[str, str]  # a type and a relation, as the model names them
 
@@ -42,11 +42,11 @@ class Apart:
 def taken_apart(model: Model) -> Apart:
     leading = {
         (type_.name, leaf.tupleset)
-        for type_ in model.types
-        for relation in type_.relations
+        for type_, relation in relations_of(model)
         for leaf, _ in leaves(relation.expression)
         if isinstance(leaf, Arrow)
     }
+    leading |= _between_things(model)
     apart = Apart(model)
     types, all_leading = [], set()
     for type_ in model.types:
@@ -54,6 +54,27 @@ def taken_apart(model: Model) -> Apart:
         types.append(replace(type_, relations=tuple(splitter.relations())))
         all_leading |= splitter.leading
     return replace(apart, model=replace(model, types=tuple(types)), leading=frozenset(all_leading))
+
+
+def _between_things(model: Model) -> set[Key]:
+    """The relations that lead from thing to thing, though nothing follows them: `supersedes: [document]`."""
+    things = {type_.name for type_ in model.types if type_.relations}
+    asked = {
+        (subject.type, subject.relation) for _, relation in relations_of(model) for subject in relation.subjects
+    }
+    asked |= {
+        (type_.name, leaf.relation)
+        for type_, relation in relations_of(model)
+        for leaf, _ in leaves(relation.expression)
+        if isinstance(leaf, Computed)
+    }
+    return {
+        (type_.name, relation.name)
+        for type_, relation in relations_of(model)
+        if is_direct(relation.expression)
+        and all(_is_plain(each) and each.type in things for each in relation.subjects)
+        and (type_.name, relation.name) not in asked
+    }
 
 
 class _Splitter:

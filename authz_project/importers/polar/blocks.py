@@ -33,7 +33,7 @@ class Block:
     roles: list[str] = field(default_factory=list)
     permissions: list[str] = field(default_factory=list)
     relations: list[tuple[str, str]] = field(default_factory=list)
-    declared: list[ast.Declare] = field(default_factory=list)
+    declared: dict[str, list[ast.Declare]] = field(default_factory=dict)  # by relation: what no block can declare
     rules: list[Rules] = field(default_factory=list)
 
 
@@ -88,7 +88,8 @@ class _Writer:
         for target in targets:
             if len(targets) > 1:
                 types = (block.name, "String", self.layout.types[target])
-                block.declared.append(ast.Declare(ast.Name("has_relation"), tuple(map(ast.Name, types))))
+                declare = ast.Declare(ast.Name("has_relation"), tuple(map(ast.Name, types)))
+                block.declared.setdefault(name, []).append(declare)
         for subject in relation.subjects:
             if subject.condition:
                 step = Step(name, subject.type)
@@ -198,7 +199,8 @@ class _Writer:
         block.permissions.append(possible)
         narrow, wide = self._ways(block.type, relation, False), self._ways(block.type, relation, True)
         ways: list[ast.Formula] = [ast.Reference(said.name), *[each for each in wide if each not in narrow]]
-        block.rules.append(Rules(possible, shorthand=_shorthands(possible, ways)))
+        comment = (f"whoever may be {said.name}, for all that is known",)
+        block.rules.append(Rules(possible, comment, _shorthands(possible, ways)))
 
 
 def _shorthands(name: str, formulas: list[ast.Formula]) -> list[ast.Shorthand]:

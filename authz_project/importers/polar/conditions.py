@@ -12,7 +12,7 @@ and none false: `fails` holds where the condition is false for sure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from authz_project.importers.addresses import network_bounds
@@ -35,9 +35,8 @@ from authz_project.importers.model import (
 )
 from authz_project.importers.polar import terms
 from authz_project.importers.polar.names import variable, word
-from authz_project.importers.values import FIRST, LAST, asked_values, described
+from authz_project.importers.values import FIRST, LAST, described
 from policy.language import ast
-from policy.values import BOOLEAN
 
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -59,28 +58,16 @@ def written_condition(condition: Condition, name: str, fails: bool, clock: froze
     return WrittenCondition(condition, name, tuple(rules))
 
 
-def value_rules(conditions: Iterable[Condition]) -> Iterator[ast.Rule]:
+def value_rules() -> Iterator[ast.Rule]:
     """The value of a parameter: the tuple's, or else the request's."""
-    value = ast.Variable("value")
-    name = ast.Variable("name")
-    for type_name in _value_types(conditions):
-        params = (terms.parameter("when", "Resource"), terms.parameter("name", "String"))
-        head = (*params, terms.parameter("value", type_name))
-        bound = terms.call("parameter", terms.WHEN, name, value)
-        asked = terms.call("context", name, value)
-        yield terms.rule("value_of", head, bound)
-        yield terms.rule(
-            "value_of", head, terms.every(asked, terms.no(terms.call("parameter", terms.WHEN, name, terms.ANY)))
-        )
-
-
-def _value_types(conditions: Iterable[Condition]) -> list[str]:
-    found: set[str] = set()
-    for condition in conditions:
-        lists = {each.name for each in condition.parameters if each.type.startswith("list")}
-        for name, type_name in asked_values(condition).items():
-            found |= {type_name, BOOLEAN} if name in lists else {type_name}  # an empty list is stored as `false`
-    return sorted(found)
+    name, value = ast.Variable("name"), ast.Variable("value")
+    head = (terms.parameter("when", "Resource"), terms.parameter("name", "String"), value)
+    bound = terms.call("parameter", terms.WHEN, name, value)
+    asked = terms.call("context", name, value)
+    yield terms.rule("value_of", head, bound)
+    yield terms.rule(
+        "value_of", head, terms.every(asked, terms.no(terms.call("parameter", terms.WHEN, name, terms.ANY)))
+    )
 
 
 def _ways(formula: ast.Formula) -> tuple[ast.Formula, ...]:

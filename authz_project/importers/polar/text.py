@@ -14,10 +14,13 @@ from policy.values import quoted
 
 WIDTH = 100  # characters of a comment that was none
 
-ROLES_ARE_ACTIONS = """
+ALLOW = """
 # Roles can be asked for as permissions can: /authorize answers for both.
-allow(actor, action, resource) if has_permission(actor, action, resource);
-allow(actor, role, resource) if has_role(actor, role, resource);
+allow(actor: Actor, action: String, resource: Resource) if has_permission(actor, action, resource);
+allow(actor: Actor, role: String, resource: Resource) if has_role(actor, role, resource);
+"""
+ALLOW_RELATIONS = """
+allow(actor: Actor, relation: String, resource: Resource) if has_relation(resource, relation, actor);
 """
 VALUES = """# A value that a condition asks for: the tuple's own, or else the request's.
 """
@@ -86,7 +89,15 @@ def _shorthands(rules: Rules) -> Iterator[str]:
 
 
 def declares_text(block: Block) -> str:
-    return "".join(f"{print_item(each)}\n" for each in block.declared)
+    """Relations that lead to several types."""
+    comments = {rules.name: rules.comment for rules in block.rules}
+    lines: list[str] = []
+    for name, declared in block.declared.items():
+        targets = [each.types[-1].text for each in declared]
+        about = " ".join(comments.get(name, ())) or f"leads to {' and '.join(targets)}"
+        lines += comment_lines([f"{quoted(name)}: {about}"])
+        lines += map(print_item, declared)
+    return "".join(f"{line}\n" for line in dict.fromkeys(lines))
 
 
 def condition_text(written: WrittenCondition) -> str:

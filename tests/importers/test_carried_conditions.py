@@ -1,0 +1,139 @@
+"""Conditions: what they are met by, what is missing, and what cannot be said; never does one of these grant."""
+
+import pytest
+
+from authz_project.importers.carry import Options, carried
+from authz_project.importers.model import Imported, Thing, Tuple, Who
+from authz_project.importers.openfga.models import model_of_dsl
+from authz_project.importers.report import Kind, Report
+from tests.importers.asking import Carriage
+
+MODEL = """
+model
+  schema 1.1
+type user
+type doc
+  relations
+    define blocked: [user, user with c]
+    define viewer: [user with c]
+    define reader: [user] but not blocked
+condition c({parameters}) {{
+  {expression}
+}}
+"""
+DOC = Thing("doc", "1")
+
+
+def carriage(parameters, expression, values=(), relation="viewer", others=(), **options):
+    model = model_of_dsl(MODEL.format(parameters=parameters, expression=expression), "m")
+    given = Tuple(DOC, relation, Who("user", "ann"), "c", tuple(values))
+    report = Report()
+    found = carried(Imported(model, (given, *others)), report, Options(**options))
+    return Carriage(found), report
+
+
+def is_met(parameters, expression, values=(), context=()):
+    return carriage(parameters, expression, values)[0].check(Who("user", "ann"), "viewer", DOC, (), tuple(context))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expression", "values", "context", "met"),
+    [
+        ("x: int", "x < 10", (), [("x", 9)], True),
+        ("x: int", "x < 10", (), [("x", 10)], False),
+        ("x: int", "x < 10", (), [], False),
+        ("x: int", "x < 10", [("x", 9)], [], True),
+        ("x: int", "x < 10", [("x", 10)], [("x", 9)], False),  # the tuple's own value counts
+        ("x: int, y: int", "x < 10 || y < 10", [], [("x", 9)], False),  # every value is needed
+        ("x: int, y: int", "x < 10 || y < 10", [], [("x", 9), ("y", 10)], True),
+        ("x: int, y: int", "!(x < 10 || y >= 10)", [], [("x", 10), ("y", 9)], True),
+        ("x: string", "x in ['a', \"b\"]", [], [("x", "b")], True),
+        ("x: string", "!(x in ['a', 'b'])", [], [("x", "b")], False),
+        ("x: string, y: list<string>", "x in y", [("y", ["a", "b"])], [("x", "b")], True),
+        ("x: string, y: list<string>", "x in y", [("y", [])], [("x", "b"), ("y", ["b"])], False),
+        ("x: string, y: list<string>", "!(x in y)", [("y", [])], [("x", "b")], True),
+        ("x: bool", "x", [], [("x", True)], True),
+        ("x: bool", "!x", [], [("x", True)], False),
+        ("x: timestamp", "x < timestamp('2026-01-01T00:00:00Z')", [], [("x", "2025-12-31T23:59:59+00:00")], True),
+        ("x: timestamp", "x < timestamp('2026-01-01T00:00:00Z')", [], [("x", "2026-01-01T00:59:59+01:00")], True),
+        ("x: duration", "x >= duration('1h30m')", [], [("x", "5400s")], True),
+        ("t: timestamp, d: duration, n: timestamp", "n < t + d", [("t", "2026-01-01T00:00:00Z"), ("d", "1h")],
+         [("n", "2026-01-01T00:59:59Z")], True),
+        ("t: timestamp, d: duration, n: timestamp", "n < t + d", [("t", "2026-01-01T00:00:00Z"), ("d", "1h")],
+         [("n", "2026-01-01T01:00:00Z")], False),
+        ("ip: ipaddress", "ip.in_cidr('10.0.0.0/8')", [], [("ip", "10.255.0.1")], True),
+        ("ip: ipaddress, net: string", "!ip.in_cidr(net)", [("net", "10.0.0.0/8")], [("ip", "11.0.0.1")], True),
+        ("x: double", "x > 0.0", [], [("x", 1.0)], True),
+        ("x: uint", "x == 0x1Fu", [], [("x", 31)], True),
+        ("x: int", "x == -1 // one less", [], [("x", "-1")], True),
+    ],
+)  # fmt: skip
+def test_what_a_condition_is_met_by(db, parameters, expression, values, context, met):
+    assert is_met(parameters, expression, values, context) == met
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "x.startsWith('a')", "x < 'b'", "size(x) > 1", "x + 'a' == 'ba'", "x == y", "x.matches('a') && x == 'a'",
+        "!(x > 'a')",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_said_is_named_and_not_met(db, expression):
+    asked, report = carriage("x: string", expression, [("x", "a")])
+    (lost,) = report.of(Kind.LOST)
+    assert lost.place.line == 11
+    assert "doc#viewer would wait for it in vain" in lost.message
+    assert not asked.check(Who("user", "ann"), "viewer", DOC)
+
+
+@pytest.mark.parametrize(
+    ("expression", "context"), [("x > 'a'", [("x", "a")]), ("x == 'b'", []), ("x == 'a'", [("x", "a")])]
+)
+def test_who_may_be_blocked_is_not_let_in(db, expression, context):
+    reads = Tuple(DOC, "reader", Who("user", "ann"))
+    asked, _ = carriage("x: string", expression, relation="blocked", others=[reads])
+    assert not asked.check(Who("user", "ann"), "reader", DOC, (), tuple(context))
+
+
+def test_who_is_not_blocked_for_sure_is_let_in(db):
+    reads = Tuple(DOC, "reader", Who("user", "ann"))
+    asked, _ = carriage("x: string", "x == 'b'", relation="blocked", others=[reads])
+    assert asked.check(Who("user", "ann"), "reader", DOC, (), (("x", "a"),))
+
+
+def test_an_exclusion_that_depends_on_itself_grants_nothing(db):
+    text = """
+model
+  schema 1.1
+type user
+type group
+  relations
+    define blocked: [user, group#member]
+    define member: [user] but not blocked
+    define guest: [user]
+"""
+    ann, group = Who("user", "ann"), Thing("group", "1")
+    tuples = (Tuple(group, "member", ann), Tuple(group, "guest", ann))
+    report = Report()
+    asked = Carriage(carried(Imported(model_of_dsl(text, "m"), tuples), report))
+    assert ["depends on the relation itself" in each.message for each in report.of(Kind.LOST)] == [True]
+    assert asked.check(ann, "guest", group)
+    assert not asked.check(ann, "member", group)
+
+
+def test_the_clock_is_the_services_own(db):
+    expression = "now < timestamp('{}')"
+    later, _ = carriage("now: timestamp", expression.format("2999-01-01T00:00:00Z"), clock=frozenset(["now"]))
+    before, _ = carriage("now: timestamp", expression.format("2020-01-01T00:00:00Z"), clock=frozenset(["now"]))
+    said = (("now", "2019-01-01T00:00:00Z"),)
+    assert later.check(Who("user", "ann"), "viewer", DOC)
+    assert not before.check(Who("user", "ann"), "viewer", DOC, (), said)
+
+
+def test_a_value_that_cannot_be_said_takes_its_tuple_along(db):
+    asked, report = carriage("x: double", "x > 1.0", [("x", 1.5)])
+    assert [each.message for each in report.of(Kind.LOST)] == [
+        "the tuple doc:1#viewer@user:ann: parameter x: 1.5 is not a whole number"
+    ]
+    assert not asked.check(Who("user", "ann"), "viewer", DOC)

@@ -1,0 +1,115 @@
+"""`import_openfga`: what it prints, writes and loads, and when it does not."""
+
+import io
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from facts import read
+from policy.models import Environment
+from policy.publishing import active_version
+
+DRIVE = str(Path(__file__).with_name("openfga_models") / "drive.fga.yaml")
+PARTLY = """model
+  schema 1.1
+type user
+type doc
+  relations
+    define owner: [user]
+    define viewer: [user with c] or owner
+    define editor: owner but not viewer
+condition c(x: string) {
+  x.startsWith("a")
+}
+"""
+
+
+def run(*words: str) -> tuple[str, str]:
+    out, errors = io.StringIO(), io.StringIO()
+    try:
+        call_command("import_openfga", *words, stdout=out, stderr=errors)
+    except CommandError as reason:
+        raise CommandError(f"{errors.getvalue()}{reason}") from None
+    return out.getvalue(), errors.getvalue()
+
+
+@pytest.fixture
+def partly(tmp_path) -> str:
+    (tmp_path / "model.fga").write_text(PARTLY)
+    return str(tmp_path / "model.fga")
+
+
+def test_it_prints_the_policy_and_counts_what_there_is(db):
+    out, errors = run(DRIVE)
+    assert out.startswith("# Files in folders, shared with people and teams.\n")
+    assert 'test "what comes down from folders" {' in out
+    assert errors.startswith("carried over from OpenFGA: 4 types, 14 relations, 0 conditions, 10 tuples as 10 facts, ")
+
+
+def test_it_writes_into_a_folder_what_the_other_commands_read(environment, tmp_path):
+    out, _ = run(DRIVE, "--output", str(tmp_path / "new"))
+    policy, facts = out.split()
+    call_command("load_policy", policy, stdout=io.StringIO())
+    call_command("load_facts", facts, "--format", "notation", stdout=io.StringIO())
+    assert len(list(read.every(environment.pk))) == 10
+
+
+@pytest.mark.parametrize(("name", "starts"), [("f.csv", "has_role,user,dana,"), ("f.json", '{"predicate"'),
+                                              ("f.txt", "has_role(user:dana, ")])  # fmt: skip
+def test_facts_are_written_as_their_file_is_called(db, tmp_path, name, starts):
+    run(DRIVE, "--facts", str(tmp_path / name))
+    assert (tmp_path / name).read_text().startswith(starts)
+
+
+def test_it_loads_into_an_environment_that_it_makes(db):
+    out, _ = run(DRIVE, "--load", "--environment", "drive", "--note", "from there")
+    environment = Environment.objects.get(slug="drive")
+    assert active_version(environment.pk).note == "from there"
+    assert "10 facts stored, 10 of them new" in out
+    assert len(list(read.every(environment.pk))) == 10
+
+
+def test_what_cannot_be_said_is_named_and_nothing_is_written(db, partly, tmp_path):
+    with pytest.raises(CommandError) as refused:
+        run(partly, "--output", str(tmp_path / "new"))
+    said = str(refused.value)
+    assert f"not carried over: {partly}:10:3: condition c: `x.startsWith(\"a\")`: the function `startsWith`" in said
+    assert "1 thing cannot be carried over, and nothing is written; --partial" in said
+    assert not (tmp_path / "new").exists()
+
+
+def test_partly_nothing_is_granted_by_what_is_left_out(db, partly):
+    out, errors = run(partly, "--partial")
+    assert "not carried over:" in errors
+    assert "c(when: c) if false;" in out
+    assert '"editor" if "owner" and not "possibly_viewer";' in out
+
+
+def test_a_wrong_model_is_refused_with_its_places(db, tmp_path):
+    wrong = PARTLY.replace("or owner", "or ownr").replace("but not viewer", "but not viewr")
+    (tmp_path / "model.fga").write_text(wrong)
+    with pytest.raises(CommandError) as refused:
+        run(str(tmp_path / "model.fga"))
+    assert "model.fga:7:37: doc has no relation ownr" in str(refused.value)
+    assert "model.fga:8:34: doc has no relation viewr" in str(refused.value)
+    assert "2 problems; nothing is carried over" in str(refused.value)
+
+
+def test_tuples_that_the_model_does_not_allow_are_named(db, partly, tmp_path):
+    (tmp_path / "t.yaml").write_text("- {user: 'doc:1', relation: owner, object: 'doc:1'}\n")
+    _, errors = run(partly, str(tmp_path / "t.yaml"), "--partial")
+    assert "t.yaml:1:3: the tuple doc:1#owner@doc:1: the model does not allow such a subject" in errors
+
+
+def test_a_test_that_fails_here_is_no_small_thing(db, tmp_path):
+    store = tmp_path / "wrong.fga.yaml"
+    store.write_text(Path(DRIVE).read_text().replace("can_share: false", "can_share: true"))
+    with pytest.raises(CommandError, match=r'not carried over: .*: test `what comes down from folders`: .*"can_share"'):
+        run(str(store))
+
+
+@pytest.mark.parametrize("words", [["missing.fga"], [DRIVE, "missing.json"], [DRIVE, "--clock", "now"]])
+def test_what_is_not_there(db, words):
+    with pytest.raises(CommandError, match=r"cannot read `missing|no condition has a parameter of that name"):
+        run(*words)

@@ -1,0 +1,271 @@
+"""OpenFGA's files: what each way of writing says, and where a wrong one is wrong."""
+
+import json
+import re
+from textwrap import dedent
+
+import pytest
+
+from authz_project.importers.model import Arrow, Check, Computed, Direct, Exclusion, Intersection, Subject, Union, Who
+from authz_project.importers.openfga.files import read_files
+from authz_project.importers.openfga.models import model_of_dsl
+from authz_project.importers.openfga.tuples import read_tuples
+from authz_project.importers.report import ImportRejected
+
+HEADER = "model\n  schema 1.1\ntype user\n"
+
+
+def relation(definition: str, *others: str):
+    lines = "\n".join(f"    define {each}" for each in ("a: [user]", "b: [user]", "parent: [doc]", *others))
+    model = model_of_dsl(f"{HEADER}type doc\n  relations\n{lines}\n    define x: {definition}\n", "m")
+    return next(each for each in model.types[1].relations if each.name == "x")
+
+
+@pytest.mark.parametrize(
+    ("definition", "expression"),
+    [
+        ("[user]", Direct()),
+        ("a", Computed("a")),
+        ("a from parent", Arrow("parent", "a")),
+        ("[user] or a or b", Union((Direct(), Computed("a"), Computed("b")))),
+        ("a and b", Intersection((Computed("a"), Computed("b")))),
+        ("a but not b", Exclusion(Computed("a"), Computed("b"))),
+        ("(a or b) but not (a and b)", Exclusion(Union((Computed("a"), Computed("b"))),
+                                                 Intersection((Computed("a"), Computed("b"))))),
+    ],
+)  # fmt: skip
+def test_expressions(definition, expression):
+    assert relation(definition).expression == expression
+
+
+def test_kinds_of_subjects():
+    found = relation("[user, user:*, doc#a,\n      doc#b]")
+    assert found.subjects == (Subject("user"), Subject("user", wildcard=True), Subject("doc", "a"), Subject("doc", "b"))
+
+
+def test_words_of_the_language_can_be_names():
+    relations = "  define define: [type]\n  define relations: define from define\n"
+    text = f"model\n schema 1.1\ntype type\n relations\n{relations}"
+    (found,) = model_of_dsl(text, "m").types
+    assert [each.name for each in found.relations] == ["define", "relations"]
+
+
+def test_comments_stay_with_what_they_are_about():
+    relations = "    # one\n    # two\n    define x: [user] # three\n"
+    text = f"# all\n{HEADER}# a type\ntype doc # really\n  relations\n{relations}"
+    model = model_of_dsl(text, "m")
+    doc = model.types[1]
+    assert (model.comment, doc.comment, doc.relations[0].comment) == (
+        ("all",), ("a type", "really"), ("one", "two", "three")
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("type user", "1:1", "expected `model` or `module`"),
+        ("model\n  schema 1.0", "2:10", "schema 1.0 is not known"),
+        (f"{HEADER}type doc\n  relations\n    define x [user]", "6:14", "expected `:`"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user] or", "6:24", "found the end"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user] and x or x", "6:28", "parentheses around"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user] but x", "6:26", "expected `not`"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user", "6:20", "expected `,`"),
+        (f"{HEADER}type doc\n  relations\n    define x: [usr]", "6:16", "there is no type usr"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user#y]", "6:16", "user has no relation y"),
+        (f"{HEADER}type doc\n  relations\n    define x: y", "6:15", "doc has no relation y"),
+        (f"{HEADER}type doc\n  relations\n    define x: y from z", "6:15", "doc has no relation z"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user with c]", "6:16", "there is no condition c"),
+        (f"{HEADER}type user", "4:6", "a second type is called user"),
+        (f"{HEADER}type doc\n  relations\n    define p: [user]\n    define x: y from p", "7:15", "nothing that p"),
+        (f"{HEADER}condition c(x: int) {{\n  x <\n}}", "5:6", "expected a value"),
+        (f"{HEADER}condition c(x: int) {{ x < 1", "4:22", "the condition has no `}`"),
+        (f"{HEADER}type doc\n  relations\n    define x: [user]; y", "6:21", "`;` means nothing here"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_place(text, place, message):
+    with pytest.raises(ImportRejected) as refused:
+        model_of_dsl(text, "model.fga")
+    fault = str(refused.value.faults[0])
+    assert fault.startswith(f"model.fga:{place}:"), fault
+    assert message in fault
+
+
+def test_all_that_is_wrong_is_named():
+    with pytest.raises(ImportRejected) as refused:
+        model_of_dsl(f"{HEADER}type doc\n  relations\n    define x: [usr, usr2] or y\n", "m")
+    assert len(refused.value.faults) == 3
+
+
+# ---- other ways to write a model -------------------------------------------------------------------------------------
+
+DSL = dedent("""
+    model
+      schema 1.1
+    type user
+    type group
+      relations
+        define member: [user, user:*, group#member]
+    type doc
+      relations
+        define parent: [doc]
+        define owner: [user with small]
+        define x: ([user] or owner) but not owner from parent
+        define y: x and owner
+    condition small(size: int, names: list<string>) {
+      size < 10 && "a" in names
+    }
+""")
+JSON = {
+    "schema_version": "1.1",
+    "type_definitions": [
+        {"type": "user", "relations": {}},
+        {
+            "type": "group",
+            "relations": {"member": {"this": {}}},
+            "metadata": {"relations": {"member": {"directly_related_user_types": [
+                {"type": "user"}, {"type": "user", "wildcard": {}}, {"type": "group", "relation": "member"},
+            ]}}},
+        },
+        {
+            "type": "doc",
+            "relations": {
+                "parent": {"this": {}},
+                "owner": {"this": {}},
+                "x": {"difference": {
+                    "base": {"union": {"child": [{"this": {}}, {"computedUserset": {"relation": "owner"}}]}},
+                    "subtract": {"tupleToUserset": {
+                        "tupleset": {"relation": "parent"}, "computedUserset": {"relation": "owner"},
+                    }},
+                }},
+                "y": {"intersection": {"child": [
+                    {"computedUserset": {"relation": "x"}}, {"computedUserset": {"relation": "owner"}},
+                ]}},
+            },
+            "metadata": {"relations": {
+                "parent": {"directly_related_user_types": [{"type": "doc"}]},
+                "owner": {"directly_related_user_types": [{"type": "user", "condition": "small"}]},
+                "x": {"directly_related_user_types": [{"type": "user"}]},
+            }},
+        },
+    ],
+    "conditions": {"small": {
+        "name": "small",
+        "expression": 'size < 10 && "a" in names',
+        "parameters": {
+            "size": {"type_name": "TYPE_NAME_INT"},
+            "names": {"type_name": "TYPE_NAME_LIST", "generic_types": [{"type_name": "TYPE_NAME_STRING"}]},
+        },
+    }},
+}  # fmt: skip
+
+
+def test_json_says_the_same(tmp_path):
+    (tmp_path / "model.json").write_text(json.dumps(JSON, indent="\t"))
+    assert read_files(str(tmp_path / "model.json"), []).model == model_of_dsl(DSL, "m")
+
+
+def test_json_that_is_wrong_is_named_with_its_line(tmp_path):
+    text = json.dumps(JSON, indent=1).replace('"computedUserset"', '"computed"', 1)
+    (tmp_path / "model.json").write_text(text)
+    with pytest.raises(ImportRejected, match=r"model\.json:\d+:\d+: `computed` is not known"):
+        read_files(str(tmp_path / "model.json"), [])
+
+
+def test_modules_are_one_model(tmp_path):
+    (tmp_path / "fga.mod").write_text("schema: '1.2'\ncontents:\n  - core.fga\n  - wiki/pages.fga\n")
+    (tmp_path / "wiki").mkdir()
+    (tmp_path / "core.fga").write_text("module core\ntype user\ntype space\n  relations\n    define member: [user]\n")
+    (tmp_path / "wiki/pages.fga").write_text(
+        "module wiki\nextend type space\n  relations\n    define edit: member\ntype page\n"
+    )
+    model = read_files(str(tmp_path / "fga.mod"), []).model
+    assert [type_.name for type_ in model.types] == ["user", "space", "page"]
+    assert [each.name for each in model.types[1].relations] == ["member", "edit"]
+    (tmp_path / "core.fga").write_text("module core\ntype user\n")
+    with pytest.raises(ImportRejected, match=r"wiki/pages\.fga:2:13: there is no type space to extend"):
+        read_files(str(tmp_path / "fga.mod"), [])
+
+
+# ---- tuples ----------------------------------------------------------------------------------------------------------
+
+TUPLE = {"user": "group:eng#member", "relation": "viewer", "object": "doc:a:b"}
+WITH = {**TUPLE, "condition": {"name": "c", "context": {"x": 1}}}
+CSV = (
+    "user_type,user_id,user_relation,relation,object_type,object_id,condition_name,condition_context\n"
+    'group,eng,member,viewer,doc,a:b,c,"{""x"": 1}"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.json", json.dumps([WITH])),
+        ("t.json", json.dumps({"tuples": [{"key": WITH, "timestamp": "2026-01-01T00:00:00Z"}]})),
+        ("t.json", json.dumps({"writes": {"tuple_keys": [WITH]}})),
+        ("t.jsonl", json.dumps(WITH) + "\n"),
+        ("t.yaml", "- " + json.dumps(WITH)),
+        ("t.csv", CSV),
+        ("t.csv", "\ufeff" + CSV),
+    ],
+)
+def test_tuples(name, text):
+    (found,) = read_tuples(text, name)
+    assert (str(found), found.condition, found.values) == ("doc:a:b#viewer@group:eng#member", "c", (("x", 1),))
+    assert found.place.line in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t.json", '[\n{"user": "user:a", "relation": "x"}]', "t.json:2:1: a tuple needs `object`"),
+        ("t.json", '[{"user": ]', "t.json:1:2: not JSON"),
+        ("t.yaml", "- user: ann\n  relation: x\n  object: doc:1\n", "t.yaml:1:3: `ann` is no object"),
+        ("t.yaml", "a: [b\n", "t.yaml:2:1: not YAML"),
+        ("t.csv", "user_type,user_id\nuser,ann\n", "t.csv:2: no relation and no object_type"),
+        ("t.csv", CSV.replace("}", ""), "t.csv:2: the context is not JSON"),
+    ],
+)
+def test_tuples_that_are_wrong(name, text, said):
+    with pytest.raises(ImportRejected, match=re.escape(said)):
+        list(read_tuples(text, name))
+
+
+# ---- store files -----------------------------------------------------------------------------------------------------
+
+
+def test_a_store_file_brings_its_model_tuples_and_tests(tmp_path):
+    store = tmp_path / "store.fga.yaml"
+    store.write_text(dedent("""
+        model_file: model.fga
+        tuple_file: tuples.csv
+        tests:
+          - name: one
+            tuples: [{user: user:ann, relation: owner, object: doc:1}]
+            check:
+              - users: [user:ann, user:bob]
+                objects: [doc:1, doc:2]
+                assertions: {y: false}
+    """))
+    (tmp_path / "model.fga").write_text(DSL)
+    (tmp_path / "tuples.csv").write_text(CSV)
+    found = read_files(str(store), [])
+    assert len(found.tuples) == 1
+    (scenario,) = found.scenarios
+    assert len(scenario.expectations) == 4
+    assert isinstance(scenario.expectations[0], Check)
+    assert scenario.expectations[0].subject == Who("user", "ann")
+
+
+def test_places_in_a_store_are_those_of_the_file(tmp_path):
+    store = tmp_path / "store.fga.yaml"
+    model = "    model\n      schema 1.1\n    type doc\n      relations\n        define x: y\n"
+    store.write_text(f"name: x\nmodel: |\n{model}")
+    with pytest.raises(ImportRejected, match=r"store\.fga\.yaml:7:19: doc has no relation y"):
+        read_files(str(store), [])
+
+
+def test_what_a_store_file_has_besides_is_not_passed_over(tmp_path):
+    store = tmp_path / "store.fga.yaml"
+    store.write_text(f"model: {json.dumps(DSL)}\ntests:\n  - name: x\n    chek: []\n")
+    with pytest.raises(ImportRejected, match=r":4:11: `chek` is not known here"):
+        read_files(str(store), [])
