@@ -5,6 +5,7 @@ import re
 from tests.reader import page_of, reading, sections
 
 PAGE = page_of("moving.md")
+RUN = ("From the hosted product", "From SpiceDB", "From OpenFGA")
 HOSTED = "https://api.osohq.com"
 FACTS = """
 has_role,User,ann,String,admin,Organization,acme
@@ -18,7 +19,9 @@ def test_the_samples_about_moving(tmp_path):
         reader.elsewhere[HOSTED] = reader.service.origin
         reader.variables["OSO_AUTH"] = hosted_key(reader)
         found = sections(PAGE)
-        reader.follow([*found["From the hosted product"], *found["From SpiceDB"]])
+        reader.follow([sample for title in RUN for sample in found[title]])
+        shown = next(text for language, text in found["From OpenFGA"] if language == "polar")
+        assert (reader.folder / "office" / "policy.polar").read_text() == shown
 
 
 def hosted_key(reader) -> str:
@@ -35,6 +38,5 @@ authz load_facts hosted.csv --format csv --environment hosted
 
 
 def test_every_sample_that_can_be_run_is_run():
-    run = ("From the hosted product", "From SpiceDB")
-    others = {language for title, samples in sections(PAGE).items() if title not in run for language, _ in samples}
+    others = {language for title, samples in sections(PAGE).items() if title not in RUN for language, _ in samples}
     assert not others & {"sh", "python"}

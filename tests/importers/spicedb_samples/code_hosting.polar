@@ -67,8 +67,8 @@ resource issue {
 }
 
 # Roles can be asked for as permissions can: /authorize answers for both.
-allow(actor, action, resource) if has_permission(actor, action, resource);
-allow(actor, role, resource) if has_role(actor, role, resource);
+allow(actor: Actor, action: String, resource: Resource) if has_permission(actor, action, resource);
+allow(actor: Actor, role: String, resource: Resource) if has_role(actor, role, resource);
 
 test fixture tuples {
   has_role(user{"olga"}, "owner", organization{"acme"});

@@ -31,6 +31,7 @@ actor ring {
   "under" if "part_of";
 }
 
+# "direct_part_of": leads to ring and user
 declare has_relation(ring, String, ring);
 declare has_relation(ring, String, user);
 
@@ -56,6 +57,8 @@ resource vault {
     not "possibly_barred";
   "open_any" if "keep" on "keeper" and "guest";
   "twice" if "open_any" and not ("owner" and not "keep") and ("open" or "open_all");
+
+  # whoever may be barred, for all that is known
   "possibly_barred" if "barred";
   "possibly_barred" if
     actor matches user and
@@ -72,14 +75,16 @@ asked(when: asked) if value_of(when, "yes", true);
 fails(when: asked) if value_of(when, "yes", false);
 
 # A value that a condition asks for: the tuple's own, or else the request's.
-value_of(when: Resource, name: String, value: Boolean) if parameter(when, name, value);
-value_of(when: Resource, name: String, value: Boolean) if
+value_of(when: Resource, name: String, value) if parameter(when, name, value);
+value_of(when: Resource, name: String, value) if
   context(name, value) and
   not parameter(when, name, _);
 
 # Roles can be asked for as permissions can: /authorize answers for both.
-allow(actor, action, resource) if has_permission(actor, action, resource);
-allow(actor, role, resource) if has_role(actor, role, resource);
+allow(actor: Actor, action: String, resource: Resource) if has_permission(actor, action, resource);
+allow(actor: Actor, role: String, resource: Resource) if has_role(actor, role, resource);
+allow(actor: Actor, relation: String, resource: Resource) if
+  has_relation(resource, relation, actor);
 
 test fixture tuples {
   has_role(user{"bob"}, "friend", user{"ann"});

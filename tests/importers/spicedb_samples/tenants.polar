@@ -25,6 +25,8 @@ resource tenant_account {
   "enter" if ("member" or "admin") and not "possibly_suspended";
   "enter" if "helper";
   "see_billing" if "admin";
+
+  # whoever may be suspended, for all that is known
   "possibly_suspended" if "suspended";
   "possibly_suspended" if
     has_role_if(actor, "suspended", resource, when) and
@@ -99,18 +101,14 @@ fails(when: in_office_hours) if
   weekday in ["saturday", "sunday"];
 
 # A value that a condition asks for: the tuple's own, or else the request's.
-value_of(when: Resource, name: String, value: Integer) if parameter(when, name, value);
-value_of(when: Resource, name: String, value: Integer) if
-  context(name, value) and
-  not parameter(when, name, _);
-value_of(when: Resource, name: String, value: String) if parameter(when, name, value);
-value_of(when: Resource, name: String, value: String) if
+value_of(when: Resource, name: String, value) if parameter(when, name, value);
+value_of(when: Resource, name: String, value) if
   context(name, value) and
   not parameter(when, name, _);
 
 # Roles can be asked for as permissions can: /authorize answers for both.
-allow(actor, action, resource) if has_permission(actor, action, resource);
-allow(actor, role, resource) if has_role(actor, role, resource);
+allow(actor: Actor, action: String, resource: Resource) if has_permission(actor, action, resource);
+allow(actor: Actor, role: String, resource: Resource) if has_role(actor, role, resource);
 
 test fixture tuples {
   has_role(platform_staff{"sam"}, "administrator", platform_operations{"main"});
