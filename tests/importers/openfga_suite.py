@@ -11,11 +11,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from tests.standalone import set_up
+
+if __name__ == "__main__":  # before what needs it is imported
+    set_up(f"sqlite:///{tempfile.mkdtemp()}/unused.sqlite3")
 
 from authz_project.importers.carry import Options, carried
 from authz_project.importers.facts import NotCarried
