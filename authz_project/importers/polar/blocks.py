@@ -8,7 +8,7 @@ from typing import NamedTuple
 from authz_project.importers.model import Relation, Subject, Type
 from authz_project.importers.polar import terms
 from authz_project.importers.polar.certainty import uncertain_relations
-from authz_project.importers.polar.formulas import POSSIBLY, Formulas
+from authz_project.importers.polar.formulas import Formulas
 from authz_project.importers.polar.layout import Kind, Layout, Step
 from authz_project.importers.polar.names import variable
 from authz_project.importers.polar.walk import alternatives, is_direct, relations_of
@@ -177,7 +177,7 @@ class _Writer:
                 self._possible_relation(type_name, relation)
 
     def _possible_step(self, block: Block, step: Step) -> None:
-        name, target = f"{POSSIBLY}{step.name}", self.layout.types[step.target]
+        name, target = f"{self.layout.possibly}{step.name}", self.layout.types[step.target]
         if (step.name, target) in block.relations:
             self._declare(block, name, step.target)
         thing, other = _two(block.name), _two(target, block.name)
@@ -195,7 +195,7 @@ class _Writer:
         said = self.layout.said[type_name, name]
         if said.kind is Kind.RELATION:
             return  # its steps have rules
-        possible = f"{POSSIBLY}{said.name}"
+        possible = f"{self.layout.possibly}{said.name}"
         block.permissions.append(possible)
         narrow, wide = self._ways(block.type, relation, False), self._ways(block.type, relation, True)
         ways: list[ast.Formula] = [ast.Reference(said.name), *[each for each in wide if each not in narrow]]

@@ -22,8 +22,6 @@ from authz_project.importers.polar.layout import Kind, Layout, Said, Step
 from authz_project.importers.polar.names import variable
 from policy.language import ast
 
-POSSIBLY = "possibly_"
-
 
 @dataclass
 class Formulas:
@@ -82,8 +80,8 @@ class Formulas:
         if said.kind is Kind.RELATION:
             for target in self.layout.targets(type_name, relation):
                 self.possible_steps[type_name, Step(said.name, target)] = None
-            return Said(Kind.RELATION, f"{POSSIBLY}{said.name}")
-        return Said(Kind.PERMISSION, f"{POSSIBLY}{said.name}")
+            return Said(Kind.RELATION, f"{self.layout.possibly}{said.name}")
+        return Said(Kind.PERMISSION, f"{self.layout.possibly}{said.name}")
 
     def holds(
         self, type_name: str, relation: str, actor: ast.Term, on: ast.Variable | None, possible: bool
@@ -158,7 +156,7 @@ class Formulas:
         if not (possible and (type_name, step.name) in self.uncertain_steps):
             return step.name
         self.possible_steps[type_name, step] = None
-        return f"{POSSIBLY}{step.name}"
+        return f"{self.layout.possibly}{step.name}"
 
     def _is_declared(self, type_name: str, step: Step) -> bool:
         """Whether the block says where the step leads: it does for relations of usersets, and those to one type."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from authz_project.importers.model import Computed, Condition, Itself, Model, Relation, Subject, Type
 from authz_project.importers.polar.apart import Apart, Key, taken_apart
-from authz_project.importers.polar.names import PREDICATES, USERSET, type_word, unused, word
+from authz_project.importers.polar.names import PREDICATES, USERSET, type_word, unused, unused_start, word
 from authz_project.importers.polar.walk import leaves, relations_of
 from authz_project.importers.report import Report
 
@@ -53,6 +53,12 @@ class Layout:
     userset_names: dict[tuple[str, str, str, str], str]  # by type, relation, and the userset's type and relation
     conditions: dict[str, str]
     userset_type: str
+
+    @cached_property
+    def possibly(self) -> str:
+        """What stands before the name of a relation in its widest sense: no name of the model begins with it."""
+        names = {said.name for said in self.said.values()} | {*self.userset_names.values()}
+        return unused_start("possibly_", names)
 
     @cached_property
     def relations(self) -> dict[Key, Relation]:

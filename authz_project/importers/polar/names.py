@@ -40,6 +40,13 @@ def unused(name: str, taken: set[str]) -> str:
     return name
 
 
+def unused_start(text: str, names: set[str]) -> str:
+    """The text, or one like it that none of the names begins with."""
+    while any(name.startswith(text) for name in names):
+        text += "_"
+    return text
+
+
 def variable(name: str, *, besides: frozenset[str] | set[str] = frozenset()) -> str:
     """A variable that is called as something else is."""
     text = word(name)
