@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -195,6 +196,9 @@ def validation_files(checkout: Path) -> Iterator[Path]:
 
 
 def main(checkout: Path) -> int:
+    from checks.asking import facts_alone
+
+    facts_alone.TIME_LIMIT = math.inf  # a busy machine is no mistake of a policy's
     whole, refused, files = Outcome(), 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for path in validation_files(checkout):
