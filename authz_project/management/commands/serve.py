@@ -23,6 +23,7 @@ from authz_project import installation
 from authz_project.checkup.report import findings, report
 from authz_project.command_line.numbers import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
+from authz_project.damage import damage, refusal_of
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.logs.formats import said_by_command
 from authz_project.metrics import folder
@@ -192,7 +193,9 @@ def alone() -> Iterator[None]:
         try:
             connection.ensure_connection()
         except Error as reason:
-            raise CommandError(f"the database cannot be reached: {' '.join(str(reason).split())}") from None
+            raise CommandError(refusal_of(reason)) from None
+        if connection.vendor == "sqlite" and (found := damage(connection)):
+            raise CommandError(found)
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
                 cursor.execute("SET statement_timeout = 0")
