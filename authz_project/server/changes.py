@@ -10,6 +10,7 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project.connections import let_go_if_broken, refresh_connection
+from authz_project.server.line import Line
 from policy import noticing
 from policy.handing import thread
 
@@ -25,15 +26,23 @@ class Changes:
     def __init__(self, waiting: int, making: int):
         self.size = waiting
         self._here = 0  # at work, and before it
+        self._line = Line(waiting)
         self._counting = threading.Lock()
         self._waiting = ThreadPoolExecutor(waiting, "change", initializer=self.hand_on)
         self._making = ThreadPoolExecutor(making, "commit")
 
-    def do(self, work: Callable[..., None], *arguments: object) -> None:
-        """As soon as there is a thread for it; this one goes on. Work deals with its failures."""
+    def do(self, work: Callable[..., None], *arguments: object) -> bool:
+        """As soon as there is a thread for it; this one goes on. Work deals with its failures.
+
+        It is not done, and False, where too many wait for too long: see `Line`.
+        """
         with self._counting:
+            if not self._line.takes(self.waiting):
+                return False
             self._here += 1
+            self._line.note(self.waiting)
         self._waiting.submit(self._done, noticing.waited(work) if noticing.is_on else work, *arguments)
+        return True
 
     @property
     def busy(self) -> int:
@@ -49,6 +58,7 @@ class Changes:
         finally:
             with self._counting:
                 self._here -= 1
+                self._line.note(self.waiting)
 
     def hand_on(self) -> None:
         """From now on this thread has what takes a connection made by others."""

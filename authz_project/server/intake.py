@@ -5,6 +5,7 @@ Nothing here waits: bodies arrive by themselves, and what asks the database take
 
 import io
 import threading
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -36,6 +37,7 @@ READINESS = "/readyz"
 # Where changes come that may wait for one another: `facts.together`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
 FEED = "api/changes"  # whose readers may wait for what changes
+CROWDED = "more is asked than can be answered, try again"
 WAITING = 16  # of them at once, in a process; more wait in line
 HELD_AT_ONCE = 16  # of the largest bodies, in memory at the same time
 
@@ -83,15 +85,24 @@ class Intake:
         if length == 0:
             waits = _may_wait(environ)
             if not (waits and self._waiting.do(answer, environ | {MAY_WAIT: True}, io.BytesIO(), 0, protocol)):
-                self._slots.do(answer, environ, io.BytesIO(), 0, protocol)
+                self._do(self._slots, scope, protocol, answer, environ, io.BytesIO(), 0, protocol)
             return
         limit = quick_allowance(environ)
         if length is not None and length > largest():
             _refuse(scope, protocol, 413, too_large().message)
         elif limit == largest() or (length is not None and length <= limit):
             self._read(scope, protocol, environ, length, limit)
-        else:
-            self._slots.do(self._admit, scope, protocol, environ, length)
+        elif not self._slots.do(self._admit, scope, protocol, environ, length):
+            _refuse(scope, protocol, 503, CROWDED)
+
+    def _do(
+        self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, work: Callable[..., None], *its: object
+    ) -> bool:
+        """Have it done, or say that it is not. Whose body has arrived keeps the connection, to try again on it."""
+        is_begun = threads.do(work, *its)
+        if not is_begun:
+            say(scope, protocol, 503, CROWDED)
+        return is_begun
 
     def _admit(self, scope: Scope, protocol: HTTPProtocol, environ: Environ, length: int | None) -> None:
         """Ask the database who sends so much. Who may not is answered without what they send."""
@@ -113,12 +124,18 @@ class Intake:
             _refuse(scope, protocol, 503, "too many large bodies at once, try again")
         else:
             threads = self._changes if environ["PATH_INFO"].lstrip("/") in CHANGES else self._slots
-            done = partial(threads.do, self._answer, environ, protocol, held)
+            done = partial(self._arrived, threads, scope, protocol, environ, held)
             failed = partial(self._fail, scope, protocol, held, limit)
             if length is not None and length <= SMALL:
                 Whole(protocol, length, done, failed)
             else:
                 Body(protocol, length, limit, done, failed)
+
+    def _arrived(
+        self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, environ: Environ, held: int, body: bytes
+    ) -> None:
+        if not self._do(threads, scope, protocol, self._answer, environ, protocol, held, body):
+            self._room.give(held)
 
     def _answer(self, environ: Environ, protocol: HTTPProtocol, held: int, body: bytes) -> None:
         answer(environ, io.BytesIO(body), len(body), protocol)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from authz_project.server.line import Line
 from policy import noticing
 
 log = logging.getLogger("authz.server")
@@ -34,19 +35,26 @@ class Slots:
         self._since: dict[Inbox, float] = {}  # when those began that are at work
         self._long: set[Inbox] = set()  # of those, whose places others have
         self._waiting: deque[Task] = deque()
+        self._line = Line(count)
         self._lock = threading.Lock()
         self._is_full = threading.Event()
         threading.Thread(target=self._watch, name="long work", daemon=True).start()
 
-    def do(self, work: Callable[..., None], *arguments: object) -> None:
-        """As soon as there is a thread for it; this one goes on. Work deals with its failures; none may cost a slot."""
+    def do(self, work: Callable[..., None], *arguments: object) -> bool:
+        """As soon as there is a thread for it; this one goes on. Work deals with its failures; none may cost a slot.
+
+        It is not done, and False, where too many wait for too long: see `Line`.
+        """
         if noticing.is_on:
             work = noticing.waited(work)
         with self._lock:
+            if self._waiting and not self._line.takes(len(self._waiting)):
+                return False
             self._waiting.append((work, arguments))
             self._begin()
             if self._waiting and not self._is_full.is_set():
                 self._is_full.set()
+        return True
 
     @property
     def busy(self) -> int:
@@ -65,6 +73,7 @@ class Slots:
             self._free -= 1
             self._since[inbox] = time.monotonic()
             inbox.put(self._waiting.popleft())
+        self._line.note(len(self._waiting))
 
     def _new_thread(self) -> Inbox:
         inbox: Inbox = SimpleQueue()

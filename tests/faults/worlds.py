@@ -25,6 +25,7 @@ resource Doc { roles = ["reader"]; permissions = ["read"]; relations = { folder:
 larger(x: Doc, y: Doc) if size(x, n) and size(y, m) and n > m;
 resource Number {}
 changed(x: Number) if change(x);
+whole(x: Number, y: String) if part(x, y);
 """
 FOLDERS = 50
 
@@ -122,17 +123,17 @@ class Changes:
     """Each stores a fact that names its number, so that it shows which were made."""
 
     def __init__(self, key: str, name: str = "n"):
-        self._key, self._name = key, name
+        self.key, self.name = key, name
 
     def __call__(self, number: int) -> bytes:
-        made = fact("change", ("Number", f"{self._name}{number}"))
-        return request_of(self._key, "POST", "/facts", orjson.dumps(made))
+        made = fact("change", ("Number", f"{self.name}{number}"))
+        return request_of(self.key, "POST", "/facts", orjson.dumps(made))
 
     def made(self, client: Client) -> set[int]:
         """The numbers of those that are stored."""
         stored = client.get("/facts", params={"predicate": "change"}).json()
         names = [each["args"][0]["id"] for each in stored]
-        return {int(name[len(self._name) :]) for name in names if name.startswith(self._name)}
+        return {int(name[len(self.name) :]) for name in names if name.startswith(self.name)}
 
 
 LONG_QUESTION = {"predicate": ["larger", ["x", "y"]], "constraints": {"x": {"type": "Doc"}, "y": {"type": "Doc"}}}
