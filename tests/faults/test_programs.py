@@ -1,21 +1,47 @@
-"""The programs of this folder, for a moment each: what they show in hours, they show in seconds, too."""
+"""The programs of this folder, for a moment each: what they show in hours, they show in seconds, too.
+
+But for times: what else the machine does is on them.
+"""
 
 import pytest
 
-from tests.faults import rolling, stopping
-from tests.faults.marks import printed
+from tests.faults import hostile, kills, overload, rolling, soak, stopping
+from tests.faults.marks import Mark
 from tests.faults.worlds import KINDS, world
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.parametrize("kind", KINDS)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def missed(marks: list[Mark]) -> list[Mark]:
+    """Of those that count what must not be."""
+    return [each for each in marks if each.wanted.startswith("none") and not each.is_met]
+
+
 def test_a_server_that_is_told_to_stop_loses_no_request(kind):
     with world(kind) as place:
-        assert printed(stopping.marks([stopping.stopped(place, 0.5, turn) for turn in range(2)])) == 0
+        assert missed(stopping.marks([stopping.stopped(place, 0.5, turn) for turn in range(2)])) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_restarts_one_after_the_other_fail_no_request(kind):
     with world(kind) as place:
-        assert printed(rolling.marks(rolling.rolled(place, 1))) == 0
+        assert missed(rolling.marks(rolling.rolled(place, 1))) == []
+
+
+def test_a_killed_server_loses_nothing(kind):
+    with world(kind) as place:
+        assert missed(kills.marks(*kills.killed(place, 1))) == []
+
+
+def test_more_than_can_be_answered_is_answered_or_told_to_come_again(kind):
+    with world(kind) as place:
+        assert missed(overload.marks(overload.overloaded(place, 2, "1", calm=1))) == []
+
+
+def test_what_goes_on_for_long_goes_on_right(kind):
+    with world(kind) as place:
+        assert missed(soak.marks(soak.soaked(place, 4))) == []
+
+
+def test_a_question_that_is_too_hard_fails_alone(kind):
+    with world(kind) as place:
+        assert missed(hostile.marks(hostile.attacked(place, 4))) == []
