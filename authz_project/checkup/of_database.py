@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from django.conf import settings
 from django.db import Error, connection
 
 from authz_project import installation

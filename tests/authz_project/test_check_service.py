@@ -153,15 +153,20 @@ def test_clocks_that_differ_are_told(db, ahead, state):
         assert found_of_database()["clock"].state == ("ok" if db == "sqlite" else state)
 
 
-def test_replicas_that_are_left_out_are_told(db, settings):
-    assert "replicas" not in found_of_database()
-    settings.REPLICAS = {"replica1": "db2:5432", "replica2": "db3:5432"}
+@pytest.mark.parametrize(
+    ("differs", "state", "told"),
+    [
+        ({}, "ok", "in use, 0.4 seconds behind"),
+        ({"is_used": False, "reason": "gone"}, "warn", "gone"),
+        ({"is_used": False, "reason": "of another database", "is_stranger": True}, "fail", "of another database"),
+    ],
+)
+def test_each_replica_is_told_of(db, differs, state, told):
     used = Standing("db2:5432", True, "", 7, 0.4, 0, 0, 0)
-    for state, other in (("ok", used._replace(name="db3:5432")), ("warn", used._replace(is_used=False, reason="gone"))):
-        with mock.patch.object(of_database, "looked_at", return_value=[used, other]):
-            found = found_of_database()["replicas"]
-        assert found.state == state
-        assert ("left out: gone: start it" in found.text) == (state == "warn")
+    with mock.patch.object(of_database, "looked_at", return_value=[used, used._replace(name="db3:5432", **differs)]):
+        found = found_of_database()
+    assert found["replica db2:5432"].state == "ok"
+    assert found["replica db3:5432"].state == state and told in found["replica db3:5432"].text
 
 
 def test_more_connections_than_there_are_is_told(db):
