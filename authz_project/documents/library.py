@@ -11,7 +11,7 @@ ORDER = {
     "Start": (FRONT, "tutorial"),
     "Write policies": ("language", "patterns", "editors"),
     "Ask": ("interface", "local-sql", "syncing", "explaining", "time", "authzen"),
-    "Run it": ("commands", "settings", "operations", "performance"),
+    "Run it": ("commands", "settings", "operations", "scale", "performance"),
     "More": ("moving", "inside", "contributing"),
 }
 PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}  # what may stand beside the pages
