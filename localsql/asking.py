@@ -57,6 +57,11 @@ class Said(NamedTuple):
     version: int | None
     seen: Seen  # how far the environment was in the snapshot that it was made in
 
+    @property
+    def revision(self) -> int:
+        """By which it was made, as an answer about facts has it."""
+        return self.seen.offset
+
 
 # ---- the forms -------------------------------------------------------------------------------------------------
 

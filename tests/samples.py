@@ -61,6 +61,8 @@ NOT_RUN = {  # lines of shell without what they remark, and why
     "authz serve --port 8080 --workers 4": "likewise",
     'pip install -e ".[test]" && pytest': "this is that run",
     'pip install "authz[editor]"': "the environment of this run has it",
+    'pip install "authz[otel]"': "likewise",
+    "export OTEL_EXPORTER_OTLP_ENDPOINT=https://traces.example.org:4318 OTEL_SERVICE_NAME=authz": "nobody is there",
 }
 FOR_OTHER_PROGRAMS = {"nginx", "ini", "logrotate", "jsonl", "js", "go", "lua", "toml", "jsonc", "prometheus"}
 OF_POLICIES = {"facts", "ask", "problems"}

@@ -6,12 +6,11 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
 from typing import Any
-
-import psycopg
 
 import authz_project
 from authz_project.backups.dump_call import conninfo, password_of
@@ -88,6 +87,7 @@ def _tables(config: Mapping[str, Any]) -> int:
 
 def _rows(config: Mapping[str, Any], statement: str) -> list[Any]:
     password = config.get("PASSWORD")
+    psycopg = import_module("psycopg")  # only here: a copy of SQLite needs none of it
     try:
         with psycopg.connect(conninfo(config), **({"password": password} if password else {})) as database:
             return database.execute(statement).fetchall()

@@ -47,10 +47,11 @@ COMMANDS = [
     "load_facts -", "load_policy -", "migrate",
     "load_example", "policy_history", "preview_policy -", "revoke_api_key --help", "show_policy", "test_policy -",
     "version", "picture -",
+    "backup --help", "check_database", "rotate_api_key --help", "verify_backup --help",
 ]  # fmt: skip
 WITH_BINDINGS = [
     "check_bindings -", "ask_local --help", "ask_local list User:a read Doc doc.id",
-    "sync_facts --help", "drain_outbox --help",
+    "sync_facts --help", "drain_outbox --help", "import_openfga --help", "import_spicedb --help",
 ]  # fmt: skip
 WITH_REQUESTS = ["replay_decisions --help", "replay_decisions -"]  # which it decodes as the endpoints do
 POLICY = 'actor User {} resource Doc { permissions = ["read"]; }'

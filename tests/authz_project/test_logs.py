@@ -130,7 +130,7 @@ def logged(name: str):
 
 
 def test_errors_of_a_request_say_whose_it_was(way):  # noqa: F811
-    broken = mock.patch("authz_project.keys._note_use", side_effect=KeyError("ours"))
+    broken = mock.patch("authz_project.keys.note_use", side_effect=KeyError("ours"))
     with logged("authz.request") as said, broken:
         assert send(way, "GET", "/api/stats", HTTP_X_REQUEST_ID="mine") == 500
     (line,) = said

@@ -42,7 +42,7 @@ LOSSES = {
     "factoring": Loss((separate,), "factors_of", nothing, "company", 'allow(User, "comment", Doc?)'),
     "transitivity": Loss((ruleset,), "linearised", unchanged, "company", 'allow(User, "comment", Doc)'),
     "subsumption": Loss((ruleset,), "subsumed", unchanged, "company", 'allow(User, "read", Doc?)'),
-    "merging of clauses": Loss((ruleset,), "merged", unchanged, "company", 'allow(User, "read", Doc?)'),
+    "merging of clauses": Loss((ruleset,), "merged", unchanged, "diamond", 'allow(User, "read", T0)'),
     "renaming": Loss((rename,), "_renamed", nothing, "company", 'allow(User, "read", Doc?)'),
     "kept states": Loss(
         (inline,),

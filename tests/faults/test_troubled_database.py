@@ -39,6 +39,7 @@ def all_stored(api) -> int:
 @contextmanager
 def sqlite_pragma(name: str, value: object):
     with connection.cursor() as cursor:
+        cursor.execute("VACUUM")  # or what other tests left free would be filled first
         before = cursor.execute(f"PRAGMA {name}").fetchone()[0]
         cursor.execute(f"PRAGMA {name} = {value}")
     yield
