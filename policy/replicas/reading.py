@@ -106,6 +106,8 @@ def _on_replica(
     who: Caller, position: int | None, attempt: Callable[[], Found[T]], asked: list[Any]
 ) -> Found[T] | None:
     """Return what counts of what a replica finds that was not asked yet."""
+    if who.confirmed:  # on the primary, by what it said: what was read there may not stand for what is read elsewhere
+        return None
     if position == NOWHERE or (position is None and settings.REPLICA_READS == POSITIONED):
         return None
     usual = connections[DEFAULT_DB_ALIAS]

@@ -7,6 +7,7 @@ import pytest
 from django.conf import settings
 from django.db import connections
 
+from authz_project import keys
 from authz_project.keys import caller_of_token, create_key, revoke_key
 from checks.asking import libpq
 from policy import revisions
@@ -92,6 +93,15 @@ def test_who_brings_a_position_reads_what_was_written(api, watching, cluster, ot
     for place in range(20):
         position = stored(api, "ann", f"doc{place}")
         assert may(api, "ann", f"doc{place}", OsoOffset=position)
+
+
+def test_what_the_primary_said_of_a_new_key_does_not_stand_for_a_replica(api, watching, cluster, others, patient):
+    for each in cluster.standbys:
+        pause(each)
+    for place in range(5):
+        stored(api, "ann", f"doc{place}")
+        keys._callers.clear()
+        assert len(api.get("/facts?predicate=has_role").json()) == place + 1
 
 
 def test_a_process_reads_what_it_wrote_without_a_position(api, watching, cluster, patient):
