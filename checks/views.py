@@ -110,7 +110,7 @@ class Answering(Asking, ABC):
             body = orjson.dumps(logged)
             kept.keep(asked, found, body)
         told = Told(body, found.unused, found.revision, found.session.version, logged)
-        return Found(told, found.held.seen, self.least(request))
+        return Found(told, found.seen, self.least(request))
 
     def least(self, request: Request) -> int:
         """Return the revision that the answer is to have at least, by what the request goes on from."""

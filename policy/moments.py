@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
 from django.db import connection
 
+from policy.active import Seen
 from policy.clock import microseconds_of, now_in, text_of, time_of_text
 from policy.errors import AuthzError, MalformedRequest, NotFound
 from policy.publishing import version_numbered
@@ -20,6 +21,7 @@ class Moment:
     revision: int
     at: int
     version: int | None  # None only where facts are asked for, and no policy
+    offset: int | None = field(default=None, compare=False)  # of the environment, where the moment was looked up
 
 
 class NoSuchMoment(AuthzError):
@@ -78,7 +80,14 @@ def moment_of(
     version = known.version if policy_version is None else _named(environment_id, policy_version)
     if version is None and needs_policy:
         raise NoSuchMoment(f"there was no policy at revision {number}; policy_version asks by another one")
-    return Moment(number, at, version)
+    return Moment(number, at, version, known.offset)
+
+
+def seen_since(moment: Moment | None, seen: Seen) -> Seen:
+    """Return how far the environment was in the earlier of two statements: that of the moment, and that of the facts."""
+    if moment is None or moment.offset is None or moment.offset >= seen.offset:
+        return seen
+    return Seen(moment.offset)
 
 
 def present(environment_id: int) -> Moment:

@@ -31,8 +31,9 @@ from checks.engine.compile import Compiled
 from checks.errors import PolicyMoved, StatementTooLarge
 from facts.accept import Unused
 from facts.wire import Fact
+from policy.active import Seen
 from policy.errors import AuthzError
-from policy.moments import Forgotten, Moment
+from policy.moments import Forgotten, Moment, seen_since
 from policy.values import Value
 
 AT_ONCE = 50  # questions in one statement; more take several, in one snapshot
@@ -51,6 +52,11 @@ class Answered(NamedTuple):
     revision: int  # that is answered
     held: Holding  # in the snapshot that was answered from
     holding: Holding | None = None  # while that holds, so does the answer; None: it is of this time only
+
+    @property
+    def seen(self) -> Seen:
+        """Return how far the environment was when the first of what the answer goes by was read."""
+        return seen_since(self.session.moment, self.held.seen)
 
     @property
     def holds(self) -> bool:

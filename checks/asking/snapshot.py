@@ -34,7 +34,7 @@ from facts.numbering import Numbered, numbers_as_of
 from facts.wire import Fact
 from policy.active import NOTHING_SEEN, Seen
 from policy.models import PolicyVersion
-from policy.moments import Moment, check_known
+from policy.moments import Moment, check_known, seen_since
 from policy.rules.program import Program, Signature, Types
 from policy.timeline import timeline
 from policy.values import INTEGER, Value
@@ -56,7 +56,7 @@ def active_snapshot(
     """Open a snapshot by the policy that is active in it; or of a moment, by the policy of then."""
     if moment is not None:
         with snapshot(asker.environment_id, moment.version, context, mentioned, moment) as found:
-            yield replace(found, seen=confirmed(asker).seen)
+            yield replace(found, seen=seen_since(moment, confirmed(asker).seen))
         return
     version = confirmed(asker).version
     for _ in range(TRIES):

@@ -33,6 +33,7 @@ from facts.context_header import answer
 from policy.active import Caller
 from policy.endpoint import Request, Response, position_seen, unconfirmed_caller
 from policy.errors import MalformedRequest
+from policy.moments import seen_since
 from policy.replicas.reading import Found, read
 from policy.serializers import decoded
 
@@ -98,7 +99,8 @@ class EvaluateMany(Evaluate):
             holding = confirmed(who)
             found = Explanation(None, (), revision=holding.offset, version_id=holding.version, seen=holding.seen)
             if moment is not None:
-                found = replace(found, revision=moment.revision, version_id=moment.version)
+                seen = seen_since(moment, holding.seen)
+                found = replace(found, revision=moment.revision, version_id=moment.version, seen=seen)
             for each in asked:
                 try:
                     if isinstance(each, MalformedRequest):

@@ -6,13 +6,16 @@ from threading import Event, Thread
 import pytest
 from django.conf import settings
 from django.db import connections
+from django.utils import timezone
 
 from authz_project import keys
 from authz_project.keys import caller_of_token, create_key, revoke_key
+from checks import views
 from checks.asking import libpq
 from policy import revisions
 from policy.active import Caller, caller_of_hash
 from policy.endpoint import OFFSET
+from policy.moments import Moment
 from policy.replicas import reading, standing
 from policy.replicas.reading import Found, read
 from tests.conftest import Api
@@ -102,6 +105,27 @@ def test_what_the_primary_said_of_a_new_key_does_not_stand_for_a_replica(api, wa
         stored(api, "ann", f"doc{place}")
         keys._callers.clear()
         assert len(api.get("/facts?predicate=has_role").json()) == place + 1
+
+
+def test_a_moment_is_looked_up_in_what_is_as_new(api, watching, cluster, others, patient, monkeypatch):
+    """A replica that catches up between the moment and the facts finds what is new by a moment that is not."""
+    usual = views.moment_of
+
+    def looked_up(*args: object) -> Moment | None:
+        found = usual(*args)
+        for each in cluster.standbys:
+            resume(each)
+            wait_for(lambda each=each: each.asked(replayed)[0][0], "it has caught up")
+        return found
+
+    for each in cluster.standbys:
+        pause(each)
+    position = stored(api, "ann", "a")
+    replayed = f"SELECT pg_last_wal_replay_lsn() >= '{cluster.primary.asked('SELECT pg_current_wal_lsn()')[0][0]}'"
+    monkeypatch.setattr(views, "moment_of", looked_up)
+    body = asked("ann", "a") | {"as_of": timezone.now().isoformat()}
+    answer = api.post("/authorize", body, OsoOffset=position)
+    assert answer.json() == {"allowed": True}
 
 
 def test_a_process_reads_what_it_wrote_without_a_position(api, watching, cluster, patient):
