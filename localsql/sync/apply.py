@@ -7,16 +7,19 @@ the next comparison finds the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from django.conf import settings
 
 from facts import store
 from facts.batches import FactBatch
+from facts.ends import EndsStay
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Pattern
 from localsql.binding_keys import BindingKey
 from localsql.sync.compare import Plan
 from localsql.sync.rows import Ids
+from localsql.sync.spill import Part
 from localsql.sync.stored import ended_by_others
 from policy.revisions import By
 
@@ -24,35 +27,64 @@ AUTHOR = By("sync")
 BATCH = 5_000  # facts of one change: others wait for their turn no longer than it takes
 
 
-def apply(environment_id: int, plans: Sequence[Plan], tell: Callable[[int], None] = lambda done: None) -> int:
-    """The number of revisions that it took."""
-    revisions = done = 0
-    for count, change in _changes(environment_id, plans):
-        store.apply(environment_id, [change], AUTHOR)
-        revisions += 1
-        done += count
-        tell(done)
-    return revisions
+class _NothingLeft(Exception):
+    """Nothing of a batch is to be stored any more: that is no revision."""
 
 
-def _changes(environment_id: int, plans: Sequence[Plan]) -> Iterator[tuple[int, store.Change]]:
-    """Each with the number of its facts."""
-    for plan in plans:
-        for batch in plan.deleted.batches(min(BATCH, settings.MAX_DELETE_MATCHES or BATCH)):
-            yield len(batch), Deletes(deleted(plan.pattern.key, batch))
-    for plan in plans:
-        for batch in plan.added.batches(BATCH):
-            ids = _not_ended(environment_id, plan, batch)
-            if ids:
-                yield len(batch), Inserts(FactBatch(ids={plan.pattern.key.signature: ids}), None)
+@dataclass
+class Applying:
+    """What is made of plans, batch by batch."""
 
+    environment_id: int
+    tell: Callable[[int], None] = lambda done: None
+    revisions: list[int] = field(default_factory=list)  # those that it made
+    done: int = 0  # facts
 
-def _not_ended(environment_id: int, plan: Plan, batch: Iterable[Ids]) -> list[Ids]:
-    """The ids of facts, without those that somebody ended since the comparison began: their rows may be gone, too."""
-    key = plan.pattern.key
-    ended = ended_by_others(environment_id, key, plan.revision, AUTHOR.author)
-    every = [whole(key, ids) for ids in batch]
-    return [ids for ids in every if ids not in ended] if ended else every
+    def apply(self, plans: Sequence[Plan]) -> None:
+        for plan in plans:
+            self.delete(plan.pattern.key, plan.deleted)
+        for plan in plans:
+            for batch in plan.added.batches(BATCH):
+                self._insert(plan, batch)
+
+    def delete(self, key: BindingKey, part: Part) -> None:
+        for batch in part.batches(min(BATCH, settings.MAX_DELETE_MATCHES or BATCH)):
+            self._change([Deletes(deleted(key, batch))])
+            self._tell(len(batch))
+
+    def _insert(self, plan: Plan, batch: Sequence[Ids]) -> None:
+        """Without what somebody gave an end meanwhile: that is stored already, and keeps it."""
+        others: set[tuple[str, ...]] = set()
+        while True:
+            try:
+                self._change(self._inserts(plan, batch, others))
+            except _NothingLeft:
+                pass
+            except EndsStay as error:
+                arity = len(plan.pattern.key.constants)
+                others |= {tuple(str(each) for each in row[1 : 1 + arity]) for row in error.rows}
+                continue
+            break
+        self._tell(len(batch))
+
+    def _inserts(self, plan: Plan, batch: Iterable[Ids], others: set[tuple[str, ...]]) -> Iterator[store.Change]:
+        """Run in the turn of its change, after which nobody ends a fact before it is committed.
+
+        Facts that somebody ended since the comparison began are left out: their rows may be gone, too.
+        """
+        key = plan.pattern.key
+        left_out = others | ended_by_others(self.environment_id, key, plan.revision, self.revisions)
+        ids = [each for each in (whole(key, ids) for ids in batch) if each not in left_out]
+        if not ids:
+            raise _NothingLeft
+        yield Inserts(FactBatch(ids={key.signature: ids}), None, ends_stay=True)
+
+    def _change(self, changes: Iterable[store.Change]) -> None:
+        self.revisions.append(store.apply(self.environment_id, changes, AUTHOR).offset)
+
+    def _tell(self, count: int) -> None:
+        self.done += count
+        self.tell(self.done)
 
 
 def deleted(key: BindingKey, batch: Iterable[Ids]) -> list[Pattern]:

@@ -48,7 +48,8 @@ def summary(found: Passed) -> str:
     deleted = sum(plan.deleted.count for plan in found.plans)
     equal = sum(plan.equal for plan in found.plans)
     if added or deleted:
-        made = f"; done, in {found.revisions:,} revision{'' if found.revisions == 1 else 's'}"
+        back = f", {found.taken_back:,} of them taken back, as their rows went meanwhile" if found.taken_back else ""
+        made = f"; done{back}, in {found.revisions:,} revision{'' if found.revisions == 1 else 's'}"
         said = f"+ {added:,} {MINUS} {deleted:,} = {equal:,}{made if found.is_applied else '; --apply makes it so'}"
     else:
         said = f"in step: {equal:,} facts"
@@ -56,7 +57,7 @@ def summary(found: Passed) -> str:
 
 
 def _patterns(found: Passed) -> str:
-    number = len(found.plans) + len(found.failed)
+    number = len({str(each.pattern) for each in found.plans} | {str(each.pattern) for each in found.failed})
     return f"{number} pattern{'' if number == 1 else 's'}"
 
 

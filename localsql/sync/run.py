@@ -11,10 +11,11 @@ from typing import Protocol
 
 from facts.accept import check_signature
 from facts.names import Names, UnknownName
-from localsql.sync.apply import BATCH, apply, whole
+from localsql.sync.apply import BATCH, Applying, whole
 from localsql.sync.compare import Plan, Spills, Tell, compared
 from localsql.sync.config import Config, Pattern
 from localsql.sync.errors import PatternRefused, SourceFailed
+from localsql.sync.second_look import without_rows
 from localsql.sync.spill import Spill
 from policy.active import active_program
 from policy.errors import AuthzError
@@ -74,6 +75,7 @@ class Passed:
     failed: tuple[Failed, ...]
     unknown: tuple[UnknownName, ...] = ()  # roles and relations that the policy does not know
     revisions: int = 0
+    taken_back: int = 0  # facts that were stored, and whose rows were gone by then
     is_applied: bool = False
 
     @property
@@ -108,11 +110,29 @@ def passed(environment_id: int, config: Config, wanted: Wanted, told: Told) -> P
                 failures.append(Failed(pattern, error.message, isinstance(error, SourceFailed)))
                 told.failed(failures[-1])
         unknown = _unknown(program, plans)
-        revisions = 0
-        if wanted.applies:
-            changes = sum(plan.added.count + plan.deleted.count for plan in plans)
-            revisions = apply(environment_id, plans, told.applying(changes)) if changes else 0
-    return Passed(tuple(plans), tuple(failures), unknown, revisions, wanted.applies)
+        revisions = taken_back = 0
+        changes = sum(plan.added.count + plan.deleted.count for plan in plans)
+        if wanted.applies and changes:
+            applying = Applying(environment_id, told.applying(changes))
+            applying.apply(plans)
+            taken_back = sum(_taken_back(applying, plan, spills, failures, told) for plan in plans)
+            revisions = len(applying.revisions)
+    return Passed(tuple(plans), tuple(failures), unknown, revisions, taken_back, wanted.applies)
+
+
+def _taken_back(applying: Applying, plan: Plan, spills: Spills, failures: list[Failed], told: Told) -> int:
+    """How many facts of those that were just stored have no row any more, and are deleted again."""
+    if not plan.added.count:
+        return 0
+    try:
+        gone = without_rows(plan, spills.deleted)
+    except (AuthzError, SourceFailed) as error:
+        reason = f"facts are stored, and whether their rows are still there could not be seen: {error.message}"
+        failures.append(Failed(plan.pattern, reason, isinstance(error, SourceFailed)))
+        told.failed(failures[-1])
+        return 0
+    applying.delete(plan.pattern.key, gone)
+    return gone.count
 
 
 def _planned(

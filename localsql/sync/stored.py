@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import cast
 
 from django.db import connection
@@ -37,16 +37,15 @@ def stored_ids(environment_id: int, key: BindingKey) -> Generator[Ids, None, Non
         yield cast(Ids, tuple(row)) if wanted else ()
 
 
-def ended_by_others(environment_id: int, key: BindingKey, revision: int, author: str) -> set[tuple[str, ...]]:
-    """All ids of the facts of the pattern's signature that somebody else has ended after the revision."""
+def ended_by_others(
+    environment_id: int, key: BindingKey, revision: int, own: Sequence[int]
+) -> set[tuple[str, ...]]:
+    """All ids of the facts of the pattern's signature that were ended after the revision, but by one's own ones."""
     number = signature_numbers(environment_id).get(key.signature)
     if number is None:
         return set()
     names = ", ".join(COLUMNS[: len(key.constants)])
-    others = "SELECT number FROM revision WHERE environment_id = %s AND number > %s AND author <> %s"
+    others = f" AND until NOT IN ({', '.join(str(int(each)) for each in own)})" if own else ""
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {names} FROM past_fact WHERE sig = {int(number)} AND until > %s AND until IN ({others})",
-            (revision, environment_id, revision, author),
-        )
+        cursor.execute(f"SELECT {names} FROM past_fact WHERE sig = {int(number)} AND until > %s{others}", (revision,))
         return {tuple(row) for row in cursor.fetchall()}
