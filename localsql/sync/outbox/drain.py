@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 import orjson
 
 from facts import store
+from facts.accept import FactRejected
 from facts.changesets import changes_from_json
 from facts.store import Change
 from localsql.sync.config import Outbox
 from localsql.sync.errors import ConfigRejected
 from localsql.sync.outbox.remembered import Turn, TurnIsOver, forget, remember, turn_of
 from localsql.sync.outbox.tables import Table, Written, opened
-from policy.errors import AuthzError, MalformedRequest
+from policy.errors import AuthzError, MalformedRequest, TooLarge
 from policy.offsets import changing
 from policy.revisions import By
 
 AUTHOR = By("outbox")
 AT_ONCE = 100  # rows of one revision
+OF_A_ROW = (MalformedRequest, FactRejected, TooLarge)  # what is wrong with what a row says; all else passes, or is ours
 _SHOWN = 300  # characters of a row that is left out
 
 
@@ -84,7 +86,7 @@ class _Drainer:
             return False
         try:
             self._make(turn, rows)
-        except AuthzError as error:
+        except OF_A_ROW as error:
             self._find_wrong(rows, error.message)
             return True
         self.alone = max(0, self.alone - 1)
@@ -102,8 +104,7 @@ class _Drainer:
 
     def _finish(self, turn: Turn) -> None:
         """Take out what is made. An id that was given again stands for another row, which says something else."""
-        there = self.table.with_numbers(list(turn.rows))
-        self.table.remove([row.number for row in there if turn.rows[row.number] == row.digest])
+        self.table.remove(turn.rows)
         forget(turn)
 
     def _find_wrong(self, rows: Sequence[Written], reason: str) -> None:
@@ -113,7 +114,7 @@ class _Drainer:
         if not self.skips_bad:
             raise RowRejected(rows[0], reason)
         self.tell_bad(f"left out, {sentence(rows[0], reason)}")
-        self.table.remove([rows[0].number])
+        self.table.remove({rows[0].number: rows[0].digest})  # if somebody has corrected it by now, it is read again
         self.alone = 0
         self.done.skipped += 1
 

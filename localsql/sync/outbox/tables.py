@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,7 +13,10 @@ from localsql.sync.config import Kind, Outbox
 from localsql.sync.errors import SourceFailed
 from localsql.sync.sources import mysql, postgresql, sqlite
 
-Execute = Callable[[str, Sequence[int]], list[tuple[Any, ...]]]
+Values = Sequence[int | str]
+Execute = Callable[[str, Values], list[tuple[Any, ...]]]
+_POSTGRESQL_DIGEST = "encode(sha256(convert_to(COALESCE(CAST(changes AS text), ''), 'UTF8')), 'hex')"
+_MYSQL_DIGEST = "SHA2(CONVERT(COALESCE(CAST(changes AS CHAR), '') USING utf8mb4), 256)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +40,51 @@ class Table:
     _text: str  # the type that shows JSON as text
     _mark: str
     _execute: Execute
+    _database: str  # by its name
+    _digest: str = ""  # what a row's digest is in SQL, if the database can say
 
     def first(self, most: int) -> list[Written]:
         """Those with the lowest numbers of all that are committed."""
         return self._rows(f"ORDER BY id LIMIT {int(most)}", ())
 
-    def with_numbers(self, numbers: Sequence[int]) -> list[Written]:
-        return self._rows(f"WHERE id IN ({self._marks(numbers)})", numbers) if numbers else []
+    def remove(self, rows: Mapping[int, str]) -> None:
+        """Those that still say what these digests are of."""
+        if not rows:
+            return
+        if self._digest:
+            each = f"id = {self._mark} AND {self._digest} = {self._mark}"
+            condition = " OR ".join([f"({each})"] * len(rows))
+            values = [value for row in rows.items() for value in row]
+            self._execute(f"DELETE FROM {self._name} WHERE {condition}", values)
+            left = self._as_read(rows)
+        else:
+            left = self._removed_by_a_writer(rows)
+        if left:
+            raise SourceFailed(self._database, f"the row {left[0]} of the outbox cannot be taken out")
 
-    def remove(self, numbers: Sequence[int]) -> None:
-        if numbers:
-            self._execute(f"DELETE FROM {self._name} WHERE id IN ({self._marks(numbers)})", numbers)
+    def _removed_by_a_writer(self, rows: Mapping[int, str]) -> list[int]:
+        """Where digests are made here: nobody else writes from the look on."""
+        self._execute("BEGIN IMMEDIATE", ())
+        try:
+            numbers = self._as_read(rows)
+            if numbers:
+                self._execute(f"DELETE FROM {self._name} WHERE id IN ({self._marks(numbers)})", numbers)
+            left = self._as_read(rows)
+        except BaseException:
+            self._execute("ROLLBACK", ())
+            raise
+        self._execute("COMMIT", ())
+        return left
 
-    def _rows(self, which: str, values: Sequence[int]) -> list[Written]:
+    def _as_read(self, rows: Mapping[int, str]) -> list[int]:
+        there = self._rows(f"WHERE id IN ({self._marks(rows)})", list(rows))
+        return [row.number for row in there if rows[row.number] == row.digest]
+
+    def _rows(self, which: str, values: Values) -> list[Written]:
         found = self._execute(f"SELECT id, CAST(changes AS {self._text}) FROM {self._name} {which}", values)
         return [Written(int(number), _shown(changes)) for number, changes in found]
 
-    def _marks(self, numbers: Sequence[int]) -> str:
+    def _marks(self, numbers: Collection[int]) -> str:
         return ", ".join([self._mark] * len(numbers))
 
 
@@ -75,14 +106,14 @@ def _postgresql(outbox: Outbox) -> Iterator[Table]:
     with postgresql.connected(database, reads_only=False) as connection:
         connection.autocommit = True
 
-        def execute(statement: str, values: Sequence[int]) -> list[tuple[Any, ...]]:
+        def execute(statement: str, values: Values) -> list[tuple[Any, ...]]:
             try:
                 cursor = connection.execute(statement.encode(), values)
                 return cursor.fetchall() if cursor.description else []
             except module.Error as error:
                 raise postgresql.failed(database, error) from None
 
-        yield Table(outbox.table, "text", "%s", execute)
+        yield Table(outbox.table, "text", "%s", execute, database.name, _POSTGRESQL_DIGEST)
 
 
 @contextmanager
@@ -91,7 +122,7 @@ def _mysql(outbox: Outbox) -> Iterator[Table]:
     module, connection = mysql.pymysql(database), mysql.connected(database, "Cursor")
     connection.autocommit(True)
 
-    def execute(statement: str, values: Sequence[int]) -> list[tuple[Any, ...]]:
+    def execute(statement: str, values: Values) -> list[tuple[Any, ...]]:
         try:
             with connection.cursor() as cursor:
                 cursor.execute(statement, tuple(values))
@@ -100,7 +131,7 @@ def _mysql(outbox: Outbox) -> Iterator[Table]:
             raise mysql.failed(database, error) from None
 
     try:
-        yield Table(outbox.table, "CHAR", "%s", execute)
+        yield Table(outbox.table, "CHAR", "%s", execute, database.name, _MYSQL_DIGEST)
     finally:
         connection._force_close()
 
@@ -109,14 +140,14 @@ def _mysql(outbox: Outbox) -> Iterator[Table]:
 def _sqlite(outbox: Outbox) -> Iterator[Table]:
     connection = sqlite.connected(outbox.database, "rw")
 
-    def execute(statement: str, values: Sequence[int]) -> list[tuple[Any, ...]]:
+    def execute(statement: str, values: Values) -> list[tuple[Any, ...]]:
         try:
             return connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise SourceFailed(outbox.database.name, str(error)) from None
 
     try:
-        yield Table(outbox.table, "TEXT", "?", execute)
+        yield Table(outbox.table, "TEXT", "?", execute, outbox.database.name)
     finally:
         connection.close()
 

@@ -24,6 +24,7 @@ from localsql.sync.outbox import drain as draining
 from localsql.sync.outbox.drain import Drained, RowRejected, drain
 from localsql.sync.outbox.tables import Table
 from localsql.sync.reading import config_from_text
+from policy.errors import NotFound
 from policy.offsets import current_offset
 from tests.localsql.sync.sources import MariadbStaff, PostgresqlStaff, SqliteStaff
 
@@ -214,6 +215,51 @@ def test_a_row_that_is_wrong_stops_those_behind_it(published, app):
     assert (done.rows, done.skipped, left_in(app)) == (1, 1, 0)
     assert len(told) == 1 and "left out, row" in told[0] and "no_such" in told[0]
     assert members(published) == {"ann", "ben"}
+
+
+def test_what_is_no_fault_of_a_row_takes_nothing_out(published, app, monkeypatch):
+    with closing(connected(app)) as connection:
+        write(connection, inserting("ann"))
+        connection.commit()
+
+    def gone(*args: object) -> None:
+        raise NotFound("the environment no longer exists")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "apply", gone)
+        with pytest.raises(NotFound):
+            drained(published, app, skips_bad=True)
+    assert left_in(app) == 1
+    assert drained(published, app).rows == 1
+
+
+@pytest.mark.parametrize("text", ["not JSON", "", "\u00fc \U0001f600 'x", "a" * 70_000])
+def test_a_row_that_is_corrected_meanwhile_is_not_taken_out(published, app, monkeypatch, text):
+    if isinstance(app, PostgresqlStaff):
+        app.execute("ALTER TABLE authz_outbox ALTER changes TYPE text")
+    with closing(connected(app)) as connection:
+        write(connection, text)
+        connection.commit()
+    told: list[str] = []
+
+    def correct(row, reason: str) -> str:
+        if not told:
+            with closing(connected(app)) as connection:
+                mark = "?" if isinstance(app, SqliteStaff) else "%s"
+                right = orjson.dumps([inserting("ann")]).decode()
+                connection.cursor().execute(f"UPDATE authz_outbox SET changes = {mark}", (right,))
+                connection.commit()
+        return reason
+
+    with monkeypatch.context() as patched:
+        patched.setattr(draining, "sentence", correct)
+        assert drained(published, app, skips_bad=True, told=told).rows == 1
+    assert members(published) == {"ann"} and len(told) == 1
+    with closing(connected(app)) as connection:
+        write(connection, text)
+        connection.commit()
+    assert drained(published, app, skips_bad=True).skipped == 1
+    assert left_in(app) == 0
 
 
 @pytest.mark.parametrize("changes", ["null", "[7]", "{}", '[{"inserts": 7}]', '[{"inserts": [], "deletes": []}]'])
