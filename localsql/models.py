@@ -9,7 +9,7 @@ class OutboxState(models.Model):
     """One for each outbox of an environment. Its turn grows with each change of what is remembered."""
 
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="+")
-    name = models.TextField()
+    name = models.TextField()  # what its server says that it is
     turn = models.BigIntegerField(default=0, db_default=0)
 
     class Meta:

@@ -103,10 +103,6 @@ class Outbox:
     database: Database
     table: str
 
-    @property
-    def name(self) -> str:
-        return f"{self.database.name}.{self.table}"
-
 
 @dataclass(frozen=True)
 class Config:

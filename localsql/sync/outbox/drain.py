@@ -54,7 +54,7 @@ def drain(
     if outbox is None:
         raise ConfigRejected("outbox", "is missing; it names the `db`, and the `table` if that is another")
     with opened(outbox) as table:
-        drainer = _Drainer(environment_id, outbox.name, table, skips_bad, tell_bad, done)
+        drainer = _Drainer(environment_id, table, skips_bad, tell_bad, done)
         while drainer.has_more():
             pass
 
@@ -62,7 +62,6 @@ def drain(
 @dataclass
 class _Drainer:
     environment_id: int
-    name: str
     table: Table
     skips_bad: bool
     tell_bad: Callable[[str], None]
@@ -77,7 +76,7 @@ class _Drainer:
             return True
 
     def _part(self) -> bool:
-        turn = turn_of(self.environment_id, self.name)
+        turn = turn_of(self.environment_id, self.table.identity)
         if turn.rows:
             self._finish(turn)
             return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,10 +11,10 @@ from typing import Any
 
 from localsql.sync.config import Kind, Outbox
 from localsql.sync.errors import SourceFailed
+from localsql.sync.outbox import identities
+from localsql.sync.outbox.identities import Values
 from localsql.sync.sources import mysql, postgresql, sqlite
 
-Values = Sequence[int | str]
-Execute = Callable[[str, Values], list[tuple[Any, ...]]]
 _POSTGRESQL_DIGEST = "encode(sha256(convert_to(COALESCE(CAST(changes AS text), ''), 'UTF8')), 'hex')"
 _MYSQL_DIGEST = "SHA2(CONVERT(COALESCE(CAST(changes AS CHAR), '') USING utf8mb4), 256)"
 
@@ -39,8 +39,9 @@ class Table:
     _name: str
     _text: str  # the type that shows JSON as text
     _mark: str
-    _execute: Execute
+    _execute: identities.Execute
     _database: str  # by its name
+    identity: str  # what the server says that this table is, however a file spells it
     _digest: str = ""  # what a row's digest is in SQL, if the database can say
 
     def first(self, most: int) -> list[Written]:
@@ -113,7 +114,8 @@ def _postgresql(outbox: Outbox) -> Iterator[Table]:
             except module.Error as error:
                 raise postgresql.failed(database, error) from None
 
-        yield Table(outbox.table, "text", "%s", execute, database.name, _POSTGRESQL_DIGEST)
+        identity = identities.of_postgresql(outbox, execute)
+        yield Table(outbox.table, "text", "%s", execute, database.name, identity, _POSTGRESQL_DIGEST)
 
 
 @contextmanager
@@ -131,7 +133,8 @@ def _mysql(outbox: Outbox) -> Iterator[Table]:
             raise mysql.failed(database, error) from None
 
     try:
-        yield Table(outbox.table, "CHAR", "%s", execute, database.name, _MYSQL_DIGEST)
+        identity = identities.of_mysql(outbox, execute)
+        yield Table(outbox.table, "CHAR", "%s", execute, database.name, identity, _MYSQL_DIGEST)
     finally:
         connection._force_close()
 
@@ -147,7 +150,7 @@ def _sqlite(outbox: Outbox) -> Iterator[Table]:
             raise SourceFailed(outbox.database.name, str(error)) from None
 
     try:
-        yield Table(outbox.table, "TEXT", "?", execute, outbox.database.name)
+        yield Table(outbox.table, "TEXT", "?", execute, outbox.database.name, identities.of_sqlite(outbox))
     finally:
         connection.close()
 

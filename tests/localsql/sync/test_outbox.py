@@ -79,8 +79,8 @@ def deleting(*names: str) -> dict:
     return {"deletes": [fact(name) for name in names]}
 
 
-def outbox_of(app) -> Outbox:
-    text = f"dbs: {{app: {{connection_string: '{app.connection_string}'}}}}\noutbox: {{}}"
+def outbox_of(app, name: str = "app", table: str = "authz_outbox") -> Outbox:
+    text = f"dbs: {{{name}: {{connection_string: '{app.connection_string}'}}}}\noutbox: {{table: {table}}}"
     found = config_from_text(text, Around(Path())).outbox
     assert found is not None
     return found
@@ -201,6 +201,41 @@ def test_a_number_that_is_given_again_is_another_row(published, app, monkeypatch
 
 def raise_killed(*args: object) -> None:
     raise Killed
+
+
+SCHEMAS = {PostgresqlStaff: "public", MariadbStaff: "synced", SqliteStaff: "MAIN"}
+
+
+def test_however_a_file_spells_it_an_outbox_is_the_same(published, app, monkeypatch):
+    with closing(connected(app)) as connection:
+        write(connection, inserting("ann"))
+        connection.commit()
+    with monkeypatch.context() as patched, suppress(Killed):
+        patched.setattr(Table, "remove", raise_killed)
+        drained(published, app)
+    from_elsewhere(published, "ann")
+    other = outbox_of(app, "another", f"{SCHEMAS[type(app)]}.authz_outbox")
+    done = Drained()
+    drain(published.pk, other, False, pytest.fail, done)
+    assert (done, left_in(app), members(published)) == (Drained(), 0, set())
+
+
+def test_a_table_of_the_same_name_in_another_place_is_another_outbox(published, app):
+    with draining.opened(outbox_of(app)) as table:
+        one = table.identity
+    match app:
+        case PostgresqlStaff():
+            app.execute("DROP SCHEMA IF EXISTS other CASCADE; CREATE SCHEMA other")
+        case MariadbStaff():
+            app.execute("DROP DATABASE IF EXISTS other; CREATE DATABASE other")
+        case SqliteStaff():
+            app.path.rename(app.path.with_name("other.sqlite3"))
+            app.path = app.path.with_name("other.sqlite3")
+    if not isinstance(app, SqliteStaff):
+        app.execute("CREATE TABLE other.authz_outbox (id bigint PRIMARY KEY, changes text)")
+    table_name = "authz_outbox" if isinstance(app, SqliteStaff) else "other.authz_outbox"
+    with draining.opened(outbox_of(app, table=table_name)) as table:
+        assert table.identity != one
 
 
 def test_a_row_that_is_wrong_stops_those_behind_it(published, app):
