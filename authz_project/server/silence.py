@@ -89,17 +89,22 @@ class Silence:
         waiting = [(raw, since) for raw, since in at_work.waiting.copy().items() if raw not in at_work.replicas]
         late = [raw for raw, since in waiting if time.monotonic() - since > LONG]
         if late and time.monotonic() >= self._ask_at:
-            self._ask({name: raw for raw in late if (name := name_of(raw))})
             self._ask_at = time.monotonic() + AGAIN
+            self._ask({name: raw for raw in late if (name := name_of(raw))})
 
     def _ask(self, late: dict[str, Any]) -> None:
         for name, raw in late.items():
-            server = server_of(raw)
-            if not answers(server):
-                log.error("the database does not answer: whoever waits for it is told that it cannot be reached")
-                self._silent[name] = server
-                connections.note_silence(True)
-                hang_up_on(name)
+            try:
+                self._ask_one(name, server_of(raw))
+            except Exception:  # the next may be another server
+                log.exception("whoever waits for a database was not looked after")
+
+    def _ask_one(self, name: str, server: Server) -> None:
+        if not answers(server):
+            log.error("the database does not answer: whoever waits for it is told that it cannot be reached")
+            self._silent[name] = server
+            connections.note_silence(True)
+            hang_up_on(name)
 
 
 Server = dict[str, Any]  # what it takes to connect to it
@@ -120,15 +125,22 @@ def server_of(raw: Any) -> Server:
 
 
 def answers(server: Server) -> bool:
-    """Whether there is any answer in time: a refusal is one, too, and those who wait are told it themselves."""
+    """Whether there is any answer in time: a refusal is one, too, and those who wait are told it themselves.
+
+    So is what nobody expects: nobody is told for good that a database is away which cannot even be asked.
+    """
     try:
         with closing(psycopg.connect(**server, autocommit=True)) as raw:
             raw.pgconn.send_query(b"SELECT 1")
-            found, _, _ = select.select([raw.pgconn.socket], [], [], ANSWER_WITHIN)
-            return bool(found)
+            waiting = select.poll()  # `select` takes no numbers from 1,024 on
+            waiting.register(raw.pgconn.socket, select.POLLIN)
+            return bool(waiting.poll(ANSWER_WITHIN * 1000))
     except ConnectionTimeout:
         return False
     except psycopg.Error:
+        return True
+    except Exception:
+        log.exception("whether the database answers was not found out")
         return True
 
 
@@ -140,6 +152,6 @@ def hang_up_on(name: str) -> None:
 
 def _hang_up(raw: Any, since: float) -> None:
     """Have the driver find the connection closed. What waits is not let go of before: its number means this socket."""
-    with suppress(OSError), socket.socket(fileno=os.dup(raw.pgconn.socket)) as mine:
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(raw.pgconn.socket)) as mine:
         if at_work.waiting.get(raw) == since:
             mine.shutdown(socket.SHUT_RDWR)
