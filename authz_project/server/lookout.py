@@ -39,12 +39,12 @@ class Lookout:
 
     def tell(self, told: Told) -> None:
         """Have it told; this thread goes on. `told` deals with its failures."""
-        self._inbox.put(told)
         if not self._is_started:
             with self._starting:
                 if not self._is_started:
-                    self._is_started = True
                     threading.Thread(target=self._run, name="readiness", daemon=True).start()
+                    self._is_started = True  # not before: where no thread can be had, the next who asks tries again
+        self._inbox.put(told)  # last: who hears of a failure here is answered by its caller, and only once
 
     def _run(self) -> None:
         while True:
@@ -59,8 +59,12 @@ class Lookout:
         return self._found
 
     def _looked(self) -> Readiness:
-        if self._look is None or self._look.done() or self._is_given_up():
-            self._begin()
+        try:
+            if self._look is None or self._look.done() or self._is_given_up():
+                self._begin()
+        except RuntimeError:
+            log.exception("not ready: no thread can be had to look at the database")
+            return AWAY
         assert self._look is not None, "one is under way"
         try:
             return self._look.result(WITHIN)
@@ -74,9 +78,10 @@ class Lookout:
         self._lookers = [each for each in self._lookers if each.is_alive]
         if len(self._lookers) >= MOST:
             return False
+        another = _Looker(self._look_once)  # first: where no thread can be had, those before stay
         for each in self._lookers:
             each.dismiss()
-        self._lookers.append(_Looker(self._look_once))
+        self._lookers.append(another)
         return True
 
     def _begin(self) -> None:

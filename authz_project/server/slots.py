@@ -25,7 +25,8 @@ class Slots:
     Of those that are idle, the one that worked last is the next: what it needs, and what its connection's process
     needs, is still in the processor's caches. So few clients keep few threads busy.
 
-    Whoever has been at work for long does not count: up to `more` threads take their places meanwhile.
+    Whoever has been at work for long does not count: up to `more` threads take their places meanwhile. Where no thread
+    can be had, work waits for those that there are; where there are none, it is not done.
     """
 
     def __init__(self, count: int, more: int = 0):
@@ -52,6 +53,10 @@ class Slots:
                 return False
             self._waiting.append((work, arguments))
             self._begin()
+            if not (self._since or self._idle):  # no thread at all
+                self._waiting.clear()  # it is the only one: all before it were refused, too
+                self._line.note(0)
+                return False
             if self._waiting and not self._is_full.is_set():
                 self._is_full.set()
         return True
@@ -70,14 +75,20 @@ class Slots:
         """Give what waits to threads that are free. The lock is held."""
         while self._waiting and self._free:
             inbox = self._idle.pop() if self._idle else self._new_thread()
+            if inbox is None:
+                break
             self._free -= 1
             self._since[inbox] = time.monotonic()
             inbox.put(self._waiting.popleft())
         self._line.note(len(self._waiting))
 
-    def _new_thread(self) -> Inbox:
+    def _new_thread(self) -> Inbox | None:
         inbox: Inbox = SimpleQueue()
-        threading.Thread(target=self._work, args=(inbox,), name="answers", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, args=(inbox,), name="answers", daemon=True).start()
+        except RuntimeError as reason:  # the system gives no more; whoever is done next looks again
+            log.error("a thread to answer cannot be had: %s", reason)
+            return None
         return inbox
 
     def _work(self, inbox: Inbox) -> None:
@@ -95,7 +106,10 @@ class Slots:
     def _watch(self) -> None:
         while self._is_full.wait():
             time.sleep(_TICK)
-            self._pass_by_what_is_long()
+            try:
+                self._pass_by_what_is_long()
+            except Exception:
+                log.exception("who has been at work for long was not passed by")
 
     def _pass_by_what_is_long(self) -> None:
         with self._lock:

@@ -192,6 +192,29 @@ def test_who_cannot_be_told_keeps_nobody_else_waiting(caplog):
     assert "a request was not answered" in caplog.text
 
 
+@pytest.mark.parametrize("threads", [0, 1])
+def test_where_no_thread_can_be_had_the_next_who_asks_tries_again(threads, monkeypatch):
+    """Who is told of the failure at once is not told again later."""
+    each, start, found = Lookout(lambda: READY), threading.Thread.start, []
+    begun = iter([True] * threads)
+
+    def start_few(thread: threading.Thread) -> None:
+        if not next(begun, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched, mock.patch.object(lookout, "FRESH", 0.0):
+        patched.setattr(threading.Thread, "start", start_few)
+        if threads:
+            assert told(each) == AWAY
+        else:
+            with pytest.raises(RuntimeError):
+                each.tell(found.append)
+    with mock.patch.object(lookout, "FRESH", 0.0):
+        assert told(each) == READY
+    assert found == []
+
+
 # ---- the running server ---------------------------------------------------------------------------------------------
 
 

@@ -69,6 +69,27 @@ def test_long_work_keeps_no_place(monkeypatch):
     assert_no_more_than(2, slots)
 
 
+def test_work_waits_where_no_thread_can_be_had(monkeypatch, caplog):
+    """For those that there are; where there are none, it is said to be not done, and is never done later."""
+    slots, done, end = Slots(3), SimpleQueue(), threading.Event()
+    start = threading.Thread.start
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    assert not slots.do(done.put, "refused") and slots.waiting == 0
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert slots.do(end.wait)
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    assert slots.do(done.put, "later") and slots.waiting == 1
+    end.set()
+    assert done.get(timeout=10) == "later"
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert_no_more_than(3, slots)
+    assert done.empty() and "cannot be had" in caplog.text
+
+
 def test_what_was_worked_at_is_let_go_of():
     """Granian takes a connection for in use as long as somebody has its request."""
 
