@@ -34,15 +34,17 @@ class Changes:
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
         """As soon as there is a thread for it; this one goes on. Work deals with its failures.
 
-        It is not done, and False, where too many wait for too long: see `Line`.
+        It is not done, and False, where too many wait for too long (see `Line`), or no thread can be had.
         """
         with self._counting:
             if not self._line.takes(self.waiting):
                 return False
             self._here += 1
             self._line.note(self.waiting)
-        self._waiting.submit(self._done, noticing.waited(work) if noticing.is_on else work, *arguments)
-        return True
+        if handed(self._waiting, self._done, noticing.waited(work) if noticing.is_on else work, *arguments):
+            return True
+        self._one_less()
+        return False
 
     @property
     def busy(self) -> int:
@@ -56,13 +58,32 @@ class Changes:
         try:
             done(work, *arguments)
         finally:
-            with self._counting:
-                self._here -= 1
-                self._line.note(self.waiting)
+            self._one_less()
+
+    def _one_less(self) -> None:
+        with self._counting:
+            self._here -= 1
+            self._line.note(self.waiting)
 
     def hand_on(self) -> None:
         """From now on this thread has what takes a connection made by others."""
         thread.hand_on = lambda change: self._making.submit(_made, change).result()
+
+
+def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: object) -> bool:
+    """Whether the pool does the work. What it cannot have a thread for it keeps in line: that is not done later."""
+    mine = threading.Lock()  # whoever takes it does the work, or says that nobody does
+
+    def once() -> None:
+        if mine.acquire(blocking=False):
+            work(*arguments)
+
+    try:
+        pool.submit(once)
+    except RuntimeError as reason:
+        log.error("a thread to answer cannot be had: %s", reason)
+        return not mine.acquire(blocking=False)
+    return True
 
 
 def done(work: Callable[..., None], *arguments: object) -> None:

@@ -134,12 +134,18 @@ class Intake:
     def _arrived(
         self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, environ: Environ, held: int, body: bytes
     ) -> None:
-        if not self._do(threads, scope, protocol, self._answer, environ, protocol, held, body):
-            self._room.give(held)
+        is_begun = False
+        try:
+            is_begun = self._do(threads, scope, protocol, self._answer, environ, protocol, held, body)
+        finally:
+            if not is_begun:
+                self._room.give(held)
 
     def _answer(self, environ: Environ, protocol: HTTPProtocol, held: int, body: bytes) -> None:
-        answer(environ, io.BytesIO(body), len(body), protocol)
-        self._room.give(held)
+        try:
+            answer(environ, io.BytesIO(body), len(body), protocol)
+        finally:  # what granian raises is seen by nobody but the thread
+            self._room.give(held)
 
     def _fail(self, scope: Scope, protocol: HTTPProtocol, held: int, limit: int, how: str) -> None:
         self._room.give(held)

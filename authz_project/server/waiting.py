@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from authz_project.server.changes import Changes, done
+from authz_project.server.changes import Changes, done, handed
 from policy import noticing
 
 
@@ -27,12 +27,17 @@ class Waiting:
             if not self._free:
                 return False
             self._free -= 1
-        self._threads.submit(self._done, noticing.waited(work) if noticing.is_on else work, *arguments)
-        return True
+        if handed(self._threads, self._done, noticing.waited(work) if noticing.is_on else work, *arguments):
+            return True
+        self._one_more()
+        return False
 
     def _done(self, work: Callable[..., None], *arguments: object) -> None:
         try:
             done(work, *arguments)
         finally:
-            with self._lock:
-                self._free += 1
+            self._one_more()
+
+    def _one_more(self) -> None:
+        with self._lock:
+            self._free += 1
