@@ -100,12 +100,23 @@ class AccessLog:
     def flush(self) -> None:
         """Write what is there. Never raises an `Exception`."""
         with self._writing:
-            lines = [self._line(self._waiting.popleft()) for _ in range(len(self._waiting))]
             try:
-                for piece in pieces(lines, most_at_once()):
+                for piece in pieces(self._lines(), most_at_once()):
                     write(piece)
             except OSError as reason:
                 log.error("the access log cannot be written: %s", reason)
+            except Exception:
+                log.exception("the access log cannot be written")
+
+    def _lines(self) -> list[bytes]:
+        """Of all that wait. One that cannot be built costs no other."""
+        lines = []
+        for _ in range(len(self._waiting)):
+            try:
+                lines.append(self._line(self._waiting.popleft()))
+            except Exception:
+                log.exception("a request is not in the access log")
+        return lines
 
     def complain(self) -> None:
         """Say how many requests are not in the log, once a minute."""

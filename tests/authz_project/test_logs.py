@@ -286,6 +286,19 @@ def test_what_has_no_room_is_left_out_and_told(caplog):
     assert [each for each in caplog.messages if "3 requests are not in" in each] and len(caplog.messages) == 1
 
 
+def test_a_line_that_cannot_be_built_costs_no_other(caplog):
+    def line(seen: observing.Seen) -> bytes:
+        return access.plain(seen._replace(at=seen.at / (seen.status - 1)))
+
+    log, seen = AccessLog(line), observing.Seen("/api/stats", "GET", 200, 0.0, 0.1, 0.0, "id", "default", 1, "", ())
+    with standard_error() as pieces_written:
+        for each in (seen, seen._replace(status=1), seen):
+            log(each)
+        log.flush()
+    assert b"".join(pieces_written).count(b"GET /api/stats 200") == 2
+    assert "a request is not in the access log" in caplog.text
+
+
 # ---- slow questions -------------------------------------------------------------------------------------------------
 
 POLICY = """
