@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -38,6 +39,8 @@ def copy(source: Path, target: Path, overwrite: bool, progress: Progress = lambd
                 shutil.copyfile(kept, secret)
                 _put(secret, secret_of(target), overwrite)
             _put(database, target, overwrite)  # last: where it is, all of it is
+            if overwrite and not kept.exists():  # the one beside it was of the copy that was there
+                secret_of(target).unlink(missing_ok=True)
             with suppress(OSError):  # not every kind of disk can flush folders
                 _flush(target.parent)
     except (OSError, sqlite3.Error) as reason:
@@ -61,8 +64,9 @@ def _refuse_place(source: Path, target: Path, overwrite: bool) -> None:
 @contextmanager
 def _draft_of(path: Path) -> Iterator[Path]:
     """An empty file beside the place, which is gone in the end if it was not put there."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    file, name = tempfile.mkstemp(".part", f".{path.name}.", path.parent)  # its owner's alone
+    os.close(file)
+    draft = Path(name)
     try:
         yield draft
     finally:

@@ -100,6 +100,22 @@ def test_a_copy_replaces_nothing_unless_told(database, good):
         copy(database, good, overwrite=False)
 
 
+def test_a_secret_of_another_copy_does_not_stay_beside_a_new_one(database, good, tmp_path):
+    """Where SECRET_KEY is set, there is none beside the database."""
+    (tmp_path / "live").mkdir()
+    alone = tmp_path / "live" / "authz.sqlite3"
+    shutil.copy(database, alone)
+    copy(alone, good, overwrite=True)
+    assert not sqlite_copy.secret_of(good).exists()
+
+
+def test_what_a_killed_copy_left_is_in_nobodys_way(database, tmp_path):
+    """In containers, every process has the same number."""
+    (tmp_path / f".copy.sqlite3.{os.getpid()}.part").touch()
+    copy(database, tmp_path / "copy.sqlite3", overwrite=False)
+    assert (tmp_path / "copy.sqlite3").exists()
+
+
 def test_who_is_faster_keeps_the_place(database, tmp_path):
     """The place is looked at before, and again when the copy is put there."""
     place = tmp_path / "copy.sqlite3"
