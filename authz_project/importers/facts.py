@@ -72,7 +72,7 @@ class Facts:
 
     @cached_property
     def _keeping(self) -> frozenset[Key]:
-        return keeping_relations(self.layout.model)
+        return keeping_relations(self.layout.apart)
 
     def of(self, tuple_: Tuple) -> list[Fact]:
         """The fact that a tuple is, and those that say what it waits for; NotCarried if there are none."""

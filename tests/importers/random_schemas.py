@@ -45,7 +45,7 @@ def _subjects(chance: Random, caveats: list[str]) -> dict[str, list[str]]:
     chosen = {"b": ["user", *chance.sample(people, chance.randrange(3))]}
     people += [f"{thing}#{name}" for thing in THINGS for name in ("a", "p")]
     chosen["a"] = ["user", *chance.sample(people, chance.randrange(3))]
-    chosen["up"] = chance.sample(THINGS, chance.randint(1, 2)) + (["group#b"] if chance.random() < 0.2 else [])
+    chosen["up"] = chance.sample(THINGS, chance.randint(1, 2)) + (["group#b"] if chance.random() < 0.5 else [])
     for kinds in chosen.values():
         kinds += [f"{kind} with {chance.choice(caveats)}" for kind in kinds if caveats and chance.random() < 0.4]
     return chosen

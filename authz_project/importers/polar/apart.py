@@ -38,6 +38,10 @@ class Apart:
         homes = self.plain_homes if is_plain else self.other_homes
         return homes.get((type_name, relation), relation)
 
+    def homes(self, type_name: str, relation: str) -> tuple[str, ...]:
+        """All of these: where an arrow looks for what it follows."""
+        return tuple(dict.fromkeys(self.home(type_name, relation, is_plain) for is_plain in (True, False)))
+
 
 def taken_apart(model: Model) -> Apart:
     leading = {

@@ -57,7 +57,7 @@ class _Writer:
         self.layout, self.has_usersets = layout, has_usersets
         self.failing: set[str] = set()
         uncertain_steps = frozenset(_uncertain_steps(layout))
-        self.formulas = Formulas(layout, uncertain_relations(layout.model), uncertain_steps=uncertain_steps)
+        self.formulas = Formulas(layout, uncertain_relations(layout.apart), uncertain_steps=uncertain_steps)
         self.blocks = {
             type_.name: Block(type_, layout.types[type_.name], type_.name in layout.actors)
             for type_ in layout.model.types

@@ -24,19 +24,19 @@ from authz_project.importers.model import (
     Union,
     Unsure,
 )
-from authz_project.importers.polar.apart import Key
+from authz_project.importers.polar.apart import Apart, Key
 from authz_project.importers.polar.walk import changed, leaves, relations_of
 from authz_project.importers.report import Report
 from policy.rules.components import Components
 
 
-def uncertain_relations(model: Model) -> frozenset[Key]:
+def uncertain_relations(apart: Apart) -> frozenset[Key]:
     """Those that depend on a condition, by whatever way, or on what nobody can say."""
     followers: dict[Key, list[Key]] = {}
     found: dict[Key, None] = {}
-    for type_, relation in relations_of(model):
+    for type_, relation in relations_of(apart.model):
         key = (type_.name, relation.name)
-        for other, _ in needs(model, type_, relation):
+        for other, _ in needs(apart, type_, relation):
             followers.setdefault(other, []).append(key)
         if any(each.condition for each in relation.subjects) or _has_unsure(relation.expression):
             found[key] = None
@@ -50,15 +50,16 @@ def uncertain_relations(model: Model) -> frozenset[Key]:
 
 def without_circles(model: Model, report: Report) -> Model:
     """The model without exclusions of what depends on them in turn: nobody is granted anything by those."""
+    apart = Apart(model)
     types = {type_.name: type_ for type_ in model.types}
     by_key = {(type_.name, each.name): (types[type_.name], each) for type_, each in relations_of(model)}
-    edges = {key: sorted({other for other, _ in needs(model, *found)}) for key, found in by_key.items()}
+    edges = {key: sorted({other for other, _ in needs(apart, *found)}) for key, found in by_key.items()}
     components = Components(lambda key: [each for each in edges.get(key, []) if each in by_key])
 
     def is_circle(key: Key, part: Expression, type_: Type) -> bool:
         number = components.number(key)
         return number is not None and any(
-            components.number(other) == number for other in _needed_by_not(model, type_, by_key[key][1], part)
+            components.number(other) == number for other in _needed_by_not(apart, type_, by_key[key][1], part)
         )
 
     def rewritten(type_: Type, relation: Relation) -> Relation:
@@ -81,30 +82,31 @@ def without_circles(model: Model, report: Report) -> Model:
     return replace(model, types=tuple(map(rewritten_type, model.types)))
 
 
-def needs(model: Model, type_: Type, relation: Relation) -> Iterator[tuple[Key, bool]]:
+def needs(apart: Apart, type_: Type, relation: Relation) -> Iterator[tuple[Key, bool]]:
     """The relations that one is made of, and whether each is taken away there."""
     for leaf, negated in leaves(relation.expression):
-        for key in _keys(model, type_, relation, leaf):
+        for key in _keys(apart, type_, relation, leaf):
             yield key, negated
 
 
-def _needed_by_not(model: Model, type_: Type, relation: Relation, part: Expression) -> Iterator[Key]:
+def _needed_by_not(apart: Apart, type_: Type, relation: Relation, part: Expression) -> Iterator[Key]:
     if isinstance(part, Exclusion):
         for leaf, _ in leaves(part.subtract):
-            yield from _keys(model, type_, relation, leaf)
+            yield from _keys(apart, type_, relation, leaf)
     elif isinstance(part, Arrow) and part.every:
-        yield from _keys(model, type_, relation, part)
+        yield from _keys(apart, type_, relation, part)
 
 
-def _keys(model: Model, type_: Type, relation: Relation, leaf: Expression) -> Iterator[Key]:
+def _keys(apart: Apart, type_: Type, relation: Relation, leaf: Expression) -> Iterator[Key]:
     match leaf:
         case Computed(name):
             yield (type_.name, name)
         case Arrow(tupleset, name):
-            yield (type_.name, tupleset)
-            leading = next((each for each in type_.relations if each.name == tupleset), None)
-            for subject in leading.subjects if leading else ():
-                yield (subject.type, name)
+            for home in apart.homes(type_.name, tupleset):
+                yield (type_.name, home)
+                leading = next((each for each in type_.relations if each.name == home), None)
+                for subject in leading.subjects if leading else ():
+                    yield (subject.type, name)
         case Direct():
             for subject in relation.subjects:
                 if subject.relation:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from authz_project.importers.model import Arrow, Direct, Model
-from authz_project.importers.polar.apart import Key
+from authz_project.importers.model import Arrow, Direct
+from authz_project.importers.polar.apart import Apart, Key
 from authz_project.importers.polar.certainty import needs
 from authz_project.importers.polar.walk import leaves, relations_of
 
 
-def keeping_relations(model: Model) -> frozenset[Key]:
+def keeping_relations(apart: Apart) -> frozenset[Key]:
     """Those that are taken away somewhere, or all of which must be met; and what these follow from."""
-    by_key = {(type_.name, relation.name): (type_, relation) for type_, relation in relations_of(model)}
+    by_key = {(type_.name, relation.name): (type_, relation) for type_, relation in relations_of(apart.model)}
     found: dict[Key, None] = {}
     for key, (type_, relation) in by_key.items():
-        found.update({other: None for other, negated in needs(model, type_, relation) if negated})
+        found.update({other: None for other, negated in needs(apart, type_, relation) if negated})
         for leaf, negated in leaves(relation.expression):
             if isinstance(leaf, Direct) and negated:
                 found[key] = None
             if isinstance(leaf, Arrow) and leaf.every:
-                found[type_.name, leaf.tupleset] = None
+                found.update({(type_.name, home): None for home in apart.homes(type_.name, leaf.tupleset)})
     queue = [key for key in found if key in by_key]
     for key in queue:
-        more = {other: None for other, _ in needs(model, *by_key[key]) if other not in found and other in by_key}
+        more = {other: None for other, _ in needs(apart, *by_key[key]) if other not in found and other in by_key}
         found.update(more)
         queue += more
     return frozenset(found)

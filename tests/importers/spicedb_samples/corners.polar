@@ -1,18 +1,29 @@
 # What is rarely used, all in one.
 actor user {
   roles = ["friend"];
-  permissions = ["profile", "nothing"];
+  permissions = ["profile", "nothing", "possibly_profile", "possibly_friend"];
 
   "friend" if has_role_if(actor, "friend", resource, when) and asked(when);
   "profile" if actor matches user and actor = resource;
   "profile" if "friend";
+
+  # whoever may be profile, for all that is known
+  "possibly_profile" if "profile";
+  "possibly_profile" if "possibly_friend";
+
+  # whoever may be friend, for all that is known
+  "possibly_friend" if "friend";
+  "possibly_friend" if
+    has_role_if(actor, "friend", resource, when) and
+    when matches asked and
+    not fails(when);
 }
 
 actor machine {}
 
 actor ring {
   roles = ["owner", "part_of"];
-  permissions = ["keep", "inside", "under"];
+  permissions = ["keep", "inside", "under", "possibly_inside"];
   relations = { part_of_ring: ring };
 
   "keep" if "owner";
@@ -29,6 +40,18 @@ actor ring {
     has_relation(resource, "direct_part_of", user) and
     has_permission(actor, "profile", user);
   "under" if "part_of";
+
+  # whoever may be inside, for all that is known
+  "possibly_inside" if "inside";
+  "possibly_inside" if
+    ring matches ring and
+    has_relation(resource, "direct_part_of", ring) and
+    has_permission(actor, "possibly_inside", ring);
+  "possibly_inside" if "possibly_inside" on "part_of_ring";
+  "possibly_inside" if
+    user matches user and
+    has_relation(resource, "direct_part_of", user) and
+    has_permission(actor, "possibly_profile", user);
 }
 
 # "direct_part_of": leads to ring and user
@@ -65,6 +88,7 @@ resource vault {
     is_public_if(resource, "barred", when) and
     when matches asked and
     not fails(when);
+  "possibly_barred" if "possibly_inside" on "barred_ring";
 }
 
 # yes
