@@ -5,12 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AssertionOutcome:
-    """One assertion that was run; `message` says what was found instead, and is empty when it passed."""
+    """One assertion that was run; `message` says what was found instead, and is empty when it passed.
+
+    `too_much`: it failed since something holds that it says does not.
+    """
 
     text: str  # as written
     line: int
     passed: bool
     message: str = ""
+    too_much: bool = False
 
 
 @dataclass(frozen=True, slots=True)

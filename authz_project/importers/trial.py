@@ -13,14 +13,18 @@ from policy.testing import TestOutcome
 
 
 def without_failures(program: Program, tests: WrittenTests, report: Report) -> WrittenTests:
-    """The tests, without what the policy answers otherwise than the original: that is reported as lost."""
+    """The tests, without what the policy answers otherwise than the original.
+
+    Where it grants less, something is lost. Where it grants more, nobody may have it, not even in part.
+    """
     kept, places = [], []
     failed = 0
     for test, place, outcome in zip(tests.tests, tests.places, run(program).tests):
         for each in outcome.assertions:
             if not each.passed:
                 failed += 1
-                report.lost(place, f"test `{test.name.text}`: {' '.join(each.text.split())}: {each.message}")
+                tell = report.needed if each.too_much else report.lost
+                tell(place, f"test `{test.name.text}`: {' '.join(each.text.split())}: {each.message}")
         if passed := _passed(test, outcome):
             kept.append(replace(test, assertions=passed))
             places.append(place)

@@ -43,9 +43,9 @@ def _outcome(session: FactsAlone, test: Test, fail_fast: bool) -> TestOutcome:
     outcomes: list[AssertionOutcome] = []
     test_run = _TestRun(session.over(test.facts), _groups(test.assertions), {})
     for assertion in test.assertions:
-        message = _message(test_run, assertion)
+        message, too_much = _verdict(test_run, assertion)
         line, _ = session.program.source.position(assertion.span.start)
-        outcomes.append(AssertionOutcome(assertion.text, line, not message, message))
+        outcomes.append(AssertionOutcome(assertion.text, line, not message, message, too_much))
         if fail_fast and message:
             break
     return TestOutcome(test.name, len(test.assertions), tuple(outcomes))
@@ -54,17 +54,17 @@ def _outcome(session: FactsAlone, test: Test, fail_fast: bool) -> TestOutcome:
 # ---- one assertion -----------------------------------------------------------------------------------------------
 
 
-def _message(test_run: _TestRun, assertion: Assertion) -> str:
-    """Return why the assertion fails; nothing if it passes."""
+def _verdict(test_run: _TestRun, assertion: Assertion) -> tuple[str, bool]:
+    """Return why the assertion fails, nothing if it passes; and whether more holds than it says."""
     try:
         if assertion.iff_values is not None:
-            return _message_on_list(test_run, assertion)
+            return _verdict_on_list(test_run, assertion)
         held = test_run.holds(assertion)
-        return "" if held == assertion.expected else _message_on_truth(assertion, held)
+        return ("", False) if held == assertion.expected else (_message_on_truth(assertion, held), held)
     except TestsTooSlow:
         raise
     except AuthzError as refusal:
-        return refusal.message
+        return refusal.message, False
 
 
 def _message_on_truth(assertion: Assertion, held: bool) -> str:
@@ -77,8 +77,8 @@ def _truth(held: bool) -> str:
     return "true" if held else "false"
 
 
-def _message_on_list(test_run: _TestRun, assertion: Assertion) -> str:
-    """Return the message for an assertion that lists the values of its variable for which it holds."""
+def _verdict_on_list(test_run: _TestRun, assertion: Assertion) -> tuple[str, bool]:
+    """Return that of an assertion that lists the values of its variable for which it holds."""
     wanted: set[TypedId] = {(value.type, value.id) for value in assertion.iff_values or ()}
     if assertion.iff_negated:
         wanted = _declared_names(test_run.session.program, assertion) - wanted
@@ -88,8 +88,9 @@ def _message_on_list(test_run: _TestRun, assertion: Assertion) -> str:
     except CannotEnumerate:
         found, got = None, "every value but some"
     if (found == wanted) == assertion.expected:
-        return ""
-    return f"expected {'' if assertion.expected else 'anything but '}{_enumerated(wanted)}, got {got}"
+        return "", False
+    message = f"expected {'' if assertion.expected else 'anything but '}{_enumerated(wanted)}, got {got}"
+    return message, found is None or not found <= wanted
 
 
 def _enumerated(values: Iterable[TypedId]) -> str:

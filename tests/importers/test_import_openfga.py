@@ -109,6 +109,24 @@ def test_a_test_that_fails_here_is_no_small_thing(db, tmp_path):
         run(str(store))
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("can_edit: true, can_share: false", "can_edit: false, can_share: false"),
+        ('can_edit: ["file:logo"]', "can_edit: []"),
+        ('can_read: ["file:logo", "file:press-kit"]', 'can_read: ["file:logo"]'),
+    ],
+)
+def test_what_grants_more_than_a_test_says_is_not_even_written_in_part(db, tmp_path, written, expected):
+    store = tmp_path / "wrong.fga.yaml"
+    text = Path(DRIVE).read_text()
+    assert written in text
+    store.write_text(text.replace(written, expected, 1))
+    with pytest.raises(CommandError, match=r"cannot be left out: .*: test `what .*[\s\S]*nothing is written"):
+        run(str(store), "--partial", "--policy", str(tmp_path / "policy.polar"))
+    assert not (tmp_path / "policy.polar").exists()
+
+
 @pytest.mark.parametrize("words", [["missing.fga"], [DRIVE, "missing.json"], [DRIVE, "--clock", "now"]])
 def test_what_is_not_there(db, words):
     with pytest.raises(CommandError, match=r"cannot read `missing|no condition has a parameter of that name"):
