@@ -159,6 +159,12 @@ def remember_program(version_id: int, program: Program) -> None:
         _programs[version_id] = program
 
 
+def forget_program(version_id: int) -> None:
+    """Let go of the program of a version that was not committed after all."""
+    with _changing:
+        _programs.pop(version_id, None)
+
+
 def _remembered(version_id: int) -> Program | None:
     with _changing:
         try:

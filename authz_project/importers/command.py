@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from authz_project.environments import environment_made
+from authz_project.importers import loading
 from authz_project.importers.carry import Carried, Options, carried
 from authz_project.importers.model import Imported
 from authz_project.importers.report import ImportRejected, Kind, Report
-from facts import bulk
 from facts.accept import check_facts
 from facts.formats import WRITERS
-from facts.wire import Fact
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
 from policy.files import Bundle, written_file
 from policy.language.collector import without_collections
@@ -23,7 +21,6 @@ from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 from policy.management.command import ServiceCommand, counted, note, rejection
 from policy.models import DEFAULT_SLUG
-from policy.publishing import publish
 from policy.revisions import by_command
 from policy.rules import compile_text
 
@@ -55,7 +52,9 @@ class ImportCommand(ServiceCommand):
         parser.add_argument(
             "--facts", metavar="FILE", help="write the facts there: as .csv, as .json, or in the notation of tests"
         )
-        parser.add_argument("--load", action="store_true", help="publish the policy and store the facts")
+        parser.add_argument(
+            "--load", action="store_true", help="publish the policy and store the facts, where there are no facts yet"
+        )
         parser.add_argument(
             "--environment", default=DEFAULT_SLUG, help="for --load; made if it is missing (default: %(default)s)"
         )
@@ -142,20 +141,15 @@ class ImportCommand(ServiceCommand):
             self.stdout.write(found.policy, ending="")
 
     def load(self, found: Carried, slug: str, note: str) -> None:
-        environment = environment_made(slug)
         by = by_command(str(self.__module__).rpartition(".")[2])
         bundle = Bundle((Source(found.policy, POLICY),))
+        what = loading.Import(environment_made(slug), found.policy, POLICY, found.facts, by, note)
         try:
-            published = publish(environment.pk, found.policy, POLICY, by=by, note=note)
+            published, loaded = loading.load(what)
         except (PolicyRejected, PolicyTestsFailed) as reason:
             raise rejection(reason, bundle, self.stderr) from None
         self.stdout.write(published.message)
-        loaded = bulk.load(environment.pk, _lines(found.facts), by=by)
         self.stdout.write(f"{loaded.read} facts stored, {loaded.inserted} of them new")
-
-
-def _lines(facts: Iterable[Fact]) -> Iterable[tuple[int, object]]:
-    return enumerate(facts, 1)
 
 
 def _check_clock(imported: Imported, clock: list[str]) -> None:

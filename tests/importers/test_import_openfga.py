@@ -7,10 +7,12 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from facts import read
+from policy.errors import Unavailable
 from policy.models import Environment
-from policy.publishing import active_version
+from policy.publishing import active_version, publish
 
 DRIVE = str(Path(__file__).with_name("openfga_models") / "drive.fga.yaml")
+ELSEWHERE = str(Path(__file__).with_name("openfga_models") / "office.fga.yaml")
 PARTLY = """model
   schema 1.1
 type user
@@ -67,6 +69,40 @@ def test_it_loads_into_an_environment_that_it_makes(db):
     environment = Environment.objects.get(slug="drive")
     assert active_version(environment.pk).note == "from there"
     assert "10 facts stored, 10 of them new" in out
+    assert len(list(read.every(environment.pk))) == 10
+
+
+def test_it_loads_only_where_no_facts_are(environment, api):
+    """Facts of an earlier model may grant what the new one denies."""
+    slug = ("--load", "--environment", environment.slug)
+    run(DRIVE, *slug)
+    before = active_version(environment.pk).number
+    facts = set(read.every(environment.pk))
+    with pytest.raises(CommandError, match=r"has facts already, .*--environment NAME.*load_facts"):
+        run(ELSEWHERE, *slug)
+    assert active_version(environment.pk).number == before
+    assert set(read.every(environment.pk)) == facts
+
+
+def test_where_facts_cannot_be_stored_no_policy_is_published(environment, monkeypatch):
+    def broken(*_, **__):
+        raise Unavailable("no room")
+
+    slug = ("--load", "--environment", environment.slug)
+    with monkeypatch.context() as patched:
+        patched.setattr("authz_project.importers.loading.bulk.load", broken)
+        with pytest.raises(CommandError, match="no room"):
+            run(DRIVE, *slug)
+    assert active_version(environment.pk) is None
+    run(DRIVE, *slug)
+    assert len(list(read.every(environment.pk))) == 10
+
+
+def test_facts_are_stored_beside_the_same_policy_too(environment, tmp_path):
+    run(DRIVE, "--policy", str(tmp_path / "policy.polar"))
+    publish(environment.pk, (tmp_path / "policy.polar").read_text(), "policy.polar")
+    out, _ = run(DRIVE, "--load", "--environment", environment.slug)
+    assert "is active already" in out
     assert len(list(read.every(environment.pk))) == 10
 
 
