@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from django.conf import settings
+
 from checks.asking import by_rows, run
 from checks.asking.askers import (
     Asker,
@@ -52,11 +54,12 @@ class Answered(NamedTuple):
     revision: int  # that is answered
     held: Holding  # in the snapshot that was answered from
     holding: Holding | None = None  # while that holds, so does the answer; None: it is of this time only
+    since: Seen | None = None  # before what to ask was read from the facts; None: it was not
 
     @property
     def seen(self) -> Seen:
         """Return how far the environment was when the first of what the answer goes by was read."""
-        return seen_since(self.session.moment, self.held.seen)
+        return seen_since(self.session.moment, self.since or self.held.seen)
 
     @property
     def holds(self) -> bool:
@@ -159,6 +162,9 @@ def _answered(
         for _ in range(TRIES):
             asked: Sequence[Question] = ()
             current: int | None
+            # Without a policy, what is asked depends on facts, which are looked at before.
+            depends = callable(questions) and session.version is None
+            since = confirmed(asker).seen if depends and settings.REPLICAS else None
             try:
                 useful = session.brought(context)
                 asked = questions(session) if callable(questions) else questions
@@ -176,11 +182,10 @@ def _answered(
                 if current == UNKNOWN_REVISION:
                     raise Forgotten
                 if current == session.version or (moment is not None and not statements):
-                    lasts = moment is None and all(each.is_timeless for each in statements)
-                    if callable(questions) and session.version is None:
-                        lasts = False  # what is asked then depends on facts, which were looked at before
+                    lasts = moment is None and not depends and all(each.is_timeless for each in statements)
                     revision = holding.offset if moment is None else moment.revision
-                    return Answered(session, asked, rows, useful.unused, revision, holding, holding if lasts else None)
+                    kept = holding if lasts else None
+                    return Answered(session, asked, rows, useful.unused, revision, holding, kept, since)
             session = session_after(session, current)
     raise PolicyMoved
 
