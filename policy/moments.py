@@ -84,7 +84,7 @@ def moment_of(
 
 
 def seen_since(moment: Moment | None, seen: Seen) -> Seen:
-    """Return how far the environment was in the earlier of two statements: that of the moment, and that of the facts."""
+    """Return how far the environment was in the earlier of two statements: of the moment, and of the facts."""
     if moment is None or moment.offset is None or moment.offset >= seen.offset:
         return seen
     return Seen(moment.offset)
