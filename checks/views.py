@@ -102,7 +102,8 @@ class Answering(Asking, ABC):
         again = kept.kept(who, asked) if asked else None
         if again is not None:
             held = again.holding
-            return Found(Told(again.body, again.unused, held.offset, held.version, again.body), held.seen)
+            told = Told(again.body, again.unused, held.offset, held.version, again.body)
+            return Found(told, held.seen, self.least(request))
         logged, found = self.said(request, who)
         kept.note(who, found)
         body = logged
