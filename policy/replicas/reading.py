@@ -7,6 +7,7 @@ answer, or its error, is the caller's.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from importlib import import_module
 from threading import Lock
@@ -123,7 +124,8 @@ def _on_replica(
     if found is None or not watching.known.takes(who.environment_id, max(least, found.least), found.seen):
         return None
     needed = watching.known.position_of_key(who.key_hash)
-    if needed is None or replica.position < needed or watching.known.timeline != replica.timeline != 0:
+    may_be_asked = replica.may_be_asked(settings.REPLICA_MAX_LAG, watching.known.timeline, time.monotonic())
+    if needed is None or replica.position < needed or not may_be_asked:
         return None  # something became known meanwhile
     replica.count()
     if least:
