@@ -20,55 +20,91 @@ def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
     """Return what the attempt finds on the replica in place of the usual database, if it comes to its end there."""
     try:
         mine = connections[replica.alias]
-        if mine.connection is None and not _is_connected(mine, replica):
+        if mine.connection is None:
+            _connect(mine)
+        if not _is_looked_at(mine, replica):
             return None
     except Exception as error:
         replica.doubt(f"it cannot be reached: {' '.join(str(error).split())[:200]}")
         return None
+    try:
+        found = _found(replica, mine, usual, attempt)
+    except Exception as error:
+        _let_go_if_broken(replica, mine, error)
+        return None
+    except BaseException:  # in the middle of anything
+        _close(mine)
+        raise
+    return found if _is_still_in_order(replica, mine) else None
+
+
+def _found(replica: Replica, mine: Any, usual: Any, attempt: Callable[[], T]) -> T:
     number = replica.enter(mine.connection, settings.REPLICA_TIMEOUT)
     try:
         connections[DEFAULT_DB_ALIAS] = mine
-        found = attempt()
-    except Exception as error:
+        return attempt()
+    finally:
         connections[DEFAULT_DB_ALIAS] = usual
         replica.leave(number)
-        _let_go_if_broken(replica, mine, error)
-        return None
-    except BaseException:
-        connections[DEFAULT_DB_ALIAS] = usual
-        replica.leave(number)
-        raise
-    connections[DEFAULT_DB_ALIAS] = usual
-    replica.leave(number)
-    if mine.connection is None or mine.connection.pgconn.parameter_status(b"in_hot_standby") == b"off":
-        mine.close()
-        replica.doubt(NOT_IN_RECOVERY)
-        return None
-    return found
 
 
-def _is_connected(mine: Any, replica: Replica) -> bool:
-    """Connect, and say whether that led to the server that is looked at: an address may lead to one of many."""
+def _connect(mine: Any) -> None:
+    """Connect, and keep with the connection which server that led to."""
     mine.ensure_connection()
     at_work.replicas.add(mine.connection)
-    since = mine.connection.execute(f"SELECT {SINCE}").fetchone()[0]
-    if replica.probe is None or since != replica.probe.since:
-        mine.close()
-        replica.doubt("a connection led to another server, or it was started anew: each needs an address of its own")
+    try:
+        mine.led_to = mine.connection, mine.connection.execute(f"SELECT {SINCE}").fetchone()[0]
+    except BaseException:
+        _close(mine)
+        raise
+
+
+def _is_looked_at(mine: Any, replica: Replica) -> bool:
+    """Say whether a connection leads to the server that is looked at: an address may lead to one of many."""
+    raw, since = getattr(mine, "led_to", (None, None))
+    if replica.probe is not None and raw is mine.connection and since == replica.probe.since:
+        return True
+    _close(mine)
+    replica.doubt("a connection led to another server, or it was started anew: each needs an address of its own")
+    return False
+
+
+def _is_still_in_order(replica: Replica, mine: Any) -> bool:
+    """Say whether an answer came from a standby, the one that is looked at. Nothing is left open on its connection."""
+    link = None if mine.connection is None else mine.connection.pgconn
+    try:
+        is_standby = link is not None and link.parameter_status(b"in_hot_standby") != b"off"
+    except Exception:  # it was closed meanwhile
+        is_standby = False
+    if not is_standby:
+        _close(mine)
+        replica.doubt(NOT_IN_RECOVERY)
         return False
+    if not _is_looked_at(mine, replica):
+        return False
+    if not _is_idle(mine):
+        _close(mine)
     return True
 
 
-def _let_go_if_broken(replica: Replica, mine: Any, error: Exception) -> None:
-    link = mine.connection.pgconn if mine.connection is not None else None
-    if (
+def _is_idle(mine: Any) -> bool:
+    link = None if mine.connection is None else mine.connection.pgconn
+    return (
         link is not None
         and link.status == ConnStatus.OK
         and link.transaction_status == TransactionStatus.IDLE
         and not mine.in_atomic_block
-    ):
-        mine.errors_occurred = False
-        return
+    )
+
+
+def _close(mine: Any) -> None:
     with suppress(Exception):
         mine.close()
+
+
+def _let_go_if_broken(replica: Replica, mine: Any, error: Exception) -> None:
+    if _is_idle(mine):
+        mine.errors_occurred = False
+        return
+    _close(mine)
     replica.doubt(f"a connection to it broke: {' '.join(str(error).split())[:200]}")

@@ -257,6 +257,38 @@ def test_a_question_that_a_replica_cancels_is_the_primarys(api, watching, cluste
     assert all(not each.reason for each in watching.replicas)  # it was the question alone
 
 
+def test_a_connection_to_a_server_of_before_is_not_asked(api, watching):
+    """As where the server that is looked at was started anew, or its address leads elsewhere now."""
+    replica = watching.replicas[0]
+    watching.stop()
+    usual, found = connections["default"], []
+
+    def attempt() -> str:
+        found.append(connections["default"].alias)
+        return "found"
+
+    assert watching.tried(replica, usual, attempt) == "found"
+    replica.probe = replica.probe._replace(since=replica.probe.since + 1)
+    assert watching.tried(replica, usual, attempt) is None
+    assert found == [replica.alias]
+    assert replica.reason.startswith("a connection led to another server")
+
+
+def test_a_question_that_is_broken_off_leaves_no_connection(api, watching):
+    class BrokenOff(BaseException):
+        pass
+
+    def attempt() -> None:
+        raise BrokenOff
+
+    usual, replica = connections["default"], watching.replicas[0]
+    with pytest.raises(BrokenOff):
+        watching.tried(replica, usual, attempt)
+    assert connections["default"] is usual
+    assert connections[replica.alias].connection is None
+    assert replica.asked == 0
+
+
 def test_a_conflict_with_recovery_is_no_error(api, watching, cluster):
     stored(api, "ann", "a")
     for each in cluster.standbys:
