@@ -48,6 +48,10 @@ class Read:
                 yield row  # type: ignore[misc]  # likewise
 
     @property
+    def has_facts(self) -> bool:
+        return self.rows > self.nulls + self.bad_count
+
+    @property
     def _columns(self) -> list[int]:
         return [index for index, constant in enumerate(self.pattern.key.constants) if constant is None]
 

@@ -22,7 +22,7 @@ from policy.errors import AuthzError
 from policy.rules.known_names import PLACE
 from policy.rules.program import Program
 
-FEW = 10  # facts that may always go
+FEW = 10  # facts that may always go, where the source has some
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,16 @@ class MostDeletes:
 
     number: int | None = None
     percent: float = 10
+    is_said: bool = False  # by whoever runs it, and not by us
 
-    def allows(self, deleted: int, stored: int) -> bool:
+    def allows(self, deleted: int, stored: int, has_rows: bool) -> bool:
+        if not deleted:
+            return True
+        if not (has_rows or self.is_said):
+            return False
         if self.number is not None:
             return deleted <= self.number
-        return deleted <= FEW or deleted <= stored * self.percent / 100
+        return (has_rows and deleted <= FEW) or deleted <= stored * self.percent / 100
 
     def __str__(self) -> str:
         return f"{self.percent:g}%" if self.number is None else f"{self.number:,}"
@@ -46,7 +51,7 @@ def most_deletes(text: str) -> MostDeletes:
     found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)%|([0-9]{1,12})", text, re.ASCII)
     if not found or (found[1] and float(found[1]) > 100):
         raise ArgumentTypeError(f"`{text}` is neither a share such as 10% nor a number of facts")
-    return MostDeletes(percent=float(found[1])) if found[1] else MostDeletes(int(found[2]))
+    return MostDeletes(percent=float(found[1]), is_said=True) if found[1] else MostDeletes(int(found[2]), is_said=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +164,9 @@ def _check(plan: Plan, wanted: Wanted) -> None:
     if plan.read.bad_count and not wanted.skips_bad:
         raise PatternRefused(f"{plan.read.sentence}\ncorrect them, or leave them out with --skip-bad")
     deleted, stored = plan.deleted.count, plan.stored
-    if wanted.applies and not wanted.most_deletes.allows(deleted, stored):
-        empty = "; its source has no rows" if not plan.read.rows else ""
+    has_rows = plan.read.has_facts
+    if wanted.applies and not wanted.most_deletes.allows(deleted, stored, has_rows):
+        empty = "" if has_rows else "; its source has no rows" if not plan.read.rows else "; no row of it is a fact"
         raise PatternRefused(
             f"{deleted:,} of {stored:,} facts would be deleted, more than --max-deletes {wanted.most_deletes}"
             f" allows{empty}; if that is right, say so with --max-deletes 100%"

@@ -92,8 +92,18 @@ def test_a_pattern_of_constants_is_a_fact_as_long_as_there_is_a_row(published, s
     assert stored(published) == {("ann", "member", "acme")}
     assert synced(config)[0] == 0
     staff.fill([])
-    synced(config, "--apply")
+    assert synced(config, "--apply")[0] == 1
+    assert stored(published) == {("ann", "member", "acme")}
+    synced(config, "--apply", "--max-deletes", "1")
     assert stored(published) == set()
+
+
+def test_a_source_of_nothing_but_nulls_takes_nothing_away(published, staff, config):
+    insert(published, [("ann", "member", "acme")])
+    staff.fill([(None, "member", "acme")])
+    code, _, err = synced(config, "--apply")
+    assert code == 1 and "no row of it is a fact" in err
+    assert stored(published) == {("ann", "member", "acme")}
 
 
 def test_deletions_come_first_and_each_batch_is_a_revision(published, staff, config, monkeypatch):
@@ -112,8 +122,12 @@ def test_deletions_come_first_and_each_batch_is_a_revision(published, staff, con
         (100, 91, (), True),
         (200, 179, (), False),
         (200, 180, (), True),
-        (10, 0, (), True),
-        (11, 0, (), False),
+        (11, 1, (), True),
+        (12, 1, (), False),
+        (1, 0, (), False),
+        (10, 0, (), False),
+        (10, 0, ("--max-deletes", "10%"), False),
+        (10, 0, ("--max-deletes", "10"), True),
         (200, 0, ("--max-deletes", "100%"), True),
         (200, 199, ("--max-deletes", "0"), False),
         (200, 150, ("--max-deletes", "50"), True),

@@ -26,7 +26,7 @@ IDS = (
     "\u0131", "i", "I", "ﬀ", "\uff10", "null", "NULL", "true", "007", "7", "7.0", "\u200b", "a" * 512, "ü" * 256,
     "\x01", "\x7f", "{}", "a,b", "Z", "_",
 )  # fmt: skip
-ALL = MostDeletes(percent=100)
+ALL = MostDeletes(percent=100, is_said=True)
 
 
 class Quiet:
