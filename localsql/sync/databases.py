@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -14,6 +16,7 @@ from localsql.sync.config import Database, Kind, Tls
 from localsql.sync.errors import ConfigRejected
 from localsql.sync.variables import filled_in
 
+SHORTEST = 3  # characters of a part of a password: hiding less would hide half of each message
 GIVEN = "db"  # what a connection is called that stands in no file
 
 _TYPES = {
@@ -27,6 +30,9 @@ _TYPES = {
     "csv": (Kind.CSV, ""),
 }
 _WORDED = re.compile(r"(?:password|sslpassword) *= *('[^']+'|[^\s'&]+)", re.IGNORECASE)
+_OF_A_URL = re.compile(
+    r"(?:^|[?&\s])(sslmode|sslrootcert|ssl_[a-z_]+|ssl|tls[a-z]*)\s*=", re.IGNORECASE
+)  # what says in a connection string how it is encrypted
 _NAMES = ("postgres", "mysql", "mariadb", "sqlite", "mongodb", "csv")
 _OF_A_DATABASE = ("connection_string", "type", "ssl")
 _OF_TLS = ("ca_file", "use_system_certs", "ssl_mode")
@@ -80,7 +86,9 @@ class Databases:
         connection, values = filled_in(place, written.strip(), self.around.environment)
         kind, dialect = self._type(place, entry.get("type"), connection)
         secrets = (*values, *_passwords(connection), connection)
-        return Database(name, kind, dialect, connection, secrets, _tls(place, entry.get("ssl")), self.around.folder)
+        tls = _tls(place, entry.get("ssl"))
+        _check_agreed(place, tls, connection)
+        return Database(name, kind, dialect, connection, secrets, tls, self.around.folder)
 
     def _type(self, place: str, said: object, connection: str) -> tuple[Kind, str]:
         if said is None:
@@ -120,14 +128,38 @@ def _tls(place: str, entry: object) -> Tls:
     return Tls(ca_file, system, mode == "require")
 
 
+def _check_agreed(place: str, tls: Tls, connection: str) -> None:
+    """Refuse what the connection string says otherwise: one of the two would be ignored, and perhaps the safer one."""
+    if tls == Tls():
+        return
+    said = _OF_A_URL.search(connection)
+    if said:
+        raise ConfigRejected(place, f"`ssl` and `{said[1]}` of the connection string both say how it is encrypted")
+
+
 def _passwords(connection: str) -> tuple[str, ...]:
-    """As they stand in a URL, or among words, and as a driver may show them."""
-    worded = tuple(found.strip("'") for found in _WORDED.findall(connection))
-    try:
-        password = urlsplit(connection).password
-    except ValueError:
-        return worded
-    return (*worded, password, unquote(password)) if password else worded
+    """As they stand in a URL, or among words, and as a driver may show them; also of a URL that is badly written."""
+    found = [each.strip("'") for each in _WORDED.findall(connection)]
+    _, _, rest = connection.partition("//")
+    login, at, _ = rest.rpartition("@")
+    _, colon, password = login.partition(":")
+    parts = re.split(r"[@/?#:]", password) if at and colon else []
+    if not at:
+        password = ""
+    with suppress(ValueError):
+        found.append(urlsplit(connection).password or "")
+    with suppress(Exception):  # its driver is not installed, or cannot read it
+        found += _by_driver(connection)
+    whole = {password, *found} - set(parts)
+    every = {each for each in parts if len(each) >= SHORTEST} | whole
+    return tuple({shown for each in every if each for shown in (each, unquote(each))})
+
+
+def _by_driver(connection: str) -> list[str]:
+    if connection.startswith("mongodb"):
+        return [import_module("pymongo.uri_parser").parse_uri(connection)["password"] or ""]
+    said = import_module("psycopg.conninfo").conninfo_to_dict(connection)
+    return [str(said.get(name) or "") for name in ("password", "sslpassword")]
 
 
 def _listed(names: object) -> str:

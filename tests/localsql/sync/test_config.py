@@ -160,3 +160,25 @@ def test_patterns_that_share_none_are_taken():
 def test_databases_that_nothing_uses_need_no_variables():
     text = fact(Q, more="") + "  other: {connection_string: $MISSING}\n"
     assert len(read(text.replace("{query", "{db: app, query")).databases) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgres://me:s3cret@x@host/d", "postgres://me:s3cret/x@host/d", "postgres://me:s3cret#x@host:port/d",
+     "host=h password = 's3cret' user=me", "mysql://me:s3cret?x@host/d", "mongodb://me:s3cret/@host/d",
+     "postgres://me:s3%63ret@host/d", "postgres://host/d?user=me&password=s3cret", "postgres://[me:s3cret@host"],
+)  # fmt: skip
+def test_no_part_of_a_password_is_shown(url):
+    text = f'facts: {{"p(User:_)": {{query: SELECT 1}}}}\ndbs: {{app: {{connection_string: "{url}", type: postgres}}}}'
+    database = config_from_text(text, Around(Path())).patterns[0].database
+    for said in (f"cannot reach {url}", "no host 's3cret/x@host'", "user s3cret", "port s3cret"):
+        assert "s3cret" not in database.without_secrets(said)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgres://h/d?sslmode=disable", "host=h sslmode=disable", "mysql://h/d?ssl_ca=x", "mongodb://h/d?tls=0"]
+)
+def test_a_connection_that_says_otherwise_than_its_entry_is_refused(url):
+    entry = f'{{connection_string: "{url}", type: postgres, ssl: {{ssl_mode: require}}}}'
+    with pytest.raises(ConfigRejected, match="both say how it is encrypted"):
+        config_from_text(f'facts: {{"p(User:_)": {{query: SELECT 1}}}}\ndbs: {{app: {entry}}}', Around(Path()))
