@@ -1,9 +1,15 @@
-"""Rows out of CSV files. An empty field is none, as NULL is in a table."""
+"""Rows out of CSV files. An empty field is none, as NULL is in a table.
+
+A file that somebody writes while it is read is half of one. That it has changed is seen by its size and its time. That
+its last line has no end proves nothing, as many programs write none: a row that was cut off is short of columns.
+"""
 
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterator
+from typing import IO
 
 from localsql.sync.config import CsvFile, Pattern
 from localsql.sync.errors import PatternRefused, SourceFailed
@@ -15,21 +21,37 @@ def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
     assert isinstance(asked, CsvFile), "a CSV file is asked for"
     try:
         with asked.path.open(encoding="utf-8-sig", newline="") as file:
+            begun = _state(file)
             lines = csv.reader(file, strict=True)
             header = next(lines, None) if asked.has_header else None
             if header is None and asked.has_header:
                 raise PatternRefused(f"the file `{asked.path.name}` has no line with the names of its columns")
             places = _places(pattern, asked, header)
+            width = len(header) if header is not None else 0
             for line in lines:
                 if not line:
                     continue  # an empty line is no row
+                width = width or len(line)
+                if len(line) != width:
+                    than = "names of columns" if header is not None else "in the first row"
+                    raise PatternRefused(
+                        f"line {lines.line_num} of `{asked.path.name}` has {len(line)} columns, and not {width},"
+                        f" as there are {than}"
+                    )
                 if len(line) <= max(places):
                     needed = f"{max(places) + 1} columns are needed"
                     raise PatternRefused(f"line {lines.line_num} of `{asked.path.name}` has {len(line)}: {needed}")
                 yield tuple([line[place] or None for place in places])
+            if _state(file) != begun:
+                raise SourceFailed(name, f"the file `{asked.path.name}` was written while it was read")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SourceFailed(name, f"the file `{asked.path.name}` cannot be read: {reason}") from None
+
+
+def _state(file: IO[str]) -> tuple[int, int]:
+    found = os.fstat(file.fileno())
+    return found.st_size, found.st_mtime_ns
 
 
 def _places(pattern: Pattern, asked: CsvFile, header: list[str] | None) -> list[int]:

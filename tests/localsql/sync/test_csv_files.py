@@ -1,0 +1,50 @@
+"""CSV files that are not whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localsql.sync.databases import Around
+from localsql.sync.errors import PatternRefused, SourceFailed
+from localsql.sync.reading import config_from_text
+from localsql.sync.sources import rows_of
+
+
+def rows_in(path: Path, more: str = ""):
+    entry = f"{{file: {path.name}{more}}}"
+    text = f"facts: {{'p(User:_, Org:_)': {entry}}}\ndbs: {{app: {{type: csv, connection_string: {path.parent}}}}}"
+    return rows_of(config_from_text(text, Around(Path())).patterns[0], False)
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "says"),
+    [
+        ("who,org\nann,acme\nben,x,acme\n", "", "line 3 .* has 3 columns, and not 2, as there are names of columns"),
+        ("who,org\nann\n", "", "line 2 .* has 1 columns, and not 2"),
+        ("ann,acme\nben,acme,x\n", ", header: false", "line 2 .* has 3 columns, and not 2, as there are in the first"),
+    ],
+)
+def test_a_row_of_another_width_is_refused(tmp_path, text, more, says):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(PatternRefused, match=says):
+        list(rows_in(path, more))
+
+
+def test_a_file_that_is_written_while_it_is_read_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("who,org\nann,acme\n")
+    rows = rows_in(path)
+    assert next(rows) == ("ann", "acme")
+    with path.open("a") as file:
+        file.write("ben,acme\n")
+    with pytest.raises(SourceFailed, match="was written while it was read"):
+        list(rows)
+
+
+def test_a_last_line_needs_no_end(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("who,org\nann,acme")
+    assert list(rows_in(path)) == [("ann", "acme")]
