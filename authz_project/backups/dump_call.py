@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Of the connection's options, those that say where the database is and how to reach it.
-_OF_LIBPQ = re.compile(r"ssl\w*|channel_binding|gss\w*|krbsrvname|require_auth|requirepeer|service|passfile|hostaddr|"
-                       r"target_session_attrs|load_balance_hosts")  # fmt: skip
+# Of the connection's options, those that say where the database is and how to reach it. The password of a key's file is
+# none of them: whoever lists the processes would see it.
+_OF_LIBPQ = re.compile(
+    r"ssl(?!password$)\w*|channel_binding|gss\w*|krbsrvname|require_auth|requirepeer|service|passfile|hostaddr|"
+    r"target_session_attrs|load_balance_hosts"
+)
 
 _PARTS = {"host": "HOST", "port": "PORT", "user": "USER", "dbname": "NAME"}
 
@@ -29,9 +32,14 @@ def _quoted(value: str) -> str:
 
 
 def dump_call(config: Mapping[str, Any], file: Path) -> str:
-    """What to type into a shell."""
+    """What to type into a shell. The dump is its owner's alone, whatever files are there otherwise."""
     how = ("--format=custom", "--no-owner", "--no-privileges")
-    return shlex.join(["pg_dump", *how, f"--file={file}", f"--dbname={conninfo(config)}"])
+    return f"(umask 077; {shlex.join(['pg_dump', *how, f'--file={file}', f'--dbname={conninfo(config)}'])})"
+
+
+def has_key_password(config: Mapping[str, Any]) -> bool:
+    """Whether the connection's own key is encrypted: libpq takes that password in no variable."""
+    return bool((config.get("OPTIONS") or {}).get("sslpassword"))
 
 
 def password_of(config: Mapping[str, Any]) -> dict[str, str]:

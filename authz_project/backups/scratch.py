@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import authz_project
-from authz_project.backups.dump_call import conninfo, password_of
+from authz_project.backups.dump_call import conninfo, has_key_password, password_of
 from authz_project.backups.forms import APPLIED, Form, form_of
 from authz_project.backups.programs import line_of, program, run
 
@@ -71,6 +71,10 @@ def restore_dump(file: Path, config: Mapping[str, Any]) -> Form:
     restoring = program("pg_restore")
     if restoring is None:
         raise CannotRestore("there is no pg_restore here")
+    if has_key_password(config):
+        raise CannotRestore(
+            "pg_restore has no variable for sslpassword: put it into the file of a service, and ?service=NAME here"
+        )
     if tables := _tables(config):
         raise CannotRestore(f"the database is not empty: it has {tables:,} tables; name one for nothing but this")
     how = ("--no-owner", "--no-privileges", "--exit-on-error")

@@ -3,6 +3,7 @@
 import os
 import secrets
 import shlex
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -48,14 +49,19 @@ def manage(folder: Path, url: str, *arguments: str, code: int = 0, **variables: 
 # ---- the call --------------------------------------------------------------------------------------------------------
 
 
+def words_of(call: str) -> list[str]:
+    return shlex.split(call.removeprefix("(umask 077; ").removesuffix(")"))
+
+
 def test_the_call_says_where_the_database_is_and_no_password():
-    call = shlex.split(dump_call.dump_call(database_from_url(URL), Path("a file")))
+    call = words_of(dump_call.dump_call(database_from_url(f"{URL}&sslpassword=secret"), Path("a file")))
     assert call[0] == "pg_dump" and "--file=a file" in call and "--format=custom" in call
     where = dict(part.split("=", 1) for part in call[-1].removeprefix("--dbname=").split())
     assert where == {
         "host": "db.example.org", "port": "5433", "user": "ann", "dbname": "facts", "sslmode": "require",
     }  # fmt: skip
     assert "me" not in " ".join(call).replace("name", "")
+    assert dump_call.has_key_password(database_from_url(f"{URL}&sslpassword=secret"))
     assert dump_call.password_of(database_from_url(URL)) == {"PGPASSWORD": "it's me"}
     assert dump_call.password_of(database_from_url("postgres://ann@db/facts")) == {}
 
@@ -77,7 +83,7 @@ def test_a_program_that_is_older_than_the_server_will_not_do(db, capsys):
     for found, reason in ((old, "pg_dump 9.6 cannot dump"), (None, "there is no pg_dump here")):
         with pytest.raises(CommandError, match=reason):
             backup(found)
-        assert capsys.readouterr().out.startswith("pg_dump --format=custom")
+        assert capsys.readouterr().out.startswith("(umask 077; pg_dump --format=custom")
 
 
 # ---- the dump --------------------------------------------------------------------------------------------------------
@@ -90,12 +96,13 @@ def test_the_dump_is_made_looked_at_restored_and_asked(filled, database_urls, tm
     told = manage(tmp_path, filled, "backup", "facts.dump").splitlines()
     assert "SECRET_KEY is not in the database: keep it as well" in told
     subprocess.run(told[0], shell=True, cwd=tmp_path, check=True, timeout=120)
+    assert stat.S_IMODE((tmp_path / "facts.dump").stat().st_mode) == 0o600
     said = manage(tmp_path, filled, "verify_backup", "facts.dump")
     assert "ok     file: pg_restore " in said and "Dumped by pg_dump version: " in said and "ok     tables: " in said
     assert "what is in it is not looked at" in said
 
     empty = database_urls("postgresql", f"scratch_{secrets.token_hex(4)}")
-    said = manage(tmp_path, filled, "verify_backup", "facts.dump", "--database", empty)
+    said = manage(tmp_path, filled, "verify_backup", "facts.dump", "--database", "${EMPTY}", EMPTY=empty)
     assert "WRONG" not in said
     assert "ok     facts of `default`: 1 stored and 0 past at revision 2" in said
     assert 'version 1 compiles; User:ann may "read" 1 Doc' in said

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import Error, connection
 
-from authz_project.backups.dump_call import dump_call
+from authz_project.backups.dump_call import dump_call, has_key_password
 from authz_project.backups.programs import program
 from authz_project.backups.sqlite_copy import CannotCopy, copy, secret_of
 from policy.management.command import ServiceCommand
@@ -50,6 +50,11 @@ class Command(ServiceCommand):
         self.stdout.write(dump_call(connection.settings_dict, file))
         if connection.settings_dict.get("PASSWORD"):
             self.stderr.write("the password goes with it in PGPASSWORD, or in the file that PGPASSFILE names")
+        if has_key_password(connection.settings_dict):
+            self.stderr.write(
+                "sslpassword is left out, for others would see it: put it into the file of a service, and service=NAME "
+                "into --dbname"
+            )
         if "SECRET_KEY" in os.environ:
             self.stderr.write("SECRET_KEY is not in the database: keep it as well")
         try:

@@ -1,5 +1,7 @@
 """Whether a copy of the database is good, found out before it is needed."""
 
+import os
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,14 +26,18 @@ class Command(ServiceCommand):
 
     def add_arguments(self, parser):
         parser.add_argument("file", type=Path, help="what `backup` or pg_dump has made")
-        parser.add_argument("--database", metavar="URL", help="an empty PostgreSQL database to restore a dump into")
+        parser.add_argument(
+            "--database",
+            metavar="URL",
+            help="an empty PostgreSQL database to restore a dump into; variables are filled in: ${VAR}",
+        )
 
     def handle(self, *, file: Path, database: str | None, **options: Any) -> None:
         try:
             is_sqlite = kind_of(file) == SQLITE
             if is_sqlite and database:
                 raise CommandError("--database is for dumps of PostgreSQL; a copy of an SQLite file is tried in one")
-            is_good = self._sqlite(file) if is_sqlite else self._dump(file, database)
+            is_good = self._sqlite(file) if is_sqlite else self._dump(file, database and filled_in(database))
         except (NotABackup, CannotRestore) as reason:
             raise CommandError(str(reason)) from None
         if not is_good:
@@ -69,6 +75,17 @@ class Command(ServiceCommand):
             self.stdout.write(str(finding))
             are_good &= finding.is_good
         return are_good
+
+
+def filled_in(url: str) -> str:
+    """Put the variables that it names into a URL: who lists the processes sees their names."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in os.environ:
+            raise CommandError(f"--database names the variable {found[1]}, which is not set")
+        return os.environ[found[1]]
+
+    return re.sub(r"\$\{(\w+)\}", value, url)
 
 
 def scratch_config(url: str) -> dict[str, Any]:
