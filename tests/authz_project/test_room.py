@@ -46,7 +46,15 @@ def changes() -> Changes:
     return Changes(1, 1)
 
 
-@pytest.mark.parametrize("made", [changes, lambda: Waiting(1, changes()), lambda: Slots(1)], ids=["changes", "waiting", "slots"])
+def waiting() -> Waiting:
+    return Waiting(1, changes())
+
+
+def slots() -> Slots:
+    return Slots(1)
+
+
+@pytest.mark.parametrize("made", [changes, waiting, slots])
 def test_what_no_thread_can_be_had_for_is_never_done(made, monkeypatch):
     threads: Any = made()
     done: SimpleQueue[str] = SimpleQueue()
