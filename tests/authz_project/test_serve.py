@@ -41,6 +41,15 @@ def refusal(tmp_path, *options: str, **variables: str) -> str:
     return done.stderr
 
 
+def test_no_key_is_made_where_what_is_printed_is_collected(tmp_path):
+    service = start_service(tmp_path, "", "--workers", "1", "--no-first-key")
+    try:
+        said = service.log.read_text()
+        assert "e_default_" not in said and "There is no API key yet: " in said and "create_api_key` makes one" in said
+    finally:
+        assert service.stop() == 0
+
+
 def test_it_starts_from_nothing_and_shows_the_first_key_once(tmp_path):
     service = start_service(tmp_path, "", "--workers", "1")
     try:

@@ -59,6 +59,11 @@ class Command(ServiceCommand):
             "--metrics-port", type=port_number, help="answer GET /metrics for Prometheus on this port (default: off)"
         )
         parser.add_argument("--metrics-host", default="127.0.0.1", help="where (default: this machine alone)")
+        parser.add_argument(
+            "--no-first-key",
+            action="store_true",
+            help="make no key where there is none: what is printed may be collected; see create_api_key",
+        )
         parser.add_argument("--dev", action="store_true", help="turn on the well-known key and POST /test_environment")
         parser.add_argument(
             "--check", action="store_true", help="start nothing: look whether all is there, as check_service does"
@@ -78,6 +83,7 @@ class Command(ServiceCommand):
         workers: int,
         threads: int,
         dev: bool,
+        no_first_key: bool,
         metrics_host: str,
         metrics_port: int | None,
         **options: Any,
@@ -96,7 +102,7 @@ class Command(ServiceCommand):
         refuse_too_few_files(threads)
         with alone():
             call_command("migrate", verbosity=0)
-            said_of_keys = self.prepare_keys(dev)
+            said_of_keys = self.prepare_keys(dev, not no_first_key)
         # Workers are children of this process: its id is what they know a development server by.
         os.environ.pop(settings.DEV_SERVER_VARIABLE, None)
         if dev:
@@ -132,7 +138,7 @@ class Command(ServiceCommand):
         self.say("  stop      with Ctrl-C or SIGTERM, which lets requests in flight finish")
         connections.close_all()
 
-    def prepare_keys(self, dev: bool) -> str:
+    def prepare_keys(self, dev: bool, makes_first: bool = True) -> str:
         """The keys that there are to be; what is to be said of them."""
         environment = default_environment()
         if dev:
@@ -141,6 +147,8 @@ class Command(ServiceCommand):
         drop_dev_key()
         if ApiKey.objects.exists():
             return ""
+        if not makes_first:
+            return f"There is no API key yet: `{program_name(sys.argv[0])} create_api_key` makes one."
         return f"The first API key, shown only now: {create_key(environment, 'first key', by=by_command('serve'))[1]}"
 
     def say(self, line: str) -> None:
