@@ -98,6 +98,12 @@ def test_the_unit_waits_until_requests_have_finished():
     assert int(re.search(r"TimeoutStopSec=(\d+)", UNIT)[1]) > FINISH_WITHIN
 
 
+def test_the_unit_does_not_begin_with_an_empty_database_where_its_settings_are_lost():
+    lines = UNIT.splitlines()
+    ours = lines.index("Environment=DATABASE_URL=sqlite:////var/lib/authz/authz.sqlite3")
+    assert lines.index("EnvironmentFile=/etc/authz.env") > ours
+
+
 # ---- Kubernetes ---------------------------------------------------------------------------------------------------
 
 
@@ -122,6 +128,29 @@ def test_pods_have_as_long_to_end_as_requests():
     probe = container["readinessProbe"]
     assert drained > probe["periodSeconds"] * probe["failureThreshold"]
     assert of_kind("Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > drained + FINISH_WITHIN
+
+
+def test_no_pod_begins_without_its_database_and_secret():
+    for container in containers():
+        assert "envFrom" not in container
+        kept = {each["name"]: each["valueFrom"]["secretKeyRef"] for each in container["env"] if "valueFrom" in each}
+        assert set(kept) == {"DATABASE_URL", "SECRET_KEY"}
+        assert all(each["key"] == name and not each.get("optional") for name, each in kept.items())
+
+
+def test_probes_ask_by_a_name_that_is_allowed():
+    (container,) = of_kind("Deployment")["spec"]["template"]["spec"]["containers"]
+    allowed = next(each["value"] for each in container["env"] if each["name"] == "ALLOWED_HOSTS").split(",")
+    assert "*" not in allowed and of_kind("Service")["metadata"]["name"] in allowed
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert [each["value"] for each in container[probe]["httpGet"]["httpHeaders"]] == [allowed[0]]
+
+
+def test_only_pods_with_the_label_may_ask():
+    policy = of_kind("NetworkPolicy")["spec"]
+    assert policy["podSelector"]["matchLabels"] == of_kind("Service")["spec"]["selector"]
+    (rule,) = policy["ingress"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": {"authz-client": "yes"}}}]
 
 
 # ---- compose ------------------------------------------------------------------------------------------------------
