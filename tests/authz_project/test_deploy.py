@@ -61,6 +61,7 @@ def test_what_they_set_are_settings():
 
 def commands_that_are_run() -> Iterator[list[str]]:
     yield from (container["args"] for container in containers())
+    yield COMPOSE["services"]["authz"]["command"]
     yield re.search(r"^ExecStart=\S+ (.*)$", UNIT, re.MULTILINE)[1].split()
     yield yaml.safe_load(re.search(r"^CMD (\[.*\])$", CONTAINERFILE, re.MULTILINE)[1])
 
@@ -177,15 +178,22 @@ def test_a_replica_follows_the_primary():
     primary = postgresql.start()
     programs = Path(primary.command[0]).parent
     replica, port = primary.folder / "replica", free_port()
-    variables = {"PATH": f"{programs}:{os.environ['PATH']}", "PGPORT": str(primary.port)}
+    variables = {"PATH": f"{programs}:{os.environ['PATH']}", "PGPORT": str(primary.port), "PGHOST": "127.0.0.1"}
+    passwords = {"DATABASE_PASSWORD": "it's `$(false)`", "REPLICATION_PASSWORD": "another"}
     with psycopg.connect(primary.url(), autocommit=True) as connection:
-        connection.execute("CREATE ROLE authz SUPERUSER LOGIN")
-        run_as(primary, script("let_replicas_in"), variables | {"PGDATA": str(primary.folder / "cluster")}).wait(30)
+        superuser = connection.info.user
+        cluster = {"PGDATA": str(primary.folder / "cluster"), "POSTGRES_USER": superuser}
+        assert run_as(primary, script("make_roles"), variables | passwords | cluster).wait(30) == 0
+        roles = connection.execute(
+            "SELECT rolname, rolsuper, rolreplication FROM pg_roles WHERE rolname LIKE 'authz%' ORDER BY 1"
+        ).fetchall()
+        assert roles == [("authz", False, False), ("authz_replication", False, True)]
         connection.execute("CREATE TABLE told (word text)")
+        connection.execute("GRANT SELECT ON told TO authz")
         follow = script("follow").replace("--host=database", "--host=127.0.0.1")
         options = f"-p {port} -c unix_socket_directories={primary.folder} -c max_connections=200"  # as the primary's
         follow = follow.replace("exec postgres", f"exec postgres {options}")
-        following = run_as(primary, follow, variables | {"PGDATA": str(replica)})
+        following = run_as(primary, follow, variables | {"PGDATA": str(replica), "PGPASSWORD": "another"})
         try:
             connection.execute("INSERT INTO told VALUES ('yes')")
             assert read_once_there(port) == ("yes", True)
