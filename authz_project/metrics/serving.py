@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import platform
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
@@ -26,7 +28,9 @@ log = logging.getLogger("authz.metrics")
 
 PATHS = ("/metrics", "/metrics/")
 TIDY_EVERY = 5.0  # seconds
-PATIENCE = 10.0  # seconds for a request to arrive
+PATIENCE = 10.0  # seconds for a request to go on arriving, or its answer to be taken
+WITHIN = 30.0  # seconds for a whole request, however slowly it goes on
+AT_ONCE = 8  # requests; more are hung up on
 Start = Callable[..., Callable[[bytes], object]]
 
 
@@ -69,11 +73,47 @@ class _Handler(WSGIRequestHandler):
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
+    def __init__(self, *arguments: Any, **options: Any):
+        self._places = threading.Semaphore(AT_ONCE)
+        super().__init__(*arguments, **options)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Each on a thread, as long as they are few: who comes and says nothing may not take all that there are."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        late = threading.Timer(WITHIN, _hang_up, (request,))
+        late.daemon = True
+        try:
+            late.start()
+            super().process_request_thread(request, client_address)
+        finally:
+            late.cancel()
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who is hung up on, or hangs up, is no fault of ours."""
+        if not isinstance(sys.exception(), OSError):
+            log.exception("a request for metrics was not answered")
+
     def server_bind(self) -> None:
         """Bind as all servers do; the library's way asks name servers who we are, and waits for them."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
+
+
+def _hang_up(request: socket.socket) -> None:
+    """The thread that reads or writes finds the connection closed."""
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _ServerOverSix(_Server):
