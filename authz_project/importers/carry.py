@@ -15,6 +15,7 @@ from authz_project.importers.polar.scenarios import WrittenTests, written_tests
 from authz_project.importers.polar.unsaid import tell_unsaid
 from authz_project.importers.report import Report
 from authz_project.importers.trial import without_failures
+from authz_project.importers.twice import check_twice
 from facts.wire import Fact
 from policy.language import ast
 from policy.language.format import formatted
@@ -50,9 +51,10 @@ class Carried:
 
 
 def carried(imported: Imported, report: Report, options: Options = Options()) -> Carried:
-    """Write it all; what has no equal here is in the report, and grants nothing."""
+    """Write it all; what has no equal here is in the report, and grants nothing. ImportRejected if tuples clash."""
+    check_twice(imported)
     model = without_circles(imported.model, report)
-    layout = layout_of(model, report)
+    layout = layout_of(model, report, options.clock)
     tell_unsaid(model, report)
     facts = tuple(Facts(layout).of_all(imported.tuples, report))
     tests = written_tests(replace(imported, model=model), layout, report)
@@ -79,7 +81,7 @@ def _policy(layout: Layout, tests: WrittenTests, options: Options) -> str:
     conditions = layout.model.conditions
     for each in conditions:
         name = layout.conditions[each.name]
-        parts.append(text.condition_text(written_condition(each, name, each.name in written.failing, options.clock)))
+        parts.append(text.condition_text(written_condition(each, name, each.name in written.failing, layout.clock)))
     if conditions:
         parts.append(text.VALUES + text.rules_text(value_rules()))
     if any(block.roles for block in written.blocks):

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ from policy.values import STRING, Value
 
 BY_REQUEST = "by request"  # the `when` of a tuple that binds nothing
 LONGEST_WHEN = 200  # bytes
+_PLAIN = re.compile(r"[\w.:/+-]+")
 ANYBODY = "anybody"  # stands for `user:*` in questions
 
 
@@ -182,6 +184,7 @@ class Facts:
         except NoValue as reason:
             raise NotCarried(str(reason)) from None
         _check_sums(condition, {name for name, _ in tuple_.values})
+        _check_clock(self.layout.clock & {name for name, _ in tuple_.values if name in given})
         known = {each.name for each in condition.parameters}
         written = " ".join(f"{name}={_short(raw)}" for name, raw in sorted(tuple_.values) if name in known)
         if len(written.encode()) > LONGEST_WHEN:
@@ -205,8 +208,17 @@ def _check_sums(condition: Condition, given: set[str]) -> None:
             raise NotCarried(f"`{described(total)}` is worked out here from the tuple, which leaves out {missing}")
 
 
+def _check_clock(given: frozenset[str]) -> None:
+    """Refuse a time that the tuple binds, where the clock would count instead."""
+    if given:
+        raise NotCarried(f"it binds {', '.join(sorted(given))}, which is the service's clock here")
+
+
 def _short(raw: object) -> str:
-    return raw if isinstance(raw, str) else json.dumps(raw, separators=(",", ":"), ensure_ascii=False, default=str)
+    """A value as it stands in an id: a text in quotes, unless it cannot be taken for anything else."""
+    if isinstance(raw, str) and _PLAIN.fullmatch(raw):
+        return raw
+    return json.dumps(raw, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def _id(text: str) -> str:

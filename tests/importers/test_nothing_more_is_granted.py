@@ -1,8 +1,10 @@
 """Corners in which a policy could say more than what it was made of: it says less, or what is missing is reported."""
 
+import pytest
+
 from authz_project.importers.carry import Options, carried
 from authz_project.importers.model import Thing, Who
-from authz_project.importers.report import Kind, Report
+from authz_project.importers.report import ImportRejected, Kind, Report
 from authz_project.importers.spicedb.files import imported
 from tests.importers.asking import Carriage
 
@@ -49,3 +51,50 @@ def test_what_a_mixed_relation_leads_to_cannot_be_left_out_where_it_keeps_somebo
     _, report = carriage(tmp_path, MIXED, tuples)
     (needed,) = report.of(Kind.NEEDED)
     assert needed.place.line == 14
+
+
+# ---- what tuples bind ------------------------------------------------------------------------------------------------
+
+TWO_TEXTS = """
+definition user {}
+caveat c(a string, b string, x string) { x == a && b != "y" }
+definition doc {
+  relation viewer: user with c
+  permission view = viewer
+}
+"""
+
+
+def test_texts_of_two_tuples_are_not_taken_for_each_other(tmp_path, db):
+    tuples = 'doc:1#viewer@user:ann[c:{"a":"x b=y"}]\ndoc:2#viewer@user:ann[c:{"a":"x","b":"y"}]'
+    asked, _ = carriage(tmp_path, TWO_TEXTS, tuples)
+    ids = {fact.args[-1].id for fact in asked.carried.facts if fact.predicate == "has_role_if"}
+    assert ids == {'a="x b=y"', "a=x b=y"}
+    assert not asked.check(ANN, "view", Thing("doc", "2"), (), (("x", "x b=y"), ("b", "z")))
+
+
+def test_a_time_that_a_tuple_binds_is_not_the_clock(tmp_path, db):
+    schema = """
+definition user {}
+caveat c(now timestamp, till timestamp) { now < till }
+definition doc {
+  relation viewer: user with c
+  permission view = viewer
+}
+"""
+    bound = '{"now":"2190-01-01T00:00:00Z","till":"2180-01-01T00:00:00Z"}'
+    asked, report = carriage(tmp_path, schema, f"doc:1#viewer@user:ann[c:{bound}]", clock=frozenset(["now"]))
+    (lost,) = report.of(Kind.LOST)
+    assert lost.place.line == 9
+    assert "binds now, which is the service's clock here" in lost.message
+    assert not asked.check(ANN, "view", DOC)
+
+
+@pytest.mark.parametrize("second", ['[c:{"a":"y"}]', ""])
+def test_a_tuple_that_is_there_twice_and_says_two_things_is_refused(tmp_path, second):
+    schema = TWO_TEXTS.replace("user with c", "user with c | user")
+    with pytest.raises(ImportRejected) as refused:
+        carriage(tmp_path, schema, f'doc:1#viewer@user:ann[c:{{"a":"x"}}]\ndoc:1#viewer@user:ann{second}')
+    (fault,) = refused.value.faults
+    assert fault.place.line == 10
+    assert "is there twice, with different conditions, values or ends" in fault.message

@@ -53,6 +53,7 @@ class Layout:
     userset_names: dict[tuple[str, str, str, str], str]  # by type, relation, and the userset's type and relation
     conditions: dict[str, str]
     userset_type: str
+    clock: frozenset[str] = frozenset()  # the parameters that are the service's clock
 
     @cached_property
     def possibly(self) -> str:
@@ -106,7 +107,7 @@ class Layout:
         return tuple(dict.fromkeys(each.type for each in subjects if each.wildcard))
 
 
-def layout_of(model: Model, report: Report) -> Layout:
+def layout_of(model: Model, report: Report, clock: frozenset[str] = frozenset()) -> Layout:
     apart = taken_apart(model)
     _tell_apart(model, apart, report)
     types = _type_names(apart.model, report)
@@ -117,7 +118,7 @@ def layout_of(model: Model, report: Report) -> Layout:
     usersets: dict[tuple[str, str, str, str], str] = {}
     for type_ in apart.model.types:
         _name_relations(type_, apart, said, usersets, report)
-    return Layout(apart, types, _actors(apart), said, usersets, conditions, userset_type)
+    return Layout(apart, types, _actors(apart), said, usersets, conditions, userset_type, clock)
 
 
 def _tell_apart(model: Model, apart: Apart, report: Report) -> None:
