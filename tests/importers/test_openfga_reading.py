@@ -269,3 +269,25 @@ def test_what_a_store_file_has_besides_is_not_passed_over(tmp_path):
     store.write_text(f"model: {json.dumps(DSL)}\ntests:\n  - name: x\n    chek: []\n")
     with pytest.raises(ImportRejected, match=r":4:11: `chek` is not known here"):
         read_files(str(store), [])
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ({"intersection": {"child": []}}, "expected `child`"),
+        ({"intersection": {}}, "expected `child`"),
+        ({"union": {"children": [{"this": {}}]}}, "`children` is not known"),
+        ({"this": {}, "intersection": {"child": [{"this": {}}]}}, "found this, intersection"),
+        ({}, "found none"),
+        ({"this": {"but": "not"}}, "`but` is not known"),
+        ({"difference": {"base": {"this": {}}}}, "expected what a relation is"),
+        ({"difference": {"base": {"this": {}}, "subtract": {"this": {}}, "more": {}}}, "`more` is not known"),
+        ({"computedUserset": {"relation": "x", "object": "doc:1"}}, "object of its own"),
+    ],
+)
+def test_expressions_of_json_say_one_thing(tmp_path, expression, message):
+    """All of nothing would be everybody."""
+    model = {"schema_version": "1.1", "type_definitions": [{"type": "doc", "relations": {"x": expression}}]}
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    with pytest.raises(ImportRejected, match=re.escape(message)):
+        read_files(str(tmp_path / "model.json"), ())

@@ -33,11 +33,12 @@ def read_json_model(text: str, file: str) -> File:
         raw = raw["authorization_model"]
     if not isinstance(raw, Marked) or "type_definitions" not in raw:
         raise _wrong(Place(file, 1), "expected a model: a mapping with `type_definitions`")
+    _check_keys(raw, "id", "schema_version", "type_definitions", "conditions")
     version = raw.get("schema_version")
     if version not in ("1.1", "1.2"):
         raise _wrong(raw.place_of("schema_version"), f"schema {version} is not known; 1.1 and 1.2 are")
     types = tuple(_type(each, raw.place) for each in raw["type_definitions"] or ())
-    conditions = raw.get("conditions") or Marked(raw.place)
+    conditions = _mapping(raw, "conditions")
     return File(types, (), tuple(_condition(name, each, conditions) for name, each in conditions.items()), ())
 
 
@@ -49,15 +50,18 @@ def _without_tabs(text: str) -> str:
 def _type(raw: Any, place: Place) -> Type:
     if not isinstance(raw, Marked) or not isinstance(raw.get("type"), str):
         raise _wrong(place, "expected a type: a mapping with `type`")
-    relations = raw.get("relations") or {}
-    about = (raw.get("metadata") or {}).get("relations") or {}
+    _check_keys(raw, "type", "relations", "metadata")
+    relations = _mapping(raw, "relations")
+    about = _mapping(_mapping(raw, "metadata"), "relations")
+    if unknown := [name for name in about if name not in relations]:
+        raise _wrong(about.place_of(unknown[0]), f"there is no relation {unknown[0]}")
     return Type(raw["type"], tuple(_relation(name, raw, about) for name in relations), (), raw.place)
 
 
-def _relation(name: str, raw: Marked, about: Any) -> Relation:
+def _relation(name: str, raw: Marked, about: Marked) -> Relation:
     relations = raw["relations"]
     place = relations.place_of(name)
-    listed = (about.get(name) or {}).get("directly_related_user_types") or ()
+    listed = _mapping(about, name).get("directly_related_user_types") or ()
     subjects = tuple(dict.fromkeys(_subject(each, place) for each in listed))
     expression = _expression(relations[name], place, 0)
     return Relation(name, expression, subjects, not subjects, (), place)
@@ -66,7 +70,10 @@ def _relation(name: str, raw: Marked, about: Any) -> Relation:
 def _subject(raw: Any, place: Place) -> Subject:
     if not isinstance(raw, Marked) or not isinstance(raw.get("type"), str):
         raise _wrong(place, "expected a kind of subject: a mapping with `type`")
+    _check_keys(raw, "type", "relation", "wildcard", "condition")
     wildcard = raw.get("wildcard") is not None
+    if wildcard and raw.get("relation"):
+        raise _wrong(raw.place, "a kind of subject has `relation` or `wildcard`, not both")
     return Subject(raw["type"], raw.get("relation") or None, wildcard, raw.get("condition") or None, raw.place)
 
 
@@ -74,35 +81,62 @@ def _expression(raw: Any, place: Place, depth: int) -> Expression:
     if not isinstance(raw, Marked) or depth > _MOST_DEEP:
         raise _wrong(place, "expected what a relation is: `this`, `computedUserset`, `tupleToUserset`, `union` …")
     place = raw.place
-    match next(((name, value) for name, value in raw.items() if value is not None), None):
-        case ("this", _):
+    said = [(name, value) for name, value in raw.items() if value is not None]
+    if len(said) != 1:
+        raise _wrong(place, f"expected one thing that a relation is; found {', '.join(dict(said)) or 'none'}")
+    match said[0]:
+        case ("this", Marked() as nothing):
+            _check_keys(nothing)
             return Direct(place)
-        case ("computedUserset" | "computed_userset", dict() as computed):
-            return Computed(_name(computed, "relation", place), place)
-        case ("tupleToUserset" | "tuple_to_userset", dict() as arrow):
-            computed = arrow.get("computedUserset") or arrow.get("computed_userset") or {}
-            tupleset = _name(arrow.get("tupleset") or {}, "relation", place)
-            return Arrow(tupleset, _name(computed, "relation", place), place=place)
-        case ("union", dict() as parts):
+        case ("computedUserset" | "computed_userset", Marked() as computed):
+            return Computed(_relation_of(computed, place), place)
+        case ("tupleToUserset" | "tuple_to_userset", Marked() as arrow):
+            _check_keys(arrow, "tupleset", "computedUserset", "computed_userset")
+            computed = arrow.get("computedUserset") or arrow.get("computed_userset")
+            return Arrow(_relation_of(arrow.get("tupleset"), place), _relation_of(computed, place), place=place)
+        case ("union", Marked() as parts):
             return Union(_parts(parts, place, depth))
-        case ("intersection", dict() as parts):
+        case ("intersection", Marked() as parts):
             return Intersection(_parts(parts, place, depth))
-        case ("difference", dict() as parts):
+        case ("difference", Marked() as parts):
+            _check_keys(parts, "base", "subtract")
             base, subtract = (_expression(parts.get(name), place, depth + 1) for name in ("base", "subtract"))
             return Exclusion(base, subtract)
-    raise _wrong(place, f"`{next(iter(raw), '')}` is not known")
+    raise _wrong(place, f"`{said[0][0]}` is not known, or not what it should be")
 
 
-def _parts(raw: dict[str, Any], place: Place, depth: int) -> tuple[Expression, ...]:
-    return tuple(_expression(each, place, depth + 1) for each in raw.get("child") or ())
+def _relation_of(raw: Any, place: Place) -> str:
+    """The relation that is named, of the object itself: `object` may be there, and is empty."""
+    if isinstance(raw, Marked):
+        _check_keys(raw, "relation", "object")
+        if raw.get("object"):
+            raise _wrong(raw.place_of("object"), "an object of its own is not known here")
+    return _name(raw, "relation", place)
+
+
+def _parts(raw: Marked, place: Place, depth: int) -> tuple[Expression, ...]:
+    """At least one: all of nothing would be everybody."""
+    _check_keys(raw, "child")
+    found = raw.get("child")
+    if not isinstance(found, list) or not found:
+        raise _wrong(raw.place, "expected `child`, a list of at least one")
+    return tuple(_expression(each, place, depth + 1) for each in found)
+
+
+def _check_keys(raw: Marked, *known: str) -> None:
+    """Refuse what is not known: left out in silence, it could be what keeps somebody out."""
+    faults = [Fault(raw.place_of(key), f"`{key}` is not known here") for key in raw if key not in known]
+    if faults:
+        raise ImportRejected(faults)
 
 
 def _condition(name: str, raw: Any, conditions: Marked) -> Condition:
     place = conditions.place_of(name)
     if not isinstance(raw, Marked) or not isinstance(raw.get("expression"), str):
         raise _wrong(place, "expected a condition: a mapping with `expression`")
+    _check_keys(raw, "name", "expression", "parameters", "metadata")
     parameters = tuple(
-        Parameter(each, _type_name(about, place), place) for each, about in (raw.get("parameters") or {}).items()
+        Parameter(each, _type_name(about, place), place) for each, about in _mapping(raw, "parameters").items()
     )
     declared = ", ".join(f"{each.name}: {each.type}" for each in parameters)
     text = f"condition {name}({declared}) {{ {' '.join(raw['expression'].split())} }}"
@@ -114,6 +148,14 @@ def _type_name(raw: Any, place: Place) -> str:
     name = _name(raw if isinstance(raw, dict) else {}, "type_name", place).removeprefix("TYPE_NAME_").lower()
     inner = [_type_name(each, place) for each in raw.get("generic_types") or ()]
     return f"{name}<{inner[0]}>" if inner else name
+
+
+def _mapping(raw: Marked, key: str) -> Marked:
+    """What stands under a key; an empty one where nothing does."""
+    found = raw.get(key)
+    if found is not None and not isinstance(found, Marked):
+        raise _wrong(raw.place_of(key), f"`{key}` is to be a mapping")
+    return Marked(raw.place) if found is None else found
 
 
 def _name(raw: Any, key: str, place: Place) -> str:
