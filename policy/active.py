@@ -149,14 +149,30 @@ def _weight(program: Program) -> int:
 
 _programs: LRUCache[int, Program] = LRUCache(_REMEMBERED, _weight)  # by version
 _changing = threading.Lock()  # the cache above, whose order every use changes
-timeline.forgets(_programs.clear)
 _compiling = tuple(threading.Lock() for _ in range(16))  # of the requests that meet a new version, one compiles it
 
 
-def remember_program(version_id: int, program: Program) -> None:
-    """Keep the program of a committed version, and let go of those that were not used for longest."""
+_history = 0  # that the programs are of: another one after each time that they were forgotten
+
+
+def remember_program(version_id: int, program: Program, history: int | None = None) -> None:
+    """Keep the program of a committed version, and let go of those that were not used for longest.
+
+    What was read in a history before is not kept: the number may be that of another text now.
+    """
     with _changing:
-        _programs[version_id] = program
+        if history in (None, _history):
+            _programs[version_id] = program
+
+
+def _forget_programs() -> None:
+    global _history
+    with _changing:
+        _history += 1
+        _programs.clear()
+
+
+timeline.forgets(_forget_programs)
 
 
 def forget_program(version_id: int) -> None:
@@ -177,7 +193,8 @@ def _compiled(version_id: int) -> Program:
     with _compiling[version_id % len(_compiling)]:
         program = _remembered(version_id)
         if program is None:
+            history = _history
             version = PolicyVersion.objects.only("source", "filename").get(pk=version_id)
             program = rules.compile_source(Source(version.source, version.filename or ""))
-            remember_program(version_id, program)
+            remember_program(version_id, program, history)
     return program

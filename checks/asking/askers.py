@@ -7,7 +7,7 @@ from threading import Lock
 
 from checks.asking import run
 from checks.asking.confirmation import NEW_SIGNATURE, Holding, asking_what_holds
-from checks.asking.session import LiveSession
+from checks.asking.session import LiveSession, new_generation
 from policy.active import Caller, caller_of_hash
 from policy.errors import AuthzError, KeyRefused, NotFound
 from policy.moments import Moment
@@ -66,8 +66,19 @@ def session_at(asker: Asker, moment: Moment) -> LiveSession:
 # ---- what was active when last seen: a hint, confirmed by every statement ----------------------------------------
 
 _sessions: dict[tuple[int, bool], LiveSession] = {}
-timeline.forgets(_sessions.clear)  # the next ones are of other generations, which find no statement of before
 _moving = Lock()
+_floor = 0  # the generation that the first session may be of
+
+
+def _forget() -> None:
+    """Begin with other generations, which find no statement of before."""
+    global _floor
+    with _moving:
+        _sessions.clear()
+        _floor = new_generation()
+
+
+timeline.forgets(_forget)
 
 
 def likely_session(asker: Asker) -> LiveSession:
@@ -84,6 +95,8 @@ def session_after(session: LiveSession, current: int | None) -> LiveSession:
             return replace(session, generation=_generation_after(known, session))
         if current != NEW_SIGNATURE:
             generation = max(known.generation, session.generation)
+            if generation < _floor:  # it was asked before all was forgotten
+                generation = new_generation()
             return _remember(LiveSession(session.environment_id, current, session.needs_key, generation))
         if (known.version, known.generation) != (session.version, session.generation):
             return known  # others found out before: what they compile serves all
@@ -100,5 +113,6 @@ def _generation_after(known: LiveSession, session: LiveSession) -> int:
 def _remember(session: LiveSession) -> LiveSession:
     if len(_sessions) > _MOST:
         _sessions.clear()
-    _sessions[session.environment_id, session.needs_key] = session
+    if session.generation >= _floor:
+        _sessions[session.environment_id, session.needs_key] = session
     return session

@@ -216,6 +216,10 @@ class Session(ABC):
 _generations = count(1)
 
 
+def new_generation() -> int:
+    return next(_generations)
+
+
 @dataclass(eq=False)
 class LiveSession(Session):
     """Asks by the policy version that is active as far as this process knows; every statement confirms it.
@@ -231,7 +235,7 @@ class LiveSession(Session):
     environment_id: int
     version: int | None
     needs_key: bool = True
-    generation: int = field(default_factory=lambda: next(_generations))
+    generation: int = field(default_factory=new_generation)
     moment: Moment | None = None  # None: now
 
     @property

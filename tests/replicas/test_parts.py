@@ -12,12 +12,15 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, connections
 
 from authz_project.settings import database_from_url, replicas_from_urls
+from checks.asking import askers
+from policy import active
 from policy.active import Seen
-from policy.active import _programs as programs
+from policy.language.source import Source
 from policy.offsets import NoPrimary, changing
 from policy.replicas import standing
 from policy.replicas.known import FORGET_AFTER, KeyRow, Known, Look
 from policy.replicas.reading import NOWHERE, position_of
+from policy.rules import compile_source
 from policy.timeline import Timeline, is_outdated, timeline
 from tests import postgresql
 from tests.replicas.cluster import DATABASE, begin_anew, connected, wait_for
@@ -159,7 +162,22 @@ def test_what_was_remembered_by_number_is_forgotten_with_a_timeline():
     assert (mine.number, forgotten, mine.has_moved) == (4, [3], True)
     with pytest.raises(OperationalError, match="another server has taken over"):
         mine.meet(3)
-    assert programs.clear in timeline._forgetting
+
+
+def test_what_comes_late_is_not_remembered_again():
+    program, history = compile_source(Source("actor User {}", "")), active._history
+    late = askers.LiveSession(7, 1, True)
+    try:
+        active.remember_program(-7, program, history)
+        assert active._remembered(-7) is program
+        for forget in timeline._forgetting:
+            forget()
+        active.remember_program(-7, program, history)
+        assert active._remembered(-7) is None
+        assert askers.session_after(late, 2).generation > late.generation
+    finally:
+        for forget in timeline._forgetting:
+            forget()
 
 
 # ---- servers -------------------------------------------------------------------------------------------------------
