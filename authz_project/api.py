@@ -16,7 +16,7 @@ from rest_framework.request import Request as FrameworkRequest
 
 from authz_project.connections import refresh_connection
 from authz_project.errors import refusal_of
-from authz_project.keys import caller_of_token, forget, is_remembered, token_of
+from authz_project.keys import caller_of_token, forget, hash_of, is_remembered, token_of
 from authz_project.rate_limit import take_token
 from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response
@@ -39,7 +39,12 @@ def caller_of(headers: Mapping[str, Any], needs: Scope | None, is_question: bool
     token = token_of(headers)
     if not (is_question and settings.REPLICAS and is_remembered(token)):  # then this connection may not be needed
         refresh_connection()
-    caller = caller_of_token(token, needs)
+    try:
+        caller = caller_of_token(token, needs)
+    except ScopeMissing:  # of a good key: it counts like any other request with it
+        if settings.RATE_LIMIT is not None:
+            take_token(hash_of(token), settings.RATE_LIMIT)
+        raise
     if settings.RATE_LIMIT is not None:
         take_token(caller.key_hash, settings.RATE_LIMIT)
     return caller

@@ -10,6 +10,7 @@ from authz_project import rate_limit, wsgi
 from authz_project import settings as service_settings
 from authz_project.keys import create_key
 from authz_project.settings import Rate
+from policy.scopes import Scope
 from tests.authz_project.test_two_ways import Ways
 from tests.conftest import Api, whole
 from tests.service import start_service
@@ -100,6 +101,12 @@ def test_who_has_no_key_is_refused_for_that_and_takes_no_place(api, settings, cl
     assert [nobody.get("/stats").status_code for _ in range(3)] == [401, 401, 401]
     assert not rate_limit._buckets
     assert [api.get("/healthcheck", Authorization="").status_code for _ in range(3)] == [200, 200, 200]
+
+
+def test_a_key_that_lacks_the_scope_is_limited_as_well(api, settings, clock):
+    settings.RATE_LIMIT = Rate(2, 60)
+    narrow = Api(api.environment, create_key(api.environment, scopes=[Scope.FACTS])[1])
+    assert [narrow.get("/stats").status_code for _ in range(4)] == [403, 403, 429, 429]
 
 
 def test_without_a_limit_nothing_is_counted(api, clock):
