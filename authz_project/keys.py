@@ -84,7 +84,10 @@ def keep_key(
 
 
 def revoke_key(key: ApiKey) -> None:
-    """From the next statement on, in every process, the key opens nothing."""
+    """From the next statement on the primary on, in every process, the key opens nothing.
+
+    Replicas answer with it for a second and a bit, until each process has looked at the primary.
+    """
     if key.revoked_at is None:
         key.revoked_at = timezone.now()
         key.save(update_fields=["revoked_at"])
