@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +46,15 @@ class SyncCommand(PolicyCommand):
         if port is not None and port > LAST_PORT:
             raise CommandError(f"--metrics-port must be at most {LAST_PORT}")
         bell = Bell(config.databases)
-        try:
-            with served(metrics, port) as opened:
-                if opened is not None:
-                    self.stdout.write(f"numbers at http://127.0.0.1:{opened}/metrics")
-                again_and_again(lambda: self._told(once, metrics), every, bell)
-        except OSError as reason:
-            raise CommandError(f"cannot serve numbers on port {port}: {reason.strerror}") from None
-        finally:
-            bell.close()
+        with ExitStack() as open_ones:
+            open_ones.callback(bell.close)
+            try:
+                opened = open_ones.enter_context(served(metrics, port))
+            except OSError as reason:
+                raise CommandError(f"cannot serve numbers on port {port}: {reason.strerror}") from None
+            if opened is not None:
+                self.stdout.write(f"numbers at http://127.0.0.1:{opened}/metrics")
+            again_and_again(lambda: self._told(once, metrics), every, bell)
 
     def _told(self, once: Callable[[], bool], metrics: Metrics) -> bool:
         """What goes wrong is told, and is no end."""
@@ -67,6 +68,9 @@ class SyncCommand(PolicyCommand):
         except Error as reason:  # our own database
             self._tell_failure(" ".join(str(reason).split()), metrics, begun)
             connection.close()
+            failed = True
+        except OSError as reason:  # such as a disk that is full
+            self._tell_failure(str(reason), metrics, begun)
             failed = True
         except CommandError as reason:  # told already
             self._tell_failure(str(reason), metrics, begun)

@@ -29,7 +29,7 @@ class Command(SyncCommand):
         parser.add_argument("--apply", action="store_true", help="store and delete facts; without it, only say which")
         parser.add_argument(
             "--max-deletes", type=most_deletes, default=MostDeletes(), metavar="SHARE",
-            help="of which more is to go is left alone: 5%%, or a number (default: %(default)s; 10 may, if rows are left)",
+            help="of which more is to go is left alone: 5%%, or a number (default: %(default)s; 10 may with rows)",
         )  # fmt: skip
 
     def act(self, environment: Environment, *, config: str, connection: str, **options: Any) -> None:

@@ -10,13 +10,18 @@ import sys
 import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from io import StringIO
 
 import pytest
 import requests
+from django.core.management.base import CommandError, OutputWrapper
 from django.db import connection
 
+from localsql.management.sync_command import SyncCommand
 from localsql.sync import watch
+from localsql.sync.config import Config
 from localsql.sync.databases import Around
+from localsql.sync.metrics import Metrics, served
 from localsql.sync.reading import config_from_text
 from localsql.sync.watch import Bell, again_and_again, seconds
 from tests.localsql.sync.sources import PostgresqlStaff, config_of
@@ -149,3 +154,19 @@ def test_times(text, value):
 def test_what_is_no_time(text):
     with pytest.raises(ArgumentTypeError):
         seconds(text)
+
+
+def test_what_the_system_refuses_is_a_failure_that_may_pass():
+    def full() -> bool:
+        raise OSError(28, "No space left on device")
+
+    command, err = SyncCommand(), StringIO()
+    command.stderr = OutputWrapper(err)
+    assert command._told(full, Metrics("x"))
+    assert "error: [Errno 28] No space left on device" in err.getvalue()
+
+
+def test_a_port_that_is_taken_is_said():
+    metrics = Metrics("x")
+    with served(metrics, 0) as port, pytest.raises(CommandError, match=f"cannot serve numbers on port {port}: Address"):
+        SyncCommand().keep(lambda: False, Config(()), 1.0, metrics, port)
