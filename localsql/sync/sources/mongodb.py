@@ -107,6 +107,8 @@ def _elements(document: Mapping[str, Any], path: str) -> list[Any]:
 
 def _value(document: Any, path: str) -> Any:
     for name in path.split("."):
+        if isinstance(document, list):
+            return document  # no id: which of its elements is meant, `is_array` has to say
         document = document.get(name) if isinstance(document, Mapping) else None
     return document
 

@@ -100,6 +100,11 @@ def test_an_array_is_a_row_for_each_element(stand_in):
     assert rows("fields: [_id, {orgs.id: {is_array: true}}]") == [("1", "a"), ("1", "b")]
 
 
+def test_a_path_through_an_array_that_is_not_said_is_no_id(stand_in):
+    stand_in({"_id": 1, "orgs": [{"id": "a"}]})
+    assert rows("fields: [_id, orgs.id]") == [("1", "\0a value of the type list is no id")]
+
+
 def test_what_is_asked_of_the_driver(stand_in):
     collection = stand_in()
     rows("fields: [_id, org], query: {find: {age: {$gt: 18}, _id: {$oid: 65f0c0ffee0123456789abcd}}}")
