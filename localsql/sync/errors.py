@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from policy.errors import AuthzError, Unavailable
+
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
+
+
+def shown(text: str) -> str:
+    """What somebody wrote into a row, so that a terminal and a log take it for text."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class ConfigRejected(AuthzError):

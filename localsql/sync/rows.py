@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from facts.wire import MAX_ID_BYTES, id_from_json
 from localsql.sync.config import Pattern
-from localsql.sync.errors import PatternRefused
+from localsql.sync.errors import PatternRefused, shown
 from localsql.sync.sources.row import Row
 from policy.errors import MalformedRequest
 from policy.values import BOOLEAN, INTEGER
@@ -68,12 +68,12 @@ class Read:
         return True
 
     def _refuse(self, row: Row, reason: str) -> None:
-        shown = ", ".join(_cut(value) for value in row)
+        values = ", ".join(_cut(value) for value in row)
         if any((value or "").startswith("\0") for value in row):
             reason = next(value for value in row if value and value.startswith("\0"))[1:]  # what a reader says
         self.bad_count += 1
         if len(self.bad) < ENOUGH:
-            self.bad.append(f"row {self.rows} ({shown}): {reason}")
+            self.bad.append(f"row {self.rows} ({values}): {shown(reason)}")
         elif not self.skips_bad:
             raise PatternRefused(self.sentence)
 
@@ -85,5 +85,5 @@ class Read:
 
 
 def _cut(text: str | None) -> str:
-    text = (text or "").encode("unicode_escape" if "\0" in (text or "") else "utf-8", "backslashreplace").decode()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    text = text or ""
+    return shown(text) if len(text) <= _SHOWN else f"{shown(text[:_SHOWN])}…"

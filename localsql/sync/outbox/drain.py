@@ -12,7 +12,7 @@ from facts.accept import FactRejected
 from facts.changesets import changes_from_json
 from facts.store import Change
 from localsql.sync.config import Outbox
-from localsql.sync.errors import ConfigRejected
+from localsql.sync.errors import ConfigRejected, shown
 from localsql.sync.outbox.remembered import Turn, TurnIsOver, forget, remember, turn_of
 from localsql.sync.outbox.tables import Table, Written, opened
 from policy.errors import AuthzError, MalformedRequest, TooLarge
@@ -35,7 +35,7 @@ class RowRejected(AuthzError):
 
 def sentence(row: Written, reason: str) -> str:
     more = "…" if len(row.changes) > _SHOWN else ""
-    return f"row {row.number} of the outbox, {row.changes[:_SHOWN]}{more}: {reason}"
+    return f"row {row.number} of the outbox, {shown(row.changes[:_SHOWN])}{more}: {shown(reason)}"
 
 
 @dataclass

@@ -271,3 +271,9 @@ def test_what_somebody_stores_with_an_end_meanwhile_keeps_it(published, staff, c
     assert synced(config, "--apply")[0] == 0
     ends = {each.args[0].id: each.expires_at for each in read.find(published.pk, "has_role", ())}
     assert ends == {"ann": end, "ben": None}
+
+
+def test_what_a_row_says_is_shown_as_text(published, staff, config):
+    staff.fill([("\x1b[2J\n\x7f\x9b" + "x" * 513, "*\x1b", "acme")])
+    _, out, err = synced(config)
+    assert "\\x1b[2J\\n\\x7f\\x9bxxx" in err and not set(out + err) & set("\x1b\x7f\x9b")
