@@ -143,7 +143,15 @@ def described(operand: Operand) -> str:
 def asked_values(condition: Condition) -> dict[str, str]:
     """What a condition asks for, by name, with the type here: its parameters, sums of them, and ends of networks."""
     types = {each.name: polar_type(each.type) or STRING for each in condition.parameters}
-    return {name: types.get(name, INTEGER) for name in _asked(condition.test)}
+    others = unasked(condition) if condition.needs_every_value else []
+    return {name: types.get(name, INTEGER) for name in (*_asked(condition.test), *others)}
+
+
+def unasked(condition: Condition) -> list[str]:
+    """The parameters that the test, as far as it can be said, does without."""
+    asked = {*_asked(condition.test), *(each.parameter for each in networks(condition.test))}
+    asked |= {name for total in sums(condition.test) for name in parameters_of(total)}
+    return [each.name for each in condition.parameters if each.name not in asked]
 
 
 def _asked(test: Test) -> Iterator[str]:

@@ -6,6 +6,10 @@ from authz_project.importers.carry import Options, carried
 from authz_project.importers.model import Imported, Thing, Tuple, Who
 from authz_project.importers.openfga.models import model_of_dsl
 from authz_project.importers.report import Kind, Report
+from checks.asking.query import question_about
+from checks.asking.question import Asked
+from facts.wire import Fact
+from policy.values import Value
 from tests.importers.asking import Carriage
 
 MODEL = """
@@ -136,4 +140,37 @@ def test_a_value_that_cannot_be_said_takes_its_tuple_along(db):
     assert [each.message for each in report.of(Kind.LOST)] == [
         "the tuple doc:1#viewer@user:ann: parameter x: 1.5 is not a whole number"
     ]
+    assert not asked.check(Who("user", "ann"), "viewer", DOC)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expression"),
+    [
+        ("x: int", "x != 5"), ("x: int", "!(x in [1, 2])"), ("x: int, l: list<int>", "!(x in l)"),
+        ("x: int", "!(x < 9)"), ("x: bool", "!x"), ("x: int, y: int", "x == 5 || y < 9"),
+        ("x: bool, y: int", "x || y < 9"), ("x: int, y: int", "x == y"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("relation", ["viewer", "blocked"])
+def test_a_value_of_the_wrong_type_grants_nothing(db, parameters, expression, relation):
+    expression = expression if relation == "viewer" else f"!({expression})"
+    reads = Tuple(DOC, "reader", Who("user", "ann"))
+    asked, _ = carriage(parameters, expression, [("l", [3])], relation, [reads])
+    said = [Fact("context", (Value("String", name), Value("String", "5"))) for name in "xy"]
+    said.append(Fact("context", (Value("String", "y"), Value("Integer", "5"))))
+    role = "viewer" if relation == "viewer" else "reader"
+    args = [Asked("user", ("ann",)), Asked("String", (role,)), Asked("doc", ("1",))]
+    assert not asked._over(said).holds(question_about("allow", args, ()))
+
+
+@pytest.mark.parametrize("expression", ["x < 9", "x < 9 || y.startsWith('a')"])
+@pytest.mark.parametrize(("context", "met"), [([("x", 1)], False), ([("x", 1), ("y", "a")], True)])
+def test_each_declared_value_must_be_there(db, expression, context, met):
+    assert is_met("x: int, y: string", expression, (), context) == met
+
+
+def test_a_parameter_that_nobody_can_give_is_named_and_its_condition_not_met(db):
+    asked, report = carriage("x: int, y: map<string>", "x < 9", [("x", 1)])
+    (lost,) = report.of(Kind.LOST)
+    assert lost.place.line == 10
     assert not asked.check(Who("user", "ann"), "viewer", DOC)

@@ -90,11 +90,11 @@ definition doc {
     assert not asked.check(ANN, "view", DOC)
 
 
-@pytest.mark.parametrize("second", ['[c:{"a":"y"}]', ""])
-def test_a_tuple_that_is_there_twice_and_says_two_things_is_refused(tmp_path, second):
+@pytest.mark.parametrize("first", ['[c:{"a":"y"}]', ""])
+def test_a_tuple_that_is_there_twice_and_says_two_things_is_refused(tmp_path, first):
     schema = TWO_TEXTS.replace("user with c", "user with c | user")
     with pytest.raises(ImportRejected) as refused:
-        carriage(tmp_path, schema, f'doc:1#viewer@user:ann[c:{{"a":"x"}}]\ndoc:1#viewer@user:ann{second}')
+        carriage(tmp_path, schema, f'doc:1#viewer@user:ann{first}\ndoc:1#viewer@user:ann[c:{{"a":"x"}}]')
     (fault,) = refused.value.faults
     assert fault.place.line == 10
     assert "is there twice, with different conditions, values or ends" in fault.message

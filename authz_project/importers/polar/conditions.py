@@ -35,8 +35,9 @@ from authz_project.importers.model import (
 )
 from authz_project.importers.polar import terms
 from authz_project.importers.polar.names import variable, word
-from authz_project.importers.values import FIRST, LAST, described
+from authz_project.importers.values import FIRST, LAST, described, polar_type, unasked
 from policy.language import ast
+from policy.values import INTEGER, STRING
 
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -84,8 +85,21 @@ class _Writer:
     def whole(self, holds: bool) -> ast.Formula:
         said = self.says(self.condition.test, holds)
         if not self.condition.needs_every_value:
-            return said
-        return _together([*self._given(self.condition.test), said])
+            return _lean(said)
+        types = {each.name: polar_type(each.type) for each in self.condition.parameters}
+        if None in types.values():
+            return terms.FALSE  # nobody can give such a value here
+        others = [_value(name, terms.ANY) for name in unasked(self.condition) if name not in self.clock]
+        together = _together([*self._given(self.condition.test), *others, said])
+        parts = together.parts if isinstance(together, ast.And) else (together,)
+        return _lean(terms.every(*[each for part in parts for each in self._typed(part)]))
+
+    def _typed(self, part: ast.Formula) -> list[ast.Formula]:
+        """A call for any value of a parameter, as one for a value of its type."""
+        for each in self.condition.parameters:
+            if part == _value(each.name, terms.ANY) and not each.type.startswith("list<"):
+                return self._term(Given(each.name))[1]
+        return [part]
 
     def _given(self, test: Test) -> list[ast.Formula]:
         """That each value which the test asks for is there."""
@@ -172,11 +186,12 @@ class _Writer:
                 return ast.CurrentTime(), []
             case Given(name):
                 held = ast.Variable(variable(name))
-                return held, [_value(name, held)]
+                types = {each.name: polar_type(each.type) or STRING for each in self.condition.parameters}
+                return held, [_value(name, held), terms.matches(held.name, types.get(name, INTEGER))]
             case Sum():
                 text = described(operand)
                 held = ast.Variable(word(text.replace(" + ", "_plus_").replace(" - ", "_minus_")))
-                return held, [_value(text, held)]
+                return held, [_value(text, held), terms.matches(held.name, INTEGER)]
 
 
 def _value(name: str, term: ast.Term) -> ast.Call:
@@ -189,8 +204,31 @@ def _together(parts: list[ast.Formula]) -> ast.Formula:
     if not isinstance(joined, ast.And):
         return joined
     calls = _needed([part for part in joined.parts if isinstance(part, ast.Call)])
-    others = [part for part in joined.parts if not isinstance(part, ast.Call)]
-    return terms.every(*calls, *[_without(part, calls) for part in others])
+    bound: list[ast.Formula] = [*calls, *[part for part in joined.parts if isinstance(part, ast.Matches)]]
+    others = [part for part in joined.parts if not isinstance(part, ast.Call | ast.Matches)]
+    return terms.every(*bound, *[_without(part, bound) for part in others])
+
+
+def _lean(formula: ast.Formula) -> ast.Formula:
+    """The formula without types of what is compared with numbers, or is one of some constants, in any case."""
+    if isinstance(formula, ast.Or):
+        return terms.either(*map(_lean, formula.parts))
+    if not isinstance(formula, ast.And):
+        return formula
+    sure = {each for part in formula.parts for each in _of_sure_type(part)}
+    kept = [part for part in formula.parts if not (isinstance(part, ast.Matches) and part.variable in sure)]
+    return terms.every(*map(_lean, kept))
+
+
+def _of_sure_type(part: ast.Formula) -> Iterator[ast.Term]:
+    """What cannot be of another type where this holds."""
+    match part:
+        case ast.Comparison(operator, left, right) if operator in ("<", "<=", ">", ">="):
+            yield from (left, right)
+        case ast.Comparison("=", left, right) if isinstance(left, ast.Literal) or isinstance(right, ast.Literal):
+            yield from (left, right)
+        case ast.Membership(term):
+            yield term
 
 
 def _needed(calls: list[ast.Call]) -> list[ast.Call]:
@@ -199,7 +237,7 @@ def _needed(calls: list[ast.Call]) -> list[ast.Call]:
     return [call for call in calls if call.args[-1] != terms.ANY or call.args[:2] not in said]
 
 
-def _without(formula: ast.Formula, bound: list[ast.Call]) -> ast.Formula:
+def _without(formula: ast.Formula, bound: list[ast.Formula]) -> ast.Formula:
     match formula:
         case ast.Or(parts):
             return terms.either(*[_without(part, bound) for part in parts])

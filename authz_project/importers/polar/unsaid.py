@@ -20,6 +20,10 @@ def tell_unsaid(model: Model, report: Report) -> None:
             message = f"`{described(total)}` is worked out when a tuple is imported, or given by the request as a whole"
             report.changed(total.place, f"condition {condition.name}: {message}")
         for parameter in condition.parameters:
+            if condition.needs_every_value and polar_type(parameter.type) is None:
+                about = f"; {users} would wait for it in vain" if users else ""
+                message = f"condition {condition.name}: values of type {parameter.type} have no equal here{about}"
+                report.lost(parameter.place, message)
             if "double" in parameter.type and polar_type(parameter.type):
                 report.changed(
                     parameter.place, f"condition {condition.name}: {parameter.name} takes whole numbers alone"

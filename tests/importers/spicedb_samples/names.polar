@@ -82,7 +82,7 @@ fails(when: context_) if
   value_of(when, "not", false) and
   (
     value_of(when, "value", value) and value_of(when, "when", when_) and value >= when_ or
-    value_of(when, "if", if_) and if_ != "on"
+    value_of(when, "if", if_) and if_ matches String and if_ != "on"
   );
 
 # A value that a condition asks for: the tuple's own, or else the request's.

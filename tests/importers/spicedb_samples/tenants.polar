@@ -88,6 +88,7 @@ resource in_office_hours {}
 in_office_hours(when: in_office_hours) if
   value_of(when, "hour", hour) and
   value_of(when, "weekday", weekday) and
+  weekday matches String and
   hour >= 8 and
   hour < 18 and
   not weekday in ["saturday", "sunday"];
