@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -29,7 +29,25 @@ class Marked(dict[str, Any]):
 
 
 class _Loader(yaml.SafeLoader):
-    """Times stay texts."""
+    """Times stay texts. Names for parts are refused: few lines with them can be more than fits into memory."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise _refusal("parts with names (`&` and `*`) are not read; write out what they say", event.start_mark)
+        if self.depth > _MOST_DEEP:
+            raise _refusal("this nests too deep", event.start_mark)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
+def _refusal(message: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=message, problem_mark=mark)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -44,7 +62,7 @@ def read_yaml(text: str, file: str) -> Any:
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
-            return None if node is None else _made(node, loader, file, 0)
+            return None if node is None else _made(node, loader, file)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as reason:
@@ -55,20 +73,37 @@ def read_yaml(text: str, file: str) -> Any:
         raise ImportRejected([Fault(Place(file), f"not YAML: {reason}")]) from None
 
 
-def _made(node: yaml.Node, loader: _Loader, file: str, depth: int) -> Any:
-    place = _place(node, file)
-    if depth > _MOST_DEEP:
-        raise ImportRejected([Fault(place, "this nests too deep")])
+def node_of_yaml(text: str) -> yaml.Node | None:
+    """The document in a text as it is written; yaml.YAMLError where it is none, or has names for parts of it."""
+    loader = _Loader(text)
+    try:
+        node: yaml.Node | None = loader.get_single_node()
+        return node
+    finally:
+        loader.dispose()
+
+
+def pairs_of(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+    """Each key as it is written, so that `no` is no truth, with its node and its value; each is there once."""
+    met: set[str] = set()
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+            raise _refusal("a key is a text", key.start_mark)
+        if key.value in met:
+            raise _refusal(f"a second `{key.value}`", key.start_mark)
+        met.add(key.value)
+        yield key.value, key, value
+
+
+def _made(node: yaml.Node, loader: _Loader, file: str) -> Any:
     if isinstance(node, yaml.MappingNode):
-        found = Marked(place)
-        loader.flatten_mapping(node)
-        for key_node, value_node in node.value:
-            key = str(loader.construct_object(key_node)) if isinstance(key_node, yaml.ScalarNode) else ""
-            found[key] = _made(value_node, loader, file, depth + 1)
-            found.places[key] = _place(value_node, file)
+        found = Marked(_place(node, file))
+        for key, _, value in pairs_of(node):
+            found[key] = _made(value, loader, file)
+            found.places[key] = _place(value, file)
         return found
     if isinstance(node, yaml.SequenceNode):
-        return [_made(each, loader, file, depth + 1) for each in node.value]
+        return [_made(each, loader, file) for each in node.value]
     return loader.construct_object(node)
 
 
@@ -89,27 +124,64 @@ def _indentation(node: yaml.ScalarNode) -> int:
 
 def items_of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
     """The elements of a list, or the values of a text that has one a line, each with its place."""
-    decoder, at, line, counted = json.JSONDecoder(), 0, 1, 0
+    decoder, line, counted = _decoder(), 1, 0
     is_list = text.lstrip("\ufeff \t\r\n").startswith("[")
     at = text.index("[") + 1 if is_list else len(text) - len(text.lstrip("\ufeff"))
     while True:
         while at < len(text) and text[at] in " \t\r\n,":
             at += 1
-        if at >= len(text) or (is_list and text[at] == "]"):
-            return
         line += text.count("\n", counted, at)
         counted = at
         place = Place(file, line, at - text.rfind("\n", 0, at))
+        if is_list and at >= len(text):
+            raise ImportRejected([Fault(place, "not JSON: the list has no end")])
+        if is_list and text[at] == "]":
+            if text[at + 1 :].strip():
+                raise ImportRejected([Fault(place, "not JSON: something follows the end of the list")])
+            return
+        if at >= len(text):
+            return
         try:
             value, at = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError) as reason:
-            message = reason.msg if isinstance(reason, json.JSONDecodeError) else "this nests too deep"
-            raise ImportRejected([Fault(place, f"not JSON: {message}")]) from None
+        except (ValueError, RecursionError) as reason:
+            raise ImportRejected([Fault(place, f"not JSON: {_why(reason)}")]) from None
         yield place, value
 
 
-def rows_of_csv(text: str, file: str) -> Iterator[tuple[Place, dict[str, str]]]:
-    """The rows below the first, which names the columns."""
+def value_of_json(text: str) -> Any:
+    """What JSON says; ValueError where it is none, or says something twice."""
+    try:
+        return _decoder().decode(text)
+    except RecursionError as reason:
+        raise ValueError(_why(reason)) from None
+
+
+def _decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"a second `{next(name for name in names if names.count(name) > 1)}`")
+    return found
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"`{text}` is no number")
+
+
+def _why(reason: Exception) -> str:
+    if isinstance(reason, RecursionError):
+        return "this nests too deep"
+    return reason.msg if isinstance(reason, json.JSONDecodeError) else str(reason)
+
+
+def rows_of_csv(
+    text: str, file: str, needed: Sequence[str], others: Sequence[str]
+) -> Iterator[tuple[Place, dict[str, str]]]:
+    """The rows below the first, which names the columns: all that are needed, and of the others any."""
     rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     names: list[str] | None = None
     while True:
@@ -120,9 +192,23 @@ def rows_of_csv(text: str, file: str) -> Iterator[tuple[Place, dict[str, str]]]:
             return
         except csv.Error as reason:
             raise ImportRejected([Fault(Place(file, line), f"not CSV: {reason}")]) from None
+        if not cells:
+            continue
         if names is None:
             names = [cell.strip() for cell in cells]
-        elif cells:
-            if len(cells) > len(names):
-                raise ImportRejected([Fault(Place(file, line), f"{len(cells)} cells, but {len(names)} columns")])
-            yield Place(file, line), dict(zip(names, cells))
+            if fault := _fault_of_names(names, needed, others):
+                raise ImportRejected([Fault(Place(file, line), fault)])
+            continue
+        if len(cells) != len(names):
+            raise ImportRejected([Fault(Place(file, line), f"{len(cells)} cells, but {len(names)} columns")])
+        yield Place(file, line), dict(zip(names, cells))
+
+
+def _fault_of_names(names: list[str], needed: Sequence[str], others: Sequence[str]) -> str:
+    """Why these cannot be columns: one that is left out in silence could be a condition."""
+    if missing := [name for name in needed if name not in names]:
+        return f"no {' and no '.join(missing)}; a first line names the columns {', '.join(needed)}"
+    if unknown := [name for name in names if name not in (*needed, *others)]:
+        return f"no column is called `{unknown[0]}`; known are {', '.join((*needed, *others))}"
+    twice = next((name for name in names if names.count(name) > 1), "")
+    return f"a second column `{twice}`" if twice else ""

@@ -221,7 +221,7 @@ def test_tuples(name, text):
         ("t.json", '[{"user": ]', "t.json:1:2: not JSON"),
         ("t.yaml", "- user: ann\n  relation: x\n  object: doc:1\n", "t.yaml:1:3: `ann` is no object"),
         ("t.yaml", "a: [b\n", "t.yaml:2:1: not YAML"),
-        ("t.csv", "user_type,user_id\nuser,ann\n", "t.csv:2: no relation and no object_type"),
+        ("t.csv", "user_type,user_id\nuser,ann\n", "t.csv:1: no relation and no object_type"),
         ("t.csv", CSV.replace("}", ""), "t.csv:2: the context is not JSON"),
     ],
 )
@@ -291,3 +291,40 @@ def test_expressions_of_json_say_one_thing(tmp_path, expression, message):
     (tmp_path / "model.json").write_text(json.dumps(model))
     with pytest.raises(ImportRejected, match=re.escape(message)):
         read_files(str(tmp_path / "model.json"), ())
+
+
+TUPLE = '"user": "user:a", "relation": "x", "object": "doc:1"'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t.csv", CSV.replace("condition_name", "conditon_name"), "no column is called `conditon_name`"),
+        ("t.csv", CSV.replace("condition_context", "condition_name"), "a second column `condition_name`"),
+        ("t.csv", "user_type,user_id,relation,object_type,object_id,condition_name\nuser,a,x,doc,1\n", "5 cells"),
+        ("t.csv", "user_type,user_id,relation,object_type,object_id\nuser,a,x,doc,1,c\n", "6 cells, but 5"),
+        ("t.json", f'[{{{TUPLE}, "conditon": {{"name": "c"}}}}]', "`conditon` is not known"),
+        ("t.json", f'[{{{TUPLE}, "condition": {{}}}}]', "a condition is `name`"),
+        ("t.json", f'[{{{TUPLE}, "condition": {{"name": "c", "contxt": {{}}}}}}]', "`contxt` is not known"),
+        ("t.json", f'[{{{TUPLE}, "user": "user:b"}}]', "a second `user`"),
+        ("t.json", f'{{"writes": [], "deletes": [{{{TUPLE}}}]}}', "`deletes` is not carried out"),
+        ("t.json", '{"tuples": [], "continuation_token": "x"}', "there are more tuples"),
+        ("t.json", '{"tuples": [], "writes": []}', "under one of"),
+        ("t.json", f"[{{{TUPLE}}}", "the list has no end"),
+        ("t.json", f"[] [{{{TUPLE}}}]", "something follows"),
+        ("t.yaml", f"- {{{TUPLE}, conditon: c}}", "`conditon` is not known"),
+        ("t.yaml", "writes: []\ndeletes: [a]\n", "`deletes` is not carried out"),
+        ("t.yaml", "tuples: []\ntuples: []\n", "t.yaml:2:1: not YAML: a second `tuples`"),
+        ("t.yaml", "- &a b\n- *a\n", "t.yaml:1:3: not YAML: parts with names"),
+        ("t.yaml", "[" * 2000, "not YAML: this nests too deep"),
+    ],
+)  # fmt: skip
+def test_nothing_of_a_tuple_is_left_out_in_silence(name, text, said):
+    with pytest.raises(ImportRejected, match=re.escape(said)):
+        list(read_tuples(text, name))
+
+
+def test_keys_are_read_as_they_are_written():
+    text = "- {user: 'user:a', relation: x, object: 'doc:1', condition: {name: c, context: {no: 1, on: 2, 1.10: 3}}}"
+    (found,) = read_tuples(text, "t.yaml")
+    assert found.values == (("no", 1), ("on", 2), ("1.10", 3))

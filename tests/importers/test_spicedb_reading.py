@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from authz_project.importers.model import (
+    NOWHERE,
     AllOf,
     Always,
     AnyOf,
@@ -35,6 +36,10 @@ from authz_project.importers.model import (
 )
 from authz_project.importers.report import ImportRejected
 from authz_project.importers.spicedb.files import imported
+from authz_project.importers.spicedb.misread import Misread
+from authz_project.importers.spicedb.relationships import context_of
+from authz_project.importers.spicedb.validation_file import validation_file_of
+from policy.language.source import Source
 
 
 @pytest.fixture
@@ -476,3 +481,22 @@ def test_files_that_are_no_text(problems, tmp_path):
     assert problems('import "bad.zed"') == [
         f"schema.zed:1:1: `{tmp_path}/bad.zed` is not UTF-8 text (byte 0)".replace(f"{tmp_path}/", "")
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("schema: ''\nschema: ''\n", "other.yaml:2:1: this is no YAML: a second `schema`"),
+        ("schema: ''\nassertions: {assertTrue: [], assertTrue: []}", "a second `assertTrue`"),
+        ("schema: &a ''\nrelationships: *a\n", "other.yaml:1:9: this is no YAML: parts with names"),
+    ],
+)
+def test_yaml_says_each_thing_once(text, said):
+    with pytest.raises(Misread) as wrong:
+        validation_file_of(Source(text, "other.yaml"))
+    assert said in str(wrong.value.fault)
+
+
+def test_a_context_says_each_value_once():
+    with pytest.raises(Misread, match="a second `a`"):
+        context_of('{"a": 1, "a": 2}', NOWHERE)

@@ -17,6 +17,7 @@ from authz_project.importers.report import Fault, ImportRejected
 from policy.files import text_of_file
 
 _YAML = (".yaml", ".yml")
+_OF_STORES = ("name", "model", "model_file", "tuple_file", "tuple_files", "tests")
 
 
 def read_files(model: str, others: Iterable[str]) -> Imported:
@@ -85,7 +86,7 @@ def _is_store(name: str) -> bool:
     if PurePath(name).suffix.lower() not in _YAML:
         return False
     raw = read_yaml(text_of_file(name), name)
-    return isinstance(raw, Marked) and ("tests" in raw or "model" in raw or "model_file" in raw)
+    return isinstance(raw, Marked) and any(name in raw for name in _OF_STORES)
 
 
 def _tuples(name: str) -> Iterator[Tuple]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from authz_project.importers.marked import value_of_json
 from authz_project.importers.model import Place, Thing, Tuple, Values, Who
 from authz_project.importers.spicedb.misread import Misread, place_in
 from policy.language.source import Source
@@ -65,7 +65,7 @@ def permission_of(text: str, place: Place) -> tuple[Thing, str]:
 def context_of(text: str, place: Place) -> Values:
     """Names and values, written as JSON."""
     try:
-        context = json.loads(text)
+        context = value_of_json(text)
     except ValueError as reason:
         raise Misread(f"`{text}` is no JSON: {reason}", place) from None
     if not isinstance(context, dict):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
+from authz_project.importers.marked import node_of_yaml, pairs_of
 from authz_project.importers.model import NOWHERE, Place, Thing, Tuple, Values, Who
 from authz_project.importers.spicedb.misread import Misread, place_in
 from authz_project.importers.spicedb.relationships import (
@@ -75,23 +76,27 @@ class ValidationFile:
 def validation_file_of(source: Source) -> ValidationFile:
     """What the file says. A `Misread` where it is no such file; those of single lines are in what comes back."""
     try:
-        root = yaml.compose(source.text, Loader=yaml.SafeLoader)
+        root = node_of_yaml(source.text)
+        if isinstance(root, yaml.MappingNode):
+            return _Reading(source, _parts_of(root, source)).file()
     except yaml.YAMLError as reason:
         mark = getattr(reason, "problem_mark", None)
         place = place_in(source, mark.index) if mark else Place(source.filename)
         raise Misread(f"this is no YAML: {getattr(reason, 'problem', reason)}", place) from None
-    if not isinstance(root, yaml.MappingNode):
-        raise Misread(
-            "a validation file has `schema`, `relationships` and `assertions`; this has none of them",
-            Place(source.filename),
-        )
-    for key, _ in root.value:
-        if key.value not in _KNOWN or key.value in _OLD:
-            advice = _OLD.get(key.value, f"known are {', '.join(_KNOWN[:5])}")
-            raise Misread(
-                f"a validation file has no `{key.value}`; {advice}", place_in(source, key.start_mark.index)
-            )
-    return _Reading(source, {key.value: value for key, value in root.value}).file()
+    raise Misread(
+        "a validation file has `schema`, `relationships` and `assertions`; this has none of them",
+        Place(source.filename),
+    )
+
+
+def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
+    parts = {}
+    for name, key, value in pairs_of(root):
+        if name not in _KNOWN or name in _OLD:
+            advice = _OLD.get(name, f"known are {', '.join(_KNOWN[:5])}")
+            raise Misread(f"a validation file has no `{name}`; {advice}", place_in(source, key.start_mark.index))
+        parts[name] = value
+    return parts
 
 
 class _Reading:
@@ -158,12 +163,12 @@ class _Reading:
     # ---- what is asserted -------------------------------------------------------------------------------------------
 
     def _asserted(self) -> Iterator[Asserted]:
-        for key, node in self._mapping("assertions"):
-            if key.value not in _EXPECTED:
-                raise Misread(f"there is no `{key.value}`; known are {', '.join(_EXPECTED)}", self._place(key))
-            for item in self._sequence(node, key.value):
+        for name, key, node in self._mapping("assertions"):
+            if name not in _EXPECTED:
+                raise Misread(f"there is no `{name}`; known are {', '.join(_EXPECTED)}", self._place(key))
+            for item in self._sequence(node, name):
                 try:
-                    yield self._assertion(item, _EXPECTED[key.value])
+                    yield self._assertion(item, _EXPECTED[name])
                 except Misread as wrong:
                     self.wrong.append(wrong)
 
@@ -177,11 +182,11 @@ class _Reading:
         return Asserted(found.object, found.relation, found.subject, values, expected, place)
 
     def _expected(self) -> Iterator[Expected]:
-        for key, node in self._mapping("validation"):
+        for name, key, node in self._mapping("validation"):
             try:
                 place = self._place(key)
-                subjects = tuple(map(self._expected_subject, self._sequence(node, key.value)))
-                yield Expected(*permission_of(str(key.value).strip(), place), subjects, place)
+                subjects = tuple(map(self._expected_subject, self._sequence(node, name)))
+                yield Expected(*permission_of(name.strip(), place), subjects, place)
             except Misread as wrong:
                 self.wrong.append(wrong)
 
@@ -196,13 +201,13 @@ class _Reading:
         ]
         return ExpectedSubject(subject_of(found["subject"], place), bool(found["caveated"]), tuple(excepted), place)
 
-    def _mapping(self, part: str) -> list[tuple[yaml.Node, yaml.Node]]:
+    def _mapping(self, part: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
         node = self.parts.get(part)
         if node is None or node.tag == "tag:yaml.org,2002:null":
             return []
         if not isinstance(node, yaml.MappingNode):
             raise Misread(f"`{part}` is a map", self._place(node))
-        return list(node.value)
+        return list(pairs_of(node))
 
     def _sequence(self, node: yaml.Node, part: str) -> list[yaml.Node]:
         if node.tag == "tag:yaml.org,2002:null":
@@ -210,7 +215,6 @@ class _Reading:
         if not isinstance(node, yaml.SequenceNode):
             raise Misread(f"`{part}` is a list", self._place(node))
         return list(node.value)
-
 
     def _place(self, node: yaml.Node) -> Place:
         return place_in(self.source, node.start_mark.index)
