@@ -8,6 +8,7 @@ from facts.wire import Fact
 from localsql.binding_keys import BindingKey
 from localsql.sync.apply import whole
 from localsql.sync.compare import Plan
+from localsql.sync.errors import shown
 from localsql.sync.rows import Ids
 from localsql.sync.run import Passed
 from localsql.sync.spill import Part
@@ -33,7 +34,7 @@ def counts(plan: Plan) -> str:
 
 def _examples(key: BindingKey, sign: str, part: Part) -> Iterator[str]:
     for ids in part.examples:
-        yield f"  {sign} {fact_of(key, ids)}"
+        yield f"  {sign} {shown(str(fact_of(key, ids)))}"
     if part.count > len(part.examples):
         yield f"  {sign} … and {part.count - len(part.examples):,} more"
 
