@@ -1,5 +1,7 @@
 """Which requests replicas answer: all questions, and nothing else."""
 
+import time
+
 import pytest
 
 from tests.replicas.conftest import answers, asked, role
@@ -42,17 +44,23 @@ QUESTIONS = [
 @pytest.mark.parametrize(("path", "body"), QUESTIONS, ids=lambda each: each if isinstance(each, str) else "")
 def test_every_kind_of_question_goes_to_a_replica(cluster_api, path, body):
     api, watching = cluster_api
-    before = answers(watching)
-    answer = api.post(path, body)
-    assert answer.status_code == 200, answer.json()
-    assert answers(watching) == before + 1
+    assert is_answered_by_a_replica(watching, lambda: api.post(path, body))
 
 
 def test_facts_are_read_from_a_replica(cluster_api):
     api, watching = cluster_api
-    before = answers(watching)
-    assert api.get("/facts?predicate=has_role").status_code == 200
-    assert answers(watching) == before + 1
+    assert is_answered_by_a_replica(watching, lambda: api.get("/facts?predicate=has_role"))
+
+
+def is_answered_by_a_replica(watching, ask) -> bool:
+    """Soon, at least: on a busy machine a replica is left out for a moment, and the primary answers meanwhile."""
+    for _ in range(100):
+        before, answer = answers(watching), ask()
+        assert answer.status_code == 200, answer.json()
+        if answers(watching) == before + 1:
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def test_changes_and_other_reading_are_the_primarys(cluster_api):
