@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Address, IPv4Network
 
 
@@ -12,5 +13,7 @@ def address_number(text: str) -> int:
 
 def network_bounds(text: str) -> tuple[int, int]:
     """The first and the last address of a network such as `10.0.0.0/8`; ValueError as above."""
+    if not re.fullmatch(r"[0-9.]+/[0-9]{1,2}", text):
+        raise ValueError(f"{text!r} is not a network such as 10.0.0.0/8")
     network = IPv4Network(text, strict=False)
     return int(network.network_address), int(network.broadcast_address)

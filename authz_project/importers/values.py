@@ -32,10 +32,19 @@ _TYPES = {
     "int": INTEGER, "uint": INTEGER, "double": INTEGER, "timestamp": INTEGER, "duration": INTEGER,
     "ipaddress": INTEGER, "string": STRING, "bool": BOOLEAN,
 }  # fmt: skip
+_EMPTY = {True: Value(STRING, "empty"), False: Value(BOOLEAN, "false")}  # by whether it is a list of bools
+_LONGEST_TEXT = 200  # of a duration
+_LONGEST_DURATION = 9_223_372_036  # seconds: more does not fit into 64 bits of nanoseconds
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_MOST_DIGITS = 20
+_BOUNDS = {
+    "uint": (0, 2**63 - 1), "double": (-(2**53), 2**53), "duration": (-_LONGEST_DURATION, _LONGEST_DURATION),
+}  # fmt: skip
 _LIST = re.compile(r"list<(\w+)>")
 _DURATION = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
 _LENGTHS = {"h": "3600", "m": "60", "s": "1", "ms": "1e-3", "us": "1e-6", "µs": "1e-6", "ns": "1e-9"}
 _UNITS = {unit: Decimal(length) for unit, length in _LENGTHS.items()}
+_FIRST_TIME, _LAST_TIME = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
@@ -50,13 +59,13 @@ def polar_type(type_name: str) -> str | None:
 
 
 def values_of(type_name: str, raw: object) -> list[Value]:
-    """What a value is here: several where it is a list, of which an empty one is `false`."""
+    """What a value is here: several where it is a list; an empty one has a value of another type."""
     listed = _LIST.fullmatch(type_name)
     if not listed:
         return [value_of(type_name, raw)]
     if not isinstance(raw, list):
         raise NoValue(f"{raw!r} is not a list")
-    return [value_of(listed[1], each) for each in raw] or [Value(BOOLEAN, "false")]
+    return [value_of(listed[1], each) for each in raw] or [_EMPTY[_TYPES.get(listed[1]) == BOOLEAN]]
 
 
 def value_of(type_name: str, raw: object) -> Value:
@@ -74,8 +83,9 @@ def value_of(type_name: str, raw: object) -> Value:
             raise NoValue(f"a text here has 1 to {MAX_ID_BYTES} bytes, no NUL, and is not `*`")
         return Value(STRING, raw)
     number = _number(type_name, raw)
-    if not -(2**63) <= number < 2**63:
-        raise NoValue(f"{raw!r} does not fit into 64 bits")
+    low, high = _BOUNDS.get(type_name, (-(2**63), 2**63 - 1))
+    if not low <= number <= high:
+        raise NoValue(f"{raw!r} is not among the values of type {type_name} that have an equal here")
     return Value(INTEGER, str(number))
 
 
@@ -89,7 +99,13 @@ def _number(type_name: str, raw: object) -> int:
             return address_number(str(raw))
         if isinstance(raw, bool) or not isinstance(raw, int | float | str):
             raise NoValue(f"{raw!r} is not a number")
+        if type_name != "double" and isinstance(raw, str) and not _INTEGER.fullmatch(raw):
+            raise NoValue(f"{raw!r} is not a whole number")
+        if isinstance(raw, str) and not re.fullmatch(r"[-+.0-9eE]+", raw):
+            raise NoValue(f"{raw!r} is not a number")
         number = Decimal(str(raw))
+        if not number.is_finite() or number.adjusted() >= _MOST_DIGITS:
+            raise NoValue(f"{raw!r} is too large a number")
         if number != number.to_integral_value():
             raise NoValue(f"{raw!r} is not a whole number")
         return int(number)
@@ -108,7 +124,10 @@ def seconds_of_time(text: str) -> int:
     if fraction and fraction.strip(".0"):
         raise NoValue(f"{text!r} has parts of a second")
     moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    if not _FIRST_TIME <= seconds <= _LAST_TIME:
+        raise NoValue(f"{text!r} is not within the years 1 to 9999")
+    return seconds
 
 
 def seconds_of_duration(text: str) -> int:
@@ -119,6 +138,8 @@ def seconds_of_duration(text: str) -> int:
         if body == "0":
             return 0
         raise NoValue(f"{text!r} is not a duration such as 1h30m")
+    if len(body) > _LONGEST_TEXT:
+        raise NoValue("the duration is too long a text")
     seconds = sum((Decimal(number) * _UNITS[unit] for number, unit in parts), Decimal(0))
     if seconds != seconds.to_integral_value():
         raise NoValue(f"{text!r} has parts of a second")
@@ -213,7 +234,10 @@ def _total(operand: Operand, found: dict[str, list[Value]]) -> int | None:
             first, second = _total(left, found), _total(right, found)
             if first is None or second is None:
                 return None
-            return first - second if minus else first + second
+            number = first - second if minus else first + second
+            if not -(2**63) <= number < 2**63:
+                raise NoValue(f"{described(operand)} does not fit into 64 bits")
+            return number
 
 
 def sums(test: Test) -> list[Sum]:

@@ -189,6 +189,8 @@ class _Reader:
         minus = node.kind == "-"
         if polar_type(left.type) != INTEGER or polar_type(right.type) != INTEGER:
             raise _NoEqual(f"`{node.kind}` of values of type {left.type} and {right.type} has no equal here")
+        if "uint" in (left.type, right.type):
+            raise _NoEqual(f"`{node.kind}` of unsigned numbers has no equal here")
         if "ipaddress" in (left.type, right.type) or "double" in (left.type, right.type):
             raise _NoEqual(f"`{node.kind}` of values of type {left.type} and {right.type} has no equal here")
         if isinstance(left.operand, Constant) and isinstance(right.operand, Constant):

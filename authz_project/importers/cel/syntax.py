@@ -23,6 +23,7 @@ _BINARY = {
     "+": 4, "-": 4, "*": 5, "/": 5, "%": 5,
 }  # fmt: skip
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_ESCAPES |= {each: each for each in "\\?\"'`"}
 _MOST_DEEP = 100
 
 
@@ -143,7 +144,7 @@ class _Parser:
             return Node("name", token.text, (), token.start, self._end)
         if token.kind in ("int", "float", "string", "bytes"):
             self._take()
-            value = _unquoted(token.text) if token.kind == "string" else token.text
+            value = _unquoted(token) if token.kind == "string" else token.text
             return Node(token.kind, value, (), token.start, self._end)
         return self._refuse("a value")
 
@@ -203,17 +204,24 @@ def _tokens(text: str) -> list[_Token]:
     return [*found, _Token("end", "", len(text.rstrip()))]
 
 
-def _unquoted(text: str) -> str:
+def _unquoted(token: _Token) -> str:
+    text = token.text
     raw = text[0] in "rR"
     body = text[1:] if raw else text
     marks = 3 if body[:3] in ('"""', "'''") else 1
     inside = body[marks:-marks]
-    return inside if raw else re.sub(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[xX][0-9a-fA-F]{2}|.)", _escape, inside)
+    if raw:
+        return inside
+    try:
+        return re.sub(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[xX][0-9a-fA-F]{2}|.)", _escape, inside, flags=re.DOTALL)
+    except ValueError as reason:
+        raise NotAnExpression(str(reason), token.start) from None
 
 
 def _escape(found: re.Match[str]) -> str:
     text = found[1]
-    if text[0] in "uUxX" and len(text) > 1:
-        number = int(text[1:], 16)
-        return chr(number) if number <= 0x10FFFF else "\ufffd"
-    return _ESCAPES.get(text, text)
+    if text[0] in "uUxX" and len(text) > 1 and int(text[1:], 16) <= 0x10FFFF:
+        return chr(int(text[1:], 16))
+    if text not in _ESCAPES:
+        raise ValueError(f"the escape `\\{text}` is none, or not known here")
+    return _ESCAPES[text]

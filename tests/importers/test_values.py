@@ -1,0 +1,41 @@
+"""Values that are none on the other side, or have no equal here, are refused."""
+
+import pytest
+
+from authz_project.importers.addresses import network_bounds
+from authz_project.importers.cel import NotAnExpression, parsed
+from authz_project.importers.values import NoValue, value_of, values_of
+
+
+@pytest.mark.parametrize(
+    ("type_name", "raw"),
+    [
+        ("uint", -1), ("int", "1_000"), ("int", " 1"), ("int", "1e3"), ("int", "1e9999999"), ("double", "1e9999999"),
+        ("double", 2**53 + 1), ("double", "nan"), ("int", 2**63), ("duration", "9223372037s"),
+        ("timestamp", "0001-01-01T00:00:00+01:00"), ("timestamp", "9999-12-31T23:59:59-01:00"),
+    ],
+)  # fmt: skip
+def test_a_value_that_is_none_is_refused(type_name, raw):
+    with pytest.raises(NoValue):
+        value_of(type_name, raw)
+
+
+@pytest.mark.parametrize("type_name", ["list<bool>", "list<int>", "list<string>"])
+def test_an_empty_list_has_nothing_of_its_type(type_name):
+    (empty,) = values_of(type_name, [])
+    (some,) = values_of(type_name, [{"list<bool>": False, "list<int>": 0, "list<string>": "a"}[type_name]])
+    assert empty.type != some.type
+
+
+def test_a_network_says_how_long_it_is():
+    assert network_bounds("10.0.0.0/8") == (10 << 24, (11 << 24) - 1)
+    for text in ("10.0.0.0", "10.0.0.0/255.0.0.0"):
+        with pytest.raises(ValueError, match="not a network"):
+            network_bounds(text)
+
+
+@pytest.mark.parametrize("text", [r"x == '\101'", r"x == '\q'", r"x == '\xZZ'"])
+def test_an_escape_that_is_not_known_is_refused(text):
+    with pytest.raises(NotAnExpression):
+        parsed(text)
+    assert parsed(r"x == 'a\\\'\n\x41'").children[1].value == "a\\'\nA"
