@@ -98,3 +98,25 @@ def test_a_tuple_that_is_there_twice_and_says_two_things_is_refused(tmp_path, fi
     (fault,) = refused.value.faults
     assert fault.place.line == 10
     assert "is there twice, with different conditions, values or ends" in fault.message
+
+
+# ---- names that mean something here ----------------------------------------------------------------------------------
+
+
+def test_types_and_conditions_may_be_called_as_what_has_a_meaning_here(tmp_path, db):
+    schema = """
+definition user {}
+caveat Actor(x int) { x < 9 }
+caveat String(x int) { x < 9 }
+caveat low(x int) { x < 9 }
+definition actor { relation b: user with low | user with String }
+definition actor_ {
+  relation parent: actor with low | actor with Actor
+  relation b: user
+  permission v = b - parent->b
+}
+"""
+    tuples = "actor_:1#b@user:ann\nactor_:1#parent@actor:f[low]\nactor:f#b@user:ann[low]"
+    asked, _ = carriage(tmp_path, schema, tuples)
+    assert not asked.check(ANN, "v", Thing("actor_", "1"), (), (("x", 3),))
+    assert asked.check(ANN, "v", Thing("actor_", "1"), (), (("x", 30),))

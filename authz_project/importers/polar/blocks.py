@@ -212,7 +212,7 @@ def _shorthands(name: str, formulas: list[ast.Formula]) -> list[ast.Shorthand]:
 
 def _two(name: str, other: str = "") -> str:
     """A variable for a thing of a type, besides one of another."""
-    return f"other_{name}" if name == other else variable(name)
+    return f"other_{name}" if other and variable(name) == variable(other) else variable(name)
 
 
 def _uncertain_steps(layout: Layout) -> set[tuple[str, str]]:

@@ -113,7 +113,7 @@ def layout_of(model: Model, report: Report, clock: frozenset[str] = frozenset())
     types = _type_names(apart.model, report)
     taken = {*types.values(), *PREDICATES}
     userset_type = unused(USERSET, taken)
-    conditions = {each.name: unused(word(each.name), taken) for each in apart.model.conditions}
+    conditions = {each.name: unused(type_word(each.name), taken) for each in apart.model.conditions}
     said: dict[Key, Said] = {}
     usersets: dict[tuple[str, str, str, str], str] = {}
     for type_ in apart.model.types:
