@@ -9,13 +9,15 @@ from django.core.management.base import CommandError
 
 from authz_project.environments import environment_made
 from authz_project.importers import loading
+from authz_project.importers.bound import check_bound
 from authz_project.importers.carry import Carried, Options, carried
 from authz_project.importers.model import Imported
 from authz_project.importers.report import ImportRejected, Kind, Report
+from authz_project.importers.written import Write, check_outputs, inputs_of, write_together
 from facts.accept import check_facts
 from facts.formats import WRITERS
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
-from policy.files import Bundle, written_file
+from policy.files import Bundle
 from policy.language.collector import without_collections
 from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
@@ -81,6 +83,7 @@ class ImportCommand(ServiceCommand):
             with without_collections(), self.progress("reading"):
                 imported = self.read(model, others)
                 _check_clock(imported, clock)
+                check_bound(imported)
                 found = carried(imported, report, Options(frozenset(clock), usersets))
                 check_facts(compile_text(found.policy), found.facts, None)
             self.tell(found, report)
@@ -95,7 +98,7 @@ class ImportCommand(ServiceCommand):
                     f"{lost} cannot be carried over, and nothing is written;"
                     " --partial leaves out what depends on it, so that nothing is granted by it"
                 )
-            self.put(found, **options)
+            self.put(found, inputs_of(imported, [model, *others]), **options)
         except ImportRejected as reason:
             for fault in reason.faults:
                 self.stderr.write(str(fault))
@@ -121,20 +124,23 @@ class ImportCommand(ServiceCommand):
     # ---- where it goes -----------------------------------------------------------------------------------------------
 
     def put(
-        self, found: Carried, *, output: str | None, policy: str | None, facts: str | None, load: bool,
-        environment: str, note: str, **options: Any,
+        self, found: Carried, inputs: set[Path], *, output: str | None, policy: str | None, facts: str | None,
+        load: bool, environment: str, note: str, **options: Any,
     ) -> None:  # fmt: skip
         if output is not None:
-            _make_folder(output)
             policy, facts = policy or str(Path(output) / POLICY), facts or str(Path(output) / FACTS)
+        check_outputs([name for name in (policy, facts) if name is not None], inputs)
+        if output is not None:
+            _make_folder(output)
+        files: dict[str, Write] = {}
         if policy is not None:
-            with written_file(policy) as file:
-                file.write(found.policy)
-            self.stdout.write(policy)
+            files[policy] = lambda file: file.write(found.policy)
         if facts is not None:
-            with written_file(facts) as file:
-                WRITERS[_format(facts)](file, iter(found.facts))
-            self.stdout.write(facts)
+            writer = WRITERS[_format(facts)]
+            files[facts] = lambda file: writer(file, iter(found.facts))
+        write_together(files)
+        for name in files:
+            self.stdout.write(name)
         if load:
             self.load(found, environment, note)
         if policy is None and facts is None and not load:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from authz_project.importers.report import ImportRejected
+from authz_project.importers.spicedb.files import imported
 from facts import read
 from policy.errors import Unavailable
 from policy.models import Environment
@@ -167,3 +169,40 @@ def test_what_grants_more_than_a_test_says_is_not_even_written_in_part(db, tmp_p
 def test_what_is_not_there(db, words):
     with pytest.raises(CommandError, match=r"cannot read `missing|no condition has a parameter of that name"):
         run(*words)
+
+
+def test_a_value_that_no_condition_asks_for_is_refused(db, tmp_path):
+    (tmp_path / "m.fga").write_text(PARTLY.replace('x.startsWith("a")', 'x == "a"'))
+    tuple_ = "user: 'user:1', relation: viewer, object: 'doc:1', condition: {name: c, context: {y: a}}"
+    (tmp_path / "t.yaml").write_text(f"- {{{tuple_}}}\n")
+    with pytest.raises(CommandError, match=r"t.yaml:1:3: .* condition c has no parameter `y`"):
+        run(str(tmp_path / "m.fga"), str(tmp_path / "t.yaml"))
+
+
+def test_no_file_is_written_twice_or_over_what_was_read(db, tmp_path):
+    store, both = tmp_path / "drive.fga.yaml", str(tmp_path / "both")
+    store.write_text(Path(DRIVE).read_text())
+    (tmp_path / "link").symlink_to(store)
+    with pytest.raises(CommandError, match="would be written twice"):
+        run(str(store), "--policy", both, "--facts", both)
+    for name in (store, tmp_path / "link"):
+        with pytest.raises(CommandError, match="is read by this import"):
+            run(str(store), "--policy", both, "--facts", str(name))
+    assert store.read_text() == Path(DRIVE).read_text()
+    with pytest.raises(CommandError, match="cannot write"):
+        run(str(store), "--policy", both, "--facts", str(tmp_path / "missing" / "facts.txt"))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["drive.fga.yaml", "link"]
+
+
+@pytest.mark.parametrize("named", ["../secret.fga", "/etc/hostname", "link.fga"])
+def test_files_name_only_what_is_below_their_folder(db, tmp_path, named):
+    (tmp_path / "secret.fga").write_text(PARTLY)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "link.fga").symlink_to(tmp_path / "secret.fga")
+    for name, text in (("s.fga.yaml", f"model_file: {named}\n"), ("fga.mod", f"contents: [{named}]\n")):
+        (tmp_path / "in" / name).write_text(text)
+        with pytest.raises(CommandError, match=f"`{named}` lies elsewhere"):
+            run(str(tmp_path / "in" / name))
+    (tmp_path / "in" / "v.yaml").write_text(f"schemaFile: {named}\n")
+    with pytest.raises(ImportRejected, match=f"`{named}` is no file below"):
+        imported(tmp_path / "in" / "v.yaml")

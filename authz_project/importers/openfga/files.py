@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from textwrap import indent
 
+from authz_project.importers.beside import beside
 from authz_project.importers.marked import Marked, read_yaml
 from authz_project.importers.model import Imported, Model, Place, Scenario, Tuple
 from authz_project.importers.openfga.dsl import File, read_dsl
@@ -94,5 +95,8 @@ def _tuples(name: str) -> Iterator[Tuple]:
 
 
 def _beside(name: str, other: str) -> str:
-    return str(Path(name).parent / other)
-
+    path = beside(name, other)
+    if path is None:
+        advice = "a file may name those below its own folder; name others in the command, or copy them there"
+        raise ImportRejected([Fault(Place(name), f"`{other}` lies elsewhere; {advice}")])
+    return str(path)

@@ -92,8 +92,8 @@ def _expression(raw: Any, place: Place, depth: int) -> Expression:
             return Computed(_relation_of(computed, place), place)
         case ("tupleToUserset" | "tuple_to_userset", Marked() as arrow):
             _check_keys(arrow, "tupleset", "computedUserset", "computed_userset")
-            followed = arrow.get("computedUserset") or arrow.get("computed_userset")
-            return Arrow(_relation_of(arrow.get("tupleset"), place), _relation_of(followed, place), place=place)
+            leads = arrow.get("computedUserset") or arrow.get("computed_userset")
+            return Arrow(_relation_of(arrow.get("tupleset"), place), _relation_of(leads, place), place=place)
         case ("union", Marked() as parts):
             return Union(_parts(parts, place, depth))
         case ("intersection", Marked() as parts):

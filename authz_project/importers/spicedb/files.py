@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from authz_project.importers.beside import beside
 from authz_project.importers.model import NOWHERE, Check, Imported, Place, Scenario, SubjectList, Tuple, Who
 from authz_project.importers.report import Fault, ImportRejected
 from authz_project.importers.spicedb.misread import Misread
@@ -93,9 +94,9 @@ class _Reading:
 
     def _import(self, named: Import, folder: Path) -> None:
         relative = PurePosixPath(named.path)
-        if relative.is_absolute() or ".." in relative.parts or not relative.parts:
+        path = None if relative.is_absolute() or ".." in relative.parts else beside(folder / "this", named.path)
+        if path is None:
             raise Misread(f"`{named.path}` is no file below the folder of this one; imports stay there", named.place)
-        path = folder / relative
         if path not in self.imported:
             self.imported.add(path)
             self._schema(_source(path, named.place), path.parent)
@@ -114,7 +115,10 @@ class _Reading:
         if file.schema is not None:
             self._schema(file.schema, path.parent)
         elif file.schema_file:
-            named = path.parent / file.schema_file
+            named = beside(path, file.schema_file)
+            if named is None:
+                fault = f"`{file.schema_file}` is no file below the folder of this one; name the schema in the command"
+                raise Misread(f"{fault}, first", file.schema_file_place)
             self._schema(_source(named, file.schema_file_place), named.parent)
         else:
             raise Misread("this file has no `schema`; name the file with the schema first", Place(str(path)))

@@ -1,0 +1,27 @@
+"""Whether tuples bind what their conditions ask for: a name that is written wrong would bind nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from authz_project.importers.model import Imported, Tuple
+from authz_project.importers.report import Fault, ImportRejected
+
+
+def check_bound(imported: Imported) -> None:
+    """Raise ImportRejected with every value that is bound to no parameter."""
+    parameters = {each.name: {one.name for one in each.parameters} for each in imported.model.conditions}
+    faults = [
+        Fault(each.place, f"the tuple {each}: condition {each.condition} has no parameter `{name}`; take it away")
+        for each in _tuples(imported)
+        for name, _ in each.values
+        if each.condition in parameters and name not in parameters[each.condition]
+    ]
+    if faults:
+        raise ImportRejected(faults)
+
+
+def _tuples(imported: Imported) -> Iterator[Tuple]:
+    yield from imported.tuples
+    for scenario in imported.scenarios:
+        yield from scenario.tuples
