@@ -29,6 +29,8 @@ from tests.standalone import set_up
 if __name__ == "__main__":  # before what needs it is imported
     set_up(f"sqlite:///{tempfile.mkdtemp()}/unused.sqlite3")
 
+from django.core.management.base import CommandError
+
 from authz_project.importers.model import Thing, Values, Who
 from authz_project.importers.report import ImportRejected
 from authz_project.importers.spicedb.files import Read, read_files
@@ -207,7 +209,7 @@ def main(checkout: Path) -> int:
                 (Path(folder) / each.name.removesuffix(".skip")).write_bytes(each.read_bytes())
             try:
                 outcome = carried(plain, Path(folder))
-            except ImportRejected as reason:
+            except (ImportRejected, CommandError) as reason:
                 refused += 1
                 print(f"{path.name}: refused, as it is there\n  {reason}".replace(f"{folder}/", ""))
                 continue
