@@ -140,7 +140,8 @@ def _tuples(chance: Random, model: Model) -> list[Tuple]:
                         _values(chance, model, subject.condition),
                     )
                 )
-    return found
+    # Each once, whatever its condition: one that is there twice and says two things is refused.
+    return list({(each.object, each.relation, each.subject): each for each in found}.values())
 
 
 def _values(chance: Random, model: Model, condition: str | None) -> tuple[tuple[str, object], ...]:
