@@ -199,7 +199,9 @@ def test_a_replica_follows_the_primary():
             assert read_once_there(port) == ("yes", True)
         finally:
             following.send_signal(signal.SIGINT)
-            following.wait(30)
+            with suppress(subprocess.TimeoutExpired):
+                following.wait(30)
+            following.kill()
             primary.stop()
 
 
@@ -212,7 +214,7 @@ def run_as(server: postgresql.Server, text: str, variables: dict[str, str]) -> s
 
 def read_once_there(port: int) -> tuple[str, bool]:
     asked = f"postgres://authz@127.0.0.1:{port}/postgres"
-    for _ in range(600):
+    for _ in range(1800):
         with suppress(psycopg.Error), psycopg.connect(asked) as connection:
             found = connection.execute("SELECT word, pg_is_in_recovery() FROM told").fetchone()
             if found:
