@@ -79,7 +79,7 @@ def test_what_they_run_is_a_command_with_its_options(words):
 def unit(tmp_path) -> Path:
     """With a program that is here."""
     path = tmp_path / "authz.service"
-    path.write_text(UNIT.replace("/opt/authz/bin/authz", shutil.which("true")))
+    path.write_text(UNIT.replace("/srv/authz/bin/authz", shutil.which("true")))
     return path
 
 
