@@ -22,6 +22,7 @@ import orjson
 from django.conf import settings
 
 from checks.decisions.answers import is_denial, summary_of
+from checks.decisions.known import Known
 from checks.decisions.tally import tally_of
 from policy import noticing
 from policy.active import Caller, caller_of_hash
@@ -38,7 +39,6 @@ _OVERHEAD, _A_RESULT = 1_000, 100  # bytes that a question takes at least, and a
 _PAUSE = 0.1  # seconds between writes
 _COMPLAINT_EVERY = 60.0  # seconds
 _MOST_NAMES = 10_000
-_KNOWN = 8 << 20  # bytes of answers from memory that are known
 _CONTEXT = "context_facts"
 _AUTHZEN = "/access/"  # how its paths begin
 
@@ -141,10 +141,6 @@ class _Said(NamedTuple):
     is_denial: bool
 
 
-_known: dict[bytes, _Said] = {}  # of answers from memory, each of which is one and the same object every time
-_known_size = 0
-
-
 def line_of(entry: Entry) -> bytes | None:
     """Return the line with its end; None where it is not to be written.
 
@@ -190,25 +186,12 @@ def _number_or_null(number: int | None) -> bytes:
     return b"null" if number is None else b"%d" % number
 
 
-def _said(answer: object) -> _Said:
-    """An answer from memory is looked at once."""
-    global _known_size
-    if not isinstance(answer, bytes):
-        return _said_of(answer)
-    found = _known.get(answer)
-    if found is None:
-        found = _said_of(orjson.loads(answer))
-        if _known_size > _KNOWN:
-            _known.clear()
-            _known_size = 0
-        _known[answer] = found
-        _known_size += len(answer) + _OVERHEAD
-    return found
-
-
 def _said_of(body: object) -> _Said:
     summary = summary_of(body)
     return _Said(b',"answer":' + orjson.dumps(summary), is_denial(summary))
+
+
+_said = Known(_said_of)
 
 
 def _on_one_line(question: bytes) -> bytes:

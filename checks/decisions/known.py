@@ -1,0 +1,35 @@
+"""What was found out about answers from memory, each of which is one and the same object every time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import orjson
+
+_MOST = 8 << 20  # bytes of answers that are known
+_OVERHEAD = 500
+
+Found = TypeVar("Found")
+
+
+class Known(Generic[Found]):
+    """Looks at a body, and at one that is JSON already only once."""
+
+    def __init__(self, look: Callable[[object], Found]):
+        self._look = look
+        self._found: dict[bytes, Found] = {}
+        self._size = 0
+
+    def __call__(self, answer: object) -> Found:
+        if not isinstance(answer, bytes):
+            return self._look(answer)
+        found = self._found.get(answer)
+        if found is None:
+            found = self._look(orjson.loads(answer))
+            if self._size > _MOST:
+                self._found.clear()
+                self._size = 0
+            self._found[answer] = found
+            self._size += len(answer) + _OVERHEAD
+        return found
