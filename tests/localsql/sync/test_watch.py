@@ -16,6 +16,7 @@ import pytest
 import requests
 from django.core.management.base import CommandError, OutputWrapper
 from django.db import connection
+from django.db.models import Max
 
 from localsql.management.sync_command import SyncCommand
 from localsql.sync import watch
@@ -24,6 +25,7 @@ from localsql.sync.databases import Around
 from localsql.sync.metrics import Metrics, served
 from localsql.sync.reading import config_from_text
 from localsql.sync.watch import Bell, again_and_again, seconds
+from policy.models import Revision
 from tests.localsql.sync.sources import PostgresqlStaff, config_of
 from tests.localsql.sync.test_in_step import insert, passed, stored
 from tests.service import ROOT
@@ -31,11 +33,11 @@ from tests.service import ROOT
 PATIENCE = 90  # seconds
 
 
-def until(holds: Callable[[], object]) -> None:
+def until(holds: Callable[[], object], every: float = 0.05) -> None:
     limit = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < limit
-        time.sleep(0.05)
+        time.sleep(every)
 
 
 @pytest.fixture
@@ -92,19 +94,32 @@ def test_it_goes_on_until_it_is_told_to_end(published, staff_of, tmp_path, start
 @pytest.mark.parametrize("kind", ["postgres", "csv"])
 def test_killed_while_it_applies_the_next_run_finds_the_rest(published, staff_of, tmp_path, started, kind):
     staff = staff_of(kind)
-    rows = {(f"user{number}", "member", "acme") for number in range(40_000)}
-    gone = {(f"gone{number}", "member", "acme") for number in range(9_000)}
-    insert(published, sorted(gone))
-    staff.fill(sorted(rows))
     (tmp_path / "sync.yaml").write_text(config_of(staff, kind))
-    process = started("sync_facts", str(tmp_path / "sync.yaml"), "--apply", "--max-deletes", "100%")
-    until(lambda: (len(stored(published)) != len(gone)) or process.poll() is not None)
-    process.kill()
-    process.wait()
-    assert rows - stored(published), "it was done before it was killed"
+    insert(published, [(f"gone{number}", "member", "acme") for number in range(9_000)])
+
+    def is_killed_on_its_way(attempt: int) -> bool:
+        staff.fill(sorted(rows_of(attempt)))
+        before = revision_of(published)
+        process = started("sync_facts", str(tmp_path / "sync.yaml"), "--apply", "--max-deletes", "100%")
+        until(lambda: revision_of(published) != before or process.poll() is not None, every=0.002)
+        process.kill()
+        process.wait()
+        return bool(rows_of(attempt) - stored(published))
+
+    killed = next((each for each in range(10) if is_killed_on_its_way(each)), None)
+    assert killed is not None, "it was done each time before it was killed"
     assert passed(published, config_of(staff, kind), applies=True).is_in_step
-    assert stored(published) == rows
+    assert stored(published) == rows_of(killed)
     assert passed(published, config_of(staff, kind)).is_in_step
+
+
+def rows_of(attempt: int) -> set[tuple[str, str, str]]:
+    """Others at each attempt, in several batches, so that there is always much to store."""
+    return {(f"user{attempt}-{number}", "member", "acme") for number in range(40_000)}
+
+
+def revision_of(environment) -> int:
+    return Revision.objects.filter(environment_id=environment.pk).aggregate(Max("number"))["number__max"] or 0
 
 
 def test_postgresql_wakes_it(staff_of):
