@@ -47,6 +47,12 @@ class Changes:
         return False
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether one more would not be done."""
+        with self._counting:
+            return not self._line.takes(self.waiting)
+
+    @property
     def busy(self) -> int:
         return min(self._here, self.size)
 

@@ -24,6 +24,7 @@ from authz_project.server.changes import Changes
 from authz_project.server.exchange import Withheld, answer, environ_of, say, say_broken, say_readiness
 from authz_project.server.lookout import Lookout
 from authz_project.server.reading import Body, Rest, Whole, start_watch
+from authz_project.server.refusals import Refusals
 from authz_project.server.slots import Slots
 from authz_project.server.upkeep import start_upkeep
 from authz_project.server.waiting import Waiting
@@ -54,6 +55,7 @@ class Intake:
         self._changes = Changes(WAITING, threads)
         self._waiting = Waiting((threads + 1) // 2, self._changes)  # of all threads, with the one that is kept free
         self._lookout = Lookout()
+        self._refusals = Refusals()
         self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
         if settings.METRICS_FOLDER:
             pools = {"questions": self._slots, "changes": self._changes, "feed": self._waiting}
@@ -80,6 +82,9 @@ class Intake:
         if scope.path == READINESS and scope.method in ("GET", "HEAD"):
             self._lookout.tell(partial(say_readiness, scope, protocol))
             return
+        if self._threads_for(scope.path).is_crowded:  # its body is not even read
+            self._refusals.tell(partial(_come_again, scope, protocol))
+            return
         environ = environ_of(scope)
         length = _length(environ)
         if length == 0:
@@ -95,13 +100,16 @@ class Intake:
         elif not self._slots.do(self._admit, scope, protocol, environ, length):
             _refuse(scope, protocol, 503, CROWDED)
 
+    def _threads_for(self, path: str) -> Slots | Changes:
+        return self._changes if path.lstrip("/") in CHANGES else self._slots
+
     def _do(
         self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, work: Callable[..., None], *its: object
     ) -> bool:
         """Have it done, or say that it is not. Whose body has arrived keeps the connection, to try again on it."""
         is_begun = threads.do(work, *its)
         if not is_begun:
-            say(scope, protocol, 503, CROWDED)
+            self._refusals.tell(partial(say, scope, protocol, 503, CROWDED))
         return is_begun
 
     def _admit(self, scope: Scope, protocol: HTTPProtocol, environ: Environ, length: int | None) -> None:
@@ -123,7 +131,7 @@ class Intake:
         elif not self._room.take(held):
             _refuse(scope, protocol, 503, "too many large bodies at once, try again")
         else:
-            threads = self._changes if environ["PATH_INFO"].lstrip("/") in CHANGES else self._slots
+            threads = self._threads_for(environ["PATH_INFO"])
             done = partial(self._arrived, threads, scope, protocol, environ, held)
             failed = partial(self._fail, scope, protocol, held, limit)
             if length is not None and length <= SMALL:
@@ -190,6 +198,13 @@ def _length(environ: Environ) -> int | None:
     if "HTTP_TRANSFER_ENCODING" in environ:
         return None
     return int(environ.get("CONTENT_LENGTH", "0").partition(",")[0])  # said twice, it is the same: granian looks
+
+
+def _come_again(scope: Scope, protocol: HTTPProtocol) -> None:
+    """A small body is taken, so that its sender tries again on the same connection."""
+    is_large = int(scope.headers.get("content-length", "0").partition(",")[0]) > SMALL
+    say(scope, protocol, 503, CROWDED, close=is_large)
+    Rest(protocol)
 
 
 def _refuse(scope: Scope, protocol: HTTPProtocol, status: int, message: str) -> None:

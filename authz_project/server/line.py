@@ -1,33 +1,54 @@
 """When those who come are to wait in line, and when they are told to come again instead.
 
-A line that empties again and again is good: it lets bursts pass. One that has stood for `PATIENCE` seconds does not get
-shorter by itself, for more is asked than can be answered; and the longer it is, the later everybody in it is answered,
-as many as before. So from then on it is kept short, until it has once been empty.
+A line that is long only now and then is good: it lets bursts pass. One that was long for most of about `PATIENCE`
+seconds does not get shorter by itself, for more is asked than can be answered; and the longer it is, the later all in
+it are answered, as many as before. So from then on it is kept short, until nobody had to be told so for as long.
+
+That it is empty now and then says nothing: clients that wait for their answers come back in waves.
 """
 
+import math
 import time
 
 from django.conf import settings
 
-SHORT = 4  # who may stand in such a line, for each thread: they are answered within five times as long as alone
+LONG = 16  # who stand in a line, for each thread: a hundred clients that wait for answers are none, for two workers
+SHORT = 1  # who may stand in one that is kept short: they are answered within a few times as long as alone
+_MOST = 0.5  # of the time
 
 
 class Line:
     """Says it of one line; whoever has that keeps others from asking at the same time."""
 
     def __init__(self, threads: int):
-        self._short = SHORT * threads
-        self._standing_since = 0.0  # 0 where nobody waits
+        self._long, self._short = LONG * threads, SHORT * threads
+        self._is_long = False
+        self._long_for = 0.0  # the share of about the last `PATIENCE` seconds in which it was long
+        self._noted_at = time.monotonic()
+        self._told_at = -math.inf  # when somebody was told to come again
 
     def note(self, waiting: int) -> None:
         """Whenever somebody has come or gone."""
-        if not waiting:
-            self._standing_since = 0.0
-        elif not self._standing_since:
-            self._standing_since = time.monotonic()
+        is_long = waiting >= self._long
+        if is_long != self._is_long:
+            self._weigh(time.monotonic())
+            self._is_long = is_long
 
     def takes(self, waiting: int) -> bool:
         """Whether one more may wait behind so many."""
         if waiting < self._short or not settings.PATIENCE:
             return True
-        return time.monotonic() - self._standing_since < settings.PATIENCE
+        now = time.monotonic()
+        if now - self._told_at >= settings.PATIENCE:
+            self._weigh(now)
+            if waiting < self._long or self._long_for < _MOST:
+                return True
+        self._told_at = now
+        return False
+
+    def _weigh(self, now: float) -> None:
+        """Bring the share up to date: what was longer ago counts for less."""
+        if settings.PATIENCE:
+            past = math.exp((self._noted_at - now) / settings.PATIENCE)
+            self._long_for = self._long_for * past + self._is_long * (1 - past)
+        self._noted_at = now

@@ -62,6 +62,14 @@ class Slots:
         return True
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether one more would not be done."""
+        if not self._waiting:
+            return False
+        with self._lock:
+            return not self._line.takes(len(self._waiting))
+
+    @property
     def busy(self) -> int:
         """How many threads are at work."""
         return len(self._since)

@@ -1,13 +1,15 @@
-"""Who waits in line for a thread, and who is told to come again."""
+"""Who waits in line for a thread, who is told to come again, and when."""
 
 import threading
+import time
 from queue import SimpleQueue
 
 import pytest
 
 from authz_project.server import line as line_module
 from authz_project.server.changes import Changes
-from authz_project.server.line import SHORT, Line
+from authz_project.server.line import LONG, SHORT, Line
+from authz_project.server.refusals import KEPT_FOR, Refusals
 from authz_project.server.slots import Slots
 
 MANY = 100
@@ -21,32 +23,68 @@ def clock(monkeypatch):
     return now
 
 
-def test_a_burst_may_be_long(clock):
-    line = Line(3)
+@pytest.fixture
+def line(clock, settings):
+    settings.PATIENCE = 1
+    return Line(3)
+
+
+def test_a_burst_may_be_long(line):
     for waiting in range(1, MANY):
         assert line.takes(waiting - 1)
         line.note(waiting)
 
 
-def test_a_line_that_stands_is_kept_short_until_it_was_empty(clock, settings):
-    settings.PATIENCE = 1
-    line = Line(3)
-    line.note(1)
-    clock[0] += 0.9
+def test_a_long_line_is_kept_short_once_it_has_been_so_for_long(line, clock):
+    line.note(MANY)
+    clock[0] += 0.5
     assert line.takes(MANY)
-    clock[0] += 0.2
-    assert not line.takes(MANY) and not line.takes(3 * SHORT) and line.takes(3 * SHORT - 1)
-    line.note(3 * SHORT - 1)
-    assert not line.takes(MANY), "shorter is not empty"
+    clock[0] += 0.5
+    assert not line.takes(MANY) and not line.takes(3 * SHORT)
+    assert line.takes(3 * SHORT - 1)
+
+
+def test_that_it_is_empty_now_and_then_changes_nothing(line, clock):
+    """Clients that wait for their answers come in waves."""
+    for _ in range(20):
+        line.note(MANY)
+        clock[0] += 0.08
+        line.note(0)
+        clock[0] += 0.02
+    assert not line.takes(MANY)
+
+
+def test_a_line_that_is_not_long_may_stand(line, clock):
+    """As it does where a few clients more than there are threads ask as fast as they are answered."""
+    line.note(3 * LONG - 1)
+    clock[0] += 100
+    assert line.takes(3 * LONG - 1)
+
+
+def test_bursts_that_pass_are_taken_for_ever(line, clock):
+    for _ in range(1_000):
+        line.note(MANY)
+        assert line.takes(MANY)
+        clock[0] += 0.3
+        line.note(0)
+        clock[0] += 0.7
+
+
+def test_it_is_kept_short_until_nobody_had_to_be_told_so_for_as_long(line, clock):
+    line.note(MANY)
+    clock[0] += 2
+    assert not line.takes(MANY)
     line.note(0)
-    line.note(1)
+    for _ in range(50):
+        clock[0] += 0.9
+        assert not line.takes(MANY)
+    clock[0] += 1
     assert line.takes(MANY)
 
 
-def test_patience_may_have_no_end(clock, settings):
+def test_patience_may_have_no_end(line, clock, settings):
     settings.PATIENCE = 0
-    line = Line(1)
-    line.note(1)
+    line.note(MANY)
     clock[0] += 1_000_000
     assert line.takes(MANY)
 
@@ -57,8 +95,30 @@ def test_who_is_not_taken_is_told_and_others_are_done_in_order(make, settings):
     threads, done, end = make(), SimpleQueue(), threading.Event()
     assert threads.do(end.wait)
     taken = [number for number in range(MANY) if threads.do(done.put, number)]
-    assert SHORT <= len(taken) <= SHORT + 1 and taken == list(range(len(taken)))
+    assert LONG <= len(taken) <= LONG + 2 and taken == list(range(len(taken)))
+    assert threads.is_crowded
     end.set()
     assert [done.get(timeout=10) for _ in taken] == taken
+    assert not threads.is_crowded
     done.put("empty")
     assert threads.do(done.put, "after") and done.get(timeout=10) == "empty" and done.get(timeout=10) == "after"
+
+
+def test_who_is_to_come_again_is_told_in_a_moment_and_in_order():
+    refusals, told = Refusals(), SimpleQueue()
+    began = time.monotonic()
+    for number in range(MANY):
+        refusals.tell(lambda number=number: told.put((number, time.monotonic())))
+    refusals.tell(lambda: 1 / 0)
+    refusals.tell(lambda: told.put((MANY, time.monotonic())))
+    found = [told.get(timeout=10) for _ in range(MANY + 1)]
+    assert [number for number, _ in found] == list(range(MANY + 1))
+    assert min(at for _, at in found) >= began + KEPT_FOR
+
+
+def test_not_all_are_kept(monkeypatch):
+    monkeypatch.setattr("authz_project.server.refusals.KEPT_AT_ONCE", 1)
+    refusals, told = Refusals(), SimpleQueue()
+    refusals.tell(lambda: told.put("kept"))
+    refusals.tell(lambda: told.put("at once"))
+    assert told.get(timeout=10) == "at once" and told.get(timeout=10) == "kept"
