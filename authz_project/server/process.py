@@ -11,14 +11,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from math import ceil
-from queue import Empty, SimpleQueue
 
 from django.conf import settings
 from granian import Granian
 from granian._granian import CallbackScheduler, RSGIWorker, WorkerSignal
-from granian._signals import set_main_signals
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
@@ -27,6 +24,7 @@ from granian.server.mp import WorkerProcess
 from authz_project.readiness import draining
 from authz_project.server import files
 from authz_project.server.listening import Listening, is_possible
+from authz_project.server.signals import Signals, interrupted_by
 from policy.waking import watch
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
@@ -56,21 +54,12 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
         log_level=LogLevels.error,
         log_dictconfig=settings.LOGGING,
     )
-    server.signal_handler_interrupt = once(server.signal_handler_interrupt)  # type: ignore[method-assign]
-    server.serve(spawn_target=worker)
-
-
-def once(handler: Callable[..., None]) -> Callable[..., None]:
-    """Granian's takes a lock: one that comes while it does so would wait for ever."""
-    is_called = False
-
-    def handle(*arguments: object) -> None:
-        nonlocal is_called
-        if not is_called:
-            is_called = True
-            handler(*arguments)
-
-    return handle
+    interrupted_by(Signals(), server)
+    try:
+        server.serve(spawn_target=worker)
+    except SystemExit:
+        if not server.interrupt_signal:  # a worker that heard of it first has not failed
+            raise
 
 
 @WorkerProcess.wrap_target
@@ -99,12 +88,12 @@ def stop_signal(listening: Listening | None) -> WorkerSignal:
     way. Requests in flight finish: those that wait for changes, at once. Who stops it by hand (Ctrl-C) does not wait.
     """
     stop: WorkerSignal = WorkerSignal()
-    told: SimpleQueue[int] = SimpleQueue()  # a signal may come while another one is put there
+    signals = Signals()
 
     def end() -> None:
-        if told.get() == signal.SIGTERM:
+        if signals.next() == signal.SIGTERM:
             draining.set()
-            _await_end_of_draining(told)
+            _await_end_of_draining(signals)
         draining.set()
         watch.end()
         if listening is not None:
@@ -112,16 +101,14 @@ def stop_signal(listening: Listening | None) -> WorkerSignal:
         stop.set()  # once: at the third time it would wait for ever
 
     threading.Thread(target=end, name="end", daemon=True).start()
-    set_main_signals(lambda number, _: told.put(number))
     return stop
 
 
-def _await_end_of_draining(told: SimpleQueue[int]) -> None:
+def _await_end_of_draining(signals: Signals) -> None:
     """Or somebody at a terminal. SIGTERM may come again: whoever stops a service may tell all its processes."""
     until = time.monotonic() + max(settings.DRAIN_SECONDS, LAST_ANSWERS)
-    with suppress(Empty):
-        while told.get(timeout=max(0.0, until - time.monotonic())) == signal.SIGTERM:
-            pass
+    while signals.next(until - time.monotonic()) == signal.SIGTERM:
+        pass
 
 
 class AtOnce:

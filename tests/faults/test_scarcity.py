@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from tests.authz_project.test_serve import refusal
-from tests.faults.limits import limited_python, lowered, workers_of
+from tests.faults.limits import limited_python, lowered, workers_of, workers_that_listen
 from tests.faults.worlds import port_of
 from tests.service import start_service
 
@@ -98,14 +98,10 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path):
     """As the system does it when memory is short."""
     service = start_service(tmp_path, url_in(tmp_path), "--dev", "--workers", "2")
     client = service.fresh_client()
-    victim = workers_of(service)[0]
+    victim = workers_that_listen(service, 2, 3 * WITHIN)[0]
     victim.send_signal(signal.SIGKILL)
     victim.wait(WITHIN)
-    until = time.monotonic() + WITHIN
-    while len(workers_of(service)) < 2 and time.monotonic() < until:
-        time.sleep(0.2)
-    assert len(workers_of(service)) == 2
-    time.sleep(1)
+    workers_that_listen(service, 2, 3 * WITHIN)
     assert [client.get("/facts").status_code for _ in range(20)] == [200] * 20
     service.stop()
 
@@ -114,7 +110,7 @@ def test_signals_that_come_again_and_again_stop_it_once(tmp_path):
     """Ctrl-C goes to all processes of a terminal, each time."""
     service = start_service(tmp_path, url_in(tmp_path), "--dev", "--workers", "2")
     service.fresh_client()
-    processes = [*workers_of(service), service.process]
+    processes = [*workers_that_listen(service, 2, 3 * WITHIN), service.process]
     for _ in range(4):
         for each in processes:
             each.send_signal(signal.SIGINT)
