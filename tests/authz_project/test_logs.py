@@ -441,8 +441,8 @@ def test_a_server_writes_lines_of_one_kind(tmp_path, kind):
     raw(service, b"GET /api/stats%0d%0aforged HTTP/1.1\r\nHost: x\r\nX-Request-ID: a\x0bforged\r\n\r\n")
     raw(service, b"POST /api/authorize HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
     until(service, " 413" if kind == "plain" else '"code":413')
-    until(service, "r-299")
-    time.sleep(1)  # every process has written what it had
+    for number in range(300):  # every process has written what it had
+        until(service, f"request=r-{number} " if kind == "plain" else f'"r-{number}"')
     (worker, *_) = (
         each for each in psutil.Process(service.process.pid).children() if "spawn_main" in str(each.cmdline())
     )
