@@ -92,21 +92,23 @@ def test_a_command_answers_soon_and_imports_nothing_that_it_has_no_use_for(begun
         needless.remove("granian")
     if command in WITH_REQUESTS:
         needless = [*OF_ADMIN, *OF_LOCAL_SQL]
-    modules = begun(command)[0]  # which also compiles what was not compiled
+    modules, seconds = begun(command)  # of which the first ones also compile what was not compiled
     assert len(modules) > 200
     assert [each for each in needless if any(f"{module}.".startswith(f"{each}.") for module in modules)] == []
-    assert_soon(begun, command, SECONDS_OF_REQUESTS if command in WITH_REQUESTS else SECONDS)
+    assert_soon(begun, command, SECONDS_OF_REQUESTS if command in WITH_REQUESTS else SECONDS, seconds)
 
 
 @pytest.mark.parametrize("command", ["--help", "--version", "help"])
 def test_help_is_there_at_once(begun, command):
-    assert [each for each in begun(command)[0] if each.startswith("django")] == []
-    assert_soon(begun, command, HELP)
+    modules, seconds = begun(command)
+    assert [each for each in modules if each.startswith("django")] == []
+    assert_soon(begun, command, HELP, seconds)
 
 
-def assert_soon(begun, command: str, limit: float) -> None:
-    taken: list[float] = []
-    while len(taken) < TRIES and min(taken, default=limit) >= limit:
+def assert_soon(begun, command: str, limit: float, first: float) -> None:
+    """Begin it again while it took too long: what else runs makes it slower at times, and never faster."""
+    taken = [first]
+    while len(taken) <= TRIES and min(taken) >= limit:
         taken.append(begun(command)[1] / yardstick.slowness())
     assert min(taken) < limit, f"{min(taken):.2f} s of processor time, where {limit:.2f} s are allowed"
 

@@ -6,14 +6,10 @@ from django.db import connection
 
 from facts.bulk import load
 from facts.wire import Fact
-from policy.language import parse
-from policy.language.source import Source
 from tests.benchmarks import handwritten_sets as sets
+from tests.benchmarks.allowed import FACTS, allowed_with
 from tests.benchmarks.database import Database
-from tests.benchmarks.generate import POLICY, Size, facts_of, numbered
-from tests.reference import World, model_of
 
-FACTS = [numbered(each) for each in dict.fromkeys(facts_of(Size(150)))]
 ACTIONS = {"Repo": sets.on_a_repository, "Doc": sets.on_a_document}
 AMONG = {"Repo": sets.repositories_among, "Doc": sets.documents_among}
 
@@ -21,9 +17,7 @@ AMONG = {"Repo": sets.repositories_among, "Doc": sets.documents_among}
 @pytest.fixture(scope="module")
 def allowed() -> set[tuple[str, str, str, str]]:
     """Which user may do what on which resource, by type and id."""
-    policy = parse(Source(POLICY))
-    found = model_of(policy, FACTS, World.of(policy, FACTS))["allow", 3]
-    return {(who.id, what.id, on.type, on.id) for who, what, on in found if who.type == "User"}
+    return {(who.id, what.id, on.type, on.id) for who, what, on in allowed_with() if who.type == "User"}
 
 
 @pytest.fixture
