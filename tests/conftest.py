@@ -28,6 +28,12 @@ def pytest_addoption(parser):
     parser.addoption("--rewrite", action="store_true", help="write the golden files anew; review the difference")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Begin with what takes long: at the end, those who work beside each other are done at the same time."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture
 def rewrite(request) -> bool:
     return request.config.getoption("--rewrite", default=False)
@@ -134,11 +140,14 @@ def _empty(connection) -> None:
     tables = set(connection.introspection.table_names()) - {
         "django_migrations", "django_content_type", "auth_permission",
     }  # fmt: skip
+    statements = [f"DELETE FROM {table}" for table in sorted(tables)]
     with transaction.atomic(), connection.cursor() as cursor:
         if connection.vendor == "sqlite":
-            cursor.execute("PRAGMA defer_foreign_keys = ON")
-        for table in sorted(tables):
-            cursor.execute(f"DELETE FROM {table}")
+            statements.insert(0, "PRAGMA defer_foreign_keys = ON")
+        else:
+            statements = ["; ".join(statements)]  # sent at once
+        for statement in statements:
+            cursor.execute(statement)
 
 
 @dataclass(frozen=True)
