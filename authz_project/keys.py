@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from authz_project.key_use import note_use
@@ -94,9 +95,16 @@ def revoke_key(key: ApiKey) -> None:
 
 
 def keep_dev_key(environment: Environment) -> None:
-    """The well-known key of development, for the environment; whatever it opened before."""
-    ApiKey.objects.filter(hash=DEV_KEY_HASH).delete()
-    keep_key(environment, DEV_KEY, "well-known development key")
+    """The well-known key of development, for the environment; whatever it opened before.
+
+    Another such server may be at work with it: it is never gone in between.
+    """
+    usual = dict.fromkeys(SCOPE_COLUMNS.values(), True)
+    with transaction.atomic():
+        held = ApiKey.objects.filter(hash=DEV_KEY_HASH)
+        if not held.filter(environment=environment, revoked_at=None, expires_at=None, **usual).exists():
+            held.delete()
+            keep_key(environment, DEV_KEY, "well-known development key")
 
 
 def drop_dev_key() -> None:

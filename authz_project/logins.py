@@ -1,22 +1,23 @@
 """How often somebody may try a password: counted in the database, which all processes share.
 
 Counted is who tries for a name from an address, and who tries from an address at all. Nobody is kept out by what others
-try from elsewhere.
+try from elsewhere. The database's clock counts the minutes; where it was set back, nobody waits for it to
+catch up.
 """
 
 import hashlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from ipaddress import IPv6Address, ip_address
 
 from django.conf import settings
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.http import HttpRequest
-from django.utils import timezone
 
 from authz_project.models import LoginAttempts
+from policy.clock import now, time_of
 
 WINDOW = timedelta(minutes=15)
 FOR_ONE_NAME = 5
@@ -40,20 +41,24 @@ class LoginForm(AdminAuthenticationForm):
 
 
 def refuse_after(limits: dict[str, int]) -> None:
-    now = timezone.now()
-    for tried in LoginAttempts.objects.filter(key__in=limits, since__gt=now - WINDOW):
+    moment = time_of(now())
+    for tried in LoginAttempts.objects.filter(_lately(moment), key__in=limits):
         if tried.count >= limits[tried.key]:
-            minutes = max(1, round((tried.since + WINDOW - now).total_seconds() / 60))
+            minutes = max(1, round((tried.since + WINDOW - moment).total_seconds() / 60))
             raise ValidationError(f"Too many failed logins. Try again in {minutes} minute{'s'[: minutes > 1]}.")
 
 
 @transaction.atomic
 def count(*keys: str) -> None:
-    now = timezone.now()
-    LoginAttempts.objects.filter(since__lte=now - WINDOW).delete()
+    moment = time_of(now())
+    LoginAttempts.objects.exclude(_lately(moment)).delete()
     for key in sorted(keys):
-        LoginAttempts.objects.get_or_create(key=key, defaults={"since": now})
+        LoginAttempts.objects.get_or_create(key=key, defaults={"since": moment})
         LoginAttempts.objects.filter(key=key).update(count=F("count") + 1)
+
+
+def _lately(moment: datetime) -> Q:
+    return Q(since__gt=moment - WINDOW, since__lt=moment + WINDOW)
 
 
 def address_of(request: HttpRequest) -> str:

@@ -5,7 +5,6 @@ What stored facts decide is worked out here, in one snapshot with the policy tha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -135,7 +134,7 @@ def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Sha
         check_predicate(program, predicate)
     if session.version is not None:
         log_once(session.version, bindings)
-    slots: dict[str, object] = {"now": str(int(time.time()))}
+    slots: dict[str, object] = {"now": str(run.current_time())}
     root = outline_of(question, Values(program.names, slots)).root
     types = tuple(question.variables[name].type for name in question.outs)
     knows = all(map(program.knows, question.types))

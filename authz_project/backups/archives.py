@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -82,7 +83,7 @@ def _references(database: sqlite3.Connection) -> Finding:
 
 
 def dump_findings(file: Path) -> Iterator[Finding]:
-    """Read the table of contents of a dump: what is in it, it does not tell."""
+    """Read a dump to its end, and its table of contents: what its rows say, that does not tell."""
     restoring = program("pg_restore")
     if restoring is None:
         yield wrong("file", "there is no pg_restore here to read it: install PostgreSQL's client programs")
@@ -90,6 +91,10 @@ def dump_findings(file: Path) -> Iterator[Finding]:
     read = run([restoring.path, "--list", file])
     if read.returncode:
         yield wrong("file", f"pg_restore {restoring.version} cannot read it: {line_of(read.stderr)}")
+        return
+    whole = run([restoring.path, f"--file={os.devnull}", file])  # the table stands first, also in one that is cut off
+    if whole.returncode:
+        yield wrong("file", f"pg_restore {restoring.version} cannot read it to its end: {line_of(whole.stderr)}")
         return
     lines = read.stdout.splitlines()
     made = [line.strip("; ") for line in lines if line.startswith(";") and "Dumped" in line]

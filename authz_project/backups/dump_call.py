@@ -32,9 +32,10 @@ def _quoted(value: str) -> str:
 
 
 def dump_call(config: Mapping[str, Any], file: Path) -> str:
-    """What to type into a shell. The dump is its owner's alone, whatever files are there otherwise."""
-    how = ("--format=custom", "--no-owner", "--no-privileges")
-    return f"(umask 077; {shlex.join(['pg_dump', *how, f'--file={file}', f'--dbname={conninfo(config)}'])})"
+    """What to type into a shell. The dump is its owner's alone, and has its name once all of it is there."""
+    how, part = ("--format=custom", "--no-owner", "--no-privileges"), file.with_name(f"{file.name}.part")
+    call = shlex.join(["pg_dump", *how, f"--file={part}", f"--dbname={conninfo(config)}"])
+    return f"(umask 077; {call} && {shlex.join(['mv', '--', str(part), str(file)])})"
 
 
 def has_key_password(config: Mapping[str, Any]) -> bool:

@@ -37,6 +37,9 @@ def copy(source: Path, target: Path, overwrite: bool, progress: Progress = lambd
             kept = secret_of(source)
             if kept.exists():
                 shutil.copyfile(kept, secret)
+            for each in (database, secret):  # before anything is replaced: the disk may have no room for all of it
+                _flush(each)
+            if kept.exists():
                 _put(secret, secret_of(target), overwrite)
             _put(database, target, overwrite)  # last: where it is, all of it is
             if overwrite and not kept.exists():  # the one beside it was of the copy that was there
@@ -88,7 +91,6 @@ def _copy_pages(source: Path, draft: Path, progress: Progress) -> None:
 
 
 def _put(draft: Path, place: Path, overwrite: bool) -> None:
-    _flush(draft)
     if overwrite:
         draft.replace(place)
         return

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from django.utils import timezone
-
 from authz_project.checkup.finding import Finding, judged
 from authz_project.keys import DEV_KEY_HASH
 from authz_project.models import ApiKey
+from policy.clock import now, time_of
 
 SOON = timedelta(days=14)
 SHOWN = 3  # keys that are named
 
 
 def keys_finding() -> Finding:
-    now = timezone.now()
+    moment = time_of(now())  # by the clock that ends them
     held = ApiKey.objects.filter(revoked_at=None).exclude(hash=DEV_KEY_HASH).order_by("expires_at", "pk")
-    active = held.exclude(expires_at__lte=now)
+    active = held.exclude(expires_at__lte=moment)
     warnings = []
     if not (count := active.count()):
         warnings.append("none opens anything: create_api_key makes one")
-    if ended := list(held.filter(expires_at__lte=now)):
+    if ended := list(held.filter(expires_at__lte=moment)):
         warnings.append(f"{_counted(ended)} ended: revoke_api_key, or give whoever has one another")
-    if ending := list(active.filter(expires_at__lte=now + SOON)):
+    if ending := list(active.filter(expires_at__lte=moment + SOON)):
         warnings.append(f"{_counted(ending)} ends within {SOON.days} days: give whoever has one another in time")
     if ApiKey.objects.filter(hash=DEV_KEY_HASH).exists():
         warnings.append("the well-known key of development is stored: `serve` without --dev removes it as it starts")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from checks.asking import run
 from checks.asking.question import Question
 from checks.asking.session import StatementKey, new_statements
 from checks.asking.snapshot import Snapshot, cases_of_text
@@ -25,8 +26,8 @@ class FactsAlone(Snapshot):
 
     @classmethod
     def of_signatures(cls, program: Program, inline: frozenset[Signature]) -> FactsAlone:
-        cases, statements = cases_of_text(program), new_statements()
-        return cls(None, None, cases, (), inline, ALL_USED, NUMBERLESS, statements, patience=TIME_LIMIT)
+        cases, statements, now = cases_of_text(program), new_statements(), run.current_time()
+        return cls(None, None, cases, (), inline, ALL_USED, NUMBERLESS, statements, patience=TIME_LIMIT, now=now)
 
     def over(self, atoms: Iterable[Atom]) -> FactsAlone:
         """Return the session over these facts, which are ground."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib import import_module
+from time import time as time_here
 from typing import Any, Protocol, cast
 
 from django.conf import settings
@@ -16,7 +17,7 @@ from checks.asking.deadline import Deadline
 from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, worked_out
 from checks.engine.sql.text import Statement
-from policy import noticing
+from policy import clock, noticing
 
 _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
 
@@ -29,6 +30,17 @@ def dialect() -> Dialect:
 def question_time() -> Deadline:
     """Open it around all that is done for a question."""
     return Deadline(settings.STATEMENT_TIMEOUT)
+
+
+def current_time() -> int:
+    """Return the time by the database's clock, in whole seconds since 1970."""
+    given = given_time()
+    return clock.now() // 1_000_000 if given is None else given
+
+
+def given_time() -> int | None:
+    """Return the time that statements are given; None where the server that answers has a clock of its own."""
+    return int(time_here()) if connections[DEFAULT_DB_ALIAS].vendor == "sqlite" else None
 
 
 def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:

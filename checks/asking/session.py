@@ -12,7 +12,6 @@ questions about one moment, where there is nothing to confirm.
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -278,9 +277,9 @@ class LiveSession(Session):
         return found
 
     def given(self) -> dict[str, object]:
-        """Return the slots that all statements of a request have alike: the time is that of this call, or of then."""
+        """Return the slots that all statements of a request have alike: the time is now, or of then."""
         if self.moment is None:
-            return {"now": int(time.time()), "version": self.version}
+            return {"now": run.given_time(), "version": self.version}
         revision, at = self.moment.revision, self.moment.at
         return {"now": at // 1_000_000, "version": self.version, "revision": revision, "moment": at}
 

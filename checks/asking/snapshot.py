@@ -112,10 +112,12 @@ def _opened(
     with run.question_time(), run.snapshot():
         known = numbers_as_of(environment_id)
         facts, inline = useful.facts, frozenset(by_signature(useful.facts))
-        found = Snapshot(environment_id, policy, cases, facts, inline, useful.unused, known, statements, moment)
+        now = run.current_time() if moment is None else moment.at // 1_000_000
+        given = (environment_id, policy, cases, facts, inline, useful.unused, known, statements, moment)
+        found = Snapshot(*given, now=now)
         if moment is not None:
             check_known(environment_id, moment)
-            found = replace(found, now=moment.at // 1_000_000, revision=moment.revision)
+            found = replace(found, revision=moment.revision)
         yield found
 
 
@@ -158,7 +160,7 @@ class Snapshot(Session):
     past: Moment | None = None  # None: now
     revision: int = 0  # that is asked of
     seen: Seen = NOTHING_SEEN  # how far the environment is here, for an asker who is confirmed
-    now: int = field(default_factory=lambda: int(time.time()))
+    now: int = field(kw_only=True)  # the time of its questions, in whole seconds since 1970
     patience: float = field(default_factory=_patience)  # seconds, after which nothing more is looked into
     started: float = field(default_factory=time.monotonic)
     answered: dict[tuple, list[tuple]] = field(default_factory=dict)

@@ -5,7 +5,6 @@ Each comes with what may have been meant, as the same question with that in its 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from checks.workbench.addresses import written
 from checks.workbench.questions import PageQuestion, asked_again
 from facts.mentioned_ids import known_ids
 from facts.mentioned_then import MentionedThen
+from policy import clock
 from policy.moments import LAST_REVISION, Moment
 from policy.rules.problems import nearest
 from policy.rules.program import Program
@@ -105,7 +105,7 @@ def _correction(unknown: Unknown, word: str, fields: Fields) -> Correction:
 
 def unmentioned(session: Snapshot, asked: PageQuestion) -> Iterator[Note]:
     """Yield a note for the actor and the resource, where no fact and no rule mentions it."""
-    moment = session.past or Moment(LAST_REVISION, int(time.time() * 1_000_000), None)
+    moment = session.past or Moment(LAST_REVISION, clock.now(), None)
     in_context = {value for fact in asked.context for value in fact.args}
     for value in asked.values:
         if value.type in PRIMITIVES or value in in_context or not session.program.knows(value.type):

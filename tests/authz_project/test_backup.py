@@ -151,6 +151,18 @@ def test_a_copy_that_fails_leaves_nothing_behind(database, good, failure):
     assert good.read_bytes() == before
 
 
+def test_a_disk_that_is_full_at_the_last_moment_leaves_the_earlier_copy_whole(database, good):
+    secret = sqlite_copy.secret_of(good)
+    secret.write_text("of then")
+    before = good.read_bytes(), secret.read_text()
+    for place in (1, 2):
+        failing = [None] * (place - 1) + [OSError(28, "No space left on device")]
+        flushing = mock.patch.object(sqlite_copy, "_flush", side_effect=failing)
+        with flushing, pytest.raises(CannotCopy, match="No space left"):
+            copy(database, good, overwrite=True)
+        assert (good.read_bytes(), secret.read_text()) == before
+
+
 def test_how_far_it_is_is_told(database, tmp_path):
     shares: list[float] = []
     with mock.patch.object(sqlite_copy, "PAGES_AT_ONCE", 8):

@@ -55,7 +55,9 @@ def words_of(call: str) -> list[str]:
 
 def test_the_call_says_where_the_database_is_and_no_password():
     call = words_of(dump_call.dump_call(database_from_url(f"{URL}&sslpassword=secret"), Path("a file")))
-    assert call[0] == "pg_dump" and "--file=a file" in call and "--format=custom" in call
+    call, named = call[: call.index("&&")], call[call.index("&&") + 1 :]
+    assert call[0] == "pg_dump" and "--file=a file.part" in call and "--format=custom" in call
+    assert named == ["mv", "--", "a file.part", "a file"]
     where = dict(part.split("=", 1) for part in call[-1].removeprefix("--dbname=").split())
     assert where == {
         "host": "db.example.org", "port": "5433", "user": "ann", "dbname": "facts", "sslmode": "require",
@@ -113,9 +115,13 @@ def test_the_dump_is_made_looked_at_restored_and_asked(filled, database_urls, tm
     assert "--database is the database in use" in in_use
 
     whole = (tmp_path / "facts.dump").read_bytes()
-    (tmp_path / "half.dump").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "half.dump").write_bytes(whole[:-40])
     other = database_urls("postgresql", f"scratch_{secrets.token_hex(4)}")
-    assert manage(tmp_path, filled, "verify_backup", "half.dump", "--database", other, code=1)
+    for more in ((), ("--database", other)):
+        assert "cannot read it to its end" in manage(tmp_path, filled, "verify_backup", "half.dump", *more, code=1)
+    failing = manage(tmp_path, f"{filled}_not", "backup", "facts.dump", code=1)
+    assert subprocess.run(failing.splitlines()[0], shell=True, cwd=tmp_path, timeout=120).returncode
+    assert (tmp_path / "facts.dump").read_bytes() == whole, "what cannot be made replaces nothing"
 
 
 def test_a_dump_that_cannot_be_read_is_told(tmp_path):

@@ -11,6 +11,7 @@ from authz_project import keys
 from authz_project.models import ApiKey
 from policy.models import Environment
 from tests.conftest import Api
+from tests.factories import EnvironmentFactory
 
 
 def key_of(api) -> ApiKey:
@@ -94,6 +95,21 @@ def test_the_well_known_key_opens_nothing_outside_development(db, settings):
     assert api.get("/facts").status_code == 401
     settings.DEV_SERVER = True
     assert api.get("/facts").status_code == 200
+
+
+def test_the_well_known_key_stays_what_it_is_while_another_server_starts(db):
+    """Which may be at work with it."""
+    environment = EnvironmentFactory()
+    keys.keep_dev_key(environment)
+    before = ApiKey.objects.get(hash=keys.DEV_KEY_HASH)
+    keys.keep_dev_key(environment)
+    assert ApiKey.objects.get(hash=keys.DEV_KEY_HASH).pk == before.pk
+    keys.revoke_key(before)
+    keys.keep_dev_key(environment)
+    assert ApiKey.objects.get(hash=keys.DEV_KEY_HASH).revoked_at is None
+    other = EnvironmentFactory(slug="other")
+    keys.keep_dev_key(other)
+    assert ApiKey.objects.get(hash=keys.DEV_KEY_HASH).environment == other
 
 
 def test_keys_are_made_listed_and_revoked_by_commands(db):

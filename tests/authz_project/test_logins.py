@@ -80,3 +80,10 @@ def test_pages_of_the_admin_run_no_script_that_stands_in_them(ada):
         answer = browser.get(path)
         assert "script-src 'self';" in answer["Content-Security-Policy"]
         assert "unsafe" not in answer["Content-Security-Policy"]
+
+
+def test_nobody_waits_for_a_clock_that_was_set_back(ada):
+    for _ in range(FOR_ONE_NAME):
+        log_in("ada", "wrong")
+    LoginAttempts.objects.update(since=F("since") + timedelta(hours=5))
+    assert log_in("ada", "right") == "in"

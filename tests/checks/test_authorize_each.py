@@ -1,15 +1,16 @@
 """Many checks at once are answered as each alone, by few statements, whatever comes together."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
-from types import SimpleNamespace
 
 import pytest
 from django.db import connection, transaction
 
-from checks.asking import ask, by_rows, session
+from checks.asking import ask, by_rows, run
 from checks.errors import StatementTooLarge
 from checks.serializers import MAX_CHECKS
 from tests.checks.conftest import about, fact, publish, store, value
@@ -145,17 +146,16 @@ has_role(u: User, "reader", d: Doc) if until(u, d, t) and t > @current_unix_time
     checks += [check("User:ann", "read", f"Doc:{number}") for number in (1, 2)]
     each(api, *checks)
     for now, answer in ((0, True), (999, True), (1000, False)):
-        monkeypatch.setattr(session, "time", a_clock_from(now))
+        monkeypatch.setattr(run, "given_time", a_clock_from(now))
         assert each(api, *checks) == [answer] * 4
-    monkeypatch.setattr(session, "time", a_clock_from(999))
+    monkeypatch.setattr(run, "given_time", a_clock_from(999))
     found = api.post("/bulk_actions", [about("User:ann", thing) for thing in ("Box:1", "Doc:1", "Doc:2")]).json()
     assert [each["results"] for each in found] == [["*"], ["read"], ["read"]]
 
 
-def a_clock_from(now: int) -> SimpleNamespace:
+def a_clock_from(now: int) -> Callable[[], int]:
     """A second passes whenever somebody looks."""
-    seconds = count(now)
-    return SimpleNamespace(time=lambda: next(seconds))
+    return partial(next, count(now))
 
 
 def test_what_is_too_large_together_is_asked_one_by_one(repos, monkeypatch):

@@ -23,6 +23,10 @@ class SQLite:
     def placeholder(self, number: int) -> str:
         return f"?{number}"
 
+    def current_time(self, given: Slot) -> Text:
+        """Whole seconds since 1970: as given. The file has the clock of whoever asks."""
+        return (given,)
+
     def seed(self, text: Text) -> Text:
         """A value as the first row of a recursion has it."""
         return text
@@ -100,6 +104,11 @@ class PostgreSQL:
 
     def placeholder(self, number: int) -> str:
         return f"${number}"
+
+    def current_time(self, given: Slot) -> Text:
+        """As given; where nothing is, by the server's clock: the same in all statements of a snapshot."""
+        seconds = "CAST(floor(date_part('epoch', transaction_timestamp())) AS bigint)"
+        return ("COALESCE(", given, f", CAST({seconds} AS text))")
 
     def seed(self, text: Text) -> Text:
         return ("CAST(", *text, ' AS text) COLLATE "C"')

@@ -28,7 +28,7 @@ from checks.engine.plan.plan import (
     stored_first,
 )
 from checks.engine.plan.variants import variant_of
-from checks.engine.rules.clauses import Col, Const, Operand, Other, Slot, Term, Var
+from checks.engine.rules.clauses import NOW, Col, Const, Operand, Other, Slot, Term, Var
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.lookups import has_not_ended, known_columns, rows_then, stored_with_index
@@ -378,6 +378,8 @@ class StoredRenderer(Renderer[Dialect, Source]):
         match operand:
             case Col():
                 return (self._at(operand, scope),)
+            case Slot() if operand == NOW:
+                return self.dialect.current_time(NOW)
             case Const() | Slot() | Other():
                 return (operand,)
         raise AssertionError(f"{operand} has no value when the statement runs")
