@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import connection
 
 from authz_project.checkup.finding import Finding, judged
+from authz_project.sqlite_log import LARGE, size_of_log
 from checks.decisions.log import STANDARD_OUTPUT
 
 LITTLE, TOO_LITTLE = 1 << 30, 100 << 20  # bytes
@@ -23,7 +24,7 @@ def file_findings() -> Iterator[Finding]:
     log = Path(settings.DECISION_LOG) if settings.DECISION_LOG not in ("", STANDARD_OUTPUT) else None
     folders = {"database": database and database.parent, "decision log": log and log.absolute().parent}
     if there := {name: folder for name, folder in folders.items() if folder and folder.is_dir()}:
-        yield disk_finding(there)
+        yield disk_finding(there, size_of_log(database) if database else 0)
     if database is not None:
         yield rights_finding(database)
     if log is not None:
@@ -35,7 +36,7 @@ def database_file() -> Path | None:
     return Path(connection.settings_dict["NAME"]).absolute() if connection.vendor == "sqlite" else None
 
 
-def disk_finding(folders: dict[str, Path]) -> Finding:
+def disk_finding(folders: dict[str, Path], size: int = 0) -> Finding:
     fails: list[str] = []
     warnings: list[str] = []
     fine: list[str] = []
@@ -44,7 +45,10 @@ def disk_finding(folders: dict[str, Path]) -> Finding:
         told = f"{_size(free)} free for the {name}"
         (fails if free < TOO_LITTLE else warnings if free < LITTLE else fine).append(told)
     advice = [f"make room: {', '.join([*fails, *warnings])}"]
-    return judged("disk", advice if fails else [], advice if warnings and not fails else [], ", ".join(fine))
+    others = advice if warnings and not fails else []
+    if size >= LARGE:
+        others = [*others, f"{_size(size)} are in the log beside the database: somebody has been reading for long"]
+    return judged("disk", advice if fails else [], others, ", ".join(fine))
 
 
 def rights_finding(database: Path) -> Finding:
