@@ -243,11 +243,14 @@ def secret_beside(database: Path) -> str:
     path = database.with_name(database.name + ".secret")
     if not path.exists():
         draft = path.with_name(f"{path.name}.{os.getpid()}")
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(48))
-        with suppress(FileExistsError):  # another process was first: its secret stands
-            os.link(draft, path)
-        draft.unlink()
+        file = os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w")
+        try:
+            with file:
+                file.write(secrets.token_urlsafe(48))
+            with suppress(FileExistsError):  # another process was first: its secret stands
+                os.link(draft, path)
+        finally:
+            draft.unlink()
     return path.read_text().strip()
 
 

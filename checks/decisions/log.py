@@ -9,11 +9,14 @@ away is followed by a new one.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import logging
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from random import random
 from typing import Any, NamedTuple
@@ -243,7 +246,8 @@ class Writer:
         self._size = 0
         self._left_out, self._reason = 0, ""
         self._complained = -_COMPLAINT_EVERY
-        self._is_torn = False  # whether the last line may have no end
+        self._is_torn = self._was_torn = False  # whether the last line may have no end
+        self._written = 0  # lines
         self._changing, self._writing = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -277,11 +281,12 @@ class Writer:
                         lines.append(line)
                 except Exception as reason:
                     self.leave_out(1, reason)
+            before = self._written
             try:
                 self._write(lines)
-                _notice_lines(written=len(lines))
             except OSError as reason:
-                self.leave_out(len(lines), reason)
+                self.leave_out(len(lines) - (self._written - before), reason)
+            _notice_lines(written=self._written - before)
 
     def complain(self) -> None:
         """Say how many decisions are not in the log, once a minute."""
@@ -314,14 +319,36 @@ class Writer:
         if self._path == STANDARD_OUTPUT:
             for line in lines:  # a pipe takes short ones whole
                 self._put_out(1, line)
+                self._written += 1
             return
         file = opened(self._path)
         try:
-            self._put_out(file, b"".join(lines))
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                self._append(file, b"".join(lines))
+            else:
+                self._put_out(file, b"".join(lines))
+            self._written += len(lines)
         finally:
-            os.close(file)
+            os.close(file)  # which ends its lock as well
+
+    def _append(self, file: int, text: bytes) -> None:
+        """Add to a file; where its disk is full, all lines that it takes whole, and no part of one."""
+        with suppress(OSError):  # not every kind of disk has locks
+            fcntl.flock(file, fcntl.LOCK_EX)  # or another process would go on behind a part of a line
+        start = os.fstat(file).st_size
+        try:
+            self._put_out(file, text)
+        except OSError:
+            added = os.fstat(file).st_size - start
+            whole = text.rfind(b"\n", 0, max(0, added)) + 1
+            if 0 <= added <= len(text) and not self._was_torn:
+                os.ftruncate(file, start + whole)
+                self._is_torn = False
+                self._written += text.count(b"\n", 0, whole)
+            raise
 
     def _put_out(self, file: int, text: bytes) -> None:
+        self._was_torn = self._is_torn
         left = memoryview(b"\n" + text if self._is_torn else text)
         self._is_torn = True
         while left:

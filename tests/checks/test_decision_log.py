@@ -287,9 +287,14 @@ def test_what_nobody_can_summarise_costs_its_own_line_only(repos, path, monkeypa
     assert "1 decisions are not in the decision log: ZeroDivisionError" in caplog.text
 
 
-def test_a_line_that_was_cut_off_spoils_no_other(repos, path, monkeypatch):
+@pytest.mark.parametrize("more", [0, 1])
+def test_what_is_cut_off_spoils_no_other_line(repos, path, monkeypatch, caplog, more):
+    """Lines that the disk takes whole stay, and a part of one does not, behind which other processes would go on."""
     repos.post("/authorize", QUESTIONS["authorize"][0])
-    write, places = os.write, [10]
+    size = len(log.line_of(log.writer._waiting[0]))
+    for _ in range(more):
+        repos.post("/actions", QUESTIONS["actions"][0])
+    write, places = os.write, [10 + size * more]
 
     def full(file: int, text: bytes) -> int:
         """The disk takes some bytes, and then no more."""
@@ -302,7 +307,30 @@ def test_a_line_that_was_cut_off_spoils_no_other(repos, path, monkeypatch):
     monkeypatch.setattr(log.os, "write", write)
     repos.post("/authorize", QUESTIONS["authorize"][0])
     log.writer.flush()
-    torn, whole = path.read_bytes().splitlines()
+    assert [orjson.loads(line)["endpoint"] for line in path.read_bytes().splitlines()] == ["authorize"] * (1 + more)
+    log.writer.complain()
+    assert "1 decisions are not in the decision log: OSError: [Errno 28]" in caplog.text
+
+
+def test_a_pipe_is_gone_on_with_after_what_was_cut_off(repos, path, monkeypatch):
+    """From there nobody takes anything back."""
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write, places = os.write, [10]
+
+    def full(file: int, text: bytes) -> int:
+        if not places:
+            raise OSError(11, "Resource temporarily unavailable")
+        return write(file, bytes(text)[: places.pop()])
+
+    repos.post("/authorize", QUESTIONS["authorize"][0])
+    monkeypatch.setattr(log.os, "write", full)
+    log.writer.flush()
+    monkeypatch.setattr(log.os, "write", write)
+    repos.post("/authorize", QUESTIONS["authorize"][0])
+    log.writer.flush()
+    torn, whole = os.read(reader, 1 << 16).splitlines()
+    os.close(reader)
     assert len(torn) == 10 and orjson.loads(whole)["answer"] == {"allowed": True}
 
 
