@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -20,6 +21,8 @@ def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
     """Return what the attempt finds on the replica in place of the usual database, if it comes to its end there."""
     try:
         mine = connections[replica.alias]
+        if mine.connection is not None and mine.proven_at <= replica.lost_at:  # it may have been lost with another one
+            _close(mine)
         if mine.connection is None:
             _connect(mine)
         if not _is_looked_at(mine, replica):
@@ -57,6 +60,7 @@ def _connect(mine: Any) -> None:
     except BaseException:
         _close(mine)
         raise
+    mine.proven_at = time.monotonic()
 
 
 def _is_looked_at(mine: Any, replica: Replica) -> bool:
@@ -82,6 +86,7 @@ def _is_still_in_order(replica: Replica, mine: Any) -> bool:
         return False
     if not _is_looked_at(mine, replica):
         return False
+    mine.proven_at = time.monotonic()
     if not _is_idle(mine):
         _close(mine)
     return True
@@ -107,4 +112,6 @@ def _let_go_if_broken(replica: Replica, mine: Any, error: Exception) -> None:
         mine.errors_occurred = False
         return
     _close(mine)
-    replica.doubt(f"a connection to it broke: {' '.join(str(error).split())[:200]}")
+    if mine.proven_at > replica.lost_at:  # of connections that are lost together, the first is told of
+        replica.lose()
+        replica.doubt(f"a connection to it broke: {' '.join(str(error).split())[:200]}")

@@ -58,6 +58,7 @@ class Replica:
         self.fresh_at = -inf  # it has all that was committed by then
         self.timeline = 0  # the latest that it was seen to follow since its server was started
         self.must_look = Event()
+        self.lost_at = -inf  # connections that were last in order before then may be broken
         self.answers = 0  # that counted
         self.tries = 0  # questions that it was asked
         self._forked_since: int | None = None  # the start of the server that went another way
@@ -89,9 +90,14 @@ class Replica:
         """Take in what it says of itself."""
         if self.probe is None or self.probe.since != probe.since:
             self.timeline, self.fresh_at = 0, -inf
+            self.lose()
         self.probe = probe
         self.timeline = max(self.timeline, probe.timeline)
         self.fresh_at = max(self.fresh_at, fresh_at)
+
+    def lose(self) -> None:
+        """Its connections are made anew, each by the thread that has it: one server that was gone is one doubt."""
+        self.lost_at = time.monotonic()
 
     def note_fork(self) -> None:
         """It has more than the primary: it went another way, and does so until it is made anew."""

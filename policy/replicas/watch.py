@@ -194,6 +194,7 @@ class Watch:
         try:
             probe = probed(server)
         except Exception as error:
+            replica.lose()
             replica.judge(f"it cannot be reached: {_line(error)}")
             replica.end_what_hangs(started if isinstance(error, Silent) else -inf)
             return

@@ -101,9 +101,9 @@ def role(user: str, end: datetime | None = None) -> dict:
     return found if end is None else found | {"expires_at": end.isoformat()}
 
 
-def may(client: Client, user: str, action: str = "read", **more: object) -> bool:
+def may(client: Client, user: str, action: str = "read", position: str = "", **more: object) -> bool:
     body = {"actor_type": "User", "actor_id": user, "action": action, "resource_type": "Doc", "resource_id": "d"}
-    answer = client.post("/authorize", body | more)
+    answer = client.post("/authorize", body | more, headers={"OsoOffset": position} if position else {})
     assert answer.status_code == 200, answer.text
     return answer.json()["allowed"]
 
@@ -112,12 +112,14 @@ def in_an_hour() -> datetime:
     return datetime.now(UTC) + timedelta(hours=1)
 
 
-def lend(client: Client) -> None:
-    """What ends within an hour: a role by its fact's own end, a permission by the policy."""
+def lend(client: Client) -> str:
+    """What ends within an hour: a role by its fact's own end, a permission by the policy; the position of that."""
     end = in_an_hour()
     seconds = ("Integer", str(int(end.timestamp())))
     stored = [role("ann", end), fact("may_print", "ann", ("Doc", "d"), seconds), role("ben")]
-    assert client.post("/batch", [{"inserts": stored}]).status_code == 200
+    answer = client.post("/batch", [{"inserts": stored}])
+    assert answer.status_code == 200, answer.text
+    return answer.headers["OsoOffset"]
 
 
 def granted(client: Client) -> list[bool]:

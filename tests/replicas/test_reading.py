@@ -226,6 +226,20 @@ def test_pages_do_not_go_back(api, watching, cluster, others, patient):
     assert len(page["results"] + rest["results"]) == 10_002
 
 
+def test_pages_of_a_moment_are_all_of_that_one(api, watching, cluster, others, patient):
+    """A token says which revision; a replica that does not know it yet answers nothing, and no other one."""
+    stored(api, "ann", "a")
+    for each in cluster.standbys:
+        pause(each)
+    loaded = api.post("/bulk_load", [role("ann", f"b{place:05}") for place in range(10_001)])
+    asked_for = ANN | {"page_size": 10_000}
+    first = api.post("/list", asked_for | {"as_of": int(loaded[OFFSET])}).json()
+    api.post("/clear_data")
+    resume(cluster.standbys[0])
+    rest = api.post("/list", asked_for | {"page_token": first["next_page_token"]}).json()
+    assert len(first["results"] + rest["results"]) == 10_002 and rest["next_page_token"] is None
+
+
 # ---- replicas that fail ----------------------------------------------------------------------------------------------
 
 
