@@ -20,7 +20,7 @@ T = TypeVar("T")
 def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
     """Return what the attempt finds on the replica in place of the usual database, if it comes to its end there."""
     try:
-        mine = connections[replica.alias]
+        mine: Any = connections[replica.alias]
         if mine.connection is not None and mine.proven_at <= replica.lost_at:  # it may have been lost with another one
             _close(mine)
         if mine.connection is None:
