@@ -9,13 +9,11 @@ from django.db import Error
 from rest_framework.exceptions import APIException
 
 from checks.asking import ask, fact_patterns, kept, paging
-from checks.asking.ask import Answered
 from checks.asking.query import Query, allow
 from checks.asking.question import Asked, Question, by_ids
 from checks.decisions.log import note
 from checks.engine.answers import Row
 from checks.explain import explain
-from checks.explain.explain import Explanation
 from checks.explain.output import explanation_to_json
 from checks.serializers import (
     ACTIONS_QUERIES,
@@ -73,7 +71,7 @@ class Asking(Endpoint):
         return error
 
 
-Said = tuple[object, Answered]  # the body, and how it was found
+Said = tuple[object, kept.Found]  # the body, and how it was found
 
 
 class Told(NamedTuple):
@@ -110,7 +108,7 @@ class Answering(Asking, ABC):
         if asked:
             body = orjson.dumps(logged)
             kept.keep(asked, found, body)
-        told = Told(body, found.unused, found.revision, found.session.version, logged)
+        told = Told(body, found.unused, found.revision, found.version_id, logged)
         return Found(told, found.seen, self.least(request))
 
     def least(self, request: Request) -> int:
@@ -200,23 +198,10 @@ class BulkActions(Answering):
         return [{"results": names(rows)} for rows in found.of_each], found
 
 
-class Explain(Asking):
+class Explain(Answering):
     """Why one answer is as it is: the body of /authorize, or of /evaluate_query with one value for each variable."""
 
-    questions: ClassVar = {"POST"}
-
-    def post(self, request: Request) -> Response:
-        who = unconfirmed_caller(request)
-
-        def attempt() -> Found[tuple[object, Explanation]]:
-            found = self.said(request, who)
-            return Found(found, found[1].seen)
-
-        body, explanation = read(who, position_seen(request), attempt)
-        note(request, who, body, explanation.revision, explanation.version_id)
-        return answer(request, body, explanation.unused, explanation.revision)
-
-    def said(self, request: Request, who: Caller) -> tuple[object, Explanation]:
+    def said(self, request: Request, who: Caller) -> Said:
         is_query = isinstance(request.data, dict) and "predicate" in request.data
         explanation = explain.explain(who, explained_question(request.data), moment_asked(request, who))
         return explanation_to_json(explanation, is_query), explanation

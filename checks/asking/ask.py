@@ -62,6 +62,11 @@ class Answered(NamedTuple):
         return seen_since(self.session.moment, self.since or self.held.seen)
 
     @property
+    def version_id(self) -> int | None:
+        """Return the version of the policy that it was answered by."""
+        return self.session.version
+
+    @property
     def holds(self) -> bool:
         return bool(self.rows)
 

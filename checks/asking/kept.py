@@ -12,18 +12,17 @@ nothing is kept for a request that comes for the first time: most that do never 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from django.conf import settings
 
 from checks.asking import run
-from checks.asking.ask import Answered
 from checks.asking.askers import confirmed
 from checks.asking.confirmation import Holding
 from checks.asking.remembered import Remembered
 from facts.accept import Unused
 from policy import noticing
-from policy.active import Caller
+from policy.active import Caller, Seen
 
 Asked = tuple[int, str, bytes]  # an environment, what is asked of it, and the body of the request
 _OVERHEAD = 1_000  # bytes that the smallest answer takes, with its places in tables
@@ -31,6 +30,21 @@ _OF_UNUSED = 12_000  # bytes of what can be said of one kind of context facts th
 _SHARE = 8  # an answer that is larger than this part of the room is not kept
 _MOST_ENVIRONMENTS = 10_000
 _MOST_SEEN = 1 << 16
+
+
+class Found(Protocol):
+    """How an answer was found."""
+
+    @property
+    def unused(self) -> Unused: ...  # of the question's context
+    @property
+    def revision(self) -> int: ...  # that is answered
+    @property
+    def version_id(self) -> int | None: ...  # the policy's by which it is
+    @property
+    def holding(self) -> Holding | None: ...  # while that holds, so does the answer; None: it is not to be kept
+    @property
+    def seen(self) -> Seen: ...  # how far the environment was then
 
 
 class Kept(NamedTuple):
@@ -82,7 +96,7 @@ def kept(who: Caller, asked: Asked) -> Kept | None:
     return found
 
 
-def keep(asked: Asked, found: Answered, body: bytes) -> None:
+def keep(asked: Asked, found: Found, body: bytes) -> None:
     """Keep an answer, unless it is good for this time only or too large.
 
     None is kept within a transaction: what that changes comes bit by bit at one moment, which nobody else sees until
@@ -95,7 +109,7 @@ def keep(asked: Asked, found: Answered, body: bytes) -> None:
         _answers.keep(asked, answer)
 
 
-def note(who: Caller, found: Answered) -> None:
+def note(who: Caller, found: Found) -> None:
     """Note what held when an answer was found, kept or not."""
     if found.holding is not None:
         _note(who, found.holding)

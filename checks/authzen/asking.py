@@ -14,7 +14,7 @@ from checks.asking import ask, by_rows, run
 from checks.asking.ask import Answered
 from checks.asking.askers import Asker, confirmed, likely_session, session_after, session_at
 from checks.asking.query import Check, allow
-from checks.asking.question import Asked, Page, Question, by_ids
+from checks.asking.question import Page, Question, by_ids
 from checks.asking.session import TRIES, LiveSession
 from checks.authzen.evaluations import Evaluated
 from checks.authzen.properties import Known, facts_of
@@ -24,13 +24,13 @@ from checks.serializers import check_number
 from facts.wire import Fact
 from policy.errors import AuthzError, MalformedRequest
 from policy.moments import Moment
-from policy.values import STRING
 
 T = TypeVar("T")
 
 
-Groups = dict[frozenset[Fact], list[int]]  # places in a request, by the facts of what stands there
-NO_GROUPS: list[tuple[frozenset[Fact], list[int]]] = [(frozenset(), [])]  # asked all the same: who asks is confirmed
+Placed = tuple[int, Known]  # the place in a request, and what stands there
+Groups = dict[frozenset[Fact], list[Placed]]  # by the facts that count for them
+NO_GROUPS: list[tuple[frozenset[Fact], list[Placed]]] = [(frozenset(), [])]  # asked all the same: who asks is confirmed
 
 
 class Decision(NamedTuple):
@@ -42,12 +42,7 @@ class Decision(NamedTuple):
 
 def decided(asker: Asker, known: Known, moment: Moment | None) -> Answered:
     """Decide one evaluation; a refusal where a property has no value that the policy could look at."""
-
-    def by(session: LiveSession) -> tuple[Answered, int | None]:
-        found = ask.answer(asker, question_of(known, facts_of(known, session.program)), moment=moment)
-        return found, found.session.version
-
-    return _by_active_policy(asker, moment, by)
+    return _answered(asker, known, (), None, moment)
 
 
 def all_decided(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None) -> tuple[list[Decision], Answered]:
@@ -56,14 +51,14 @@ def all_decided(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None)
     def by(session: LiveSession) -> tuple[tuple[list[Decision], Answered], int | None]:
         decisions, groups = _by_facts(asked, session)
         if len(groups) > 1:
-            _compile(asked, groups, session, moment)
+            _compile(groups, session, moment)
         found = []
         with run.snapshot() if len(groups) > 1 else nullcontext():
-            for facts, places in groups.items() or NO_GROUPS:
-                checks = [check_of(asked[place]) for place in places]
+            for facts, group in groups.items() or NO_GROUPS:
+                checks = [check_of(known) for _, known in group]
                 allowed, answered = ask.allowed_each(asker, checks, tuple(facts), moment)
                 found.append(answered)
-                for place, is_allowed in zip(places, allowed):
+                for (place, _), is_allowed in zip(group, allowed):
                     decisions[place] = Decision(is_allowed)
         together = _together(found)
         return (decisions, together), together.session.version
@@ -86,34 +81,43 @@ def searched(
 ) -> tuple[list[str | None], Answered]:
     """Return the ids that make the question true, in order, where None is every one; and how that was found."""
 
-    def by(session: LiveSession) -> tuple[Answered, int | None]:
-        question = question_of(known, facts_of(known, session.program), (out,))
-        found = ask.answer(asker, question, page, moment)
-        return found, found.session.version
-
-    found = _by_active_policy(asker, moment, by)
+    found = _answered(asker, known, (out,), page, moment)
     return [text for (text,) in sorted(found.of_one, key=by_ids)], found
 
 
+def _answered(
+    asker: Asker, known: Known, outs: tuple[str, ...], page: Page | None, moment: Moment | None
+) -> Answered:
+    if not known.has_properties:  # then what to ask does not depend on the policy
+        return ask.answer(asker, question_of(known, (), outs), page, moment)
+
+    def by(session: LiveSession) -> tuple[Answered, int | None]:
+        question = question_of(known, facts_of(known, session.program), outs)
+        found = ask.answer(asker, question, page, moment)
+        return found, found.session.version
+
+    return _by_active_policy(asker, moment, by)
+
+
 def _by_facts(asked: Sequence[Evaluated], session: LiveSession) -> tuple[list[Decision], Groups]:
-    """Return the places of evaluations by their facts, and decisions, of which those of what is wrong are made."""
+    """Return decisions, of which those of what is wrong are made, and the other evaluations by their facts."""
     decisions = [Decision(False, each if isinstance(each, MalformedRequest) else None) for each in asked]
     groups: Groups = {}
     for index, each in enumerate(asked):
         if isinstance(each, Known):
             try:
-                groups.setdefault(frozenset(facts_of(each, session.program)), []).append(index)
+                groups.setdefault(frozenset(facts_of(each, session.program)), []).append((index, each))
             except MalformedRequest as fault:
                 decisions[index] = Decision(False, fault)
     check_number(sum(map(len, groups)))
     return decisions, groups
 
 
-def _compile(asked: Sequence[Evaluated], groups: Groups, session: LiveSession, moment: Moment | None) -> None:
+def _compile(groups: Groups, session: LiveSession, moment: Moment | None) -> None:
     """Compile what groups are asked by: what is compiled within their snapshot is not kept."""
-    for facts, places in groups.items():
+    for facts, group in groups.items():
         context = session.brought(tuple(facts)).facts
-        questions = [question_of(asked[place], context) for place in places]
+        questions = [question_of(known, context) for _, known in group]
         if moment is None and len(questions) > 1:
             with suppress(StatementTooLarge):
                 by_rows.statements_for(session, questions, context)
@@ -121,18 +125,13 @@ def _compile(asked: Sequence[Evaluated], groups: Groups, session: LiveSession, m
             session.statements_for(questions, context)
 
 
-def question_of(known: Evaluated, facts: Sequence[Fact], outs: tuple[str, ...] = ()) -> Question:
-    return allow(*check_of(known), outs, facts)
+def question_of(known: Known, facts: Sequence[Fact], outs: tuple[str, ...] = ()) -> Question:
+    (subject, _), (action, _), (resource, _), _ = known
+    return allow(subject, action, resource, outs, facts)
 
 
-def check_of(known: Evaluated) -> Check:
-    assert isinstance(known, Known), "one that is wrong is not asked"
-    subject, action, resource, _ = known
-    return (
-        Asked(subject.type, None if subject.id is None else (subject.id,)),
-        Asked(STRING, None if action is None else (action.name,)),
-        Asked(resource.type, None if resource.id is None else (resource.id,)),
-    )
+def check_of(known: Known) -> Check:
+    return known.subject.asked, known.action.asked, known.resource.asked
 
 
 def _session(asker: Asker, moment: Moment | None) -> LiveSession:

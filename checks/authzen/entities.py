@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rest_framework import serializers
 
+from checks.asking.question import Asked
 from facts.wire import id_from_json, name_from_json
 from policy.errors import MalformedRequest
 from policy.json_schema import Schema, many, nullable, ref, taken
@@ -30,17 +31,14 @@ MAX_EVALUATIONS = 10_000  # of one request
 _OBJECT: Schema = {"type": "object"}
 
 
-class Entity(NamedTuple):
-    """A subject or a resource. One that is searched for has no id, and its properties do not count."""
+class Part(NamedTuple):
+    """A subject, an action or a resource. Of one that is searched for any is asked, and its properties do not count."""
 
-    type: str
-    id: str | None
+    asked: Asked
     properties: Members = NONE
 
 
-class Action(NamedTuple):
-    name: str
-    properties: Members = NONE
+ANY_ACTION = Part(Asked(STRING))
 
 
 class Options(NamedTuple):
@@ -58,21 +56,25 @@ class PageAsked(NamedTuple):
 # ---- out of JSON ---------------------------------------------------------------------------------------------------
 
 
-def entity_from_json(raw: object, path: str) -> Entity:
-    found = _object(raw, path)
-    type_name = name_from_json(found.get("type"), f"{path}.type")
-    an_id = id_from_json(type_name, found.get("id"), f"{path}.id")
-    return Entity(type_name, an_id, _members(found, path))
+def entity_from_json(raw: object, path: str) -> Part:
+    """A subject or a resource."""
+    if not isinstance(raw, dict):
+        raise _no_object(raw, path)
+    type_name = name_from_json(raw.get("type"), f"{path}.type")
+    asked = Asked(type_name, (id_from_json(type_name, raw.get("id"), f"{path}.id"),))
+    return Part(asked, _members(raw, path)) if "properties" in raw else Part(asked)
 
 
-def searched_from_json(raw: object, path: str) -> Entity:
+def searched_from_json(raw: object, path: str) -> Part:
     """What is searched for has a type; an id is ignored, and so are properties."""
-    return Entity(name_from_json(_object(raw, path).get("type"), f"{path}.type"), None)
+    return Part(Asked(name_from_json(_object(raw, path).get("type"), f"{path}.type")))
 
 
-def action_from_json(raw: object, path: str) -> Action:
-    found = _object(raw, path)
-    return Action(id_from_json(STRING, found.get("name"), f"{path}.name"), _members(found, path))
+def action_from_json(raw: object, path: str) -> Part:
+    if not isinstance(raw, dict):
+        raise _no_object(raw, path)
+    asked = Asked(STRING, (id_from_json(STRING, raw.get("name"), f"{path}.name"),))
+    return Part(asked, _members(raw, path)) if "properties" in raw else Part(asked)
 
 
 def context_from_json(raw: object, path: str) -> Members:
@@ -110,8 +112,12 @@ def page_from_json(raw: object, path: str) -> PageAsked:
 
 def _object(raw: object, path: str) -> dict[str, object]:
     if not isinstance(raw, dict):
-        raise MalformedRequest(path, "is missing" if raw is None else "must be an object")
+        raise _no_object(raw, path)
     return raw
+
+
+def _no_object(raw: object, path: str) -> MalformedRequest:
+    return MalformedRequest(path, "is missing" if raw is None else "must be an object")
 
 
 def _members(found: dict[str, object], path: str) -> Members:
@@ -168,21 +174,22 @@ class ContextField(DecodedField):
         return {self.path: self.schema}
 
 
+class Parts(serializers.Serializer):
+    """What a question is made of."""
+
+    subject = DecodedField(ENTITY)
+    action: DecodedField | None = DecodedField(ACTION)
+    resource = DecodedField(ENTITY)
+    around = ContextField()
+
+
 def _options() -> DecodedField:
     return DecodedField(OPTIONS, optional=True, absent=Options())
 
 
-def _page() -> DecodedField:
-    return DecodedField(PAGE, optional=True, help_text="Without it, all results are answered.")
-
-
-class Evaluation(serializers.Serializer):
+class Evaluation(Parts):
     """May the subject do the action on the resource?"""
 
-    subject = DecodedField(ENTITY)
-    action = DecodedField(ACTION)
-    resource = DecodedField(ENTITY)
-    around = ContextField()
     options = _options()
 
 
@@ -193,30 +200,25 @@ class Evaluations(serializers.Serializer):
     options = _options()
 
 
-class SubjectSearch(serializers.Serializer):
+class Search(Parts):
+    """One of the parts is searched for, and the others are given."""
+
+    page = DecodedField(PAGE, optional=True, help_text="Without it, all results are answered.")
+
+
+class SubjectSearch(Search):
     """Who may do the action on the resource?"""
 
     subject = DecodedField(SEARCHED)
-    action = DecodedField(ACTION)
-    resource = DecodedField(ENTITY)
-    around = ContextField()
-    page = _page()
 
 
-class ResourceSearch(serializers.Serializer):
+class ResourceSearch(Search):
     """On which resources may the subject do the action?"""
 
-    subject = DecodedField(ENTITY)
-    action = DecodedField(ACTION)
     resource = DecodedField(SEARCHED)
-    around = ContextField()
-    page = _page()
 
 
-class ActionSearch(serializers.Serializer):
+class ActionSearch(Search):
     """What may the subject do on the resource?"""
 
-    subject = DecodedField(ENTITY)
-    resource = DecodedField(ENTITY)
-    around = ContextField()
-    page = _page()
+    action = None  # by which the framework leaves it out

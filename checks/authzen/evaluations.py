@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from checks.authzen.entities import Evaluation
+from checks.authzen.entities import ANY_ACTION, Parts
 from checks.authzen.properties import Known
 from policy.errors import MalformedRequest
 from policy.serializers import decoded
@@ -13,14 +13,9 @@ INHERITED = ("subject", "action", "resource", "context")
 Evaluated = Known | MalformedRequest  # one that was asked, or what is wrong with it
 
 
-def known_of(raw: object) -> Known:
-    """Read one evaluation."""
-    return known_of_search(decoded(Evaluation, raw))
-
-
-def known_of_search(body: Mapping) -> Known:
-    """Return the parts of what is decoded; an action that is searched for is none of them."""
-    return Known(body["subject"], body.get("action"), body["resource"], body["around"])
+def known_of(body: Mapping) -> Known:
+    """Return the parts of what is decoded; an action that is searched for is none of its members."""
+    return Known(body["subject"], body.get("action", ANY_ACTION), body["resource"], body["around"])
 
 
 def evaluated(defaults: Mapping[str, object], raw: Sequence[object]) -> list[Evaluated]:
@@ -33,6 +28,7 @@ def _evaluated(defaults: Mapping[str, object], raw: object, path: str) -> Evalua
         return MalformedRequest(path, "must be an object")
     try:
         given = {name: raw.get(name) for name in INHERITED}
-        return known_of({name: defaults.get(name) if part is None else part for name, part in given.items()})
+        whole = {name: defaults.get(name) if part is None else part for name, part in given.items()}
+        return known_of(decoded(Parts, whole))
     except MalformedRequest as fault:
         return MalformedRequest(f"{path}.{fault.path}", fault.reason)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from checks.authzen.asking import question_of
-from checks.authzen.entities import ActionSearch, Evaluations, ResourceSearch, SubjectSearch
-from checks.authzen.evaluations import evaluated, known_of, known_of_search
+from checks.authzen.entities import ActionSearch, Evaluation, Evaluations, ResourceSearch, SubjectSearch
+from checks.authzen.evaluations import evaluated, known_of
 from checks.authzen.properties import Known, facts_of
 from checks.decisions.answers import Summary
 from checks.decisions.lines import Line
@@ -39,10 +39,10 @@ def given_by(line: Line) -> Given:
     """Return what was asked, with the properties that the policy of then asked for."""
     if line.endpoint in _SEARCHES:
         serializer, out = _SEARCHES[line.endpoint]
-        return _given(line, [known_of_search(decoded(serializer, line.question))], (out,))
+        return _given(line, [known_of(decoded(serializer, line.question))], (out,))
     raw: Any = line.question
     many = decoded(Evaluations, raw)["evaluations"] if line.endpoint.endswith("s") else None
-    return _given(line, evaluated(raw, many) if many else [known_of(raw)])
+    return _given(line, evaluated(raw, many) if many else [known_of(decoded(Evaluation, raw))])
 
 
 def _given(line: Line, asked: list, outs: tuple[str, ...] = ()) -> Given:

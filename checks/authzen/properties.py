@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from checks.authzen.entities import Action, Entity, Members
+from checks.authzen.entities import Members, Part
 from checks.serializers import check_number
 from facts.wire import Fact, id_from_json
 from policy.errors import MalformedRequest
@@ -29,25 +29,25 @@ OF_CONTEXT = "context"  # the predicate of what the context says
 class Known(NamedTuple):
     """What a request says of its parts. A part that is searched for says nothing."""
 
-    subject: Entity
-    action: Action | None
-    resource: Entity
+    subject: Part
+    action: Part
+    resource: Part
     context: Members
+
+    @property
+    def has_properties(self) -> bool:
+        """Tell whether there is more than names, which most requests have not."""
+        subject, action, resource, context = self
+        return bool(subject.properties or action.properties or resource.properties or context)
 
 
 def facts_of(known: Known, program: Program) -> tuple[Fact, ...]:
     """Return the facts that the program has a use for, each once."""
-    if not _says_anything(known):
+    if not known.has_properties:
         return ()
     found = tuple(dict.fromkeys(fact for fact in _said(known, program) if _is_of_use(fact, program)))
     check_number(len(found))
     return found
-
-
-def _says_anything(known: Known) -> bool:
-    """Tell whether there is more than names, which most requests have not."""
-    of_action = known.action is not None and known.action.properties
-    return bool(known.subject.properties or known.resource.properties or of_action or known.context)
 
 
 def _is_of_use(fact: Fact, program: Program) -> bool:
@@ -55,11 +55,10 @@ def _is_of_use(fact: Fact, program: Program) -> bool:
 
 
 def _said(known: Known, program: Program) -> Iterator[Fact]:
-    for name, entity in (("subject", known.subject), ("resource", known.resource)):
-        if entity.id is not None:
-            yield from _of(Value(entity.type, entity.id), entity.properties, f"{name}.properties", program)
-    if known.action is not None:
-        yield from _of(Value(STRING, known.action.name), known.action.properties, "action.properties", program)
+    for name, part in (("subject", known.subject), ("resource", known.resource), ("action", known.action)):
+        if part.asked.ids is not None:
+            about = Value(part.asked.type, part.asked.one)
+            yield from _of(about, part.properties, f"{name}.properties", program)
     for name, raw in known.context.items():
         if _has_predicate(program, OF_CONTEXT, STRING):
             path = f"context.{name}"

@@ -53,6 +53,7 @@ class Explanation:
     revision: int = 0  # that is explained
     version_id: int | None = None  # the key of the same version
     seen: Seen = NOTHING_SEEN  # how far the environment was then
+    holding: None = None  # it is of this time only
 
     @property
     def allowed(self) -> bool:
