@@ -176,6 +176,7 @@ class Sum:
     right: Operand
     minus: bool = False
     place: Place = _place()
+    type: str = field(default="int", compare=False)  # of what it comes to
 
 
 Operand = Given | Constant | Sum

@@ -37,14 +37,15 @@ _LONGEST_TEXT = 200  # of a duration
 _LONGEST_DURATION = 9_223_372_036  # seconds: more does not fit into 64 bits of nanoseconds
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MOST_DIGITS = 20
+_FIRST_TIME, _LAST_TIME = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999
 _BOUNDS = {
     "uint": (0, 2**63 - 1), "double": (-(2**53), 2**53), "duration": (-_LONGEST_DURATION, _LONGEST_DURATION),
+    "timestamp": (_FIRST_TIME, _LAST_TIME),
 }  # fmt: skip
 _LIST = re.compile(r"list<(\w+)>")
 _DURATION = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
 _LENGTHS = {"h": "3600", "m": "60", "s": "1", "ms": "1e-3", "us": "1e-6", "µs": "1e-6", "ns": "1e-9"}
 _UNITS = {unit: Decimal(length) for unit, length in _LENGTHS.items()}
-_FIRST_TIME, _LAST_TIME = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
@@ -65,7 +66,18 @@ def values_of(type_name: str, raw: object) -> list[Value]:
         return [value_of(type_name, raw)]
     if not isinstance(raw, list):
         raise NoValue(f"{raw!r} is not a list")
-    return [value_of(listed[1], each) for each in raw] or [_EMPTY[_TYPES.get(listed[1]) == BOOLEAN]]
+    return [value_of(listed[1], each) for each in raw] or [empty_list(_TYPES.get(listed[1], STRING))]
+
+
+def element_type(type_name: str) -> str | None:
+    """The type here of a list's elements; None if it is no list, or they have none."""
+    listed = _LIST.fullmatch(type_name)
+    return _TYPES.get(listed[1]) if listed else None
+
+
+def empty_list(of: str) -> Value:
+    """What stands for a list without elements, by their type here."""
+    return _EMPTY[of == BOOLEAN]
 
 
 def value_of(type_name: str, raw: object) -> Value:
@@ -83,10 +95,15 @@ def value_of(type_name: str, raw: object) -> Value:
             raise NoValue(f"a text here has 1 to {MAX_ID_BYTES} bytes, no NUL, and is not `*`")
         return Value(STRING, raw)
     number = _number(type_name, raw)
-    low, high = _BOUNDS.get(type_name, (-(2**63), 2**63 - 1))
-    if not low <= number <= high:
+    if not is_number_of(type_name, number):
         raise NoValue(f"{raw!r} is not among the values of type {type_name} that have an equal here")
     return Value(INTEGER, str(number))
+
+
+def is_number_of(type_name: str, number: int) -> bool:
+    """Whether it is a number of the type, of those that have an equal here."""
+    low, high = _BOUNDS.get(type_name, (-(2**63), 2**63 - 1))
+    return low <= number <= high
 
 
 def _number(type_name: str, raw: object) -> int:
@@ -230,13 +247,13 @@ def _total(operand: Operand, found: dict[str, list[Value]]) -> int | None:
             return int(found[name][0].id) if name in found else None
         case Constant(value):
             return int(value)
-        case Sum(left, right, minus):
+        case Sum(left, right, minus, type=type_name):
             first, second = _total(left, found), _total(right, found)
             if first is None or second is None:
                 return None
             number = first - second if minus else first + second
-            if not -(2**63) <= number < 2**63:
-                raise NoValue(f"{described(operand)} does not fit into 64 bits")
+            if not is_number_of(type_name, number):
+                raise NoValue(f"{described(operand)} is out of what values of type {type_name} may be")
             return number
 
 

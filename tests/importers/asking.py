@@ -31,11 +31,19 @@ class Carriage:
         check_facts(self.program, carried.facts, None)
         self.sessions: dict[frozenset[Signature], FactsAlone] = {}
 
-    def check(self, who: Who, relation: str, thing: Thing, tuples: Iterable[Tuple] = (), context: Values = ()) -> bool:
+    def check(
+        self,
+        who: Who,
+        relation: str,
+        thing: Thing,
+        tuples: Iterable[Tuple] = (),
+        context: Values = (),
+        facts: Iterable[Fact] = (),  # beside those that are made of the context
+    ) -> bool:
         value, stand_in = self.facts.asked(who)
         predicate, args = self.facts.question(value, relation, thing)
         question = question_about(predicate, [Asked(arg.type, (arg.id,)) for arg in args], ())
-        return self._over([*stand_in, *self._given(tuples, context)]).holds(question)
+        return self._over([*stand_in, *self._given(tuples, context), *facts]).holds(question)
 
     def objects(
         self, who: Who, relation: str, type_name: str, tuples: Iterable[Tuple] = (), context: Values = ()

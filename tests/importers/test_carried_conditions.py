@@ -8,6 +8,7 @@ from authz_project.importers.openfga.models import model_of_dsl
 from authz_project.importers.report import Kind, Report
 from checks.asking.query import question_about
 from checks.asking.question import Asked
+from facts.notation import fact_from_text
 from facts.wire import Fact
 from policy.values import Value
 from tests.importers.asking import Carriage
@@ -174,3 +175,57 @@ def test_a_parameter_that_nobody_can_give_is_named_and_its_condition_not_met(db)
     (lost,) = report.of(Kind.LOST)
     assert lost.place.line == 10
     assert not asked.check(Who("user", "ann"), "viewer", DOC)
+
+
+@pytest.mark.parametrize("expression", ["x in y", "!(x in y)", "x == 'a' || x in y", "x == 'a'"])
+@pytest.mark.parametrize(
+    ("listed", "fits"),
+    [
+        (['"a"', '"b"'], True),
+        (["false"], True),  # which stands for an empty list
+        (['"a"', "5"], False),
+        (["5"], False),
+        (['"a"', "true"], False),
+        (['"a"', "false"], False),
+        (['"a"', "user:ann"], False),
+    ],
+)
+def test_a_list_of_a_request_with_an_element_of_another_type_meets_nothing(db, expression, listed, fits):
+    """As the peer refuses it; by the facts that a request may bring, whatever the import would make of them."""
+    meets = {"x in y": '"a"' in listed, "!(x in y)": '"a"' not in listed}.get(expression, True)
+    asked, _ = carriage("x: string, y: list<string>", expression)
+    facts = [fact_from_text(f'context("y", {each})') for each in listed]
+    given = (*facts, fact_from_text('context("x", "a")'))
+    assert asked.check(Who("user", "ann"), "viewer", DOC, facts=given) == (fits and meets)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "1u - 2u < 1u", "!(1u - 2u == 3u)", "9223372036854775807 + 1 > 0", "-x > 0u", "x - 1u < x",
+        "timestamp('9999-12-31T23:59:59Z') + duration('1s') > timestamp('2026-01-01T00:00:00Z')",
+        "timestamp('2026-01-01T00:00:00Z') + timestamp('2026-01-01T00:00:00Z') > timestamp('2026-01-01T00:00:00Z')",
+        "duration('1s') - timestamp('2026-01-01T00:00:00Z') < duration('1s')", "-1u < 1", "1u + 1 == 2",
+    ],
+)  # fmt: skip
+def test_a_sum_that_is_an_error_is_met_by_nobody(db, expression):
+    asked, report = carriage("x: uint", expression, [("x", 1)])
+    assert report.of(Kind.LOST)
+    assert not asked.check(Who("user", "ann"), "viewer", DOC)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["x == 3u - 2u", "x == 1u", "2 - 3 == -1", "1.0 + 1.0 == 2.0",
+     "timestamp('2026-01-01T00:00:00Z') - timestamp('2025-12-31T23:59:59Z') == duration('1s')",
+     "duration('1s') + timestamp('2026-01-01T00:00:00Z') == timestamp('2026-01-01T00:00:01Z')"],
+)  # fmt: skip
+def test_sums_of_constants_are_worked_out(db, expression):
+    asked, report = carriage("x: uint", expression, [("x", 1)])
+    assert not report.of(Kind.LOST)
+    assert asked.check(Who("user", "ann"), "viewer", DOC)
+
+
+def test_a_sum_beyond_the_years_meets_nothing(db):
+    values = [("t", "9999-12-31T23:00:00Z"), ("d", "2h"), ("n", "2026-01-01T00:00:00Z")]
+    assert not is_met("t: timestamp, d: duration, n: timestamp", "n < t + d", values)

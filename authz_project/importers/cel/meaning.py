@@ -25,11 +25,13 @@ from authz_project.importers.model import (
     Test,
     Unsayable,
 )
-from authz_project.importers.values import NoValue, polar_type, value_of
+from authz_project.importers.values import NoValue, is_number_of, polar_type, value_of
 from policy.values import BOOLEAN, INTEGER, STRING
 
 _ORDERED = {"<", "<=", ">", ">="}
 _MADE = ("timestamp", "duration", "ipaddress")  # functions that make a value of a text
+_ADDED = ("int", "timestamp", "duration")  # what values that are given may add up to
+_CONSTANTS = (*_ADDED, "uint", "double")  # what constants may add up to
 
 
 class _Typed(NamedTuple):
@@ -148,15 +150,17 @@ class _Reader:
             case "string":
                 value_of("string", node.value)
                 return _Typed(Constant(node.value, place), "string")
-            case "int" | "float":
-                return _Typed(Constant(_whole(node), place), "int")
+            case "int":
+                return _Typed(Constant(_whole(node), place), "uint" if node.value[-1] in "uU" else "int")
+            case "float":
+                return _Typed(Constant(_whole(node), place), "double")
             case "-":
                 if len(node.children) == 2:
                     return self._sum(node, place)
                 inner = self._typed(_two(node)[0])
-                if isinstance(inner.operand, Constant) and inner.type == "int":
-                    return _Typed(Constant(-int(inner.operand.value), place), "int")
-                raise _NoEqual("a sign before a parameter has no equal here")
+                if isinstance(inner.operand, Constant) and inner.type in ("int", "double"):
+                    return _Typed(Constant(-int(inner.operand.value), place), inner.type)
+                raise _NoEqual("a sign before anything but a signed number has no equal here")
             case "+":
                 return self._sum(node, place)
             case "call" if node.value in _MADE and node.children[0] is None and len(node.children) == 2:
@@ -187,19 +191,13 @@ class _Reader:
     def _sum(self, node: Node, place: Place) -> _Typed:
         left, right = map(self._typed, _two(node))
         minus = node.kind == "-"
-        if polar_type(left.type) != INTEGER or polar_type(right.type) != INTEGER:
-            raise _NoEqual(f"`{node.kind}` of values of type {left.type} and {right.type} has no equal here")
-        if "uint" in (left.type, right.type):
-            raise _NoEqual(f"`{node.kind}` of unsigned numbers has no equal here")
-        if "ipaddress" in (left.type, right.type) or "double" in (left.type, right.type):
-            raise _NoEqual(f"`{node.kind}` of values of type {left.type} and {right.type} has no equal here")
-        if isinstance(left.operand, Constant) and isinstance(right.operand, Constant):
+        type_name = _type_of_sum(left.type, right.type, minus)
+        if isinstance(left.operand, Constant) and isinstance(right.operand, Constant) and type_name is not None:
             first, second = int(left.operand.value), int(right.operand.value)
-            return _Typed(Constant(first - second if minus else first + second, place), left.type)
-        kinds = [each.type for each in (left, right)]
-        both = kinds == ["timestamp", "timestamp"]
-        type_name = "duration" if both and minus else "timestamp" if "timestamp" in kinds else left.type
-        return _Typed(Sum(left.operand, right.operand, minus, place), type_name)
+            return _Typed(_constant_sum(type_name, first - second if minus else first + second, place), type_name)
+        if type_name is None or type_name not in _ADDED:
+            raise _NoEqual(f"`{node.kind}` of values of type {left.type} and {right.type} has no equal here")
+        return _Typed(Sum(left.operand, right.operand, minus, place, type_name), type_name)
 
     def _place(self, node: Node) -> Place:
         return self.place_of(node.start)
@@ -207,6 +205,23 @@ class _Reader:
 
 def _two(node: Node) -> tuple[Node, ...]:
     return tuple(each for each in node.children if each is not None)
+
+
+def _type_of_sum(left: str, right: str, minus: bool) -> str | None:
+    """Return the type of `left + right` or `left - right`; None where the language has no such sum."""
+    if left == right:
+        of_times = "duration" if minus else None
+        return of_times if left == "timestamp" else left if left in _CONSTANTS else None
+    if {left, right} == {"timestamp", "duration"} and not (minus and left == "duration"):
+        return "timestamp"
+    return None
+
+
+def _constant_sum(type_name: str, number: int, place: Place) -> Constant:
+    """Where the type has no such number, that is an error to the language, which is met by nobody."""
+    if not is_number_of(type_name, number):
+        raise _NoEqual(f"{number} is out of what values of type {type_name} may be")
+    return Constant(number, place)
 
 
 def _whole(node: Node) -> int:

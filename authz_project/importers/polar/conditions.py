@@ -35,7 +35,7 @@ from authz_project.importers.model import (
 )
 from authz_project.importers.polar import terms
 from authz_project.importers.polar.names import variable, word
-from authz_project.importers.values import FIRST, LAST, described, polar_type, unasked
+from authz_project.importers.values import FIRST, LAST, described, element_type, empty_list, polar_type, unasked
 from policy.language import ast
 from policy.values import INTEGER, STRING
 
@@ -92,7 +92,8 @@ class _Writer:
         others = [_value(name, terms.ANY) for name in unasked(self.condition) if name not in self.clock]
         together = _together([*self._given(self.condition.test), *others, said])
         parts = together.parts if isinstance(together, ast.And) else (together,)
-        return _lean(terms.every(*[each for part in parts for each in self._typed(part)]))
+        typed = [each for part in parts for each in self._typed(part)]
+        return _lean(terms.every(*typed, *[self._elements_fit(each.name) for each in self.condition.parameters]))
 
     def _typed(self, part: ast.Formula) -> list[ast.Formula]:
         """A call for any value of a parameter, as one for a value of its type."""
@@ -100,6 +101,19 @@ class _Writer:
             if part == _value(each.name, terms.ANY) and not each.type.startswith("list<"):
                 return self._term(Given(each.name))[1]
         return [part]
+
+    def _elements_fit(self, name: str) -> ast.Formula:
+        """That a list, which a request may give, holds nothing but values of its type; or it is an empty one.
+
+        What is given of other parameters is looked at by its type wherever it is looked at.
+        """
+        kind = element_type({each.name: each.type for each in self.condition.parameters}.get(name, ""))
+        if kind is None:
+            return terms.TRUE
+        held = ast.Variable(variable(f"one_of_{name}"))
+        is_empty = ast.Comparison("=", held, ast.Literal(empty_list(kind)))
+        others = (terms.no(fit) for fit in (terms.matches(held.name, kind), is_empty))
+        return terms.either(*[terms.no(terms.every(_value(name, held), other)) for other in others])
 
     def _given(self, test: Test) -> list[ast.Formula]:
         """That each value which the test asks for is there."""
@@ -149,10 +163,12 @@ class _Writer:
     def _one_of(self, item: Operand, values: tuple[Constant, ...] | Given, holds: bool) -> ast.Formula:
         term, bound = self._term(item)
         if isinstance(values, Given):
-            among = _value(values.parameter, term)
+            among, fit = _value(values.parameter, term), self._elements_fit(values.parameter)
+            if self.condition.needs_every_value:
+                fit = terms.TRUE  # which `whole` says
             if holds:
-                return terms.every(*bound, among)
-            return terms.every(*bound, _value(values.parameter, terms.ANY), terms.no(among))
+                return terms.every(*bound, among, fit)
+            return terms.every(*bound, _value(values.parameter, terms.ANY), terms.no(among), fit)
         if not values:
             return terms.FALSE if holds else terms.every(*bound)
         among_these = ast.Membership(term, tuple(terms.constant(each.value) for each in values))
