@@ -33,13 +33,13 @@ class Read:
     def ids(self, rows: Iterable[Row]) -> Iterator[Ids]:
         """Those of the rows that are facts. What stands alone in a row of constants only says that there is one."""
         types = [self.pattern.key.signature.types[index] for index in self._columns]
-        is_plain = INTEGER not in types and BOOLEAN not in types
+        is_plain, has_columns = INTEGER not in types and BOOLEAN not in types, bool(types)
         for row in rows:
             self.rows += 1
             if None in row:
                 self.nulls += 1
                 continue
-            if not self._columns:
+            if not has_columns:
                 yield ()
                 continue
             text = "".join(row)  # type: ignore[arg-type]  # none of them is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import cast
 
 from django.db import connection
@@ -33,8 +33,11 @@ def stored_ids(environment_id: int, key: BindingKey) -> Generator[Ids, None, Non
     named = ", ".join(wanted)
     order = f" ORDER BY {named}" if wanted else ""
     statement = f"SELECT {named or 'sig'} FROM fact WHERE {' AND '.join(conditions)}{order}"
-    for row in fact_table().stream(statement, values):
-        yield cast(Ids, tuple(row)) if wanted else ()
+    rows = fact_table().stream(statement, values)
+    if wanted:
+        yield from cast(Iterator[Ids], rows)
+    else:
+        yield from (() for _ in rows)
 
 
 def ended_by_others(
