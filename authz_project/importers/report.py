@@ -28,6 +28,11 @@ class Fault:
         return f"{self.place}: {self.message}" if any(self.place) else self.message
 
 
+def wrong(place: Place, message: str) -> ImportRejected:
+    """Return the refusal for one thing that is wrong."""
+    return ImportRejected([Fault(place, message)])
+
+
 class Kind(Enum):
     NEEDED = "cannot be left out"  # more would be granted without it: the import is refused
     LOST = "not carried over"  # its answers would be missing here: the import is refused unless it is asked for

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
-from authz_project.importers.cel import NotAnExpression, parsed, test_of
 from authz_project.importers.model import (
-    NOWHERE,
     Arrow,
     Computed,
     Condition,
@@ -16,27 +14,16 @@ from authz_project.importers.model import (
     Expression,
     Intersection,
     Parameter,
-    Place,
     Relation,
     Subject,
     Type,
     Union,
 )
+from authz_project.importers.openfga.said import File, check_schema, condition_of
 from authz_project.importers.openfga.words import Word, words_of
-from authz_project.importers.report import Fault, ImportRejected
+from authz_project.importers.report import wrong
 
-_SCHEMAS = ("1.1", "1.2")
 _MOST_DEEP = 100
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """What one file of a model says; `extensions` add relations to types of others."""
-
-    types: tuple[Type, ...]
-    extensions: tuple[Type, ...]
-    conditions: tuple[Condition, ...]
-    comment: tuple[str, ...]
 
 
 def read_dsl(text: str, file: str) -> File:
@@ -84,8 +71,7 @@ class _Parser:
         if not self._skips("schema"):
             self._refuse("`schema`")
         version = self._name("the version of the schema")
-        if version.text not in _SCHEMAS:
-            raise _wrong(version.place, f"schema {version.text} is not known; {' and '.join(_SCHEMAS)} are")
+        check_schema(version.text, version.place)
         return comment
 
     # ---- types -------------------------------------------------------------------------------------------------------
@@ -137,7 +123,7 @@ class _Parser:
         if self._skips("(", "sign"):
             self.depth += 1
             if self.depth > _MOST_DEEP:
-                raise _wrong(place, "parentheses nest too deep")
+                raise wrong(place, "parentheses nest too deep")
             inner = self._expression()
             self._expect(")")
             self.depth -= 1
@@ -185,10 +171,7 @@ class _Parser:
         if body.kind != "body":
             self._refuse("`{`")
         self._take()
-        declared = ", ".join(f"{each.name}: {each.type}" for each in parameters)
-        lines = [line.strip() for line in body.text.strip().split("\n")]
-        text = f"condition {name.text}({declared}) {{ {' '.join(lines)} }}"
-        return condition_of(name.text, tuple(parameters), body.text, body.place, text, comment, name.place)
+        return condition_of(name.text, tuple(parameters), body.text, body.place, comment, name.place)
 
     def _parameter(self) -> Parameter:
         name = self._name("a parameter's name")
@@ -226,36 +209,8 @@ class _Parser:
 
     def _refuse(self, wanted: str) -> NoReturn:
         found = "the end" if self.word.kind == "end" else f"`{self.word.text.strip()[:30]}`"
-        raise _wrong(self.word.place, f"expected {wanted}, found {found}")
-
-
-def condition_of(
-    name: str,
-    parameters: tuple[Parameter, ...],
-    body: str,
-    at: Place,
-    text: str,
-    comment: tuple[str, ...] = (),
-    place: Place = NOWHERE,
-) -> Condition:
-    """The condition that an expression says, which begins `at` a place."""
-
-    def place_of(offset: int) -> Place:
-        before = body[:offset]
-        lines = before.count("\n")
-        column = offset - before.rfind("\n") if lines else at.column + offset
-        return Place(at.file, at.line + lines, column)
-
-    try:
-        test = test_of(parsed(body), body, parameters, place_of)
-        return Condition(name, parameters, test, text, comment, place, needs_every_value=True)
-    except NotAnExpression as reason:
-        raise _wrong(place_of(reason.at), f"condition {name}: {reason.message}") from None
+        raise wrong(self.word.place, f"expected {wanted}, found {found}")
 
 
 def _with_after(comment: tuple[str, ...], last: Word) -> tuple[str, ...]:
     return (*comment, last.after) if last.after else comment
-
-
-def _wrong(place: Place, message: str) -> ImportRejected:
-    return ImportRejected([Fault(place, message)])

@@ -9,12 +9,13 @@ from textwrap import indent
 from authz_project.importers.beside import beside
 from authz_project.importers.marked import Marked, read_yaml
 from authz_project.importers.model import Imported, Model, Place, Scenario, Tuple
-from authz_project.importers.openfga.dsl import File, read_dsl
+from authz_project.importers.openfga.dsl import read_dsl
 from authz_project.importers.openfga.json_model import read_json_model
 from authz_project.importers.openfga.models import model_of_files
+from authz_project.importers.openfga.said import File
 from authz_project.importers.openfga.stores import Store, read_store
 from authz_project.importers.openfga.tuples import read_tuples
-from authz_project.importers.report import Fault, ImportRejected
+from authz_project.importers.report import wrong
 from policy.files import text_of_file
 
 _YAML = (".yaml", ".yml")
@@ -62,7 +63,7 @@ def _modules(text: str, name: str) -> list[str]:
     raw = read_yaml(text, name)
     listed = raw.get("contents") if isinstance(raw, Marked) else None
     if not isinstance(listed, list) or not listed:
-        raise ImportRejected([Fault(Place(name, 1), "expected `contents`, a list of the modules' files")])
+        raise wrong(Place(name, 1), "expected `contents`, a list of the modules' files")
     return [_beside(name, str(each)) for each in listed]
 
 
@@ -74,7 +75,7 @@ def _model_of_store(store: Store, name: str) -> Model:
     if store.model_file:
         return _model(_beside(name, store.model_file))
     if store.model is None:
-        raise ImportRejected([Fault(Place(name, 1), "a store needs `model` or `model_file`")])
+        raise wrong(Place(name, 1), "a store needs `model` or `model_file`")
     return _placed(store.model, store.model_at)
 
 
@@ -98,5 +99,5 @@ def _beside(name: str, other: str) -> str:
     path = beside(name, other)
     if path is None:
         advice = "a file may name those below its own folder; name others in the command, or copy them there"
-        raise ImportRejected([Fault(Place(name), f"`{other}` lies elsewhere; {advice}")])
+        raise wrong(Place(name), f"`{other}` lies elsewhere; {advice}")
     return str(path)

@@ -20,8 +20,8 @@ from authz_project.importers.model import (
     Type,
     Union,
 )
-from authz_project.importers.openfga.dsl import File, condition_of
-from authz_project.importers.report import Fault, ImportRejected
+from authz_project.importers.openfga.said import File, check_schema, condition_of
+from authz_project.importers.report import Fault, ImportRejected, wrong
 
 _MOST_DEEP = 40
 
@@ -32,11 +32,9 @@ def read_json_model(text: str, file: str) -> File:
     if isinstance(raw, Marked) and isinstance(raw.get("authorization_model"), Marked):
         raw = raw["authorization_model"]
     if not isinstance(raw, Marked) or "type_definitions" not in raw:
-        raise _wrong(Place(file, 1), "expected a model: a mapping with `type_definitions`")
+        raise wrong(Place(file, 1), "expected a model: a mapping with `type_definitions`")
     _check_keys(raw, "id", "schema_version", "type_definitions", "conditions")
-    version = raw.get("schema_version")
-    if version not in ("1.1", "1.2"):
-        raise _wrong(raw.place_of("schema_version"), f"schema {version} is not known; 1.1 and 1.2 are")
+    check_schema(raw.get("schema_version"), raw.place_of("schema_version"))
     types = tuple(_type(each, raw.place) for each in raw["type_definitions"] or ())
     conditions = _mapping(raw, "conditions")
     return File(types, (), tuple(_condition(name, each, conditions) for name, each in conditions.items()), ())
@@ -49,12 +47,12 @@ def _without_tabs(text: str) -> str:
 
 def _type(raw: Any, place: Place) -> Type:
     if not isinstance(raw, Marked) or not isinstance(raw.get("type"), str):
-        raise _wrong(place, "expected a type: a mapping with `type`")
+        raise wrong(place, "expected a type: a mapping with `type`")
     _check_keys(raw, "type", "relations", "metadata")
     relations = _mapping(raw, "relations")
     about = _mapping(_mapping(raw, "metadata"), "relations")
     if unknown := [name for name in about if name not in relations]:
-        raise _wrong(about.place_of(unknown[0]), f"there is no relation {unknown[0]}")
+        raise wrong(about.place_of(unknown[0]), f"there is no relation {unknown[0]}")
     return Type(raw["type"], tuple(_relation(name, raw, about) for name in relations), (), raw.place)
 
 
@@ -69,21 +67,21 @@ def _relation(name: str, raw: Marked, about: Marked) -> Relation:
 
 def _subject(raw: Any, place: Place) -> Subject:
     if not isinstance(raw, Marked) or not isinstance(raw.get("type"), str):
-        raise _wrong(place, "expected a kind of subject: a mapping with `type`")
+        raise wrong(place, "expected a kind of subject: a mapping with `type`")
     _check_keys(raw, "type", "relation", "wildcard", "condition")
     wildcard = raw.get("wildcard") is not None
     if wildcard and raw.get("relation"):
-        raise _wrong(raw.place, "a kind of subject has `relation` or `wildcard`, not both")
+        raise wrong(raw.place, "a kind of subject has `relation` or `wildcard`, not both")
     return Subject(raw["type"], raw.get("relation") or None, wildcard, raw.get("condition") or None, raw.place)
 
 
 def _expression(raw: Any, place: Place, depth: int) -> Expression:
     if not isinstance(raw, Marked) or depth > _MOST_DEEP:
-        raise _wrong(place, "expected what a relation is: `this`, `computedUserset`, `tupleToUserset`, `union` …")
+        raise wrong(place, "expected what a relation is: `this`, `computedUserset`, `tupleToUserset`, `union` …")
     place = raw.place
     said = [(name, value) for name, value in raw.items() if value is not None]
     if len(said) != 1:
-        raise _wrong(place, f"expected one thing that a relation is; found {', '.join(dict(said)) or 'none'}")
+        raise wrong(place, f"expected one thing that a relation is; found {', '.join(dict(said)) or 'none'}")
     match said[0]:
         case ("this", Marked() as nothing):
             _check_keys(nothing)
@@ -102,7 +100,7 @@ def _expression(raw: Any, place: Place, depth: int) -> Expression:
             _check_keys(parts, "base", "subtract")
             base, subtract = (_expression(parts.get(name), place, depth + 1) for name in ("base", "subtract"))
             return Exclusion(base, subtract)
-    raise _wrong(place, f"`{said[0][0]}` is not known, or not what it should be")
+    raise wrong(place, f"`{said[0][0]}` is not known, or not what it should be")
 
 
 def _relation_of(raw: Any, place: Place) -> str:
@@ -110,7 +108,7 @@ def _relation_of(raw: Any, place: Place) -> str:
     if isinstance(raw, Marked):
         _check_keys(raw, "relation", "object")
         if raw.get("object"):
-            raise _wrong(raw.place_of("object"), "an object of its own is not known here")
+            raise wrong(raw.place_of("object"), "an object of its own is not known here")
     return _name(raw, "relation", place)
 
 
@@ -119,7 +117,7 @@ def _parts(raw: Marked, place: Place, depth: int) -> tuple[Expression, ...]:
     _check_keys(raw, "child")
     found = raw.get("child")
     if not isinstance(found, list) or not found:
-        raise _wrong(raw.place, "expected `child`, a list of at least one")
+        raise wrong(raw.place, "expected `child`, a list of at least one")
     return tuple(_expression(each, place, depth + 1) for each in found)
 
 
@@ -133,14 +131,12 @@ def _check_keys(raw: Marked, *known: str) -> None:
 def _condition(name: str, raw: Any, conditions: Marked) -> Condition:
     place = conditions.place_of(name)
     if not isinstance(raw, Marked) or not isinstance(raw.get("expression"), str):
-        raise _wrong(place, "expected a condition: a mapping with `expression`")
+        raise wrong(place, "expected a condition: a mapping with `expression`")
     _check_keys(raw, "name", "expression", "parameters", "metadata")
     parameters = tuple(
         Parameter(each, _type_name(about, place), place) for each, about in _mapping(raw, "parameters").items()
     )
-    declared = ", ".join(f"{each.name}: {each.type}" for each in parameters)
-    text = f"condition {name}({declared}) {{ {' '.join(raw['expression'].split())} }}"
-    return condition_of(name, parameters, raw["expression"], raw.place_of("expression"), text, (), place)
+    return condition_of(name, parameters, raw["expression"], raw.place_of("expression"), (), place)
 
 
 def _type_name(raw: Any, place: Place) -> str:
@@ -154,16 +150,12 @@ def _mapping(raw: Marked, key: str) -> Marked:
     """What stands under a key; an empty one where nothing does."""
     found = raw.get(key)
     if found is not None and not isinstance(found, Marked):
-        raise _wrong(raw.place_of(key), f"`{key}` is to be a mapping")
+        raise wrong(raw.place_of(key), f"`{key}` is to be a mapping")
     return Marked(raw.place) if found is None else found
 
 
 def _name(raw: Any, key: str, place: Place) -> str:
     value = raw.get(key) if isinstance(raw, dict) else None
     if not isinstance(value, str) or not value:
-        raise _wrong(place, f"expected `{key}`, a text")
+        raise wrong(place, f"expected `{key}`, a text")
     return value
-
-
-def _wrong(place: Place, message: str) -> ImportRejected:
-    return ImportRejected([Fault(place, message)])

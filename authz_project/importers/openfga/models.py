@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from authz_project.importers import sound
 from authz_project.importers.model import Model, Type
-from authz_project.importers.openfga.dsl import File, read_dsl
+from authz_project.importers.openfga.dsl import read_dsl
+from authz_project.importers.openfga.said import File
 from authz_project.importers.report import Fault, ImportRejected
 
 

@@ -16,7 +16,7 @@ from authz_project.importers.model import (
     Tuple,
 )
 from authz_project.importers.openfga.tuples import thing_of, tuples_of, values_of, who_of
-from authz_project.importers.report import Fault, ImportRejected
+from authz_project.importers.report import Fault, ImportRejected, wrong
 
 _KNOWN = {"name", "model", "model_file", "tuples", "tuple_file", "tuple_files", "tests"}
 _KNOWN_OF_TEST = {
@@ -44,7 +44,7 @@ def read_store(text: str, file: str, read_tuples: ReadFile) -> Store:
     """Read a store file; `read_tuples` reads the files of tuples that it names."""
     raw = read_yaml(text, file)
     if not isinstance(raw, Marked):
-        raise _wrong(Place(file, 1), "expected a store: a mapping with `model`, `tuples` and `tests`")
+        raise wrong(Place(file, 1), "expected a store: a mapping with `model`, `tuples` and `tests`")
     _check_keys(raw, _KNOWN)
     tests = [_test(each, raw.place, read_tuples) for each in _listed(raw, "tests")]
     return Store(
@@ -70,7 +70,7 @@ def _checks(raw: Any, place: Place) -> Iterator[Check]:
         for thing in _one_or_more(raw, "object", "objects"):
             for relation, expected in _assertions(raw):
                 if not isinstance(expected, bool):
-                    raise _wrong(raw.place, f"`{relation}` is to be true or false")
+                    raise wrong(raw.place, f"`{relation}` is to be true or false")
                 who = who_of(user, raw.place)
                 yield Check(who, relation, thing_of(thing, raw.place), expected, context, raw.place)
 
@@ -83,7 +83,7 @@ def _objects(raw: Any, place: Place) -> Iterator[ObjectList]:
         type_name = str(raw.get("type") or "")
         for each in things:
             if each.type != type_name:
-                raise _wrong(raw.place, f"{each} is no {type_name}")
+                raise wrong(raw.place, f"{each} is no {type_name}")
         who = who_of(str(raw.get("user") or ""), raw.place)
         yield ObjectList(who, relation, type_name, tuple(each.id for each in things), context, raw.place)
 
@@ -115,34 +115,34 @@ def _tuples(raw: Marked, read_tuples: ReadFile) -> tuple[Tuple, ...]:
 def _assertions(raw: Marked) -> Iterator[tuple[str, Any]]:
     found = raw.get("assertions")
     if not isinstance(found, dict):
-        raise _wrong(raw.place, "expected `assertions`, a mapping of relations to what is expected")
+        raise wrong(raw.place, "expected `assertions`, a mapping of relations to what is expected")
     yield from found.items()
 
 
 def _one_or_more(raw: Marked, one: str, more: str) -> list[str]:
     found = [raw[one]] if raw.get(one) else raw.get(more)
     if not isinstance(found, list) or not found:
-        raise _wrong(raw.place, f"expected `{one}` or `{more}`")
+        raise wrong(raw.place, f"expected `{one}` or `{more}`")
     return [str(each) for each in found]
 
 
 def _listed(raw: Marked, key: str) -> list[Any]:
     found = raw.get(key) or []
     if not isinstance(found, list):
-        raise _wrong(raw.place_of(key), f"`{key}` is to be a list")
+        raise wrong(raw.place_of(key), f"`{key}` is to be a list")
     return found
 
 
 def _text(raw: Marked, key: str) -> str | None:
     found = raw.get(key)
     if found is not None and not isinstance(found, str):
-        raise _wrong(raw.place_of(key), f"`{key}` is to be a text")
+        raise wrong(raw.place_of(key), f"`{key}` is to be a text")
     return found or None
 
 
 def _mapping(raw: Any, place: Place, what: str, known: set[str]) -> Marked:
     if not isinstance(raw, Marked):
-        raise _wrong(place, f"expected {what}: a mapping")
+        raise wrong(place, f"expected {what}: a mapping")
     _check_keys(raw, known)
     return raw
 
@@ -152,7 +152,3 @@ def _check_keys(raw: Marked, known: set[str]) -> None:
     faults = [Fault(raw.place_of(key), f"`{key}` is not known here") for key in raw if key not in known]
     if faults:
         raise ImportRejected(faults)
-
-
-def _wrong(place: Place, message: str) -> ImportRejected:
-    return ImportRejected([Fault(place, message)])

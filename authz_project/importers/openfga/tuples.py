@@ -8,7 +8,7 @@ from typing import Any
 
 from authz_project.importers.marked import Marked, items_of_json, read_yaml, rows_of_csv, value_of_json
 from authz_project.importers.model import Place, Thing, Tuple, Values, Who
-from authz_project.importers.report import Fault, ImportRejected
+from authz_project.importers.report import wrong
 
 _LISTS = ("tuples", "tuple_keys", "writes")  # what a list may stand under
 _BESIDE = ("deletes", "authorization_model_id", "continuation_token", "on_duplicate")  # a list, as servers say it
@@ -33,7 +33,7 @@ def tuples_of(raw: Any, place: Place) -> Iterator[Tuple]:
     if listed is None:
         return
     if not isinstance(listed, list):
-        raise _wrong(place, "expected a list of tuples")
+        raise wrong(place, "expected a list of tuples")
     for each in listed:
         yield tuple_of(each, each.place if isinstance(each, Marked) else place)
 
@@ -50,23 +50,23 @@ def _listed(raw: dict[str, Any], place: Place) -> list[Any] | None:
     """The list that a mapping has, which may be in a mapping once more; nothing beside it is left out in silence."""
     names = [name for name in _LISTS if name in raw]
     if len(names) != 1:
-        raise _wrong(place, f"expected a list of tuples, under one of {', '.join(_LISTS)}")
+        raise wrong(place, f"expected a list of tuples, under one of {', '.join(_LISTS)}")
     _check_keys(raw, (*names, *_BESIDE), place)
     if raw.get("deletes"):
-        raise _wrong(place, "`deletes` is not carried out; take these tuples away, and leave it out")
+        raise wrong(place, "`deletes` is not carried out; take these tuples away, and leave it out")
     if raw.get("continuation_token"):
-        raise _wrong(place, "`continuation_token` says that there are more tuples; read them all, and leave it out")
+        raise wrong(place, "`continuation_token` says that there are more tuples; read them all, and leave it out")
     listed = raw[names[0]]
     if isinstance(listed, dict):
         return _listed(listed, place)
     if listed is not None and not isinstance(listed, list):
-        raise _wrong(place, "expected a list of tuples")
+        raise wrong(place, "expected a list of tuples")
     return listed
 
 
 def _check_keys(raw: dict[str, Any], known: Iterable[str], place: Place) -> None:
     if unknown := [name for name in raw if name not in known]:
-        raise _wrong(place, f"`{unknown[0]}` is not known here; known are {', '.join(known)}")
+        raise wrong(place, f"`{unknown[0]}` is not known here; known are {', '.join(known)}")
 
 
 def tuple_of(raw: Any, place: Place) -> Tuple:
@@ -75,7 +75,7 @@ def tuple_of(raw: Any, place: Place) -> Tuple:
         _check_keys(raw, ("key", "timestamp"), place)
         raw = raw["key"]  # as tuples are when they are read from a server
     if not isinstance(raw, dict):
-        raise _wrong(place, "expected a tuple: `user`, `relation` and `object`")
+        raise wrong(place, "expected a tuple: `user`, `relation` and `object`")
     _check_keys(raw, ("user", "relation", "object", "condition"), place)
     values = {name: _text(raw, name, place) for name in ("user", "relation", "object")}
     condition, context = _condition(raw.get("condition"), place)
@@ -89,7 +89,7 @@ def _condition(raw: Any, place: Place) -> tuple[str | None, Values]:
     if raw is None:
         return None, ()
     if not isinstance(raw, dict) or not isinstance(raw.get("name"), str) or not raw["name"]:
-        raise _wrong(place, "a condition is `name`, and perhaps `context`")
+        raise wrong(place, "a condition is `name`, and perhaps `context`")
     _check_keys(raw, ("name", "context"), place)
     return raw["name"], values_of(raw.get("context"), place)
 
@@ -99,16 +99,16 @@ def values_of(raw: Any, place: Place) -> Values:
     if raw is None:
         return ()
     if not isinstance(raw, dict):
-        raise _wrong(place, "a context is a mapping of names to values")
+        raise wrong(place, "a context is a mapping of names to values")
     return tuple((str(name), value) for name, value in raw.items())
 
 
 def _of_row(row: dict[str, str], place: Place) -> Tuple:
     missing = [name for name in _COLUMNS if not row.get(name)]
     if missing:
-        raise _wrong(place, f"no {' and no '.join(missing)}")
+        raise wrong(place, f"no {' and no '.join(missing)}")
     if row.get("condition_context") and not row.get("condition_name"):
-        raise _wrong(place, "a `condition_context`, but no `condition_name`")
+        raise wrong(place, "a `condition_context`, but no `condition_name`")
     who = Who(row["user_type"], row["user_id"], row.get("user_relation") or None)
     thing = Thing(row["object_type"], row["object_id"])
     return Tuple(thing, row["relation"], who, row.get("condition_name") or None, _context_of(row, place), place=place)
@@ -119,13 +119,13 @@ def _context_of(row: dict[str, str], place: Place) -> Values:
     try:
         return values_of(value_of_json(text) if text else None, place)
     except ValueError as reason:
-        raise _wrong(place, f"the context is not JSON: {reason}") from None
+        raise wrong(place, f"the context is not JSON: {reason}") from None
 
 
 def thing_of(text: str, place: Place) -> Thing:
     type_name, colon, name = text.partition(":")
     if not (type_name and colon and name):
-        raise _wrong(place, f"`{text}` is no object; write it as `document:plan`")
+        raise wrong(place, f"`{text}` is no object; write it as `document:plan`")
     return Thing(type_name, name)
 
 
@@ -138,9 +138,5 @@ def who_of(text: str, place: Place) -> Who:
 def _text(raw: dict[str, Any], name: str, place: Place) -> str:
     value = raw.get(name)
     if not isinstance(value, str) or not value:
-        raise _wrong(place, f"a tuple needs `{name}`, a text")
+        raise wrong(place, f"a tuple needs `{name}`, a text")
     return value
-
-
-def _wrong(place: Place, message: str) -> ImportRejected:
-    return ImportRejected([Fault(place, message)])
