@@ -51,6 +51,7 @@ from policy.serializers import decoded
 from policy.values import STRING
 
 ANY_ACTION = Asked(STRING)
+MOMENT = ("as_of", "policy_version")
 
 
 class Asking(Endpoint):
@@ -184,17 +185,19 @@ class Facts(Answering):
 
     def said(self, request: Request, who: Caller) -> Said:
         body = decoded(FactQuery, request.data)
-        found = fact_patterns.find_facts(who, body["fact"], body["context_facts"])
+        moment = moment_asked(request, who)
+        found = fact_patterns.find_facts(who, body["fact"], body["context_facts"], moment)
         return {"results": fact_patterns.facts_to_json(body["fact"], found)}, found
 
 
 class BulkActions(Answering):
-    """Context facts come with the first element, and count for all."""
+    """Context facts and the moment come with the first element, and count for all."""
 
     def said(self, request: Request, who: Caller) -> Said:
         bodies = ACTIONS_QUERIES.decode(request.data, "")
         context = bodies[0]["context_facts"] if bodies else ()
-        found = ask.answered_each(who, [actions_question(body) for body in bodies], context)
+        moment = moment_of_many(request.data, who)
+        found = ask.answered_each(who, [actions_question(body) for body in bodies], context, moment)
         return [{"results": names(rows)} for rows in found.of_each], found
 
 
@@ -218,9 +221,24 @@ class Expect(Asking):
 def moment_asked(request: Request, who: Caller) -> Moment | None:
     """The moment that the body asks of; None for now, as nearly always."""
     body = request.data
-    if not isinstance(body, dict) or ("as_of" not in body and "policy_version" not in body):
+    return _moment_in(body, who, "") if isinstance(body, dict) else None
+
+
+def moment_of_many(bodies: list[dict], who: Caller) -> Moment | None:
+    """The moment that questions which come together are asked of: none may name another than the first one."""
+    if not any(name in body for body in bodies for name in MOMENT):
         return None
-    asked = decoded(MomentQuery, body)
+    for index, body in enumerate(bodies):
+        for name in MOMENT:
+            if body.get(name) not in (None, bodies[0].get(name)):
+                raise MalformedRequest(f"[{index}].{name}", "is another one than that of the first, which is for all")
+    return _moment_in(bodies[0], who, "[0]")
+
+
+def _moment_in(body: dict, who: Caller, path: str) -> Moment | None:
+    if not any(name in body for name in MOMENT):
+        return None
+    asked = decoded(MomentQuery, body, path)
     return moment_of(who.environment_id, asked["as_of"], asked["policy_version"])
 
 

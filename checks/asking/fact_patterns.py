@@ -24,6 +24,7 @@ from checks.engine.answers import Row
 from checks.errors import TooManyTypes
 from facts.numbering import signature_numbers
 from facts.wire import Argument, Fact, Pattern
+from policy.moments import Moment
 from policy.rules.program import Program, Types
 
 MAX_COMBINATIONS = 2000
@@ -31,9 +32,11 @@ MAX_COMBINATIONS = 2000
 _Cell = tuple[str | None, str | None]  # type and id; None is every one
 
 
-def find_facts(asker: Asker, pattern: Pattern, context: Sequence[Fact]) -> Answered:
+def find_facts(
+    asker: Asker, pattern: Pattern, context: Sequence[Fact], moment: Moment | None = None
+) -> Answered:  # fmt: skip
     """Return every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
-    return answered(asker, lambda session: questions_of(session, pattern, context), context)
+    return answered(asker, lambda session: questions_of(session, pattern, context), context, moment=moment)
 
 
 # ---- the questions -------------------------------------------------------------------------------------------

@@ -107,6 +107,8 @@ def _answer(line: Line, endpoint: Any, question: object) -> tuple[Summary, int]:
 
 def as_of(question: Any, moment: str | int) -> Any:
     """Return the body with the moment in it, unless it names one, or goes on with a list that did or did not."""
+    if isinstance(question, list):  # the first one says it for all
+        return [as_of(each, moment) for each in question[:1]] + question[1:]
     if not isinstance(question, dict) or question.get("as_of") is not None or question.get("page_token") is not None:
         return question
     page = question.get("page")  # of AuthZEN
@@ -117,7 +119,8 @@ def as_of(question: Any, moment: str | int) -> Any:
 
 def moment_of_line(line: Line) -> Moment | None:
     """Return the moment that the line was asked of, by the policy of then."""
-    named = line.question if isinstance(line.question, dict) else {}
+    first = line.question[0] if isinstance(line.question, list) and line.question else line.question
+    named = first if isinstance(first, dict) else {}
     when = named.get("as_of")
     when = moment_text(line, line.at) if when is None else when
     return moment_of(line.environment, as_of_from_text(str(when), "as_of"), line.policy_version, needs_policy=False)

@@ -86,6 +86,37 @@ def test_each_question_is_answered_as_it_was_then(api, story):
     assert asked(api, "/evaluate_query", query, story["gone"])["results"] == []
 
 
+def test_questions_of_older_clients_are_answered_as_it_was_then(api, story):
+    pattern = {"predicate": "has_role", "args": [{"type": "User"}, {"type": "String", "id": "reader"}, {"type": "Doc"}]}
+    found = {name: asked(api, "/query", {"fact": pattern}, story[name])["results"] for name in ("folders", "gone")}
+    assert [each["args"][2]["id"] for each in found["folders"]] == ["d", "e"] and found["gone"] == []
+    by_writers = asked(api, "/query", {"fact": pattern, "policy_version": 2}, story["folders"])["results"]
+    assert [each["args"][2]["id"] for each in by_writers] == ["d"]
+
+    ann = {"actor_type": "User", "actor_id": "ann", "resource_type": "Doc"}
+    both = [ann | {"resource_id": "e"}, ann | {"resource_id": "d"}]
+    assert many_at(api, both, story["folders"]) == [["read"], ["read"]]
+    assert many_at(api, both, story["again"]) == [[], ["read"]]
+    assert many_at(api, [both[0], both[1] | {"as_of": story["again"]}], story["again"]) == [[], ["read"]]
+    assert many_at(api, both, None) == [[], []]
+
+
+@pytest.mark.parametrize(
+    "first, second, reason",
+    [
+        ({"as_of": 2}, {"as_of": 3}, "[1].as_of: is another one than that of the first, which is for all"),
+        ({}, {"as_of": 3}, "[1].as_of: is another one than that of the first, which is for all"),
+        ({}, {"policy_version": 1}, "[1].policy_version: is another one than that of the first, which is for all"),
+        ({"as_of": "x"}, {}, "[0].as_of: must be a time such as"),
+        ({"as_of": 1000}, {}, "as_of: revision 1000 is still to come"),
+    ],
+)
+def test_questions_that_come_together_are_of_one_moment(api, story, first, second, reason):
+    ann = {"actor_type": "User", "actor_id": "ann", "resource_type": "Doc", "resource_id": "d"}
+    refused = api.post("/bulk_actions", [ann | first, ann | second])
+    assert refused.status_code == 400 and refused.json()["message"].startswith(reason), refused.json()
+
+
 def test_explanations_and_facts_are_those_of_then(api, story):
     then = asked(api, "/explain", MAY | {"resource_id": "e"}, story["folders"])
     assert then["allowed"] and then["policy_version"] == 1
@@ -241,3 +272,10 @@ def asked(api, path, body, as_of, **more):
 
 def stored(api, **query):
     return api.get(f"/facts?{urlencode(query)}")
+
+
+def many_at(api, bodies: list[dict], as_of: int | None) -> list[list[str]]:
+    answer = api.post("/bulk_actions", bodies if as_of is None else [bodies[0] | {"as_of": as_of}, *bodies[1:]])
+    assert answer.status_code == 200, answer.content
+    assert as_of is None or answer["OsoOffset"] == str(as_of)
+    return [each["results"] for each in answer.json()]

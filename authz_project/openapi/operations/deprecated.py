@@ -2,8 +2,7 @@
 
 from authz_project.openapi.operation import Example, Group, Operation
 from authz_project.openapi.operations.changes import ANN, belongs, role
-from authz_project.openapi.operations.questions import ACTOR, RESOURCE
-from checks.serializers import ACTIONS_QUERIES
+from authz_project.openapi.operations.questions import ACTOR, RESOURCE, at_a_moment
 from facts.serializers import FACT, FACTS, PATTERN, PATTERNS
 from policy.json_schema import many, ref
 from policy.scopes import Scope
@@ -40,7 +39,7 @@ GROUP = Group(
                     }
                 },
             ),
-            body=ref("FactQuery"),
+            body=at_a_moment("FactQuery"),
             has_context=True,
             deprecated_for="POST /api/evaluate_query",
         ),
@@ -53,8 +52,8 @@ GROUP = Group(
                 [{"results": ["read"]}, {"results": ["delete", "read"]}],
                 [ACTOR | RESOURCE, {**ACTOR, "actor_id": "ben", **RESOURCE}],
             ),
-            description="The context facts of the first question count for all.",
-            body=ACTIONS_QUERIES.schema,
+            description="The context facts and the moment of the first question count for all.",
+            body=many(at_a_moment("ActionsQuery")),
             has_context=True,
             deprecated_for="POST /api/actions",
         ),
