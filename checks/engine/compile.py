@@ -37,6 +37,7 @@ from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.stored import StoredRenderer
+from checks.engine.sql.stored_then import ThenRenderer
 from checks.engine.sql.text import Column, Statement, Text, finished, joined, union
 from policy.rules.program import Signature
 
@@ -311,7 +312,8 @@ def written(
             raise NestedTooDeep from None
         if all(asked) and not any(each.plan.exits for each in plans):
             return Written(plans)
-        renderer = StoredRenderer(dialect, number_of, shape.places(knows), shape.inline, may_end, shape.is_past)
+        kind = ThenRenderer if shape.is_past else StoredRenderer
+        renderer = kind(dialect, number_of, shape.places(knows), shape.inline, may_end)
         tables, rows = _question(renderer, shape, plans, Compiled(shape, plans, None).columns)
         return Written(plans, renderer, tuple(tables), rows)
 

@@ -16,7 +16,6 @@ from checks.engine.plan.plan import (
     Fact,
     Form,
     Goals,
-    Holds,
     Ids,
     Place,
     Plan,
@@ -31,7 +30,7 @@ from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import NOW, Col, Const, Operand, Other, Slot, Term, Var
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
-from checks.engine.sql.lookups import has_not_ended, known_columns, rows_then, stored_with_index
+from checks.engine.sql.lookups import has_not_ended, known_columns, stored_with_index
 from checks.engine.sql.render import ColumnsOf, Renderer, no_columns
 from checks.engine.sql.rounds import Rounds, rounds_for
 from checks.engine.sql.scope import Scope
@@ -54,7 +53,6 @@ class StoredRenderer(Renderer[Dialect, Source]):
     places: Callable[[Signature], tuple[str, ...]]
     inline: frozenset[Signature] = frozenset()
     may_end: Callable[[Signature], bool] = lambda signature: False  # whether facts of a signature have ends
-    is_past: bool = False  # as of a revision, instead of now
     stored_table: str = "fact"
     rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans that are worked out before the statement runs
     shared: dict[tuple[Plan, Variant], tuple[str, Text]] = field(default_factory=dict)  # plans that branches join with
@@ -154,42 +152,12 @@ class StoredRenderer(Renderer[Dialect, Source]):
         test = Numbered(f"{name}.sig" if name else "sig", number)
         return (test if self.dialect.joins_numbers else str(test),)
 
-    def named(self, branch: Branch, scope: Scoped) -> Scoped:
-        scope = super().named(branch, scope)
-        if not self.is_past:
-            return scope
-        own = {each.number for each in branch.sources if _is_stored(each)}
-        return scope._replace(looked_up=scope.looked_up | own)
-
     def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]] | None:
-        if self.is_past:
-            return self._read_past(branch, scope)
         if not self.dialect.joins_apart:
             return super().read(branch, columns, scope)
         terms = (column.term for column in columns if isinstance(column, Shown))
         wanted = {term for term in terms if isinstance(term, Col)}
         return self._read_apart(branch, idle_in(branch, wanted), scope)
-
-    def _read_past(self, branch: Branch, scope: Scoped) -> tuple[list[Text], list[Text]]:
-        """The same as of a revision. Questions about a fact are asked outside of its look-up, where they stand once."""
-        tables: list[Text] = []
-        tests: list[Text] = []
-        for source, conditions in steps_of(branch, scope.read(branch.sources)):
-            if not isinstance(source, Fact) or source.place != "stored":
-                if isinstance(source, Fact):
-                    tests.append(self._number_test(source, scope))
-                tests += [self._test(each, scope) for each in conditions]
-                tables += [self._named(source, branch, scope)] if source else []
-                continue
-            inner = scope._replace(looked_up=scope.looked_up - {source.number})
-            own = [each for each in conditions if not isinstance(each, Holds)]
-            tests += [self._test(each, scope) for each in conditions if isinstance(each, Holds)]
-            alias, columns = scope.names[source.number], _columns_of_fact(source)
-            held = [(f"{alias}.sig = {self.number_of(source.signature)}",), *[self._test(each, inner) for each in own]]
-            known = known_columns(own, source.number)
-            rows = rows_then([f"{alias}.{name}" for name in columns], alias, held, known, self.dialect)
-            tables.append(self.dialect.looked_up(rows, columns, alias))
-        return tables, tests
 
     def _read_apart(self, branch: Branch, idle: list[Source], scope: Scoped) -> tuple[list[Text], list[Text]]:
         """The same, each stored fact that is joined looked up in a SELECT of its own, by all that is known before it.
@@ -275,8 +243,6 @@ class StoredRenderer(Renderer[Dialect, Source]):
     def _mentioned(self, place: Place, where: str) -> Text:
         """The ids that facts have in a place."""
         column, test = f"a{place.index}", f"sig = {self.number_of(place.signature)}"
-        if where == "stored" and self.is_past:
-            return rows_then([column], "m", [(f"m.{test}",)], set(), self.dialect)
         ended: Text = ()
         if where == "stored" and self.may_end(place.signature):
             ended = (" AND ", *has_not_ended("", (self.dialect.now,)))
@@ -389,14 +355,6 @@ class StoredRenderer(Renderer[Dialect, Source]):
         if column.source in scope.looked_up:
             return self.dialect.of_looked_up(name, int(column.name.removeprefix("a")), column.name)
         return f"{name}.{column.name}" if name else column.name
-
-
-def _is_stored(source: Source) -> bool:
-    return isinstance(source, Fact) and source.place == "stored"
-
-
-def _columns_of_fact(source: Fact) -> list[str]:
-    return [f"a{place}" for place in range(len(source.signature.types))]
 
 
 def inline_table(dialect: Dialect, inline: frozenset[Signature]) -> list[Text]:

@@ -1,0 +1,55 @@
+"""Plans over the facts of an earlier revision -> SQL: each stored fact is looked up among those that are past, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checks.engine.plan.plan import Branch, Fact, Holds, Place, Source
+from checks.engine.sql.lookups import known_columns, rows_then
+from checks.engine.sql.steps import steps_of
+from checks.engine.sql.stored import Scoped, StoredRenderer
+from checks.engine.sql.text import Column, Text
+
+
+class ThenRenderer(StoredRenderer):
+    """The statement has the revision, and its time, as parameters."""
+
+    def named(self, branch: Branch, scope: Scoped) -> Scoped:
+        scope = super().named(branch, scope)
+        own = {each.number for each in branch.sources if _is_stored(each)}
+        return scope._replace(looked_up=scope.looked_up | own)
+
+    def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]]:
+        """The tables and tests. Questions about a fact are asked outside of its look-up, where they stand once."""
+        tables: list[Text] = []
+        tests: list[Text] = []
+        for source, conditions in steps_of(branch, scope.read(branch.sources)):
+            if not isinstance(source, Fact) or source.place != "stored":
+                if isinstance(source, Fact):
+                    tests.append(self._number_test(source, scope))
+                tests += [self._test(each, scope) for each in conditions]
+                tables += [self._named(source, branch, scope)] if source else []
+                continue
+            inner = scope._replace(looked_up=scope.looked_up - {source.number})
+            own = [each for each in conditions if not isinstance(each, Holds)]
+            tests += [self._test(each, scope) for each in conditions if isinstance(each, Holds)]
+            alias, columns_of_fact = scope.names[source.number], _columns_of(source)
+            held = [(f"{alias}.sig = {self.number_of(source.signature)}",), *[self._test(each, inner) for each in own]]
+            known = known_columns(own, source.number)
+            rows = rows_then([f"{alias}.{name}" for name in columns_of_fact], alias, held, known, self.dialect)
+            tables.append(self.dialect.looked_up(rows, columns_of_fact, alias))
+        return tables, tests
+
+    def _mentioned(self, place: Place, where: str) -> Text:
+        if where != "stored":
+            return super()._mentioned(place, where)
+        test = f"m.sig = {self.number_of(place.signature)}"
+        return rows_then([f"a{place.index}"], "m", [(test,)], set(), self.dialect)
+
+
+def _is_stored(source: Source) -> bool:
+    return isinstance(source, Fact) and source.place == "stored"
+
+
+def _columns_of(source: Fact) -> list[str]:
+    return [f"a{place}" for place in range(len(source.signature.types))]
