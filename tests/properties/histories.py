@@ -161,6 +161,8 @@ def types_in(ask: Ask) -> set[str]:
     match ask:
         case List(_, _, name):
             return {name}
+        case QueryFacts(_, pattern):
+            return {kind for kind, _ in pattern if kind is not None}
         case Evaluate(_, constraints):
             return {kind for _, kind, _ in constraints}
     return set()
@@ -375,7 +377,7 @@ class History:
     # ---- asking --------------------------------------------------------------------------------------------------
 
     def questions(self) -> list[Question]:
-        made = [question for question in self.case.questions if not isinstance(question.ask, QueryFacts)]
+        made = list(self.case.questions)
         goals = [Question(Explain(*goal), self.rng.random() < 0.3) for goal in self.case.goals]
         asks = [each.ask for each in made]
         checks = [(ask.actor, ask.action, ask.resource) for ask in asks if isinstance(ask, Authorize)]
@@ -395,7 +397,8 @@ class History:
         allowed = [row for name, row in derived if name == "allow" and len(row) == 3 and row[1].type == STRING]
         for actor, action, resource in self.rng.sample(allowed, min(len(allowed), 4)):
             asks = (
-                Authorize(actor, action.id, resource), List(actor, action.id, resource.type), Actions(actor, resource),
+                Authorize(actor, action.id, resource), List(actor, action.id, resource.type),
+                Actions(actor, resource, self.rng.random() < 0.5),
                 Explain("allow", (actor, action, resource)), AuthorizeResources(actor, action.id, (resource, actor)),
                 AuthorizeEach(((actor, action.id, resource), (resource, action.id, actor))),
             )  # fmt: skip
