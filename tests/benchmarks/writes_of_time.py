@@ -52,15 +52,16 @@ def measured(kind: str, options: argparse.Namespace) -> int:
         sides = [stack.enter_context(worker(root, stack.enter_context(database(kind)))) for root in roots]
         for turn in range(options.turns):
             for act, size in (("insert", BATCH), ("delete", BATCH), ("load", options.load)):
-                if act == "load" and turn % 5:
+                if act == "load" and turn % 3:
                     continue
                 seconds = [told(side, f"{act} {turn} {size}") for side in sides[:: 1 if turn % 2 else -1]]
                 found.setdefault(act, []).append(seconds[:: 1 if turn % 2 else -1])
     missed = 0
     for act, times in found.items():
         other, mine = (median(each) for each in zip(*times))
-        missed |= other / mine < MARKS[act]
-        print(f"{kind:<10}{act:<8}{other * 1e3:>10.1f} ms{mine * 1e3:>10.1f} ms{other / mine:>8.2f}  >= {MARKS[act]}")
+        ratio = median(other / mine for other, mine in times)  # of one turn, in which the machine is the same for both
+        missed |= ratio < MARKS[act]
+        print(f"{kind:<10}{act:<8}{other * 1e3:>10.1f} ms{mine * 1e3:>10.1f} ms{ratio:>8.2f}  >= {MARKS[act]}")
     return missed
 
 
