@@ -214,8 +214,28 @@ def test_follow_changes(manage, number):
     assert after.wait(30) == 128 + signal.SIGPIPE and after.stderr.read() == ""
 
 
+def test_follow_changes_goes_on_inside_of_a_large_revision(manage, tmp_path):
+    start, run = manage
+    facts = tmp_path / "many.jsonl"
+    facts.write_text("".join(json.dumps(role("ben", "reader", str(each))) + "\n" for each in range(2_500)))
+    assert run("load_facts", str(facts))[0] == 0
+    process = start("follow_changes", "--after", "1")
+    whole = [json.loads(process.stdout.readline()) for _ in range(3)]
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert [(each["part"], each["parts"], len(each["inserted"])) for each in whole] == [
+        (1, 3, 1000), (2, 3, 1000), (3, 3, 500)
+    ]  # fmt: skip
+    assert whole[-1]["next"] == 2
+    again = start("follow_changes", "--after", whole[0]["next"])
+    assert [json.loads(again.stdout.readline()) for _ in range(2)] == whole[1:]
+    again.send_signal(signal.SIGTERM)
+    again.communicate(timeout=30)
+
+
 def test_follow_changes_says_what_is_wrong(manage):
     _, run = manage
+    assert "after: must be the number of a revision" in run("follow_changes", "--after", "x")[2]
     assert run("follow_changes", "--after", "9")[:2] == (1, "")
     assert "there is no revision 9 yet" in run("follow_changes", "--after", "9")[2]
     assert run("follow_changes", "--predicate", "")[0] == 1

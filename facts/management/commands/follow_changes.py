@@ -9,9 +9,9 @@ import orjson
 
 from facts.feed import Asked
 from facts.following import every
-from facts.places import Place
+from facts.places import place_of_text
 from facts.wire import name_from_json
-from policy.management.command import PolicyCommand, number
+from policy.management.command import PolicyCommand
 from policy.models import Environment
 
 LOOK_EVERY = 5.0  # seconds, for somebody who still reads
@@ -26,16 +26,19 @@ class Command(PolicyCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("--after", type=number, default=0, help="go on after this revision")
+        parser.add_argument("--after", default="0", help="go on after this revision, or as `next` of a part says")
         parser.add_argument("--predicate", action="append", default=[], help="only facts of it; may be repeated")
 
-    def act(self, environment: Environment, *, after: int, predicate: list[str], **options: Any) -> None:
+    def act(self, environment: Environment, *, after: str, predicate: list[str], **options: Any) -> None:
         names = frozenset(name_from_json(each, "--predicate") for each in predicate)
+        place = place_of_text(after)
         usual = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
         try:
-            for found in every(environment.pk, Asked(Place(after), predicates=names), LOOK_EVERY):
+            for found in every(environment.pk, Asked(place, predicates=names), LOOK_EVERY):
                 for change in found.changes:
-                    self.stdout.write(orjson.dumps(change).decode())
+                    # A part comes alone; whoever has read it can go on inside of its revision.
+                    line = change | {"next": found.after.text} if "part" in change else change
+                    self.stdout.write(orjson.dumps(line).decode())
                 self.stdout.flush()
                 if is_unread():
                     raise BrokenPipeError
