@@ -59,20 +59,27 @@ class _Known(NamedTuple):
 
 
 def moment_of(
-    environment_id: int, as_of: AsOf | None, policy_version: int | None = None, needs_policy: bool = True
+    environment_id: int,
+    as_of: AsOf | None,
+    policy_version: int | None = None,
+    needs_policy: bool = True,
+    called: str = "as_of",
 ) -> Moment | None:
-    """The moment; None for now by the policy of now. With a policy version, that one is followed instead."""
+    """The moment; None for now by the policy of now. With a policy version, that one is followed instead.
+
+    In refusals, the moment is called by what asked for it: a member, or an option.
+    """
     if as_of is None and policy_version is None:
         return None
     if isinstance(as_of, datetime):
         at = microseconds_of(as_of)
         known = _read(environment_id, _LATEST, at)
         if at > known.now:
-            raise NoSuchMoment(f"as_of: {text_of(at)} is still to come")
-        number = _checked(known, known.number or 0, f"as_of: {text_of(at)}")
+            raise NoSuchMoment(f"{called}: {text_of(at)} is still to come")
+        number = _checked(known, known.number or 0, f"{called}: {text_of(at)}")
     elif as_of is not None:
         known = _read(environment_id, "%s", as_of)
-        number = _checked(known, as_of, f"as_of: revision {as_of}")
+        number = _checked(known, as_of, f"{called}: revision {as_of}")
         at = known.at or 0
     else:
         known = _read(environment_id, 'e."offset"')

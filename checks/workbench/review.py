@@ -91,17 +91,19 @@ class OutOfTime(Exception):
 # ---- moments -------------------------------------------------------------------------------------------------------
 
 
-def moments_reviewed(environment_id: int, *asked: AsOf | None) -> tuple[Moment, ...]:
-    """Return the moments of a review; None is now."""
-    found = tuple([_moment(environment_id, each) for each in asked])
+def moments_reviewed(
+    environment_id: int, *asked: AsOf | None, called: Sequence[str] = ("as_of", "as_of")
+) -> tuple[Moment, ...]:
+    """Return the moments of a review; None is now. Refusals say how each is called."""
+    found = tuple([_moment(environment_id, each, name) for each, name in zip(asked, called)])
     orders = [(each.revision, each.at) for each in found]
     if orders != sorted(orders):
         raise NoSuchMoment(f"the first moment (revision {orders[0][0]}) is after the second (revision {orders[1][0]})")
     return found
 
 
-def _moment(environment_id: int, asked: AsOf | None) -> Moment:
-    found = None if asked is None else moment_of(environment_id, asked)
+def _moment(environment_id: int, asked: AsOf | None, called: str) -> Moment:
+    found = None if asked is None else moment_of(environment_id, asked, called=called)
     return found or present(environment_id)
 
 

@@ -77,7 +77,7 @@ def moment_asked(
 ) -> Moment | None:
     """The moment that `--as-of` names, by the policy of then or by a version; None for now by the active one."""
     when = None if as_of is None else as_of_from_text(as_of, "--as-of")
-    return moment_of(environment.pk, when, policy_version, needs_policy)
+    return moment_of(environment.pk, when, policy_version, needs_policy, "--as-of")
 
 
 # ---- notes and numbers on the command line ---------------------------------------------------------------------------

@@ -305,7 +305,7 @@ def test_what_cannot_be_listed_is_said_and_ends_with_an_error(api):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--from", "1000"), "as_of: revision 1000 is still to come"),
+        (("--from", "1000"), "--from: revision 1000 is still to come"),
         (("--from", "0"), "there was no policy at revision 0"),
         (("--from", "yesterday"), "--from: must be a time such as"),
         (("--from", "2", "--to", "1"), "the first moment .revision 2. is after the second .revision 1."),

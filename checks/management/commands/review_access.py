@@ -52,10 +52,10 @@ class Command(PolicyCommand):
         if at is not None and end is not None:
             raise CommandError("--to goes with --from, not with --at")
         if at is not None:
-            moments = moments_reviewed(environment.pk, as_of_from_text(at, "--at"))
+            moments = moments_reviewed(environment.pk, as_of_from_text(at, "--at"), called=("--at",))
         else:
             ends = _when(start, "--from"), _when(end, "--to")
-            moments = moments_reviewed(environment.pk, *ends)
+            moments = moments_reviewed(environment.pk, *ends, called=("--from", "--to"))
         bar = self.progress("reviewing access")
         wanted = _wanted(actor_type, action, resource_type, actor)
         review = Review(environment.pk, moments, wanted, report=lambda progress: _tell(bar, progress))
