@@ -14,7 +14,7 @@ from functools import cached_property
 
 from checks.engine.plan.others import OtherCondition, OtherSource
 from checks.engine.plan.states import State
-from checks.engine.rules.clauses import Col, Literal, Neg, Operand, Term, Var
+from checks.engine.rules.clauses import Col, Literal, Neg, Operand, Term, Var, hashed_once
 from policy.rules.program import Signature
 
 # ---- sources: what a branch reads ---------------------------------------------------------------------------
@@ -163,10 +163,12 @@ Condition = Same | Among | Comparison | Tagged | Holds | OtherCondition
 # ---- branches and plans ------------------------------------------------------------------------------------------
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Branch:
     sources: tuple[Source, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __str__(self) -> str:
         return "; ".join(map(str, (*self.sources, *self.conditions))) or "always"

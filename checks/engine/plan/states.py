@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from checks.engine.rules.clauses import NOW, Call, Col, Key, Literal, Operand, Slot, Term, Var, mapped, terms_of
+from checks.engine.rules.clauses import (
+    NOW,
+    Call,
+    Col,
+    Key,
+    Literal,
+    Operand,
+    Slot,
+    Term,
+    Var,
+    hashed_once,
+    mapped,
+    terms_of,
+)
 
 FAR = -1_000_000  # stands for a component: what is far from the entry is a state, though it does not recurse
 
 Active = tuple[tuple[int, int], ...]
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class State:
     """A recursive call and what is to be met after it, with `Key`s for what only the branch before knew.
@@ -23,6 +37,7 @@ class State:
     rest: tuple[Literal, ...]
     outs: tuple[Term, ...]
     active: Active
+    _hash: int = field(init=False, repr=False, compare=False)
 
     @property
     def keys(self) -> list[Key]:

@@ -9,10 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import overload
+from typing import Any, TypeVar, overload
 
 from policy.rules.program import Signature
 from policy.values import STRING
+
+T = TypeVar("T")
+
+
+def hashed_once(made: type[T]) -> type[T]:
+    """Have each value keep its hash in `_hash` from the first time on: it is deep, and plans look values up often."""
+    whole: Callable[[Any], int] = made.__hash__
+
+    def kept_hash(self: Any) -> int:
+        try:
+            found: int = self._hash
+        except AttributeError:
+            found = whole(self)
+            object.__setattr__(self, "_hash", found)
+        return found
+
+    made.__hash__ = kept_hash  # type: ignore[method-assign]
+    return made
+
 
 # ---- terms ----------------------------------------------------------------------------------------------
 
@@ -138,6 +157,7 @@ class Path:
         return f" path {self.number}"
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Call:
     """The predicate holds for these arguments: by a fact or by a rule."""
@@ -146,6 +166,8 @@ class Call:
     types: tuple[str, ...]
     args: tuple[Term, ...]
     part: Part | Path = Part.WHOLE
+    _hash: int = field(init=False, repr=False, compare=False)
+    _pattern: Pattern = field(init=False, repr=False, compare=False)  # once `pattern_of` has made it
 
     @property
     def is_path(self) -> bool:
@@ -321,6 +343,15 @@ class Pattern:
 
 def pattern_of(call: Call) -> Pattern:
     """Of constants, names alone make a pattern of their own: ids come up on the way, and any rule may lead to them."""
+    try:
+        return call._pattern
+    except AttributeError:  # nobody has asked before
+        made = _pattern_of(call)
+        object.__setattr__(call, "_pattern", made)
+        return made
+
+
+def _pattern_of(call: Call) -> Pattern:
     named = zip(call.types, call.args)
     consts = tuple([arg if kind == STRING and isinstance(arg, (Const, Other)) else None for kind, arg in named])
     return Pattern(call.predicate, call.types, consts, call.part)

@@ -28,7 +28,7 @@ from checks.engine.rules.clauses import (
     substituted_terms,
     variables_of,
 )
-from policy.rules.components import reachable
+from policy.rules.components import Components, reachable
 
 ComponentOf = Callable[[Pattern], int | None]
 
@@ -54,7 +54,8 @@ def leads(hops: Hops, start: str, end: str) -> bool:
 
 def are_cyclic(hops: Hops) -> bool:
     """Whether some type leads back to itself."""
-    return any(leads(hops, target, name) for name in hops for target in _targets(hops, name))
+    components = Components(lambda name: _targets(hops, name))
+    return any(components.number(name) is not None for name in hops)
 
 
 def _targets(hops: Hops, name: str) -> list[str]:

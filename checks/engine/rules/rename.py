@@ -10,6 +10,8 @@ and is nothing but a fact is looked for as that fact.
 
 from __future__ import annotations
 
+from functools import cache
+
 from checks.engine.rules.clauses import (
     Call,
     Clause,
@@ -39,6 +41,7 @@ class Renamed:
         self._clauses = clauses
         self._calls: dict[Pattern, frozenset[Call]] = {}  # that the chains of a pattern go through, its own among them
         self._stored: dict[Pattern, bool] = {}
+        self._hops = cache(self._some_hop)
 
     def __call__(self, pattern: Pattern) -> tuple[Clause, ...]:
         clauses, self._calls[pattern] = self._walk(pattern)
@@ -84,8 +87,10 @@ class Renamed:
         """Whether the call is of another predicate that hops: its recursion is separated where it is, not from here."""
         if (call.predicate, call.part) == (pattern.predicate, pattern.part):
             return False
-        other = pattern_of(call)
-        return any(hop_of(clause, other, lambda _: None) for clause in self._clauses(other))
+        return self._hops(pattern_of(call))
+
+    def _some_hop(self, pattern: Pattern) -> bool:
+        return any(hop_of(clause, pattern, lambda _: None) for clause in self._clauses(pattern))
 
     def _with_facts(self, clause: Clause) -> Clause:
         return Clause(clause.params, tuple(self._as_fact(literal) for literal in clause.body))

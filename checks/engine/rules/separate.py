@@ -24,8 +24,9 @@ organization. Each of these would follow the groups again, so they are followed 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 from checks.engine.rules.clauses import (
     Call,
@@ -45,6 +46,9 @@ from checks.engine.rules.hops import ComponentOf, Hop, Hops, are_cyclic, hop_of,
 from checks.engine.rules.limits import tick
 from policy.rules.components import Components
 
+Moves = list[tuple[int, Hop]]  # the hops among the clauses of a pattern, each with the argument that it moves
+MovesOf = Callable[[Pattern], Moves | None]  # None: another clause recurses, too
+
 
 class Separated:
     """The pass. The clauses of a path go on at its start, or at its end where they are asked for `backward`."""
@@ -54,6 +58,9 @@ class Separated:
         self._component = Components(lambda pattern: calls_made(clauses(pattern)), tick).number
         self._hops: dict[tuple[str, Path], Hops] = {}  # of each path
         self._made: dict[tuple[Pattern, bool], tuple[Clause, ...]] = {}
+        # Once for each: every pattern that leads to another one looks at the other's.
+        self._moves = cache(lambda pattern: _moves_of(pattern, clauses(pattern), self._component))
+        self._moves_called = cache(lambda pattern: _moves_of(pattern, self._called(pattern), self._component))
 
     def __call__(self, pattern: Pattern, backward: bool = False) -> tuple[Clause, ...]:
         key = (pattern, backward and pattern.is_path)
@@ -67,10 +74,10 @@ class Separated:
         if pattern.part in (Part.CORE, Part.GROUND):
             return self._without_hops(replace(pattern, part=Part.WHOLE), pattern.part == Part.GROUND)
         if pattern.part == Part.WHOLE:
-            factors = factors_of(pattern, self._clauses, self._component)
+            factors = factors_of(pattern, self._moves)
             if factors is not None and factors.are_cyclic:
                 return self._separate(pattern, factors, Part.CORE)
-            factors = factors_of(pattern, self._called, self._component)
+            factors = factors_of(pattern, self._moves_called)
             if factors is not None and not factors.are_cyclic and factors.go_by_recursion(self._component):
                 return self._separate(pattern, factors, Part.GROUND)
         return self._clauses(pattern)
@@ -137,14 +144,14 @@ class Factors:
         return len(self.hops) > 1 and any(component(pattern_of(call)) is not None for call in calls)
 
 
-def factors_of(pattern: Pattern, clauses: ClausesOf, component: ComponentOf) -> Factors | None:
+def factors_of(pattern: Pattern, moves_of: MovesOf) -> Factors | None:
     """How the pattern's recursion falls apart; None where it does not, or not all of it."""
-    found: dict[Pattern, list[tuple[int, Hop]]] = {}
+    found: dict[Pattern, Moves] = {}
     queue = [pattern]
     for each in queue:  # which grows meanwhile
         tick()
         if each not in found:
-            hops = _hops_of(each, clauses(each), component)
+            hops = moves_of(each)
             if hops is None:
                 return None
             found[each] = hops
@@ -153,7 +160,7 @@ def factors_of(pattern: Pattern, clauses: ClausesOf, component: ComponentOf) -> 
     return Factors(tuple(sorted(tables.items())), tuple(found)) if tables else None
 
 
-def _hops_of(pattern: Pattern, clauses: tuple[Clause, ...], component: ComponentOf) -> list[tuple[int, Hop]] | None:
+def _moves_of(pattern: Pattern, clauses: tuple[Clause, ...], component: ComponentOf) -> Moves | None:
     """The clauses that hop; None where another one recurses, or where they are steps from anything to anything."""
     found = []
     for clause in clauses:
@@ -177,7 +184,7 @@ def _moved(pattern: Pattern, index: int, name: str) -> Pattern:
     return replace(pattern, types=(*pattern.types[:index], name, *pattern.types[index + 1 :]))
 
 
-def _independent(found: dict[Pattern, list[tuple[int, Hop]]]) -> dict[int, Hops] | None:
+def _independent(found: dict[Pattern, Moves]) -> dict[int, Hops] | None:
     """The hops of each argument by its type; None where they depend on another argument's type."""
     every: dict[int, Hops] = {}
     moving = {index for hops in found.values() for index, _ in hops}
