@@ -80,8 +80,8 @@ def load(
                         raise LinesRejected(filing.lines_of(rows, reason)) from None
                     loader.take(room)
                 report(filing.read)
-        if filing.bad and not skip_bad:
-            raise LinesRejected(tuple(filing.bad))
+            if filing.bad and not skip_bad:
+                raise LinesRejected(tuple(filing.bad))
         counts = _settled(filing.numbers, turn.offset) if ends.changed else Changed(loader.inserted)
         done = Done(turn.offset, Kind.LOAD, by, turn.policy_version_id, counts.inserted, counts.deleted)
         record(environment_id, [done])
@@ -94,7 +94,7 @@ def _with_room(rows: list[NewRow], ends: Ends, filing: _Filing, loader: Loader, 
     if not (filing.some_end or ends.may_end):
         return rows
     rows = last_said(rows)
-    loader.settle()
+    loader.bring_in()
     ends.make_way(rows, filing.some_end, ends_stay)
     return rows
 

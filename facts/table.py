@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, connections, transaction
 
+from facts.copying import KEY, NAMES, copy
+from facts.first_load import FirstLoad, is_due
 from facts.models import COLUMNS, GoneRow, NewRow, Row
 from facts.statistics import note_stored
 
@@ -19,8 +21,6 @@ AT_ONCE = 2_000  # rows that are read by one call
 RUN = 50_000  # rows that SQLite is given in one order: of twice as many it takes no less for each
 TURN = 0.0005  # seconds that one thread may keep the other from the interpreter
 
-_KEY = ", ".join(("sig", *COLUMNS))
-_NAMES = f"{_KEY}, since, expires_at"
 _EACH = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
 _EQUAL = " AND ".join(f"fact.{name} = gone.{name}" for name in ("sig", *COLUMNS))
 
@@ -39,7 +39,7 @@ class Table(Protocol):
 
 class SqliteTable:
     def insert(self, rows: Sequence[NewRow]) -> int:
-        inserted = f"INSERT INTO fact ({_NAMES}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+        inserted = f"INSERT INTO fact ({NAMES}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
         with connection.cursor() as cursor:
             cursor.executemany(inserted, _in_order(rows))
             return cursor.rowcount
@@ -94,16 +94,16 @@ class PostgresqlTable:
 
     def insert(self, rows: Sequence[NewRow]) -> int:
         arrays = f"unnest(%s::integer[], {self._TEXTS}, %s::bigint[], %s::bigint[])"
-        return self._with_arrays(f"INSERT INTO fact ({_NAMES}) SELECT * FROM {arrays} ON CONFLICT DO NOTHING", rows)
+        return self._with_arrays(f"INSERT INTO fact ({NAMES}) SELECT * FROM {arrays} ON CONFLICT DO NOTHING", rows)
 
     def loader(self) -> AbstractContextManager[Loader]:
-        return loader_behind(self._load)
+        return loader_behind(self._load, FirstLoad() if is_due() else None)
 
     def _load(self, rows: Sequence[NewRow]) -> int:
         """By COPY, which knows no conflicts: where there is one, by way of a table of this transaction."""
         try:
             with transaction.atomic():
-                self._copy("fact", rows)
+                copy("fact", rows)
             return len(rows)
         except IntegrityError:
             return self._load_around_conflicts(rows)
@@ -111,25 +111,19 @@ class PostgresqlTable:
     def _load_around_conflicts(self, rows: Sequence[NewRow]) -> int:
         with connection.cursor() as cursor:
             cursor.execute("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE fact) ON COMMIT DROP")
-            self._copy("incoming", rows)
-            cursor.execute(f"INSERT INTO fact ({_NAMES}) SELECT {_NAMES} FROM incoming ON CONFLICT DO NOTHING")
+            copy("incoming", rows)
+            cursor.execute(f"INSERT INTO fact ({NAMES}) SELECT {NAMES} FROM incoming ON CONFLICT DO NOTHING")
             inserted = cursor.rowcount
             cursor.execute("TRUNCATE incoming")
         return inserted
 
-    def _copy(self, table: str, rows: Sequence[NewRow]) -> None:
-        statement = f"COPY {table} ({_NAMES}) FROM STDIN"
-        with connection.wrap_database_errors, connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in rows:
-                copy.write_row(row)
-
     def end(self, rows: Sequence[GoneRow]) -> int:
-        arrays = f"unnest(%s::integer[], {self._TEXTS}, %s::bigint[]) AS gone ({_KEY}, until)"
+        arrays = f"unnest(%s::integer[], {self._TEXTS}, %s::bigint[]) AS gone ({KEY}, until)"
         return self._with_arrays(_ended(f"DELETE FROM fact USING {arrays} WHERE {_EQUAL}", "gone.until"), rows)
 
     def end_others(self, rows: Sequence[NewRow]) -> int:
         """End what is stored of these facts with another end, where they are to be stored."""
-        kept = f"({_KEY}, until, expires_at)"
+        kept = f"({KEY}, until, expires_at)"
         arrays = f"unnest(%s::integer[], {self._TEXTS}, %s::bigint[], %s::bigint[]) AS gone {kept}"
         condition = f"{_EQUAL} AND fact.expires_at IS DISTINCT FROM gone.expires_at"
         return self._with_arrays(_ended(f"DELETE FROM fact USING {arrays} WHERE {condition}", "gone.until"), rows)
@@ -177,15 +171,15 @@ def _in_order(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 def _moved(condition: str) -> str:
     """Facts as past ones; the first parameter is the revision that ends them."""
-    kept = f"{_KEY}, since, until, expires_at"
-    return f"INSERT INTO past_fact ({kept}) SELECT {_KEY}, since, %s, expires_at FROM fact WHERE {condition}"
+    kept = f"{KEY}, since, until, expires_at"
+    return f"INSERT INTO past_fact ({kept}) SELECT {KEY}, since, %s, expires_at FROM fact WHERE {condition}"
 
 
 def _ended(deleting: str, until: str) -> str:
     """The same, of a statement that deletes them."""
     keys = ", ".join(f"fact.{name}" for name in ("sig", *COLUMNS))
     gone = f"WITH ended AS ({deleting} RETURNING {keys}, fact.since, {until} AS until, fact.expires_at)"
-    return f"{gone} INSERT INTO past_fact ({_KEY}, since, until, expires_at) SELECT * FROM ended"
+    return f"{gone} INSERT INTO past_fact ({KEY}, since, until, expires_at) SELECT * FROM ended"
 
 
 _TABLES: dict[str, Table] = {"sqlite": SqliteTable(), "postgresql": PostgresqlTable()}
@@ -211,6 +205,9 @@ class Loader:
 
     def settle(self) -> None:
         """Nothing is under way after this, and the connection is free."""
+
+    def bring_in(self) -> None:
+        """Besides, statements of this transaction see all that was taken."""
 
 
 class _LoaderOfRuns(Loader):
@@ -242,28 +239,35 @@ def loader_of_runs(store: Callable[[Sequence[NewRow]], int]) -> Iterator[Loader]
 class _LoaderBehind(Loader):
     """Stores a chunk while the next one is read."""
 
-    def __init__(self, store: Callable[[Sequence[NewRow]], int], thread: Executor):
+    def __init__(self, store: Callable[[Sequence[NewRow]], int], thread: Executor, first: FirstLoad | None):
         super().__init__(store)
         self._thread = thread
+        self._first = first  # as long as rows wait there
         self._under_way: Future[int] | None = None
         self._kept: deque[Sequence[NewRow]] = deque(maxlen=2)
 
     def take(self, rows: Sequence[NewRow]) -> None:
-        tidy = sorted(set(rows))
+        tidy = list(rows) if self._first else sorted(set(rows))  # with no index, order is worth nothing
         # Thousands of rows take their time to be let go of: here, while the database has others to store. The thread
         # that stores would do so between two chunks, when the database waits.
         self._kept.append(tidy)
         self.settle()
-        self._under_way = self._thread.submit(self._store, tidy)
+        self._under_way = self._thread.submit(self._first.take if self._first else self._store, tidy)
 
     def settle(self) -> None:
         if self._under_way is not None:
             stored, self._under_way = self._under_way, None
             self.inserted += stored.result()
 
+    def bring_in(self) -> None:
+        self.settle()
+        if self._first is not None:
+            self.inserted += self._first.end()
+            self._first = None
+
 
 @contextmanager
-def loader_behind(store: Callable[[Sequence[NewRow]], int]) -> Iterator[Loader]:
+def loader_behind(store: Callable[[Sequence[NewRow]], int], first: FirstLoad | None) -> Iterator[Loader]:
     """For databases in a process of their own. Two threads have the connection, by turns; one load in a process."""
     mine = connections[DEFAULT_DB_ALIAS]
     mine.inc_thread_sharing()
@@ -271,9 +275,9 @@ def loader_behind(store: Callable[[Sequence[NewRow]], int]) -> Iterator[Loader]:
     sys.setswitchinterval(TURN)  # while the thread that stores waits for its turn, so does the database
     try:
         with ThreadPoolExecutor(1, initializer=connections.__setitem__, initargs=(DEFAULT_DB_ALIAS, mine)) as thread:
-            loader = _LoaderBehind(store, thread)
+            loader = _LoaderBehind(store, thread, first)
             yield loader
-            loader.settle()
+            loader.bring_in()
     finally:
         sys.setswitchinterval(usual_turn)
         mine.dec_thread_sharing()
