@@ -86,8 +86,7 @@ def kept(who: Caller, asked: Asked) -> Kept | None:
     found = _answers.get(asked)
     if found is None or found.holding != _latest.get(who.environment_id):
         return None
-    with run.question_time():
-        now = confirmed(who)
+    now = confirmed(who)  # whose one statement has a question's time
     _note(who, now)
     if found.holding != now:
         return None

@@ -15,6 +15,7 @@ import pstats
 import time
 from collections.abc import Callable
 from contextlib import closing
+from itertools import count
 
 import django
 import orjson
@@ -72,10 +73,13 @@ def parts(server: Served) -> list[Part]:
     from policy.serializers import decoded
 
     body, who = orjson.dumps(EMPTY), caller_of_token(server.key)
-    fields = decoded(AuthorizeQuery, EMPTY)
+    fields, numbers = decoded(AuthorizeQuery, EMPTY), count()
 
     def question() -> Question:
         return allow(fields["actor"], fields["action"], fields["resource"])
+
+    def new() -> bytes:
+        return orjson.dumps(EMPTY | {"nonce": next(numbers)})
 
     asked = question()
     ask.answer(who, asked)
@@ -84,7 +88,8 @@ def parts(server: Served) -> list[Part]:
     slots = ready.slots | {"key": who.key_hash}
     return [
         ("a request of the empty view", lambda: answered(server.key, "/api/empty", body)),
-        ("a request of /authorize", lambda: answered(server.key, "/api/authorize", body)),
+        ("a request of /authorize, a new one", lambda: answered(server.key, "/api/authorize", new())),
+        ("a request of /authorize, asked before", lambda: answered(server.key, "/api/authorize", body)),
         ("  authentication: the key to its caller", lambda: caller_of_token(server.key)),
         ("  JSON in and out", lambda: (orjson.loads(body), orjson.dumps({"allowed": True}))),
         ("  serializer", lambda: decoded(AuthorizeQuery, EMPTY)),
