@@ -41,6 +41,16 @@ class MentionedThen:
                 found.update(row[0] for row in cursor.fetchall())
         return sorted(found)[:most]
 
+    def containing(self, text: str, most: int) -> list[str]:
+        """Return ids that contain a text, so many at most."""
+        found: set[str] = set()
+        test = "instr({column}, %s) > 0" if connection.vendor == "sqlite" else "strpos({column}, %s) > 0"
+        with connection.cursor() as cursor:
+            for _, selected in self._selects(test):
+                cursor.execute(f"SELECT DISTINCT {selected} LIMIT %s", (text, most))
+                found.update(row[0] for row in cursor.fetchall())
+        return sorted(found)[:most]
+
     def has(self, text: str) -> bool:
         """Say whether a fact mentions the id."""
         with connection.cursor() as cursor:

@@ -163,6 +163,7 @@ class Snapshot(Session):
     now: int = field(kw_only=True)  # the time of its questions, in whole seconds since 1970
     patience: float = field(default_factory=_patience)  # seconds, after which nothing more is looked into
     started: float = field(default_factory=time.monotonic)
+    planning: float = 0.0  # seconds that it took to compile what nobody asked before
     answered: dict[tuple, list[tuple]] = field(default_factory=dict)
     dialect: Dialect = field(default_factory=run.dialect)
 
@@ -321,9 +322,11 @@ class Snapshot(Session):
         return StatementKey(*mine, (asked,), width, self.inline, window, most, is_past=self.past is not None)
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
+        began = time.thread_time()
         knows = self.numbers.__contains__
         ends = self.known.ending.__contains__
         made = compiled(self.cases.rules, key.shape(places), key.dialect, self.number_of, knows=knows, may_end=ends)
+        self.planning += time.thread_time() - began
         return PreparedStatement.of(made, places, {}, self.known.marks)
 
 

@@ -111,4 +111,4 @@ def _counted(name: str, ids: list[str | None]) -> str:
     if None in ids:
         return f"every {name}"
     number = f"more than {COUNTED:,}" if len(ids) > COUNTED else f"{len(ids):,}"
-    return f"{number} {name}"
+    return f"{number} of type {name}"

@@ -46,6 +46,25 @@ def met(row: Row, other: Row) -> Row | None:
     return tuple(theirs if mine is None else mine for mine, theirs in zip(row, other))
 
 
+def collapsed(old: Set[Row], new: Set[Row], others: Set[str]) -> list[tuple[str, Row]]:
+    """Return what one actor lost and gained of any action, as (action, resource), and what of it was kept.
+
+    The `others` are actions that are told of by themselves: here only as what was kept of any action, unless they were
+    lost or gained on every resource, and it is told with that.
+    """
+    old, new = without_covered(old), without_covered(new)
+    lost, gained = ([row for row in rows if row[0] not in others] for rows in (missing(old, new), missing(new, old)))
+    kept = {each for row in lost if None in row for other in new if (each := met(row, other))}
+    kept |= {each for row in gained if None in row for other in old if (each := met(row, other))}
+    told = [row for row in without_covered(kept) if row[0] not in others or not _differs(row[0], old, new)]
+    return [("lost", row) for row in lost] + [("gained", row) for row in gained] + [("kept", row) for row in told]
+
+
+def _differs(action: str | None, old: Set[Row], new: Set[Row]) -> bool:
+    was, now = (any((each, None) in rows for each in (action, None)) for rows in (old, new))
+    return was != now
+
+
 def _open_places(rows: Iterable[Row]) -> set[tuple[int, ...]]:
     """Return the places in which rows stand for every value: of very many rows, few do."""
     wild = [row for row in rows if None in row]

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from checks.asking.question import Question
 from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
 from checks.explain.explain import ExplainedGoal, explain_calls
-from checks.workbench.changed import Changes, changes_of
+from checks.workbench.changed import changes_of
 from checks.workbench.listing import Cut, Listed, listed
 from checks.workbench.questions import CHANGED, PageQuestion
 from checks.workbench.review import Wanted, moments_reviewed
+from checks.workbench.spots import came_from_text
+from checks.workbench.stretches import Stretch
 from checks.workbench.unknown import Note, unknown_names, unknown_types, unmentioned
 from facts.accept import ALL_USED, Unused
 from policy import rules
 from policy.active import program_of_version
 from policy.moments import Moment
 from policy.values import Value
-
-SECONDS = 2.0  # to find out what changed
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Answered:
     questions: Sequence[Question] = ()
     goal: ExplainedGoal | None = None
     listed: Listed | None = None
-    changes: Changes | None = None
+    changes: Stretch | None = None
     moments: tuple[Moment, ...] = ()  # that were asked of; none where that is now
     notes: Sequence[Note] = ()
     unused: Unused = ALL_USED  # of the context
@@ -72,7 +72,8 @@ def _changed(asked: PageQuestion, begun: float) -> Answered:
     actor = Value(asked.actor.type, asked.actor.one)
     action = asked.action.one if asked.action.ids else ""
     wanted = Wanted(actor.type, action, asked.resource.type if asked.resource else "", actor.id)
-    changes = changes_of(asked.environment_id, actor, (old, new), wanted, SECONDS)
+    text, came = asked.fields.get("filter", ""), came_from_text(asked.fields.get("after", ""))
+    changes = changes_of(asked.environment_id, (old, new), wanted, text, came)
     taken = time.perf_counter() - begun
     with snapshot(asked.environment_id, new.version, (), frozenset(), new) as session:
         notes = list(unmentioned(session, asked))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -12,13 +11,11 @@ from django.utils.safestring import SafeString
 
 from checks.explain.cases import ANY
 from checks.workbench.addresses import page_url, revision_url, written
-from checks.workbench.answers import SECONDS, Answered, answered
-from checks.workbench.changed import STATES, Change
+from checks.workbench.answers import Answered, answered
 from checks.workbench.completion import suggestions
 from checks.workbench.elsewhere import copies
 from checks.workbench.links import page_lines, question_html, value_html
 from checks.workbench.listing import Listed
-from checks.workbench.numbered import NumberedPage, page_of
 from checks.workbench.questions import (
     BY_NAME,
     KINDS,
@@ -31,7 +28,8 @@ from checks.workbench.questions import (
     question_of,
 )
 from checks.workbench.review import Access, State
-from checks.workbench.reviewed import counted, shown, shown_action
+from checks.workbench.reviewed import headline, lines_of, looked_text, shown, shown_action
+from checks.workbench.spots import came_text
 from checks.workbench.unknown import Correction, Note
 from policy.active import program_of_version
 from policy.clock import now, time_of
@@ -283,42 +281,27 @@ class _Change(NamedTuple):
 
 
 def _changes(told: Answered) -> Shown:
-    asked = told.asked
-    assert told.changes is not None and asked.actor is not None, "what changed is asked of an actor"
+    asked, found = told.asked, told.changes
+    assert found is not None and asked.actor is not None, "what changed is asked of an actor"
     actor = Value(asked.actor.type, asked.actor.one)
     text = asked.fields.get("filter", "")
-    lines = [line for line in told.changes.lines if line.has(text)] if text else told.changes.lines
-    page = page_of(asked.fields.get("page", ""), len(lines))
-    here = lines[page.start : page.end]
     again = asked_again(asked.fields, filter=text)
+    next_fields = asked_again(asked.fields, filter=text, after=came_text(found.next)) if found.next else {}
     return {
-        "headline": _counted(lines) if lines else "Nothing changed",
-        "lines": [_change(told, line.access(actor)) for line in here],
-        "range": _lines_of(page, len(lines)),
-        "previous": _numbered(asked.version.pk, again, page.number - 1) if page.number > 1 else "",
-        "next": _numbered(asked.version.pk, again, page.number + 1) if page.end < len(lines) else "",
+        "headline": headline(found, 2),
+        "lines": [_change(told, line) for line in found.lines],
+        "range": lines_of(found, 2),
+        "first": "" if found.is_first else page_url("ask", asked.version.pk, again),
+        "next": page_url("ask", asked.version.pk, next_fields) if next_fields else "",
+        "looked": looked_text(found.looked) if found.looked else "",
         "filter": text,
-        "is_filterable": bool(text) or len(lines) > 10,
+        "is_filterable": bool(text) or not found.is_first or found.next is not None or len(found.lines) > 10,
         "unfiltered": page_url("ask", asked.version.pk, asked_again(asked.fields)),
         "hidden": list(asked_again(asked.fields).items()),
-        "seconds": f"{SECONDS:g}",
         "actor": value_html(actor, asked.version.environment.slug),
-        "has_kept": any(line.state == State.KEPT for line in here),
-        "has_every": any(ANY in (line.resource, line.action) for line in here),
+        "has_kept": any(line.state == State.KEPT for line in found.lines),
+        "has_every": any(ANY in (line.resource.id, line.action.id) for line in found.lines),
     }
-
-
-def _counted(lines: Sequence[Change]) -> str:
-    places = Counter([line.place for line in lines])
-    return counted({STATES[place]: count for place, count in places.items()}, 2)
-
-
-def _lines_of(page: NumberedPage, lines: int) -> str:
-    return f"{page.start + 1:,} to {min(page.end, lines):,} of {lines:,}" if lines else ""
-
-
-def _numbered(version: int, fields: Fields, number: int) -> str:
-    return page_url("ask", version, {**fields, "page": str(number) if number > 1 else ""})
 
 
 def _change(told: Answered, line: Access) -> _Change:

@@ -78,9 +78,9 @@ BY_NAME = {kind.name: kind for kind in KINDS}
 # All that an address may have, in the order in which it has it.
 NAMES = (
     "kind", "actor", "action", "resource", "from", "to", "context", "revision", "at",
-    "filter", "of", "after", "before", "page",
+    "filter", "of", "after", "before",
 )  # fmt: skip
-_OF_PAGES = ("filter", "of", "after", "before", "page")
+_OF_PAGES = ("filter", "of", "after", "before")
 _CURSORS = ("after", "before")  # which are ids as they stand, whatever they begin or end with
 
 

@@ -248,7 +248,8 @@ class _Asking:
     asked: AccessKind = field(init=False)
 
     def __post_init__(self):
-        self.asked = self.kind if self.kind.resources is None else replace(self.kind, actors=None)
+        is_of_some = self.kind.resources is None or self.review.wanted.actor
+        self.asked = self.kind if is_of_some else replace(self.kind, actors=None)
 
     @property
     def gives_up(self) -> bool:
@@ -270,7 +271,7 @@ class _Asking:
             else:
                 if sum(map(len, sides)) * 4 < MOST_ROWS:
                     self.size = min(2 * self.size, MOST_RESOURCES)
-                yield from _compared(self.kind, sides)
+                yield from compared(self.kind, sides)
 
     def not_answered(self) -> Iterator[NotAnswered]:
         if self.is_refused_whole:
@@ -300,7 +301,7 @@ class _Asking:
 
     def _rows(self, moment: Moment, ids: tuple[str, ...]) -> set[Row]:
         """Return (actor, action, resource) as of the moment: None is every value, and ANY one that nothing mentions."""
-        question = self.asked.question(tuple([_asked_id(self.kind.resource, text) for text in ids]))
+        question = self.asked.question(tuple([asked_id(self.kind.resource, text) for text in ids]))
         found = self.review.answers(moment, question, MOST_ROWS if len(ids) > 1 else 0)
         return without_covered({each for row in found for each in self.kind.rows(row, ids)})
 
@@ -321,7 +322,7 @@ class _AskingByActors:
                 raise OutOfTime
             sides = self._sides(part)
             if sides is not None:
-                yield from _compared(self.kind, sides)
+                yield from compared(self.kind, sides)
             elif len(part) > 1:
                 waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
             else:
@@ -341,7 +342,8 @@ class _AskingByActors:
         return [without_covered({each for row in rows for each in kind.rows(row, ())}) for rows in found]
 
 
-def _compared(kind: AccessKind, sides: list[set[Row]]) -> Iterator[Access]:
+def compared(kind: AccessKind, sides: list[set[Row]]) -> Iterator[Access]:
+    """Yield who has it, or what was gained and lost; of what is about every value, also what was kept."""
     if len(sides) == 1:
         found = [(State.HAS, row) for row in sides[0] if kind.tells(row[1])]
     else:
@@ -376,5 +378,5 @@ def _in_order(line: tuple[str, Row]) -> tuple:
     return resource or "", action or "", state == State.KEPT, actor or "", _PLACES[state]
 
 
-def _asked_id(type_name: str, text: str) -> str:
+def asked_id(type_name: str, text: str) -> str:
     return _NO_INTEGER if text == ANY and type_name == INTEGER else text

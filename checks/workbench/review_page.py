@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,19 +10,18 @@ from django.utils.safestring import SafeString
 
 from checks.explain.cases import ANY
 from checks.workbench.addresses import page_url, written
+from checks.workbench.changed import reviewed
 from checks.workbench.elsewhere import command_line
 from checks.workbench.links import value_html
-from checks.workbench.numbered import NumberedPage, page_of
 from checks.workbench.questions import as_of_asked, asked_again, moment_fields
-from checks.workbench.review import Access, NotAnswered, OutOfTime, Review, State, Wanted, moments_reviewed
-from checks.workbench.reviewed import counted, described, shown, shown_action
+from checks.workbench.review import Access, Review, State, Wanted, moments_reviewed
+from checks.workbench.reviewed import described, headline, lines_of, looked_text, shown, shown_action
+from checks.workbench.spots import came_from_text, came_text
+from checks.workbench.stretches import Filter, Stretch
 from facts.notation import value_from_text
 from policy.models import DEFAULT_SLUG, Environment
 from policy.moments import AsOf, Moment
 from policy.values import Value
-
-SECONDS = 4.0  # to find the lines of a page
-COUNTING = 0.1  # seconds more, to find how many lines there are
 
 
 class ReviewForm(forms.Form):
@@ -37,7 +34,7 @@ class ReviewForm(forms.Form):
     action = forms.CharField(strip=True, required=False)
     resource_type = forms.CharField(strip=True, required=False)
     filter = forms.CharField(strip=True, required=False)
-    page = forms.CharField(strip=True, required=False)
+    after = forms.CharField(strip=False, required=False, max_length=4_000)
 
     def clean(self) -> dict:
         super().clean()
@@ -51,17 +48,11 @@ class ReviewForm(forms.Form):
 
 @dataclass(frozen=True, slots=True)
 class ReviewPage:
-    """A page of a review's lines. Where it is cut, the command has all of it."""
+    """A page of a review's lines. The command prints all of them."""
 
     described: str
     moments: tuple[Moment, ...]
-    counts: Mapping[str, int]  # of the lines up to where it was looked
-    lines: tuple[Access, ...]
-    not_answered: tuple[str, ...]
-    page: NumberedPage
-    has_next: bool
-    is_whole: bool  # whether all lines were counted
-    is_late: bool  # whether there was no time for the page itself
+    stretch: Stretch
     command: str
     asked: tuple[AsOf | None, ...]
 
@@ -70,43 +61,24 @@ class ReviewPage:
         return len(self.moments) > 1
 
     @property
-    def counted(self) -> str:
-        return f"{'' if self.is_whole else 'more than '}{counted(self.counts, len(self.moments))}"
+    def headline(self) -> str:
+        return headline(self.stretch, len(self.moments))
+
+    @property
+    def range(self) -> str:
+        return lines_of(self.stretch, len(self.moments))
+
+    @property
+    def looked(self) -> str:
+        return looked_text(self.stretch.looked) if self.stretch.looked else ""
 
 
 def review_for_page(environment: Environment, sent: Mapping[str, str]) -> ReviewPage:
-    begun = time.monotonic()
     asked = _moments_sent(sent)
     moments = moments_reviewed(environment.pk, *asked)
-    wanted = _wanted(sent)
-    page = page_of(sent["page"])
-    review = Review(environment.pk, moments, wanted, begun + SECONDS)
-    lines: list[Access] = []
-    refused: list[str] = []
-    seen = 0
-    counts: Counter[str] = Counter()
-    is_whole = True
-    try:
-        for line in review.lines():
-            if isinstance(line, NotAnswered):
-                refused.append(str(line))
-            elif _has(line, sent["filter"]):
-                seen += 1
-                counts[line.state] += 1
-                if page.start < seen <= page.end:
-                    lines.append(line)
-                if seen == page.end + 1:
-                    review.until = min(review.until, time.monotonic() + COUNTING)
-            if seen > page.end and time.monotonic() > review.until:
-                is_whole = False
-                break
-    except OutOfTime:
-        is_whole = False
-    has_next = seen > page.end
-    return ReviewPage(
-        described(moments), moments, counts, tuple(lines), tuple(refused), page, has_next, is_whole,
-        not (is_whole or has_next), _command(environment, sent), tuple(asked),
-    )  # fmt: skip
+    review = Review(environment.pk, moments, _wanted(sent))
+    found = reviewed(review, Filter(sent["filter"]), came_from_text(sent["after"]))
+    return ReviewPage(described(moments), moments, found, _command(environment, sent), tuple(asked))
 
 
 def _wanted(sent: Mapping[str, str]) -> Wanted:
@@ -116,10 +88,6 @@ def _wanted(sent: Mapping[str, str]) -> Wanted:
         return Wanted(text, action, resource_type)
     actor = value_from_text(text)
     return Wanted(actor.type, action, resource_type, actor.id)
-
-
-def _has(line: Access, text: str) -> bool:
-    return not text or text in shown(line.actor) or text in shown(line.resource)
 
 
 def _moments_sent(sent: Mapping[str, str]) -> list[AsOf | None]:
@@ -146,15 +114,12 @@ Row = tuple[str, tuple[SafeString | str, ...], str]  # the state; actor, action 
 
 def review_page(found: ReviewPage, version: int, slug: str, sent: Mapping[str, str]) -> dict[str, object]:
     """Return the lines with links to what they name and to why, and where the pages before and after are."""
-    fields = {name: text for name, text in sent.items() if text and name != "page"}
-
-    def numbered(number: int) -> str:
-        return page_url("review", version, fields | ({"page": str(number)} if number > 1 else {}))
-
+    fields = {name: text for name, text in sent.items() if text and name != "after"}
+    following = found.stretch.next
     return {
-        "lines": [_row(found, line, slug) for line in found.lines],
-        "previous": numbered(found.page.number - 1) if found.page.number > 1 else "",
-        "next": numbered(found.page.number + 1) if found.has_next else "",
+        "lines": [_row(found, line, slug) for line in found.stretch.lines],
+        "first": "" if found.stretch.is_first else page_url("review", version, fields),
+        "next": page_url("review", version, fields | {"after": came_text(following)}) if following else "",
     }
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from checks.explain.cases import ANY
 from checks.explain.tree import shown_value
 from checks.workbench.review import State
+from checks.workbench.spots import Spot
+from checks.workbench.stretches import Stretch
 from policy.clock import text_of
 from policy.models import PolicyVersion
 from policy.moments import Moment
@@ -34,6 +36,37 @@ def described(moments: tuple[Moment, ...]) -> str:
 def _when(moment: Moment) -> str:
     number = PolicyVersion.objects.values_list("number", flat=True).get(pk=moment.version or 0)
     return f"revision {moment.revision} ({text_of(moment.at)}, policy version {number})"
+
+
+def headline(found: Stretch, moments: int) -> str:
+    """Say how many lines there are: all, or at least so many, where it was not looked to the end."""
+    if not any(found.counts.values()):
+        nothing = "Nothing" if moments == 1 else "Nothing changed"
+        return nothing if found.is_whole else "Nothing so far"
+    if found.is_whole:
+        return counted(found.counts, moments)
+    if moments == 1:
+        return f"At least {found.counts.get(State.HAS, 0):,}"
+    return f"At least {counted(found.counts, moments)}"
+
+
+def lines_of(found: Stretch, moments: int) -> str:
+    """Say which lines are on the page; nothing, if these are all."""
+    if not found.counted or (found.is_first and found.next is None):
+        return ""
+    total = sum(count for state, count in found.counts.items() if state != State.KEPT)
+    of_all = f" of {total:,}" if found.is_whole else ""
+    return f"{found.start:,} to {found.start + found.counted - 1:,}{of_all}"
+
+
+def looked_text(spot: Spot) -> str:
+    """Say how far it was looked, of what is gone through in this order."""
+    action = "any action" if spot.action is None else f"“{spot.action}”"
+    kind = f"{action} on {spot.resource_type} by {spot.actor_type}"
+    if spot.leading is None:
+        return f"all that comes before {kind}"
+    can_be_shown = bool(spot.leading.strip()) and spot.leading.isprintable()
+    return f"{kind}, up to {spot.leading}" if can_be_shown else f"a part of {kind}"
 
 
 def counted(counts: Mapping[str, int], moments: int) -> str:

@@ -41,8 +41,10 @@ ASKED = {
 }
 REVIEWED = {
     "who had what": "at={now}",
-    "who had what, page 20": "at={now}&page=20",
+    "who had what, filtered": "at={now}&filter=user-77",
+    "who had what: nothing": "at={now}&filter=zzz",
     "gained": "start={before}",
+    "gained: nothing": "start={before}&filter=zzz",
     "gained by one": "start={before}&actor_type=User:user-1",
 }
 

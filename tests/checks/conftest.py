@@ -8,6 +8,13 @@ from django.urls import reverse
 from policy.models import PolicyVersion
 from tests.conftest import Api
 
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Give reviews the time to find all that there is, however busy the machine."""
+    monkeypatch.setattr("checks.workbench.stretches.SECONDS", 60)
+
+
 POLICY = """
 actor User {}
 resource Org {

@@ -311,12 +311,12 @@ def test_what_changed_is_narrowed_filtered_and_paged(admin, version, repos, monk
     assert words(admin.get(url("ask", version), only)).startswith("25 gained, 0 lost")
     assert words(admin.get(url("ask", version), asked | {"resource": "Org"})).startswith("Nothing changed")
     assert words(admin.get(url("ask", version), only | {"filter": "Repo:1"})).startswith("10 gained, 0 lost")
-    monkeypatch.setattr("checks.workbench.numbered.PAGE", 20)
+    monkeypatch.setattr("checks.workbench.stretches.PAGE", 20)
     first = admin.get(url("ask", version), only)
     assert "1 to 20 of 25" in words(first)
     second = admin.get(links(first, "Next")[0])
     assert "21 to 25 of 25" in words(second) and "Repo:24" in words(second)
-    assert "1 to 20 of 25" in words(admin.get(links(second, "Previous")[0]))
+    assert "1 to 20 of 25" in words(admin.get(links(second, "First")[0]))
 
 
 def test_what_changed_for_all_values_has_exceptions(admin, version, repos):

@@ -17,8 +17,11 @@ from checks.asking.askers import Trusted
 from checks.asking.query import allow
 from checks.asking.question import Asked
 from checks.workbench import review as reviewing
-from checks.workbench.changed import Change, changes_of
+from checks.workbench.changed import changes_of
+from checks.workbench.changed import reviewed as page_of
 from checks.workbench.review import Access, NotAnswered, Review, Wanted, moments_reviewed
+from checks.workbench.spots import came_from_text, came_text
+from checks.workbench.stretches import Filter
 from facts.read import every
 from policy.moments import moment_of
 from policy.values import STRING, Value
@@ -128,6 +131,10 @@ def reviewed(environment_id: int, *moments: int) -> list[Access]:
 def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
     random, pk = Random(seed), api.environment.pk
     monkeypatch.setattr(reviewing, "_FIRST_RESOURCES", random.choice((1, 2, 50)))
+    for name, sizes in (("parts.ROWS", (2, 5, 1_000)), ("in_order.ROWS", (1, 2, 1_000)), ("stretches.PAGE", (3, 100))):
+        monkeypatch.setattr(f"checks.workbench.{name}", random.choice(sizes))
+    monkeypatch.setattr("checks.workbench.parts._WHOLE", random.choice((2, 5_000)))
+    monkeypatch.setattr("checks.workbench.stretches.SECONDS", random.choice((-1, 60)))  # a part a page, or all
     publish(api, FIRST)
     revisions, drawn = [], possible_facts()
     for turn in range(24):
@@ -138,35 +145,65 @@ def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
     held = {each: asked_one_by_one(pk, each) for each in chosen}
     for at in chosen:
         assert expanded(reviewed(pk, at), mentioned(pk, at)) == held[at]
+        assert sorted(paged(pk, at)) == sorted(reviewed(pk, at))
     for first, last in [*pairwise(chosen), (chosen[0], chosen[-1]), (chosen[0], chosen[0])]:
         lines, known = reviewed(pk, first, last), mentioned(pk, first, last)
         assert len(set(lines)) == len(lines)
+        assert sorted(paged(pk, first, last)) == sorted(lines)
         gained, lost = held[last] - held[first], held[first] - held[last]
         kept = [line for line in lines if line.state == "kept"]
+        for text in ("Doc:d1", "*"):
+            assert sorted(paged(pk, first, last, text=text)) == sorted(filter(Filter(text).has, lines))
         for state, right in (("gained", gained), ("lost", lost)):
+            for text in ("u0", "d1", "0", "x"):  # which is looked up first: what is every actor's is theirs as well
+                few = [line for line in paged(pk, first, last, text=text) if line.state in (state, "kept")]
+                assert expanded(few, known) == {each for each in right if text in each[1] or text in each[4]}
             assert expanded([*(line for line in lines if line.state == state), *kept], known) == right
             for user in (*USERS, NOBODY):
                 mine = {each[2:] for each in right if each[:2] == ("User", user)}
                 assert said_of(changed(pk, user, first, last), state) == mine
 
 
-def changed(environment_id: int, user: str, *moments: int) -> tuple[Change, ...]:
-    found = changes_of(
-        environment_id, Value("User", user), moments_reviewed(environment_id, *moments), Wanted("User", actor=user), 60
-    )
-    assert found.is_whole and not found.not_answered
-    return found.lines
+def paged(environment_id: int, *moments: int, text: str = "") -> list[Access]:
+    """What the pages of a review say, one after the other."""
+    lines: list[Access] = []
+    came = None
+    while True:
+        review = Review(environment_id, moments_reviewed(environment_id, *moments))
+        found = page_of(review, Filter(text), came)
+        lines += found.lines
+        if found.next is None:
+            return lines
+        came = came_from_text(came_text(found.next))
 
 
-def said_of(lines: Iterable[Change], state: str) -> set[tuple[str, ...]]:
+def changed(environment_id: int, user: str, *moments: int) -> list[Access]:
+    """What the pages about one actor say, one after the other."""
+    lines: list[Access] = []
+    came = None
+    while True:
+        between = moments_reviewed(environment_id, *moments)
+        found = changes_of(environment_id, between, Wanted("User", actor=user), "", came)
+        assert not found.not_answered
+        assert {line.actor for line in found.lines} <= {Value("User", user)}
+        lines += found.lines
+        if found.next is None:
+            told = sum(count for state, count in found.counts.items() if state != "kept")
+            assert found.is_whole and told == sum(line.state != "kept" for line in lines)
+            assert len(set(lines)) == len(lines)
+            return lines
+        came = came_from_text(came_text(found.next))
+
+
+def said_of(lines: Iterable[Access], state: str) -> set[tuple[str, ...]]:
     """What lines of this state say of the values that are asked about, without what kept ones take away."""
     found: dict[str, set[tuple[str, ...]]] = {state: set(), "kept": set()}
     for line in lines:
-        resources = {"Doc": (*DOCS, NOBODY), "Folder": (*FOLDERS, NOBODY)}[line.resource_type]
+        resources = {"Doc": (*DOCS, NOBODY), "Folder": (*FOLDERS, NOBODY)}[line.resource.type]
         found.setdefault(line.state, set()).update(
-            (action, line.resource_type, resource)
-            for action in ([line.action] if line.action else ACTIONS)
-            for resource in ([line.resource] if line.resource else resources)
+            (action, line.resource.type, resource)
+            for action in ([line.action.id] if line.action.id else ACTIONS)
+            for resource in ([line.resource.id] if line.resource.id else resources)
         )
     return found[state] - found["kept"]
 
@@ -197,8 +234,8 @@ def test_what_every_action_lost_has_exceptions_among_named_ones(api):
     ]
     assert sorted(rows(run("--from", "2"))) == sorted(told)
     lines = changed(api.environment.pk, "ann", 2, 3)
-    assert [(line.state, line.action, line.resource) for line in lines] == [
-        ("lost", "", ""), ("kept", "read", ""), ("lost", "write", ""), ("kept", "write", "a")
+    assert [(line.state, line.action.id, line.resource.id) for line in lines] == [
+        ("lost", "write", ""), ("kept", "write", "a"), ("lost", "", ""), ("kept", "read", "")
     ]  # fmt: skip
 
 
@@ -213,7 +250,7 @@ def test_what_is_kept_is_told_once(api):
         "= kept User:ann read Repo:a",
     ]
     lines = changed(api.environment.pk, "ann", 2, 3)
-    assert [(line.state, line.action) for line in lines] == [("gained", ""), ("kept", "read"), ("gained", "write")]
+    assert [(line.state, line.action.id) for line in lines] == [("gained", "write"), ("gained", ""), ("kept", "read")]
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

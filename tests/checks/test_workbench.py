@@ -147,27 +147,41 @@ def test_who_gained_and_who_lost_is_listed(admin, version, repos):
 
 
 def test_a_review_has_pages_and_a_filter(admin, version, repos, monkeypatch):
-    monkeypatch.setattr("checks.workbench.numbered.PAGE", 3)
+    monkeypatch.setattr("checks.workbench.stretches.PAGE", 3)
     seen, address = [], f"{url('review', version)}?at=2&resource_type=Repo"
     while address:
         page = admin.get(address)
-        assert "in all" in words(page)
+        assert f"{len(seen) + 1} to " in words(page)
         seen += re.findall(r"has (\S+ \S+ \S+) why", words(page))
         found = re.search(r'<a href="([^"]+)" rel="next">', page.content.decode())
         address = unescape(found[1]) if found else ""
     assert len(seen) == len(set(seen)) == 8
     filtered = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo", "filter": "bob"}))
-    assert "2 in all" in filtered and "has User:bob write Repo:a" in filtered and "has User:ann" not in filtered
+    assert "3 in all" in filtered and "has User:bob write Repo:a" in filtered and "has User:ann" not in filtered
+    assert "has User:bob read Repo:p" in filtered  # which everybody may
     assert "Nothing that contains" in words(admin.get(url("review", version), {"at": "2", "filter": "zzz"}))
-    beyond = words(admin.get(url("review", version), {"at": "2", "page": "99"}))
-    assert "There are no lines on this page." in beyond
+    assert "8 in all" in words(page) and "7 to 8 of 8" in words(page)
+    (first,) = re.findall(r'<a href="([^"]+)">First</a>', page.content.decode())
+    assert "1 to 3" in words(admin.get(unescape(first)))
+    beyond = words(admin.get(url("review", version), {"at": "2", "after": '["Repo",1]'}))
+    assert "says nothing that a page can go on from" in beyond
 
 
-def test_a_review_without_time_says_how_to_get_the_whole(admin, version, monkeypatch):
-    monkeypatch.setattr("checks.workbench.review_page.SECONDS", -1)
-    said = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo"}))
-    assert "there may be more" in said
-    assert "authz review_access --at=2 --resource-type=Repo" in said
+def test_a_review_that_has_not_looked_at_everything_says_so_and_goes_on(admin, version, repos, monkeypatch):
+    """Nothing is cut short: whoever goes on sees all, and where it was looked up to."""
+    asked = {"at": "2", "resource_type": "Repo"}
+    whole = words(admin.get(url("review", version), asked))
+    monkeypatch.setattr("checks.workbench.stretches.SECONDS", -1)
+    page, pages, seen = admin.get(url("review", version), asked), 1, []
+    assert "authz review_access --at=2 --resource-type=Repo" in words(page)
+    while "Looked so far:" in words(page):
+        assert "in all" not in words(page)
+        seen += re.findall(r"has (\S+ \S+ \S+) why", words(page))
+        (address,) = re.findall(r'<a href="([^"]+)">Go on from there</a>', page.content.decode())
+        page, pages = admin.get(unescape(address)), pages + 1
+    seen += re.findall(r"has (\S+ \S+ \S+) why", words(page))
+    assert sorted(seen) == sorted(re.findall(r"has (\S+ \S+ \S+) why", whole))
+    assert pages > 3 and "8 in all" in words(page)
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_a_question_is_asked_where_it_is_chosen(staff, repos):
     assert not [each.answer for one in page.context["sections"] for each in one.abilities if each.answer]
     (address,) = [href for href in links(text_of(page)) if "may=Repo" in href and "action=read" in href]
     found = answer(staff.get(address))
-    assert found.told == "May read 3 Repo." and [text for _, text, _ in found.first] == ["a", "b", "p"]
+    assert found.told == "May read 3 of type Repo." and [text for _, text, _ in found.first] == ["a", "b", "p"]
     assert found.ask_url == "/admin/go/ask/?environment=default&kind=list&actor=User%3Aann&action=read&resource=Repo"
     assert answer(staff.get(VALUE, ann | {"may": "Repo", "action": "write"})).told == "May write none."
     root = answer(staff.get(VALUE, ann | {"id": "root", "may": "Repo", "action": "read"}))
@@ -193,7 +193,7 @@ def test_a_question_is_asked_where_it_is_chosen(staff, repos):
 def test_who_may_do_what_to_a_resource(staff, repos):
     asked = {"environment": "default", "type": "Repo", "id": "a", "who": "", "action": "read"}
     found = answer(staff.get(VALUE, asked))
-    assert found.told == "3 User may read it." and [text for _, text, _ in found.first] == ["ann", "bob", "root"]
+    assert found.told == "3 of type User may read it." and [text for _, text, _ in found.first] == ["ann", "bob", "root"]
     assert found.ask_url == "/admin/go/ask/?environment=default&kind=who&action=read&resource=Repo%3Aa"
     assert answer(staff.get(VALUE, asked | {"id": "b", "action": "write"})).told == "Nobody may write it."
     assert staff.get(found.first[0][2]).status_code == 200

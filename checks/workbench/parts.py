@@ -1,0 +1,320 @@
+"""Goes through a review part by part, from a spot on: each part is a small question, as of each moment.
+
+Resources lead, some at a time: who may do it on these? Where only some actors can differ, they lead: what may these do
+it on? What is too much to be read at once is asked about fewer, down to one, whose answers are read in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from checks.asking import run
+from checks.asking.query import allow
+from checks.asking.question import FEW, Asked, Question
+from checks.asking.snapshot import Snapshot
+from checks.engine.answers import Row
+from checks.engine.errors import TooComplex, UnboundVariable
+from checks.explain.cases import ANY
+from checks.workbench.access import collapsed, without_covered
+from checks.workbench.access_kinds import MOST_ACTORS, AccessKind, values_in_rules
+from checks.workbench.in_order import ONE_SECONDS, ROWS, InOrder
+from checks.workbench.review import Access, NotAnswered, Review, asked_id, compared
+from checks.workbench.spots import Piece, Spot
+from checks.workbench.stretches import Filter, Line, Part
+from facts.mentioned_then import MentionedThen
+from policy.errors import AuthzError
+from policy.moments import NoSuchMoment
+from policy.values import BOOLEAN, INTEGER, STRING, Value
+
+_FIRST = 8  # ids that are asked about at first
+_MOST = 250
+_WHOLE = 5_000  # rows of one actor, of any action: read at once
+_GROUP_SECONDS = 0.2  # for what is asked about several
+_LAST = "\U0010ffff"  # after every name and id
+
+
+@dataclass
+class Parts:
+    """All parts that follow a spot; `sides` are sessions as of the review's moments.
+
+    `collapses`: what one actor may do on every resource is one line, and not one for each that a fact names.
+    """
+
+    review: Review
+    sides: Sequence[Snapshot]
+    filter: Filter
+    start: Spot | None = None
+    collapses: bool = False
+    _with_text: dict[str, frozenset[str] | None] = field(default_factory=dict)
+    _in_rules: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Part]:
+        pieces = [piece for piece in self._pieces() if self.start is None or piece.order >= self.start.order]
+        for piece, following in zip(pieces, [*pieces[1:], None]):
+            if any(_can_hold(side, piece.kind.question((ANY,))) is not False for side in self.sides):
+                is_begun = self.start is not None and self.start.order == piece.order
+                yield from self._of(piece, self.start if self.start and is_begun else piece.spot())
+            if following is not None:
+                yield Part([], following.spot())
+
+    # ---- pieces ----------------------------------------------------------------------------------------------------
+
+    def _pieces(self) -> Iterator[Piece]:
+        """Yield the kinds in order; of a kind what is about resources with the text, and then about such actors."""
+        for piece in sorted(map(Piece, self.review.kinds()), key=lambda piece: piece.order):
+            kind = piece.kind
+            resources = self._ids_with_text(kind.resource) if self.filter.is_of_actors else None
+            actors = None if resources is None else self._ids_with_text(kind.actor)
+            if resources is None or actors is None:
+                yield piece
+                continue
+            if mine := resources if kind.resources is None else resources & kind.resources:
+                yield piece._replace(kind=replace(kind, resources=mine))
+            if theirs := actors if kind.actors is None else actors & kind.actors:
+                yield Piece(replace(kind, actors=theirs), 1, resources)
+
+    def _ids_with_text(self, type_name: str) -> frozenset[str] | None:
+        """Return the ids of the type that contain the text; None where they are many, or cannot be told by it."""
+        if not self.filter.is_about_ids(type_name) or type_name in (BOOLEAN, INTEGER, STRING):
+            return None
+        if type_name not in self._with_text:
+            found = set(self._mentioned(type_name).containing(self.filter.text, MOST_ACTORS + 1))
+            found |= {each for each in self._named(type_name) if self.filter.text in each}
+            self._with_text[type_name] = frozenset(found) if len(found) <= MOST_ACTORS else None
+        return self._with_text[type_name]
+
+    def _mentioned(self, type_name: str) -> MentionedThen:
+        return MentionedThen(self.review.known.numbers, type_name, self.review.moments)
+
+    def _named(self, type_name: str) -> frozenset[str]:
+        if type_name not in self._in_rules:
+            self._in_rules[type_name] = values_in_rules(self.review.programs, type_name)
+        return self._in_rules[type_name]
+
+    def _of(self, piece: Piece, start: Spot) -> Iterator[Part]:
+        kind = piece.kind
+        if kind.actors is not None and kind.resources is None and self._has_lists(kind):
+            yield from self._by_actors(piece, start)
+        else:
+            yield from self._by_resources(piece, start)
+
+    def _has_lists(self, kind: AccessKind) -> bool:
+        """Say whether it can be asked what an actor may do, without naming resources."""
+        one = replace(kind, actors=frozenset(sorted(kind.actors or ())[:1])).question(None)
+        return all(_can_hold(side, one) is not None for side in self.sides)
+
+    # ---- actors lead -------------------------------------------------------------------------------------------------
+
+    def _by_actors(self, piece: Piece, start: Spot) -> Iterator[Part]:
+        left = [each for each in sorted(piece.kind.actors or ()) if start.leading is None or each >= start.leading]
+        if left and left[0] == start.leading:
+            actor = left.pop(0)
+            if start.following is not None:
+                yield from self._by_actor(piece, actor, start)
+        size = 1 if self.collapses else _FIRST
+        while left:
+            group = left[:size]
+            part = self._of_actors(piece, group) if len(group) > 1 else None
+            if part is None and len(group) > 1:
+                size = max(1, size // 4)
+                continue
+            if part is not None:
+                yield part
+            else:
+                yield from self._by_actor(piece, group[0], piece.spot())
+            del left[: len(group)]
+            size = min(2 * size, FEW)
+
+    def _of_actors(self, piece: Piece, actors: list[str]) -> Part | None:
+        """Return what they may do; None where that is too much, or is about every resource."""
+        kind = replace(piece.kind, actors=frozenset(actors))
+        try:
+            found = self._rows(kind.question(None), ROWS, _GROUP_SECONDS)
+        except NoSuchMoment:
+            raise
+        except AuthzError:
+            return None
+        if _is_about_every(found):
+            return None
+        sides = [without_covered({each for row in rows for each in kind.rows(row, ())}) for rows in found]
+        return _part(piece, compared(kind, sides), piece.spot(), piece.spot(actors[-1]), True)
+
+    def _by_actor(self, piece: Piece, actor: str, start: Spot) -> Iterator[Part]:
+        """Yield what one actor may do: read in order, or all at once, or else asked of resources."""
+        alone = piece._replace(kind=replace(piece.kind, actors=frozenset((actor,))))
+        kind, here = alone.kind, start
+        try:
+            if kind.action is not None:
+                action = Asked(STRING, (kind.action,))
+                asker, other = Asked(kind.actor, (actor,)), Asked(kind.resource, (asked_id(kind.resource, ANY),))
+                question = allow(asker, action, Asked(kind.resource, None), ("resource",))
+                of_another = allow(asker, action, other)
+                columns = InOrder(self.sides, question, of_another, self._text_for(kind, kind.resource, actor))
+                if self.collapses or not any(columns.every):
+                    for part in self._in_order(alone, columns, actor, start, True):
+                        here = part.end
+                        yield part
+                    return
+            else:
+                found = self._rows(kind.question(None), _WHOLE, ONE_SECONDS)
+                if self.collapses or not _is_about_every(found):
+                    yield _part(alone, self._whole(kind, actor, found), start, piece.spot(actor), True)
+                    return
+        except NoSuchMoment:
+            raise
+        except AuthzError:
+            pass  # asking resource by resource says what is wrong
+        yield from self._by_resources(alone, here, actor)
+
+    def _whole(self, kind: AccessKind, actor: str, found: list[Sequence[Row]]) -> Iterator[Access]:
+        sides = [{each for row in rows for each in kind.rows(row, (ANY,))} for rows in found]
+        if not self.collapses:
+            return compared(kind, [without_covered(rows) for rows in sides])
+        old, new = ({(action, resource or None) for _, action, resource in rows} for rows in sides)
+        return (_access(kind, state, (actor, *row)) for state, row in collapsed(old, new, kind.others_than))
+
+    # ---- resources lead ----------------------------------------------------------------------------------------------
+
+    def _by_resources(self, piece: Piece, start: Spot, actor: str | None = None) -> Iterator[Part]:
+        """Yield who may do it on resources; of one actor, who leads then, what that may do on them."""
+        after = start.leading if actor is None else start.following
+        is_begun = start.following is not None  # in the middle of a resource
+        asked, size = self._asked(piece), _FIRST
+        while ids := self._ids_after(piece.kind, after, is_begun, size):
+            end = piece.spot(ids[-1]) if actor is None else piece.spot(actor, ids[-1], _LAST)
+            try:
+                sides = self._of_resources(asked, ids, ROWS)
+            except NoSuchMoment:
+                raise
+            except AuthzError as refusal:
+                if asked != piece.kind:
+                    asked = piece.kind
+                elif isinstance(refusal, TooComplex | UnboundVariable):
+                    nothing = NotAnswered(piece.kind, 0, "", refusal.message)
+                    yield Part([], piece.spot(_LAST) if actor is None else piece.spot(actor), (nothing,))
+                    return
+                elif len(ids) > 1:
+                    size = max(1, len(ids) // 4)
+                else:
+                    yield from self._by_resource(piece, ids[0], start, end, actor, refusal)
+                    after, is_begun = ids[-1], False
+                continue
+            yield _part(piece, compared(piece.kind, sides), start, end, actor is not None)
+            after, is_begun, size = ids[-1], False, min(2 * size, _MOST)
+
+    def _asked(self, piece: Piece) -> AccessKind:
+        """Return what is asked of resources: where they are known, all actors are found sooner than which of some."""
+        kind = piece.kind
+        is_of_some = kind.resources is None or piece.phase or self.review.wanted.actor
+        return kind if is_of_some else replace(kind, actors=None)
+
+    def _ids_after(self, kind: AccessKind, after: str | None, is_begun: bool, size: int) -> list[str]:
+        """Return the next resources to ask about: first that of every other, which is always alone."""
+        known = {"false", "true"} if kind.resource == BOOLEAN else kind.resources
+        if known is not None:
+            left = (each for each in known if after is None or each > after or (is_begun and each == after))
+            return sorted(left)[:size]
+        if after is None or (is_begun and after == ANY):
+            return [ANY]
+        named = {each for each in self._named(kind.resource) if each > after}
+        found = sorted({*named, *self._mentioned(kind.resource).after(after, size)})
+        return [*([after] if is_begun else []), *found][:size]
+
+    def _of_resources(self, kind: AccessKind, ids: Sequence[str], most: int) -> list[set[Row]]:
+        """Return (actor, action, resource) as of each moment: None is every value, and ANY one that nothing names."""
+        question = kind.question(tuple([asked_id(kind.resource, text) for text in ids]))
+        found = self._rows(question, most, _GROUP_SECONDS if len(ids) > 1 else ONE_SECONDS)
+        return [without_covered({each for row in rows for each in kind.rows(row, tuple(ids))}) for rows in found]
+
+    def _by_resource(
+        self, piece: Piece, resource: str, start: Spot, end: Spot, actor: str | None, refusal: AuthzError
+    ) -> Iterator[Part]:
+        """Yield who may do it on one, which are many: read in order, or, of any action, all at once."""
+        kind = piece.kind
+        try:
+            if not isinstance(refusal, TooManyRows):
+                raise refusal
+            if kind.action is None or actor is not None:
+                sides = self._of_resources(kind, (resource,), 0)
+                yield _part(piece, compared(kind, sides), start, end, actor is not None)
+                return
+            question = kind.question((asked_id(kind.resource, resource),))
+            nobody = replace(kind, actors=frozenset((asked_id(kind.actor, ANY),)))
+            of_another = nobody.question((asked_id(kind.resource, resource),))
+            columns = InOrder(self.sides, question, of_another, self._text_for(kind, kind.actor, resource))
+            yield from self._in_order(piece, columns, resource, start, False)
+        except NoSuchMoment:
+            raise
+        except AuthzError as reason:
+            example = f"{kind.resource}:{resource or '*'}"
+            yield Part([], end, (NotAnswered(kind, 1, example, reason.message),))
+
+    # ---- asking ------------------------------------------------------------------------------------------------------
+
+    def _rows(self, question: Question, most: int, seconds: float) -> list[Sequence[Row]]:
+        """Return the rows as of each moment, found in so many seconds; refuse more than there may be (0: any)."""
+        found = []
+        for side in self.sides:
+            with run.limited(seconds):
+                found.append(side.first_answers(question, most))
+            if most and len(found[-1]) >= most:
+                raise TooManyRows
+        return found
+
+    def _text_for(self, kind: AccessKind, type_name: str, leading: str) -> str:
+        """Return the text that ids of the type must contain; an empty one where a line may contain it elsewhere."""
+        text = self.filter.text
+        elsewhere = leading if self.filter.is_of_actors else kind.action or ""
+        is_elsewhere = text in elsewhere or (self.filter.is_of_actors and not self.filter.is_about_ids(kind.actor))
+        return text if self.filter.is_about_ids(type_name) and not is_elsewhere else ""
+
+    def _in_order(
+        self, piece: Piece, columns: InOrder, leading: str, start: Spot, by_actors: bool
+    ) -> Iterator[Part]:
+        kind = piece.kind
+        after = start.following if start.leading == leading else None
+        while True:
+            found, last = columns.after(after)
+            rows = [(state, (leading, kind.action, each) if by_actors else (each, kind.action, leading))
+                    for state, each in found]  # fmt: skip
+            end = piece.spot(leading) if last is None else piece.spot(leading, last, _LAST)
+            yield _part(piece, (_access(kind, *row) for row in rows), start, end, by_actors)
+            if last is None:
+                return
+            after = last
+
+
+class TooManyRows(AuthzError):
+    def __init__(self) -> None:
+        super().__init__(f"it has more than {ROWS:,} answers")
+
+
+def _can_hold(side: Snapshot, question: Question) -> bool | None:
+    """Say whether some facts can make it true; None where it is refused, of which asking says why."""
+    try:
+        return side.can_hold(question)
+    except AuthzError:
+        return None
+
+
+def _is_about_every(sides: Iterable[Sequence[Row]]) -> bool:
+    """Say whether a row is about every resource, which stands in the last column."""
+    return any(row[-1] is None for rows in sides for row in rows)
+
+
+def _access(kind: AccessKind, state: str, row: Row) -> Access:
+    actor, action, resource = row
+    return Access(
+        state, Value(kind.actor, actor or ANY), Value(STRING, action or ANY), Value(kind.resource, resource or ANY)
+    )
+
+
+def _part(piece: Piece, lines: Iterable[Access], start: Spot, end: Spot, by_actors: bool) -> Part:
+    """Return the lines in order, of those that follow the spot at which the piece starts."""
+    found = []
+    for line in lines:
+        ids = (line.actor.id, line.resource.id) if by_actors else (line.resource.id, line.actor.id)
+        if start.is_before(*ids, line.action.id) and line.resource.id not in piece.without:
+            found.append(Line(piece.spot(*ids, line.action.id), line))
+    return Part(sorted(found, key=lambda line: line.spot[4:]), end)

@@ -1,0 +1,92 @@
+"""A spot in a review: all lines before it were told. Pages go on from one, so an address has it as a text.
+
+    ["Repo","read","User",0,"repo-17","ann","read",[0,100,0]]
+
+Kinds of access come in order, and within a kind one column leads (resources, or actors), and the other follows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import orjson
+
+from checks.workbench.access_kinds import AccessKind
+from policy.errors import MalformedRequest
+
+COUNTED = ("has", "gained", "lost")  # states of lines, in the order in which an address has their numbers
+_MOST = 10**12
+
+
+class Piece(NamedTuple):
+    """A kind of access, or of it what a filter leaves; `without` are resources that another piece is about."""
+
+    kind: AccessKind
+    phase: int = 0
+    without: frozenset[str] = frozenset()
+
+    @property
+    def order(self) -> tuple[str, bool, str, str, int]:
+        kind = self.kind
+        return kind.resource, kind.action is None, kind.action or "", kind.actor, self.phase
+
+    def spot(self, leading: str | None = None, following: str | None = None, action: str = "") -> Spot:
+        kind = self.kind
+        return Spot(kind.resource, kind.action, kind.actor, self.phase, leading, following, action)
+
+
+class Spot(NamedTuple):
+    """What was told last: of a leading id all (`following` is None), or up to a line; without one, nothing yet."""
+
+    resource_type: str
+    action: str | None  # of the kind
+    actor_type: str
+    phase: int
+    leading: str | None = None
+    following: str | None = None
+    named: str = ""  # the action of the line
+
+    @property
+    def order(self) -> tuple[str, bool, str, str, int]:
+        return self.resource_type, self.action is None, self.action or "", self.actor_type, self.phase
+
+    def is_before(self, leading: str, following: str, named: str) -> bool:
+        """Say whether a line of the same piece is still to be told."""
+        if self.leading is None:
+            return True
+        if self.following is None:
+            return leading > self.leading
+        return (leading, following, named) > (self.leading, self.following, self.named)
+
+
+class Came(NamedTuple):
+    """Where a page begins, and how many lines of each state were told before it."""
+
+    spot: Spot
+    told: Mapping[str, int]
+
+
+def came_text(came: Came) -> str:
+    return orjson.dumps([*came.spot, [came.told.get(state, 0) for state in COUNTED]]).decode()
+
+
+def came_from_text(text: str) -> Came | None:
+    """Read what an address says: nothing, if this is the first page."""
+    if not text:
+        return None
+    try:
+        *parts, numbers = orjson.loads(text)
+        resource_type, action, actor_type, phase, leading, following, named = parts
+        texts = (resource_type, actor_type, named)
+        maybe = (action, leading, following)
+        is_right = all(type(each) is str for each in texts) and all(each is None or type(each) is str for each in maybe)
+        is_right = is_right and type(phase) is int and len(numbers) == len(COUNTED)
+        is_right = is_right and all(type(each) is int and 0 <= each < _MOST for each in numbers)
+    except (ValueError, TypeError):
+        is_right = False
+    if not is_right:
+        raise MalformedRequest("after", "says nothing that a page can go on from; begin with the first page")
+    told = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
+    return Came(Spot(resource_type, action, actor_type, phase, leading, following, named), told)
