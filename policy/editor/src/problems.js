@@ -16,6 +16,7 @@ export class Marks {
     this.jump = jump;
     this.problems = [];
     this.failures = [];
+    this.lines = []; // of the list, in order
   }
 
   /** Take up the compiler's answer; places are of the text as it is now. */
@@ -52,15 +53,35 @@ export class Marks {
     count.textContent = all.length ? String(all.length) : "";
     count.className = `count pill ${this.problems.some((each) => each.severity === "error") ? "bad" : "warn"}`;
     count.hidden = !all.length;
-    const focused = [...list.querySelectorAll(".place")].indexOf(document.activeElement);
-    list.replaceChildren(...all.slice(0, MOST).map((each) => this.line(each)));
-    if (focused >= 0) [...list.querySelectorAll(".place")].slice(0, focused + 1).pop()?.focus();
+    this.list(all.slice(0, MOST));
+  }
+
+  /** Lists the problems. A line stays while its problem does, and so does the focus in it. */
+  list(all) {
+    const place = this.lines.findIndex(({ go }) => go === document.activeElement);
+    const focused = this.lines[place];
+    const spare = Map.groupBy(this.lines, ({ key }) => key);
+    this.lines = all.map((each) => {
+      const line = spare.get(keyOf(each))?.shift() ?? this.line(each);
+      line.each = each;
+      const at = this.position(each.from);
+      const text = `line ${at.line}, column ${at.column}`;
+      if (line.go.textContent !== text) line.go.textContent = text;
+      return line;
+    });
+    for (const lines of spare.values()) for (const { item } of lines) item.remove();
+    this.lines.forEach(({ item }, number) => {
+      if (list.children[number] !== item) list.insertBefore(item, list.children[number] ?? null);
+    });
+    if (!focused) return;
+    const next = this.lines.includes(focused) ? focused : this.lines.at(Math.min(place, this.lines.length - 1));
+    (next ? next.go : this.view).focus();
   }
 
   line(each) {
-    const { line, column } = this.position(each.from);
-    const go = make("button", { type: "button", class: "place", onclick: () => this.jump(each.from, each.to) }, `line ${line}, column ${column}`);
-    return make("li", { class: each.severity }, go, " ", told(each));
+    const go = make("button", { type: "button", class: "place", onclick: () => this.jump(line.each.from, line.each.to) });
+    const line = { key: keyOf(each), each, go, item: make("li", { class: each.severity }, go, " ", told(each)) };
+    return line;
   }
 
   position(place) {
@@ -68,6 +89,8 @@ export class Marks {
     return { line: line.number, column: [...line.text.slice(0, place - line.from)].length + 1 };
   }
 }
+
+const keyOf = (problem) => JSON.stringify([problem.severity, problem.message, problem.hint ?? ""]);
 
 function told(problem) {
   const message = make("span", { class: "message" }, make("strong", {}, ...withCode(problem.message)));
