@@ -32,7 +32,7 @@ test "an admin writes" {
 )
 VERSIONS = "/admin/policy/policyversion/"
 VALUE = "/admin/facts/value/?environment=default"
-ANN_READS = "kind=authorize&actor=User:1&action=read&resource=Repo:1"
+ANN_READS = "kind=authorize&actor=User:user-0&action=read&resource=Repo:repo-1"
 PAGES = {
     "home": "/admin/",
     "policy": "/admin/go/policy/",
@@ -54,15 +54,19 @@ PAGES = {
     "value-history": "/admin/facts/value/history/?environment=default&type=User&id=boss",
     "ask": "/admin/go/ask/",
     "ask-decision": f"/admin/go/ask/?{ANN_READS}",
-    "ask-actions": "/admin/go/ask/?kind=actions&actor=User:boss&resource=Repo:1",
+    "ask-actions": "/admin/go/ask/?kind=actions&actor=User:boss&resource=Repo:repo-1",
     "ask-list": "/admin/go/ask/?kind=list&actor=User:boss&action=read&resource=Repo",
-    "ask-who": "/admin/go/ask/?kind=who&actor=User&action=read&resource=Repo:1",
-    "ask-changed": "/admin/go/ask/?kind=changed&actor=User:1&from=2",
-    "ask-unknown": "/admin/go/ask/?kind=authorize&actor=User:boss&action=reed&resource=Repo:1",
+    "ask-who": "/admin/go/ask/?kind=who&actor=User&action=read&resource=Repo:repo-1",
+    "ask-changed": "/admin/go/ask/?kind=changed&actor=User:boss&from=1",
+    "ask-unknown": "/admin/go/ask/?kind=authorize&actor=User:boss&action=reed&resource=Repo:repo-1",
     "picture": "/admin/go/picture/",
     "picture-leading": "/admin/go/picture/?leads_to=Doc.read",
     "preview": "/admin/go/preview/",
     "review": f"{VERSIONS}2/review/",
+    "review-gained": f"{VERSIONS}2/review/?start=1",
+    "review-had": f"{VERSIONS}2/review/?at=3",
+    "review-of-one": f"{VERSIONS}2/review/?at=3&actor_type=User:boss",
+    "review-of-nothing": f"{VERSIONS}2/review/?at=3&filter=nothing-has-this",
     "history": "/admin/go/history/",
     "revision": "/admin/facts/signature/revision/1/2/",
     "keys": "/admin/go/keys/",
