@@ -98,6 +98,24 @@ def test_problems_are_marked_and_lead_to_their_places(writer):
     assert writer.every(".cm-lintRange-error") == []
 
 
+def test_a_problem_keeps_the_focus_while_the_others_come_and_go(writer):
+    wrong = POLICY.replace('"read" if', '"raed" if').replace('"write", Repo', '"wriet", Rpo')
+    put(writer, wrong)
+    reads(writer, "#problems", "raed is not declared")
+    reads(writer, "#problems", "Rpo")
+    focused = "return document.activeElement.closest('li')?.textContent ?? document.activeElement.id"
+    last = "const last = [...document.querySelectorAll('#problems .place')].at(-1); last.focus();"
+    line = writer.driver.execute_script(f"{last} return last.parentElement")
+    change = "const {view} = document.getElementById('code').editor; view.dispatch({changes: arguments[0]})"
+    start = wrong.index("raed")
+    writer.driver.execute_script(change, [{"from": start, "to": start + 4, "insert": "read"}])
+    writer.until(lambda _: "raed" not in writer.one("#problems").text, "the problem stays")
+    assert writer.driver.execute_script("return document.activeElement.parentElement") == line
+    writer.driver.execute_script(change, [{"from": 0, "to": len(wrong), "insert": RIGHT}])
+    reads(writer, "#problems", "This is a policy")
+    assert writer.driver.execute_script(focused) == "policy-text"
+
+
 def test_words_are_completed(writer):
     put(writer, POLICY, '"read" if')
     keys(writer, '"wr')

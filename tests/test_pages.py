@@ -201,6 +201,7 @@ def picture(person: Browser, name: str) -> None:
     folder = os.environ.get("PICTURES")
     if folder:
         Path(folder).mkdir(exist_ok=True)
+        person.driver.execute_script("scrollTo(0, 0)")
         person.driver.save_screenshot(str(Path(folder) / f"{name.replace(' ', '-')}.png"))
 
 

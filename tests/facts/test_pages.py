@@ -193,7 +193,8 @@ def test_a_question_is_asked_where_it_is_chosen(staff, repos):
 def test_who_may_do_what_to_a_resource(staff, repos):
     asked = {"environment": "default", "type": "Repo", "id": "a", "who": "", "action": "read"}
     found = answer(staff.get(VALUE, asked))
-    assert found.told == "3 of type User may read it." and [text for _, text, _ in found.first] == ["ann", "bob", "root"]
+    assert found.told == "3 of type User may read it."
+    assert [text for _, text, _ in found.first] == ["ann", "bob", "root"]
     assert found.ask_url == "/admin/go/ask/?environment=default&kind=who&action=read&resource=Repo%3Aa"
     assert answer(staff.get(VALUE, asked | {"id": "b", "action": "write"})).told == "Nobody may write it."
     assert staff.get(found.first[0][2]).status_code == 200
