@@ -65,6 +65,8 @@ def looked_text(spot: Spot) -> str:
     kind = f"{action} on {spot.resource_type} by {spot.actor_type}"
     if spot.leading is None:
         return f"all that comes before {kind}"
+    if spot.leading == ANY:
+        return f"{kind}, of resources that no fact names"
     can_be_shown = bool(spot.leading.strip()) and spot.leading.isprintable()
     return f"{kind}, up to {spot.leading}" if can_be_shown else f"a part of {kind}"
 
