@@ -23,7 +23,6 @@ from checks.engine.rules.separate import Separated
 from checks.engine.rules.specialise import Specialised, anywhere
 from checks.engine.rules.subsume import subsumed
 from checks.engine.rules.typings import AreFacts
-from policy.language.collector import without_collections
 from policy.language.source import NOWHERE
 from policy.rules.components import Components, reachable
 from policy.rules.program import Program, Signature
@@ -104,7 +103,7 @@ class RuleSet:
     def planning(self, asked: Hashable) -> Iterator[None]:
         """Only one at a time plans with a rule set, not for long, and not again what was refused a moment ago."""
         self.refused.repeat(asked)
-        with self.lock, bounded(self.patience), without_collections():  # what it makes, it keeps or lets go at once
+        with self.lock, bounded(self.patience):
             self.refused.repeat(asked)
             try:
                 yield
