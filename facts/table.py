@@ -208,6 +208,7 @@ class Loader:
 
     def bring_in(self) -> None:
         """Besides, statements of this transaction see all that was taken."""
+        self.settle()
 
 
 class _LoaderOfRuns(Loader):
