@@ -8,7 +8,7 @@ from authz_project.language_server.document import Document
 from authz_project.language_server.hover import hover_text
 from authz_project.language_server.renaming import renamable, renamed
 from policy.language.completion import completions
-from policy.language.format import formatted
+from policy.language.format import formatted_tokens
 from policy.language.names import NAME, Occurrence, Symbol
 from policy.language.rejection import PolicyRejected, Problem
 
@@ -118,7 +118,7 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
 def layout(document: Document) -> list[types.TextEdit]:
     """One edit of the whole; none for a text that is no policy, or is laid out already."""
     try:
-        after = formatted(document.text)
+        after = formatted_tokens(document.text, document.parsed.tokens)
     except PolicyRejected:
         return []
     return [types.TextEdit(document.places.whole(), after)] if after != document.text else []

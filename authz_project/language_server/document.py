@@ -7,15 +7,25 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from authz_project.language_server.places import Places
-from policy import rules
+from policy.language import ast
+from policy.language.collector import without_collections
 from policy.language.names import Names, names_of
 from policy.language.outline import Outline, Word, outline_of, words_of
+from policy.language.plumbing import parse_with_tokens
+from policy.language.ply_types import Token
 from policy.language.rejection import PolicyRejected, Problem
 from policy.language.source import Source
+from policy.rules import compile_policy
 from policy.rules.program import Program
 
 _HEAD = re.compile(r"^[ \t]*(?:actor|resource|global|test)\b", re.MULTILINE)
 _AHEAD = 2_000  # characters after a place that are read to complete there
+
+
+@dataclass(frozen=True)
+class Parsed:
+    policy: ast.Policy
+    tokens: list[Token]  # that it was made of
 
 
 @dataclass(frozen=True)
@@ -58,9 +68,15 @@ class Document:
         return self.before if self.before and "outline" not in self.__dict__ else self.outline
 
     @cached_property
+    def parsed(self) -> Parsed:
+        """What takes longest of all that is asked; PolicyRejected where the text is no policy by its form."""
+        return Parsed(*parse_with_tokens(self.source))
+
+    @cached_property
     def compiled(self) -> Compiled:
         try:
-            program = rules.compile_source(self.source)
+            with without_collections():
+                program = compile_policy(self.parsed.policy, self.source)
         except PolicyRejected as reason:
             return Compiled(None, reason.problems)
         return Compiled(program, program.warnings)

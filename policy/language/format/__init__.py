@@ -13,16 +13,22 @@ from policy.language.collector import without_collections
 from policy.language.format.statements import laid_out
 from policy.language.format.words import words_of
 from policy.language.plumbing import parse_with_tokens
+from policy.language.ply_types import Token
 from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 
-__all__ = ["formatted", "says_the_same"]
+__all__ = ["formatted", "formatted_tokens", "says_the_same"]
 
 
 def formatted(text: str, filename: str = "") -> str:
     """Return the policy in its one layout; a text that is no policy raises PolicyRejected."""
+    _, tokens = parse_with_tokens(Source(text, filename))
+    return formatted_tokens(text, tokens)
+
+
+def formatted_tokens(text: str, tokens: list[Token]) -> str:
+    """The same of a text that was parsed already."""
     with without_collections():
-        _, tokens = parse_with_tokens(Source(text, filename))
         return laid_out(words_of(text, tokens))
 
 
