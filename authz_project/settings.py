@@ -262,7 +262,7 @@ if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqli
 
 MAX_BODY_BYTES = number("MAX_BODY_BYTES", 10 * 1024 * 1024, int)
 BODY_TIMEOUT = number("BODY_TIMEOUT", 10)  # seconds
-PATIENCE = number("PATIENCE", 1)  # seconds for which a line may stand before who comes is told to come again
+PATIENCE = number("PATIENCE", 1)  # seconds, most of which a line may be long before who comes is told to come again
 DRAIN_SECONDS = number("DRAIN_SECONDS", 0)  # from a signal to stop on, for which requests are still taken
 MAX_BATCH_ENTRIES = number("MAX_BATCH_ENTRIES", 0, int)
 MAX_DELETE_MATCHES = number("MAX_DELETE_MATCHES", 0, int)

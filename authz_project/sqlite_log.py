@@ -8,7 +8,9 @@ writers are held up for a while: then all who read go, and who comes reads from 
 from __future__ import annotations
 
 import logging
+import math
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -20,21 +22,50 @@ log = logging.getLogger("authz.database")
 LARGE = 64 << 20  # bytes, from which on writers wait a moment for it
 VERY_LARGE = 8 * LARGE  # from which on they wait for as long as questions may take
 A_MOMENT = 1.0  # seconds
+WARNED_EVERY = 60.0  # seconds
 
 
-def keep_small() -> None:
-    """Begin the log anew if it is large; where somebody reads for longer than that may take, another time."""
-    if connection.vendor != "sqlite":
-        return
-    database = Path(connection.settings_dict["NAME"])
-    size = size_of_log(database)
-    try:
-        if size < LARGE or is_begun_anew(database, patience(size)):
+class _Keeper:
+    """What is known of the times before."""
+
+    def __init__(self) -> None:
+        self._in_vain_at = 0  # bytes, at which others were held up for nothing
+        self._warned_at = -math.inf
+
+    def keep_small(self) -> None:
+        """Begin the log anew if it is large; where somebody reads or writes for longer than that may take, later."""
+        if connection.vendor != "sqlite":
             return
-        reason = "somebody has been reading for long, as a backup or dump_facts does"
-    except sqlite3.Error as error:
-        reason = str(error)
-    log.warning("the log beside the database has %s MiB, and cannot be begun anew yet: %s", f"{size >> 20:,}", reason)
+        database = Path(connection.settings_dict["NAME"])
+        size = size_of_log(database)
+        if size < LARGE:
+            return
+        wait = self._patience(size)
+        try:
+            is_anew = is_begun_anew(database, wait)
+        except sqlite3.Error as error:
+            self._warn(size, str(error))
+            return
+        if is_anew:
+            self._in_vain_at = 0
+        elif wait > A_MOMENT:
+            self._in_vain_at = size
+        if is_anew is False:
+            self._warn(size, "somebody has been reading for long, as a backup or dump_facts does")
+
+    def _patience(self, size: int) -> float:
+        """Who reads for longer than others can wait is not waited for again before the log is much larger."""
+        return A_MOMENT if self._in_vain_at and size < self._in_vain_at + VERY_LARGE else patience(size)
+
+    def _warn(self, size: int, reason: str) -> None:
+        now = time.monotonic()
+        if now - self._warned_at >= WARNED_EVERY:
+            self._warned_at = now
+            size >>= 20
+            log.warning("the log beside the database has %s MiB, and cannot be begun anew yet: %s", f"{size:,}", reason)
+
+
+keep_small = _Keeper().keep_small
 
 
 def size_of_log(database: Path) -> int:
@@ -53,9 +84,15 @@ def patience(size: int) -> float:
     return min(wait, settings.WRITE_TIMEOUT / 2) if settings.WRITE_TIMEOUT else wait
 
 
-def is_begun_anew(database: Path, wait: float) -> bool:
-    """Put all of it into the file, and give its room back; say whether nobody was in the way for so long."""
+def is_begun_anew(database: Path, wait: float) -> bool | None:
+    """Put all of it into the file, and give its room back; say whether nobody read for longer than that.
+
+    None is for a large change under way: nobody read, but whoever makes it has the log.
+    """
     with closing(sqlite3.connect(database, timeout=wait, isolation_level=None)) as own:
         own.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # most of the work, while others write
         is_busy, *_ = own.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    return not is_busy
+        if not is_busy:
+            return True
+        _, pages, in_the_file = own.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return None if in_the_file == pages else False

@@ -51,10 +51,13 @@ class FirstLoad:
         self._taken += len(rows)
         return 0
 
-    def end(self) -> int:
-        """Move all that wait; return how many there are, each once."""
+    def end(self, may_be_alone: bool) -> int:
+        """Move all that wait; return how many there are, each once.
+
+        Whoever has the table alone keeps it until the transaction ends, so that is for the end of a load.
+        """
         try:
-            moved = self._moved_alone() if self._taken >= LEAST else None
+            moved = self._moved_alone() if may_be_alone and self._taken >= LEAST else None
         except OperationalError:
             raise  # cancelled, or the database is lost
         except (DatabaseError, _NotAlone):  # a fact that was said twice, a role that does not own the table

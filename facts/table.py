@@ -260,10 +260,10 @@ class _LoaderBehind(Loader):
             stored, self._under_way = self._under_way, None
             self.inserted += stored.result()
 
-    def bring_in(self) -> None:
+    def bring_in(self, is_the_end: bool = False) -> None:
         self.settle()
         if self._first is not None:
-            self.inserted += self._first.end()
+            self.inserted += self._first.end(may_be_alone=is_the_end)
             self._first = None
 
 
@@ -278,7 +278,7 @@ def loader_behind(store: Callable[[Sequence[NewRow]], int], first: FirstLoad | N
         with ThreadPoolExecutor(1, initializer=connections.__setitem__, initargs=(DEFAULT_DB_ALIAS, mine)) as thread:
             loader = _LoaderBehind(store, thread, first)
             yield loader
-            loader.bring_in()
+            loader.bring_in(is_the_end=True)
     finally:
         sys.setswitchinterval(usual_turn)
         mine.dec_thread_sharing()

@@ -82,11 +82,11 @@ class Intake:
         if scope.path == READINESS and scope.method in ("GET", "HEAD"):
             self._lookout.tell(partial(say_readiness, scope, protocol))
             return
-        if self._threads_for(scope.path).is_crowded:  # its body is not even read
-            self._refusals.tell(partial(_come_again, scope, protocol))
+        length = _length(scope)
+        if length != 0 and self._threads_for(scope.path).is_crowded:  # its body is not even read
+            self._refusals.tell(partial(_come_again, scope, protocol, length))
             return
         environ = environ_of(scope)
-        length = _length(environ)
         if length == 0:
             waits = _may_wait(environ)
             if not (waits and self._waiting.do(answer, environ | {MAY_WAIT: True}, io.BytesIO(), 0, protocol)):
@@ -193,17 +193,16 @@ def _may_wait(environ: Environ) -> bool:
     return environ["PATH_INFO"].lstrip("/") == FEED and "wait=" in environ["QUERY_STRING"]
 
 
-def _length(environ: Environ) -> int | None:
+def _length(scope: Scope) -> int | None:
     """Of the body; None for one that comes in chunks."""
-    if "HTTP_TRANSFER_ENCODING" in environ:
+    if scope.headers.get("transfer-encoding") is not None:
         return None
-    return int(environ.get("CONTENT_LENGTH", "0").partition(",")[0])  # said twice, it is the same: granian looks
+    return int(scope.headers.get("content-length", "0").partition(",")[0])  # said twice, it is the same: granian looks
 
 
-def _come_again(scope: Scope, protocol: HTTPProtocol) -> None:
+def _come_again(scope: Scope, protocol: HTTPProtocol, length: int | None) -> None:
     """A small body is taken, so that its sender tries again on the same connection."""
-    is_large = int(scope.headers.get("content-length", "0").partition(",")[0]) > SMALL
-    say(scope, protocol, 503, CROWDED, close=is_large)
+    say(scope, protocol, 503, CROWDED, close=length is None or length > SMALL)
     Rest(protocol)
 
 

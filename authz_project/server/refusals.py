@@ -48,5 +48,5 @@ class Refusals:
         while self._kept and self._kept[0][0] <= now:
             try:
                 self._kept.popleft()[1]()
-            except Exception:
+            except BaseException:  # granian's own are no Exceptions, and this thread is the only one
                 log.exception("a request was not answered")

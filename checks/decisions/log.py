@@ -16,7 +16,6 @@ import stat
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import lru_cache
 from random import random
 from typing import Any, NamedTuple
@@ -41,6 +40,7 @@ ROOM = 32 << 20  # bytes of what waits to be written
 _OVERHEAD, _A_RESULT = 1_000, 100  # bytes that a question takes at least, and about as many for each of its results
 _PAUSE = 0.1  # seconds between writes
 _COMPLAINT_EVERY = 60.0  # seconds
+_LOCKED_WITHIN = 1.0  # second
 _MOST_NAMES = 10_000
 _CONTEXT = "context_facts"
 _AUTHZEN = "/access/"  # how its paths begin
@@ -333,15 +333,14 @@ class Writer:
 
     def _append(self, file: int, text: bytes) -> None:
         """Add to a file; where its disk is full, all lines that it takes whole, and no part of one."""
-        with suppress(OSError):  # not every kind of disk has locks
-            fcntl.flock(file, fcntl.LOCK_EX)  # or another process would go on behind a part of a line
+        is_alone = _locked(file)
         start = os.fstat(file).st_size
         try:
             self._put_out(file, text)
         except OSError:
             added = os.fstat(file).st_size - start
             whole = text.rfind(b"\n", 0, max(0, added)) + 1
-            if 0 <= added <= len(text) and not self._was_torn:
+            if is_alone and 0 <= added <= len(text) and not self._was_torn:
                 os.ftruncate(file, start + whole)
                 self._is_torn = False
                 self._written += text.count(b"\n", 0, whole)
@@ -354,6 +353,21 @@ class Writer:
         while left:
             left = left[os.write(file, left) :]
         self._is_torn = False
+
+
+def _locked(file: int) -> bool:
+    """Keep other processes from going on behind a part of a line; not every disk has locks, and one may not end."""
+    until = time.monotonic() + _LOCKED_WITHIN
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(_LOCKED_WITHIN / 100)
+        except OSError:
+            return False
 
 
 def opened(path: str) -> int:

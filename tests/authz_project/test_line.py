@@ -70,16 +70,31 @@ def test_bursts_that_pass_are_taken_for_ever(line, clock):
         clock[0] += 0.7
 
 
-def test_it_is_kept_short_until_nobody_had_to_be_told_so_for_as_long(line, clock):
+def test_it_is_kept_short_while_it_would_be_longer(line, clock):
     line.note(MANY)
     clock[0] += 2
     assert not line.takes(MANY)
-    line.note(0)
-    for _ in range(50):
-        clock[0] += 0.9
-        assert not line.takes(MANY)
-    clock[0] += 1
-    assert line.takes(MANY)
+    for _ in range(200):
+        line.note(3 * SHORT)
+        clock[0] += 0.07
+        assert not line.takes(3 * SHORT)
+        line.note(3 * SHORT - 1)
+        clock[0] += 0.03
+
+
+def test_it_is_not_for_who_comes_beside_others_now_and_then(line, clock):
+    """So it ends with the overload, though at usual times, too, three stand in line at some moment of each second."""
+    line.note(MANY)
+    clock[0] += 2
+    assert not line.takes(MANY)
+    refused = []
+    for moment in range(50):
+        line.note(3 * SHORT)
+        clock[0] += 0.03
+        refused += [] if line.takes(3 * SHORT) else [moment]
+        line.note(0)
+        clock[0] += 0.07
+    assert refused and max(refused) < 20, "2 seconds after"
 
 
 def test_patience_may_have_no_end(line, clock, settings):

@@ -142,6 +142,21 @@ def test_a_role_that_may_not_drop_indexes_loads_all_the_same(environment, alone,
     assert (alone, users(environment), indexes()) == ([], ["ann", "bob"], before)
 
 
+def test_nobody_waits_for_a_file_that_is_still_read(environment, alone):
+    """Once some of its facts may end, the others have come into the table, which is no load without indexes."""
+
+    def lines():
+        yield from roles("ann", "bob", "cy")
+        yield from roles("dan", "eve", "fay", expires_at="2100-01-01T00:00:00Z")
+        yield from roles("gus", "hal", "ida")
+        with somebody_else() as other:
+            other.execute("SET lock_timeout = 1000")
+            assert other.execute("SELECT count(*) FROM fact").fetchone() == (0,)
+
+    assert load(environment.id, enumerate(lines(), 1)).inserted == 9
+    assert (alone, len(users(environment))) == ([], 9)
+
+
 def test_an_end_that_is_said_later_counts(environment):
     later = "2100-01-01T00:00:00Z"
     facts = [*roles("ann", "bob", "cy"), *roles("ann", expires_at=later), *roles("dan", "eve", "fay")]

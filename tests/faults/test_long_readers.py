@@ -122,6 +122,35 @@ def test_who_reads_for_very_long_is_told_of_and_let_be(database, crowd, monkeypa
     wait_for(lambda: sqlite_log.keep_small() or sqlite_log.size_of_log(database) < min(size, SMALL))
 
 
+def test_who_writes_for_long_is_not_called_a_reader(database, monkeypatch, caplog):
+    of_here = SimpleNamespace(vendor="sqlite", settings_dict={"NAME": database})
+    monkeypatch.setattr(sqlite_log, "connection", of_here)
+    monkeypatch.setattr(sqlite_log, "LARGE", 0)
+    monkeypatch.setattr(sqlite_log, "A_MOMENT", 0.1)
+    with closing(sqlite3.connect(database, isolation_level=None)) as slow:
+        slow.execute("BEGIN IMMEDIATE")
+        assert sqlite_log.is_begun_anew(database, 0.1) is None
+        sqlite_log.keep_small()
+    assert caplog.text == ""
+
+
+def test_who_reads_on_and_on_is_waited_for_once_and_told_of_once(database, monkeypatch, caplog):
+    of_here = SimpleNamespace(vendor="sqlite", settings_dict={"NAME": database})
+    monkeypatch.setattr(sqlite_log, "connection", of_here)
+    waits, sizes = [], iter([100, 101, 199, 200, 201])
+    monkeypatch.setattr(sqlite_log, "LARGE", 50)
+    monkeypatch.setattr(sqlite_log, "VERY_LARGE", 100)
+    monkeypatch.setattr(sqlite_log, "patience", lambda size: 11.0)
+    monkeypatch.setattr(sqlite_log, "size_of_log", lambda of: next(sizes))
+    keeper = sqlite_log._Keeper()
+    found = iter([False, False, False, False, True])
+    monkeypatch.setattr(sqlite_log, "is_begun_anew", lambda of, wait: (waits.append(wait), next(found))[1])
+    for _ in range(5):
+        keeper.keep_small()
+    assert waits == [11.0, 1.0, 1.0, 11.0, 1.0]
+    assert caplog.text.count("has been reading for long") == 1
+
+
 def test_the_larger_it_is_the_longer_others_wait(settings):
     settings.STATEMENT_TIMEOUT, settings.WRITE_TIMEOUT = 5, 30
     assert sqlite_log.patience(sqlite_log.LARGE) == 1

@@ -199,6 +199,14 @@ def test_a_list_of_a_request_with_an_element_of_another_type_meets_nothing(db, e
     assert asked.check(Who("user", "ann"), "viewer", DOC, facts=given) == (fits and meets)
 
 
+def test_a_parameter_may_be_called_as_the_carried_policy_calls_its_own(db):
+    asked, _ = carriage("one_of_y: string, y: list<string>", "one_of_y in y")
+    context = ['context("one_of_y", "a")', 'context("y", "a")']
+    right, wrong = (tuple(map(fact_from_text, each)) for each in (context, [*context, 'context("y", 5)']))
+    assert asked.check(Who("user", "ann"), "viewer", DOC, facts=right)
+    assert not asked.check(Who("user", "ann"), "viewer", DOC, facts=wrong)
+
+
 @pytest.mark.parametrize(
     "expression",
     [

@@ -110,10 +110,17 @@ class _Writer:
         kind = element_type({each.name: each.type for each in self.condition.parameters}.get(name, ""))
         if kind is None:
             return terms.TRUE
-        held = ast.Variable(variable(f"one_of_{name}"))
+        held = ast.Variable(self._free(f"one_of_{name}"))
         is_empty = ast.Comparison("=", held, ast.Literal(empty_list(kind)))
         others = (terms.no(fit) for fit in (terms.matches(held.name, kind), is_empty))
         return terms.either(*[terms.no(terms.every(_value(name, held), other)) for other in others])
+
+    def _free(self, name: str) -> str:
+        """A variable that stands for no parameter."""
+        taken = {variable(each.name) for each in self.condition.parameters}
+        while variable(name) in taken:
+            name += "_"
+        return variable(name)
 
     def _given(self, test: Test) -> list[ast.Formula]:
         """That each value which the test asks for is there."""

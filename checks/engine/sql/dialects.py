@@ -108,7 +108,7 @@ class PostgreSQL:
     def current_time(self, given: Slot) -> Text:
         """As given; where nothing is, by the server's clock: the same in all statements of a snapshot."""
         seconds = "CAST(floor(date_part('epoch', transaction_timestamp())) AS bigint)"
-        return ("COALESCE(", given, f", CAST({seconds} AS text))")
+        return ("COALESCE(CAST(", given, f" AS text), CAST({seconds} AS text))")
 
     def seed(self, text: Text) -> Text:
         return ("CAST(", *text, ' AS text) COLLATE "C"')
