@@ -1,5 +1,6 @@
 """What is installed from the wheel alone is all there is: nothing of the clone is missed."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -40,7 +41,20 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Installed:
-    folder = tmp_path_factory.mktemp("wheel")
+    """Made by the first of the processes that run these tests; the others wait for it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "wheel"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "is made").exists():
+            make(folder)
+            (folder / "is made").touch()
+    (wheel,) = folder.glob("*.whl")
+    return Installed(wheel, tmp_path_factory.mktemp("empty"), folder / "venv" / "bin" / "authz")
+
+
+def make(folder: Path) -> None:
     source = folder / "source"
     source.mkdir()
     for name in PARTS:
@@ -51,8 +65,6 @@ def installed(tmp_path_factory) -> Installed:
     (wheel,) = folder.glob("*.whl")
     run(sys.executable, "-m", "venv", folder / "venv", folder=folder)
     run(folder / "venv" / "bin" / "pip", "install", "--quiet", wheel, folder=folder)
-    (folder / "empty").mkdir()
-    return Installed(wheel, folder / "empty", folder / "venv" / "bin" / "authz")
 
 
 def test_the_wheel_is_complete(installed):

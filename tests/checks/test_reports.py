@@ -34,6 +34,14 @@ WRONG = r"""test "writers <&> \"write\" # 100% \\ \n\t, a: b" {
 WRONG_NAME = 'writers <&> "write" # 100% \\ \n\t, a: b'
 
 
+pytestmark = pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def database(db):
+    """Tests of policies are run in one, whatever it is."""
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
