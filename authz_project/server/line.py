@@ -2,10 +2,11 @@
 
 A line that is long only now and then is good: it lets bursts pass. One that was long for most of about `PATIENCE`
 seconds does not get shorter by itself, for more is asked than can be answered; and the longer it is, the later all in
-it are answered, as many as before. So from then on it is kept short, until it is shorter than that by itself for most
-of the time.
+it are answered, as many as before. So from then on it is kept short for a while.
 
-That it is empty now and then says nothing: clients that wait for their answers come back in waves.
+After that it is tried: where it is long again at once, it is kept short for twice as long. Whether it could do without
+does not show before, for those who are told to come again ask less than they would. That it is empty now and then says
+nothing either: clients that wait for their answers come back in waves.
 """
 
 import math
@@ -15,6 +16,7 @@ from django.conf import settings
 
 LONG = 16  # who stand in a line, for each thread: a hundred clients that wait for answers are none, for two workers
 SHORT = 1  # who may stand in one that is kept short: they are answered within a few times as long as alone
+LONGEST = 16  # times PATIENCE, for which it is kept so before it is tried again
 _MOST = 0.5  # of the time
 
 
@@ -23,35 +25,40 @@ class Line:
 
     def __init__(self, threads: int):
         self._long, self._short = LONG * threads, SHORT * threads
-        self._is_kept_short = False
-        self._waiting = 0
-        self._beyond_for = 0.0  # the share of about the last `PATIENCE` seconds in which so many waited, or more
+        self._is_long = False
+        self._long_for = 0.0  # the share of about the last `PATIENCE` seconds in which it was
         self._weighed_at = time.monotonic()
+        self._kept_until = -math.inf  # short
+        self._kept_for = 0.0  # seconds, the last time
 
     def note(self, waiting: int) -> None:
         """Whenever somebody has come or gone."""
-        if self._is_beyond(waiting) != self._is_beyond(self._waiting):
-            self._weigh()
-        self._waiting = waiting
+        is_long = waiting >= self._long
+        if is_long != self._is_long:
+            self._weigh(time.monotonic())
+            self._is_long = is_long
 
     def takes(self, waiting: int) -> bool:
         """Whether one more may wait behind so many."""
         if waiting < self._short or not settings.PATIENCE:
             return True
-        self._weigh()
-        if self._is_kept_short:
-            self._is_kept_short = self._beyond_for >= _MOST
-        else:
-            self._is_kept_short = waiting >= self._long and self._beyond_for >= _MOST
-        return not self._is_kept_short
-
-    def _is_beyond(self, waiting: int) -> bool:
-        return waiting >= (self._short if self._is_kept_short else self._long)
-
-    def _weigh(self) -> None:
-        """Bring the share up to date: what was longer ago counts for less."""
         now = time.monotonic()
+        if now < self._kept_until:
+            return False
+        if waiting < self._long:
+            return True
+        is_tried = now < self._kept_until + self._kept_for
+        self._weigh(now)
+        if not is_tried and self._long_for < _MOST:
+            return True
+        longest = LONGEST * settings.PATIENCE
+        self._kept_for = min(2 * self._kept_for, longest) if is_tried else settings.PATIENCE
+        self._kept_until = now + self._kept_for
+        return False
+
+    def _weigh(self, now: float) -> None:
+        """Bring the share up to date: what was longer ago counts for less."""
         if settings.PATIENCE:
             past = math.exp((self._weighed_at - now) / settings.PATIENCE)
-            self._beyond_for = self._beyond_for * past + self._is_beyond(self._waiting) * (1 - past)
+            self._long_for = self._long_for * past + self._is_long * (1 - past)
         self._weighed_at = now

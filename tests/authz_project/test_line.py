@@ -70,31 +70,44 @@ def test_bursts_that_pass_are_taken_for_ever(line, clock):
         clock[0] += 0.7
 
 
-def test_it_is_kept_short_while_it_would_be_longer(line, clock):
+def test_it_is_kept_short_for_a_while_and_then_tried(line, clock):
     line.note(MANY)
     clock[0] += 2
     assert not line.takes(MANY)
-    for _ in range(200):
-        line.note(3 * SHORT)
-        clock[0] += 0.07
-        assert not line.takes(3 * SHORT)
-        line.note(3 * SHORT - 1)
-        clock[0] += 0.03
+    line.note(0)
+    clock[0] += 0.9
+    assert not line.takes(3 * SHORT)
+    clock[0] += 0.2
+    assert line.takes(3 * LONG - 1), "whether it is long again shows when it is"
+    assert not line.takes(3 * LONG)
 
 
-def test_it_is_not_for_who_comes_beside_others_now_and_then(line, clock):
-    """So it ends with the overload, though at usual times, too, three stand in line at some moment of each second."""
+def test_what_is_long_again_at_once_is_kept_short_for_twice_as_long(line, clock):
+    line.note(MANY)
+    clock[0] += 2
+    lasted = []
+    for _ in range(8):
+        begun = clock[0]
+        assert not line.takes(3 * LONG)
+        while not line.takes(3 * SHORT):
+            clock[0] += 0.125
+        lasted.append(clock[0] - begun)
+    assert lasted == [1, 2, 4, 8, 16, 16, 16, 16]
+
+
+def test_it_ends_with_the_overload(line, clock):
+    """Though at usual times, too, some stand in line at some moment of each second."""
     line.note(MANY)
     clock[0] += 2
     assert not line.takes(MANY)
-    refused = []
-    for moment in range(50):
-        line.note(3 * SHORT)
-        clock[0] += 0.03
-        refused += [] if line.takes(3 * SHORT) else [moment]
+    clock[0] += 1
+    for _ in range(1_000):
+        line.note(3 * LONG - 1)
+        clock[0] += 0.1
+        assert line.takes(3 * LONG - 1)
         line.note(0)
-        clock[0] += 0.07
-    assert refused and max(refused) < 20, "2 seconds after"
+    line.note(MANY)
+    assert line.takes(MANY), "a burst, long after"
 
 
 def test_patience_may_have_no_end(line, clock, settings):
