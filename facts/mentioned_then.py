@@ -5,7 +5,7 @@ Ids come in order, some at a time: what is read at once does not grow with the n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import connection
@@ -41,14 +41,15 @@ class MentionedThen:
                 found.update(row[0] for row in cursor.fetchall())
         return sorted(found)[:most]
 
-    def containing(self, text: str, most: int) -> list[str]:
-        """Return ids that contain a text, so many at most."""
+    def containing(self, most: int, read: Callable[[str], Iterable[Sequence[str]]]) -> list[str]:
+        """Return ids that contain a text, so many at most.
+
+        Whoever reads runs each statement, puts the text in place of its `%s`, and limits the time: all ids are read.
+        """
         found: set[str] = set()
         test = "instr({column}, %s) > 0" if connection.vendor == "sqlite" else "strpos({column}, %s) > 0"
-        with connection.cursor() as cursor:
-            for _, selected in self._selects(test):
-                cursor.execute(f"SELECT DISTINCT {selected} LIMIT %s", (text, most))
-                found.update(row[0] for row in cursor.fetchall())
+        for _, selected in self._selects(test):
+            found.update(row[0] for row in read(f"SELECT DISTINCT {selected} LIMIT {int(most)}"))
         return sorted(found)[:most]
 
     def has(self, text: str) -> bool:
@@ -109,6 +110,18 @@ def changed_facts_between(known: Numbered, first: Then, last: Then) -> list[Chan
             if rows:
                 found.append(ChangedFacts(signature, tuple(rows) if len(rows) <= MOST_CHANGES else None))
     return found
+
+
+def any_ends(known: Numbered, first: int, last: int) -> bool:
+    """Say whether a stored fact comes to its end after the first time and up to the last, in microseconds."""
+    numbers = [int(number) for signature, number in known.numbers.items() if signature in known.ending]
+    if not numbers:
+        return False
+    named = f"{STORED} INDEXED BY fact_expires_at" if connection.vendor == "sqlite" else STORED
+    tests = f"expires_at IS NOT NULL AND expires_at BETWEEN {int(first) + 1} AND {int(last)}"
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM {named} WHERE {tests} AND sig IN ({', '.join(map(str, numbers))}) LIMIT 1")
+        return cursor.fetchone() is not None
 
 
 def _changes(number: int, first: Then, last: Then, may_end: bool) -> str:

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from checks.asking.question import Question
 from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
 from checks.explain.explain import ExplainedGoal, explain_calls
-from checks.workbench.changed import changes_of
+from checks.workbench.changed import asked_of_page, changes_of, moments_of_page
 from checks.workbench.listing import Cut, Listed, listed
 from checks.workbench.questions import CHANGED, PageQuestion
-from checks.workbench.review import Wanted, moments_reviewed
+from checks.workbench.review import Wanted
 from checks.workbench.spots import came_from_text
 from checks.workbench.stretches import Stretch
 from checks.workbench.unknown import Note, unknown_names, unknown_types, unmentioned
 from facts.accept import ALL_USED, Unused
 from policy import rules
 from policy.active import program_of_version
-from policy.moments import Moment
+from policy.moments import AsOf, Moment
 from policy.values import Value
 
 
@@ -37,6 +37,7 @@ class Answered:
     notes: Sequence[Note] = ()
     unused: Unused = ALL_USED  # of the context
     milliseconds: float = 0.0
+    whens: tuple[AsOf | None, ...] = ()  # of what changed: how each of them is asked of again
 
 
 def answered(asked: PageQuestion) -> Answered:
@@ -65,19 +66,23 @@ def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
 
 def _changed(asked: PageQuestion, begun: float) -> Answered:
     assert asked.actor is not None, "what changed is asked of an actor"
-    old, new = moments_reviewed(asked.environment_id, asked.since, asked.until)
+    came = came_from_text(asked.fields.get("after", ""))
+    asked_of = (asked.since, asked.until)
+    old, new = moments_of_page(asked.environment_id, asked_of, came)
     strange = [note for note in _strange(asked, old) if note in _strange(asked, new)]
     if strange:
         return Answered(asked, moments=(old, new), notes=strange)
     actor = Value(asked.actor.type, asked.actor.one)
     action = asked.action.one if asked.action.ids else ""
     wanted = Wanted(actor.type, action, asked.resource.type if asked.resource else "", actor.id)
-    text, came = asked.fields.get("filter", ""), came_from_text(asked.fields.get("after", ""))
-    changes = changes_of(asked.environment_id, (old, new), wanted, text, came)
+    changes = changes_of(asked.environment_id, (old, new), wanted, asked.fields.get("filter", ""), came)
+    whens = tuple(asked_of_page(asked_of, (old, new), came))
     taken = time.perf_counter() - begun
     with snapshot(asked.environment_id, new.version, (), frozenset(), new) as session:
         notes = list(unmentioned(session, asked))
-    return Answered(asked, changes=changes, moments=(old, new), notes=notes, milliseconds=taken * 1000)
+    return Answered(
+        asked, changes=changes, moments=(old, new), whens=whens, notes=notes, milliseconds=taken * 1000
+    )
 
 
 def _strange(asked: PageQuestion, moment: Moment) -> list[Note]:

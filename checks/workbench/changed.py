@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from checks.asking import run
 from checks.asking.snapshot import Snapshot, snapshot
 from checks.workbench.parts import Parts
-from checks.workbench.review import Review, Wanted
-from checks.workbench.spots import Came
+from checks.workbench.review import Review, Wanted, moments_reviewed
+from checks.workbench.spots import Came, Last
 from checks.workbench.stretches import Filter, Stretch, stretch_of
+from facts.mentioned_then import any_ends
+from facts.numbering import numbers_as_of
+from policy.clock import now, time_of
+from policy.errors import MalformedRequest
 from policy.models import Environment
-from policy.moments import Moment
+from policy.moments import AsOf, Moment, moment_of
+
+_MEANWHILE = 60_000_000  # microseconds, within which a page is found
 
 
 def changes_of(
@@ -28,12 +34,41 @@ def reviewed(review: Review, text: Filter, came: Came | None, collapses: bool = 
     with run.question_time(), run.snapshot(), ExitStack() as stack:
         sides = [stack.enter_context(_side(review.environment_id, each)) for each in review.moments]
         parts = Parts(review, sides, text, came.spot if came else None, collapses)
-        return stretch_of(parts, came, text.has, lambda: sum(side.planning for side in sides))
+        last = Last(review.moments[-1].revision, review.moments[-1].at)
+        return stretch_of(parts, came, last, text.has, lambda: sum(side.planning for side in sides))
+
+
+def moments_of_page(environment_id: int, asked: Sequence[AsOf | None], came: Came | None) -> tuple[Moment, ...]:
+    """Return the moments of a page; None is now, and on pages that go on from another, what was now on the first."""
+    then = _went_on(environment_id, came.last) if came is not None and None in asked else None
+    return moments_reviewed(environment_id, *asked, now=then)
+
+
+def asked_of_page(
+    asked: Sequence[AsOf | None], moments: Sequence[Moment], came: Came | None
+) -> Iterator[AsOf | None]:
+    """Yield how each moment is asked of by itself: what was now on an earlier page, by its time."""
+    for when, moment in zip(asked, moments):
+        yield time_of(moment.at) if when is None and came is not None else when
+
+
+def _went_on(environment_id: int, last: Last) -> Moment:
+    found = moment_of(environment_id, last.revision, called="after")
+    if found is None or last.at > now():
+        raise MalformedRequest("after", "goes on up to a time that is still to come; begin with the first page")
+    return replace(found, at=last.at)
 
 
 @contextmanager
 def _side(environment_id: int, moment: Moment) -> Iterator[Snapshot]:
-    """Open a session as of the moment; where nothing was stored since then, over the facts of now, which is quicker."""
-    is_latest = Environment.objects.values_list("offset", flat=True).get(pk=environment_id) == moment.revision
-    with snapshot(environment_id, moment.version, (), frozenset(), None if is_latest else moment) as found:
+    """Open a session as of the moment; where the facts of now are the same, over those, which is quicker."""
+    asked = None if _is_as_now(environment_id, moment) else moment
+    with snapshot(environment_id, moment.version, (), frozenset(), asked) as found:
         yield replace(found, now=moment.at // 1_000_000)
+
+
+def _is_as_now(environment_id: int, moment: Moment) -> bool:
+    """Say whether nothing was stored since then, and no fact came to its end or does while it is read."""
+    if Environment.objects.values_list("offset", flat=True).get(pk=environment_id) != moment.revision:
+        return False
+    return not any_ends(numbers_as_of(environment_id), moment.at, now() + _MEANWHILE)

@@ -294,12 +294,14 @@ def _changes(told: Answered) -> Shown:
         "first": "" if found.is_first else page_url("ask", asked.version.pk, again),
         "next": page_url("ask", asked.version.pk, next_fields) if next_fields else "",
         "looked": looked_text(found.looked) if found.looked else "",
+        "is_short": found.is_short,
         "filter": text,
         "is_filterable": bool(text) or not found.is_first or found.next is not None or len(found.lines) > 10,
         "unfiltered": page_url("ask", asked.version.pk, asked_again(asked.fields)),
         "hidden": list(asked_again(asked.fields).items()),
         "actor": value_html(actor, asked.version.environment.slug),
         "has_kept": any(line.state == State.KEPT for line in found.lines),
+        "has_unnamed": found.has_unnamed,
         "has_every": any(ANY in (line.resource.id, line.action.id) for line in found.lines),
     }
 
@@ -308,11 +310,10 @@ def _change(told: Answered, line: Access) -> _Change:
     asked = told.asked
     about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
     about["action"] = "*" if line.action.id == ANY else _action(line.action.id)
-    labels = ("before", "now" if asked.until is None else "after")
-    sent = (asked.since, asked.until)
+    labels = ("before", "now" if told.whens[-1] is None else "after")
     whys = [
         Link(label, page_url("ask", moment.version, asked_again(about, **moment_fields(when, moment))))
-        for label, moment, when in zip(labels, told.moments, sent)
+        for label, moment, when in zip(labels, told.moments, told.whens)
     ]
     slug = asked.version.environment.slug
     resource = shown(line.resource) if line.resource.id == ANY else value_html(line.resource, slug)

@@ -6,6 +6,7 @@ it on? What is too much to be read at once is asked about fewer, down to one, wh
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,15 +16,19 @@ from checks.asking.question import FEW, Asked, Question
 from checks.asking.snapshot import Snapshot
 from checks.engine.answers import Row
 from checks.engine.errors import TooComplex, UnboundVariable
+from checks.engine.rules.clauses import Slot
+from checks.engine.sql.rounds import Fetched
+from checks.engine.sql.text import finished
+from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
 from checks.workbench.access import collapsed, without_covered
 from checks.workbench.access_kinds import MOST_ACTORS, AccessKind, values_in_rules
 from checks.workbench.in_order import ONE_SECONDS, ROWS, InOrder
 from checks.workbench.review import Access, NotAnswered, Review, asked_id, compared
-from checks.workbench.spots import Piece, Spot
-from checks.workbench.stretches import Filter, Line, Part
+from checks.workbench.spots import ACTORS, EACH, OF_ACTORS, OF_RESOURCES, RESOURCES, WHOLE, Piece, Spot
+from checks.workbench.stretches import Filter, Line, Part, named
 from facts.mentioned_then import MentionedThen
-from policy.errors import AuthzError
+from policy.errors import AuthzError, Cancelled
 from policy.moments import NoSuchMoment
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
@@ -31,6 +36,7 @@ _FIRST = 8  # ids that are asked about at first
 _MOST = 250
 _WHOLE = 5_000  # rows of one actor, of any action: read at once
 _GROUP_SECONDS = 0.2  # for what is asked about several
+_LOOKING_SECONDS = 1.0  # for all ids with a text; without them, lines with it are looked for among all
 _LAST = "\U0010ffff"  # after every name and id
 
 
@@ -48,41 +54,81 @@ class Parts:
     collapses: bool = False
     _with_text: dict[str, frozenset[str] | None] = field(default_factory=dict)
     _in_rules: dict[str, frozenset[str]] = field(default_factory=dict)
+    _looked: float = 0.0  # seconds, for ids with the text
 
     def __iter__(self) -> Iterator[Part]:
-        pieces = [piece for piece in self._pieces() if self.start is None or piece.order >= self.start.order]
-        for piece, following in zip(pieces, [*pieces[1:], None]):
+        is_first = True
+        for piece in self._pieces():
+            if not is_first:
+                yield Part([], piece.spot())
+            is_first = False
             if any(_can_hold(side, piece.kind.question((ANY,))) is not False for side in self.sides):
                 is_begun = self.start is not None and self.start.order == piece.order
                 yield from self._of(piece, self.start if self.start and is_begun else piece.spot())
-            if following is not None:
-                yield Part([], following.spot())
 
     # ---- pieces ----------------------------------------------------------------------------------------------------
 
     def _pieces(self) -> Iterator[Piece]:
-        """Yield the kinds in order; of a kind what is about resources with the text, and then about such actors."""
-        for piece in sorted(map(Piece, self.review.kinds()), key=lambda piece: piece.order):
-            kind = piece.kind
-            resources = self._ids_with_text(kind.resource) if self.filter.is_of_actors else None
-            actors = None if resources is None else self._ids_with_text(kind.actor)
-            if resources is None or actors is None:
-                yield piece
-                continue
-            if mine := resources if kind.resources is None else resources & kind.resources:
-                yield piece._replace(kind=replace(kind, resources=mine))
-            if theirs := actors if kind.actors is None else actors & kind.actors:
-                yield Piece(replace(kind, actors=theirs), 1, resources)
+        """Yield the pieces from the start on."""
+        for whole in sorted(map(Piece, self.review.kinds()), key=lambda piece: piece.order):
+            start = self.start
+            if start is None or not start.is_of(whole.kind):
+                if start is None or whole.order > start.order:
+                    yield from self._pieces_of(whole.kind)
+            elif start.phase == WHOLE:  # as it was begun, even if ids with the text could be found now
+                yield whole
+            else:
+                pieces = self._pieces_of(whole.kind, is_looked_for=True)
+                # A kind that is not in pieces any more is begun anew.
+                yield from (each for each in pieces if each.phase == WHOLE or each.order >= start.order)
 
-    def _ids_with_text(self, type_name: str) -> frozenset[str] | None:
-        """Return the ids of the type that contain the text; None where they are many, or cannot be told by it."""
+    def _pieces_of(self, kind: AccessKind, is_looked_for: bool = False) -> list[Piece]:
+        """Return of a kind what is about resources with the text, and then about such actors; or all of it."""
+        resources = self._ids_with_text(kind.resource, is_looked_for) if self.filter.is_of_actors else None
+        actors = None if resources is None else self._ids_with_text(kind.actor, is_looked_for)
+        if resources is None or actors is None:
+            return [Piece(kind)]
+        found = []
+        if mine := resources if kind.resources is None else resources & kind.resources:
+            found.append(Piece(replace(kind, resources=mine), OF_RESOURCES))
+        if theirs := actors if kind.actors is None else actors & kind.actors:
+            found.append(Piece(replace(kind, actors=theirs), OF_ACTORS, resources))
+        return found
+
+    def _ids_with_text(self, type_name: str, is_looked_for: bool) -> frozenset[str] | None:
+        """Return the ids of the type that contain the text; None where they are many, or cannot be told by it.
+
+        So it is where that takes long, unless it did not on an earlier page, and is looked for again.
+        """
         if not self.filter.is_about_ids(type_name) or type_name in (BOOLEAN, INTEGER, STRING):
             return None
         if type_name not in self._with_text:
-            found = set(self._mentioned(type_name).containing(self.filter.text, MOST_ACTORS + 1))
-            found |= {each for each in self._named(type_name) if self.filter.text in each}
-            self._with_text[type_name] = frozenset(found) if len(found) <= MOST_ACTORS else None
+            found = self._looked_up(type_name, is_looked_for)
+            if found is not None:
+                found |= {each for each in self._named(type_name) if self.filter.text in each}
+            self._with_text[type_name] = None if found is None or len(found) > MOST_ACTORS else frozenset(found)
         return self._with_text[type_name]
+
+    def _looked_up(self, type_name: str, is_looked_for: bool) -> set[str] | None:
+        """Return ids that facts mention and that contain the text; None where there is no time for that."""
+        mentioned = self._mentioned(type_name)
+        if is_looked_for:
+            return set(mentioned.containing(MOST_ACTORS + 1, self._read))
+        if self._looked >= _LOOKING_SECONDS:
+            return None
+        began = time.monotonic()
+        try:
+            with run.limited(_LOOKING_SECONDS - self._looked):
+                return set(mentioned.containing(MOST_ACTORS + 1, self._read))
+        except (QueryTooSlow, Cancelled):
+            return None
+        finally:
+            self._looked += time.monotonic() - began
+
+    def _read(self, sql: str) -> list[Fetched]:
+        before, _, after = sql.partition("%s")
+        statement = finished((before, Slot("text"), after), run.dialect().placeholder)
+        return run.execute(statement, {"text": self.filter.text})
 
     def _mentioned(self, type_name: str) -> MentionedThen:
         return MentionedThen(self.review.known.numbers, type_name, self.review.moments)
@@ -94,10 +140,17 @@ class Parts:
 
     def _of(self, piece: Piece, start: Spot) -> Iterator[Part]:
         kind = piece.kind
-        if kind.actors is not None and kind.resources is None and self._has_lists(kind):
-            yield from self._by_actors(piece, start)
+        can_lead = kind.actors is not None and kind.resources is None and self._has_lists(kind)
+        if start.leading is None:
+            leads = ACTORS if can_lead else RESOURCES
+        elif start.leads == RESOURCES or can_lead:
+            leads = start.leads  # as it was begun
         else:
+            leads, start = RESOURCES, piece.spot()  # what was begun by actors cannot go on so
+        if leads == RESOURCES:
             yield from self._by_resources(piece, start)
+        else:
+            yield from self._by_actors(piece._replace(leads=ACTORS), start)
 
     def _has_lists(self, kind: AccessKind) -> bool:
         """Say whether it can be asked what an actor may do, without naming resources."""
@@ -110,7 +163,9 @@ class Parts:
         left = [each for each in sorted(piece.kind.actors or ()) if start.leading is None or each >= start.leading]
         if left and left[0] == start.leading:
             actor = left.pop(0)
-            if start.following is not None:
+            if start.following is not None and start.leads == EACH:
+                yield from self._by_resources(_alone(piece, actor, EACH), start, actor)
+            elif start.following is not None:
                 yield from self._by_actor(piece, actor, start)
         size = 1 if self.collapses else _FIRST
         while left:
@@ -138,11 +193,11 @@ class Parts:
         if _is_about_every(found):
             return None
         sides = [without_covered({each for row in rows for each in kind.rows(row, ())}) for rows in found]
-        return _part(piece, compared(kind, sides), piece.spot(), piece.spot(actors[-1]), True)
+        return _part(piece, compared(kind, sides), piece.spot(), piece.spot(actors[-1]))
 
     def _by_actor(self, piece: Piece, actor: str, start: Spot) -> Iterator[Part]:
         """Yield what one actor may do: read in order, or all at once, or else asked of resources."""
-        alone = piece._replace(kind=replace(piece.kind, actors=frozenset((actor,))))
+        alone = _alone(piece, actor, ACTORS)
         kind, here = alone.kind, start
         try:
             if kind.action is not None:
@@ -150,22 +205,22 @@ class Parts:
                 asker, other = Asked(kind.actor, (actor,)), Asked(kind.resource, (asked_id(kind.resource, ANY),))
                 question = allow(asker, action, Asked(kind.resource, None), ("resource",))
                 of_another = allow(asker, action, other)
-                columns = InOrder(self.sides, question, of_another, self._text_for(kind, kind.resource, actor))
+                columns = InOrder(self.sides, question, of_another, self._text_for(alone, actor))
                 if self.collapses or not any(columns.every):
-                    for part in self._in_order(alone, columns, actor, start, True):
+                    for part in self._in_order(alone, columns, actor, start):
                         here = part.end
                         yield part
                     return
             else:
                 found = self._rows(kind.question(None), _WHOLE, ONE_SECONDS)
                 if self.collapses or not _is_about_every(found):
-                    yield _part(alone, self._whole(kind, actor, found), start, piece.spot(actor), True)
+                    yield _part(alone, self._whole(kind, actor, found), start, piece.spot(actor))
                     return
         except NoSuchMoment:
             raise
         except AuthzError:
             pass  # asking resource by resource says what is wrong
-        yield from self._by_resources(alone, here, actor)
+        yield from self._by_resources(_alone(piece, actor, EACH), here, actor)
 
     def _whole(self, kind: AccessKind, actor: str, found: list[Sequence[Row]]) -> Iterator[Access]:
         sides = [{each for row in rows for each in kind.rows(row, (ANY,))} for rows in found]
@@ -179,7 +234,7 @@ class Parts:
     def _by_resources(self, piece: Piece, start: Spot, actor: str | None = None) -> Iterator[Part]:
         """Yield who may do it on resources; of one actor, who leads then, what that may do on them."""
         after = start.leading if actor is None else start.following
-        is_begun = start.following is not None  # in the middle of a resource
+        is_begun = start.following is not None and (actor is None or start.named != _LAST)  # amid a resource
         asked, size = self._asked(piece), _FIRST
         while ids := self._ids_after(piece.kind, after, is_begun, size):
             end = piece.spot(ids[-1]) if actor is None else piece.spot(actor, ids[-1], _LAST)
@@ -200,13 +255,13 @@ class Parts:
                     yield from self._by_resource(piece, ids[0], start, end, actor, refusal)
                     after, is_begun = ids[-1], False
                 continue
-            yield _part(piece, compared(piece.kind, sides), start, end, actor is not None)
+            yield _part(piece, compared(piece.kind, sides), start, end)
             after, is_begun, size = ids[-1], False, min(2 * size, _MOST)
 
     def _asked(self, piece: Piece) -> AccessKind:
         """Return what is asked of resources: where they are known, all actors are found sooner than which of some."""
         kind = piece.kind
-        is_of_some = kind.resources is None or piece.phase or self.review.wanted.actor
+        is_of_some = kind.resources is None or piece.phase == OF_ACTORS or self.review.wanted.actor
         return kind if is_of_some else replace(kind, actors=None)
 
     def _ids_after(self, kind: AccessKind, after: str | None, is_begun: bool, size: int) -> list[str]:
@@ -237,13 +292,13 @@ class Parts:
                 raise refusal
             if kind.action is None or actor is not None:
                 sides = self._of_resources(kind, (resource,), 0)
-                yield _part(piece, compared(kind, sides), start, end, actor is not None)
+                yield _part(piece, compared(kind, sides), start, end)
                 return
             question = kind.question((asked_id(kind.resource, resource),))
             nobody = replace(kind, actors=frozenset((asked_id(kind.actor, ANY),)))
             of_another = nobody.question((asked_id(kind.resource, resource),))
-            columns = InOrder(self.sides, question, of_another, self._text_for(kind, kind.actor, resource))
-            yield from self._in_order(piece, columns, resource, start, False)
+            columns = InOrder(self.sides, question, of_another, self._text_for(piece, resource))
+            yield from self._in_order(piece, columns, resource, start)
         except NoSuchMoment:
             raise
         except AuthzError as reason:
@@ -262,24 +317,27 @@ class Parts:
                 raise TooManyRows
         return found
 
-    def _text_for(self, kind: AccessKind, type_name: str, leading: str) -> str:
-        """Return the text that ids of the type must contain; an empty one where a line may contain it elsewhere."""
-        text = self.filter.text
-        elsewhere = leading if self.filter.is_of_actors else kind.action or ""
-        is_elsewhere = text in elsewhere or (self.filter.is_of_actors and not self.filter.is_about_ids(kind.actor))
-        return text if self.filter.is_about_ids(type_name) and not is_elsewhere else ""
+    def _text_for(self, piece: Piece, leading: str) -> str:
+        """Return the text that ids that follow must contain; an empty one where a line may contain it elsewhere."""
+        kind, text = piece.kind, self.filter.text
+        following, other = (kind.resource, kind.actor) if piece.leads else (kind.actor, kind.resource)
+        if self.filter.is_of_actors:
+            elsewhere = named(other, leading)
+        elif piece.leads:
+            elsewhere = kind.action or ""
+        else:
+            return ""  # it is not about the actors that follow
+        return text if self.filter.is_about_ids(following) and text not in elsewhere else ""
 
-    def _in_order(
-        self, piece: Piece, columns: InOrder, leading: str, start: Spot, by_actors: bool
-    ) -> Iterator[Part]:
+    def _in_order(self, piece: Piece, columns: InOrder, leading: str, start: Spot) -> Iterator[Part]:
         kind = piece.kind
         after = start.following if start.leading == leading else None
         while True:
             found, last = columns.after(after)
-            rows = [(state, (leading, kind.action, each) if by_actors else (each, kind.action, leading))
+            rows = [(state, (leading, kind.action, each) if piece.leads else (each, kind.action, leading))
                     for state, each in found]  # fmt: skip
             end = piece.spot(leading) if last is None else piece.spot(leading, last, _LAST)
-            yield _part(piece, (_access(kind, *row) for row in rows), start, end, by_actors)
+            yield _part(piece, (_access(kind, *row) for row in rows), start, end)
             if last is None:
                 return
             after = last
@@ -310,11 +368,15 @@ def _access(kind: AccessKind, state: str, row: Row) -> Access:
     )
 
 
-def _part(piece: Piece, lines: Iterable[Access], start: Spot, end: Spot, by_actors: bool) -> Part:
+def _alone(piece: Piece, actor: str, leads: int) -> Piece:
+    return piece._replace(kind=replace(piece.kind, actors=frozenset((actor,))), leads=leads)
+
+
+def _part(piece: Piece, lines: Iterable[Access], start: Spot, end: Spot) -> Part:
     """Return the lines in order, of those that follow the spot at which the piece starts."""
     found = []
     for line in lines:
-        ids = (line.actor.id, line.resource.id) if by_actors else (line.resource.id, line.actor.id)
+        ids = (line.actor.id, line.resource.id) if piece.leads else (line.resource.id, line.actor.id)
         if start.is_before(*ids, line.action.id) and line.resource.id not in piece.without:
             found.append(Line(piece.spot(*ids, line.action.id), line))
-    return Part(sorted(found, key=lambda line: line.spot[4:]), end)
+    return Part(sorted(found, key=lambda line: line.spot.place), end)

@@ -92,18 +92,18 @@ class OutOfTime(Exception):
 
 
 def moments_reviewed(
-    environment_id: int, *asked: AsOf | None, called: Sequence[str] = ("as_of", "as_of")
+    environment_id: int, *asked: AsOf | None, called: Sequence[str] = ("as_of", "as_of"), now: Moment | None = None
 ) -> tuple[Moment, ...]:
-    """Return the moments of a review; None is now. Refusals say how each is called."""
-    found = tuple([_moment(environment_id, each, name) for each, name in zip(asked, called)])
+    """Return the moments of a review; None is now, or what was now. Refusals say how each is called."""
+    found = tuple([_moment(environment_id, each, name, now) for each, name in zip(asked, called)])
     orders = [(each.revision, each.at) for each in found]
     if orders != sorted(orders):
         raise NoSuchMoment(f"the first moment (revision {orders[0][0]}) is after the second (revision {orders[1][0]})")
     return found
 
 
-def _moment(environment_id: int, asked: AsOf | None, called: str) -> Moment:
-    found = None if asked is None else moment_of(environment_id, asked, called=called)
+def _moment(environment_id: int, asked: AsOf | None, called: str, now: Moment | None) -> Moment:
+    found = now if asked is None else moment_of(environment_id, asked, called=called)
     return found or present(environment_id)
 
 

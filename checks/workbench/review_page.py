@@ -10,11 +10,11 @@ from django.utils.safestring import SafeString
 
 from checks.explain.cases import ANY
 from checks.workbench.addresses import page_url, written
-from checks.workbench.changed import reviewed
+from checks.workbench.changed import asked_of_page, moments_of_page, reviewed
 from checks.workbench.elsewhere import command_line
 from checks.workbench.links import value_html
 from checks.workbench.questions import as_of_asked, asked_again, moment_fields
-from checks.workbench.review import Access, Review, State, Wanted, moments_reviewed
+from checks.workbench.review import Access, Review, State, Wanted
 from checks.workbench.reviewed import described, headline, lines_of, looked_text, shown, shown_action
 from checks.workbench.spots import came_from_text, came_text
 from checks.workbench.stretches import Filter, Stretch
@@ -74,11 +74,13 @@ class ReviewPage:
 
 
 def review_for_page(environment: Environment, sent: Mapping[str, str]) -> ReviewPage:
+    came = came_from_text(sent["after"])
     asked = _moments_sent(sent)
-    moments = moments_reviewed(environment.pk, *asked)
+    moments = moments_of_page(environment.pk, asked, came)
     review = Review(environment.pk, moments, _wanted(sent))
-    found = reviewed(review, Filter(sent["filter"]), came_from_text(sent["after"]))
-    return ReviewPage(described(moments), moments, found, _command(environment, sent), tuple(asked))
+    found = reviewed(review, Filter(sent["filter"]), came)
+    again = tuple(asked_of_page(asked, moments, came))
+    return ReviewPage(described(moments), moments, found, _command(environment, sent), again)
 
 
 def _wanted(sent: Mapping[str, str]) -> Wanted:

@@ -1,8 +1,9 @@
 """A spot in a review: all lines before it were told. Pages go on from one, so an address has it as a text.
 
-    ["Repo","read","User",0,"repo-17","ann","read",[0,100,0]]
+    ["Repo","read","User",0,0,"repo-17","ann","read",[0,100,0],[7,1763856000000000]]
 
-Kinds of access come in order, and within a kind one column leads (resources, or actors), and the other follows.
+Kinds of access come in order, and within a kind one column leads (resources, or actors), and the other follows. What
+was "now" on the first page is so on all that go on from it: the last two numbers, a revision and a time.
 """
 
 from __future__ import annotations
@@ -15,17 +16,21 @@ import orjson
 
 from checks.workbench.access_kinds import AccessKind
 from policy.errors import MalformedRequest
+from policy.moments import LAST_REVISION
 
 COUNTED = ("has", "gained", "lost")  # states of lines, in the order in which an address has their numbers
 _MOST = 10**12
+RESOURCES, ACTORS, EACH = 0, 1, 2  # which lead; of EACH, actors, of whom one is asked about resource by resource
+WHOLE, OF_RESOURCES, OF_ACTORS = 0, 1, 2  # what a piece is of its kind: all, or resources or actors with a text
 
 
 class Piece(NamedTuple):
     """A kind of access, or of it what a filter leaves; `without` are resources that another piece is about."""
 
     kind: AccessKind
-    phase: int = 0
+    phase: int = WHOLE
     without: frozenset[str] = frozenset()
+    leads: int = RESOURCES
 
     @property
     def order(self) -> tuple[str, bool, str, str, int]:
@@ -34,7 +39,7 @@ class Piece(NamedTuple):
 
     def spot(self, leading: str | None = None, following: str | None = None, action: str = "") -> Spot:
         kind = self.kind
-        return Spot(kind.resource, kind.action, kind.actor, self.phase, leading, following, action)
+        return Spot(kind.resource, kind.action, kind.actor, self.phase, self.leads, leading, following, action)
 
 
 class Spot(NamedTuple):
@@ -44,6 +49,7 @@ class Spot(NamedTuple):
     action: str | None  # of the kind
     actor_type: str
     phase: int
+    leads: int
     leading: str | None = None
     following: str | None = None
     named: str = ""  # the action of the line
@@ -51,6 +57,14 @@ class Spot(NamedTuple):
     @property
     def order(self) -> tuple[str, bool, str, str, int]:
         return self.resource_type, self.action is None, self.action or "", self.actor_type, self.phase
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Return where it is among those of its piece."""
+        return self.leading or "", self.following or "", self.named
+
+    def is_of(self, kind: AccessKind) -> bool:
+        return (self.resource_type, self.action, self.actor_type) == (kind.resource, kind.action, kind.actor)
 
     def is_before(self, leading: str, following: str, named: str) -> bool:
         """Say whether a line of the same piece is still to be told."""
@@ -61,15 +75,23 @@ class Spot(NamedTuple):
         return (leading, following, named) > (self.leading, self.following, self.named)
 
 
+class Last(NamedTuple):
+    """The last of the moments: a revision, and its time in microseconds."""
+
+    revision: int
+    at: int
+
+
 class Came(NamedTuple):
-    """Where a page begins, and how many lines of each state were told before it."""
+    """Where a page begins, how many lines of each state were told before it, and up to which moment it is."""
 
     spot: Spot
     told: Mapping[str, int]
+    last: Last
 
 
 def came_text(came: Came) -> str:
-    return orjson.dumps([*came.spot, [came.told.get(state, 0) for state in COUNTED]]).decode()
+    return orjson.dumps([*came.spot, [came.told.get(state, 0) for state in COUNTED], [*came.last]]).decode()
 
 
 def came_from_text(text: str) -> Came | None:
@@ -77,16 +99,18 @@ def came_from_text(text: str) -> Came | None:
     if not text:
         return None
     try:
-        *parts, numbers = orjson.loads(text)
-        resource_type, action, actor_type, phase, leading, following, named = parts
+        *parts, numbers, last = orjson.loads(text)
+        resource_type, action, actor_type, phase, leads, leading, following, named = parts
         texts = (resource_type, actor_type, named)
         maybe = (action, leading, following)
         is_right = all(type(each) is str for each in texts) and all(each is None or type(each) is str for each in maybe)
-        is_right = is_right and type(phase) is int and len(numbers) == len(COUNTED)
+        is_right = is_right and type(phase) is int and type(leads) is int
+        is_right = is_right and len(numbers) == len(COUNTED) and len(last) == len(Last._fields)
         is_right = is_right and all(type(each) is int and 0 <= each < _MOST for each in numbers)
+        is_right = is_right and all(type(each) is int and 0 <= each <= LAST_REVISION for each in last)
     except (ValueError, TypeError):
         is_right = False
     if not is_right:
         raise MalformedRequest("after", "says nothing that a page can go on from; begin with the first page")
     told = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
-    return Came(Spot(resource_type, action, actor_type, phase, leading, following, named), told)
+    return Came(Spot(resource_type, action, actor_type, phase, leads, leading, following, named), told, Last(*last))

@@ -16,7 +16,7 @@ from django.db import connection
 
 from checks.explain.cases import ANY
 from checks.workbench.review import Access, NotAnswered, State
-from checks.workbench.spots import Came, Spot
+from checks.workbench.spots import ACTORS, Came, Last, Spot
 
 PAGE = 100  # lines
 WAIT = 1.0  # seconds by the clock on the wall, after which nobody waits for more
@@ -49,6 +49,7 @@ class Stretch:
     is_whole: bool  # whether it was looked to the end
     looked: Spot | None  # how far, if not
     next: Came | None
+    has_unnamed: bool = False  # whether a line is about all resources that nothing names, and others have their own
 
     @property
     def is_short(self) -> bool:
@@ -67,7 +68,11 @@ class Stretch:
 
 
 def stretch_of(
-    parts: Iterable[Part], came: Came | None, wanted: Callable[[Access], bool], planning: Callable[[], float]
+    parts: Iterable[Part],
+    came: Came | None,
+    last: Last,
+    wanted: Callable[[Access], bool],
+    planning: Callable[[], float],
 ) -> Stretch:
     """Take lines that are wanted off the parts, until the time is over; `planning` says what of it does not count."""
     clock = time.thread_time if connection.vendor == "sqlite" else time.monotonic  # which works in this thread
@@ -76,6 +81,7 @@ def stretch_of(
     page: list[Line] = []
     found: Counter[str] = Counter()
     refused: list[NotAnswered] = []
+    beyond: list[NotAnswered] = []  # of parts that follow the last line that there is room for
     here: Spot | None = None
     is_whole, has_more = True, False
     for part in parts:
@@ -87,7 +93,7 @@ def stretch_of(
             else:
                 has_more = True
             found[line.access.state] += 1
-        refused += part.refused
+        (refused if len(page) < PAGE else beyond).extend(part.refused)
         here = part.end
         is_late = time.monotonic() - opened > max(WAIT, SECONDS)
         if clock() - began - planning() > SECONDS * (1 if page else _WITHOUT_LINES) or is_late:
@@ -98,6 +104,8 @@ def stretch_of(
         following = page[-1].spot
     elif not is_whole:
         following = here
+    if following is None:
+        refused += beyond  # which no page reads again
     told = before + Counter(line.access.state for line in page)
     return Stretch(
         tuple([line.access for line in page]),
@@ -107,7 +115,8 @@ def stretch_of(
         came is None,
         is_whole,
         None if is_whole else here,
-        Came(following, told) if following else None,
+        Came(following, told, last) if following else None,
+        any(line.access.resource.id == ANY and line.spot.leads != ACTORS for line in page),
     )
 
 
@@ -118,13 +127,14 @@ class Filter(NamedTuple):
     is_of_actors: bool = True
 
     def has(self, line: Access) -> bool:
-        other = _named(line.actor.type, line.actor.id) if self.is_of_actors else line.action.id or "*"
-        return self.text in _named(line.resource.type, line.resource.id) or self.text in other
+        other = named(line.actor.type, line.actor.id) if self.is_of_actors else line.action.id or "*"
+        return self.text in named(line.resource.type, line.resource.id) or self.text in other
 
     def is_about_ids(self, type_name: str) -> bool:
         """Say whether whatever of the type contains the text, contains it in its id."""
         return bool(self.text) and ":" not in self.text and self.text not in type_name and self.text != "*"
 
 
-def _named(type_name: str, text: str) -> str:
+def named(type_name: str, text: str) -> str:
+    """Return what a filter is looked for in."""
     return f"{type_name}:{'*' if text == ANY else text}"

@@ -19,7 +19,7 @@ from checks.asking.question import Asked
 from checks.workbench import review as reviewing
 from checks.workbench.changed import changes_of
 from checks.workbench.changed import reviewed as page_of
-from checks.workbench.review import Access, NotAnswered, Review, Wanted, moments_reviewed
+from checks.workbench.review import EVERYTHING, Access, NotAnswered, Review, Wanted, moments_reviewed
 from checks.workbench.spots import came_from_text, came_text
 from checks.workbench.stretches import Filter
 from facts.read import every
@@ -121,8 +121,8 @@ def mentioned(environment_id: int, *moments: int) -> dict[str, set[str]]:
     return found
 
 
-def reviewed(environment_id: int, *moments: int) -> list[Access]:
-    lines = list(Review(environment_id, moments_reviewed(environment_id, *moments)).lines())
+def reviewed(environment_id: int, *moments: int, wanted: Wanted = EVERYTHING) -> list[Access]:
+    lines = list(Review(environment_id, moments_reviewed(environment_id, *moments), wanted).lines())
     assert not [line for line in lines if isinstance(line, NotAnswered)]
     return [line for line in lines if isinstance(line, Access)]
 
@@ -152,7 +152,7 @@ def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
         assert sorted(paged(pk, first, last)) == sorted(lines)
         gained, lost = held[last] - held[first], held[first] - held[last]
         kept = [line for line in lines if line.state == "kept"]
-        for text in ("Doc:d1", "*"):
+        for text in ("Doc:d1", "Doc", "oc", "*"):
             assert sorted(paged(pk, first, last, text=text)) == sorted(filter(Filter(text).has, lines))
         for state, right in (("gained", gained), ("lost", lost)):
             for text in ("u0", "d1", "0", "x"):  # which is looked up first: what is every actor's is theirs as well
@@ -160,20 +160,23 @@ def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
                 assert expanded(few, known) == {each for each in right if text in each[1] or text in each[4]}
             assert expanded([*(line for line in lines if line.state == state), *kept], known) == right
             for user in (*USERS, NOBODY):
+                wanted = Wanted("User", actor=user)
+                assert sorted(paged(pk, first, last, wanted=wanted)) == sorted(reviewed(pk, first, last, wanted=wanted))
                 mine = {each[2:] for each in right if each[:2] == ("User", user)}
                 assert said_of(changed(pk, user, first, last), state) == mine
 
 
-def paged(environment_id: int, *moments: int, text: str = "") -> list[Access]:
+def paged(environment_id: int, *moments: int, text: str = "", wanted: Wanted = EVERYTHING) -> list[Access]:
     """What the pages of a review say, one after the other."""
     lines: list[Access] = []
     came = None
     while True:
-        review = Review(environment_id, moments_reviewed(environment_id, *moments))
+        review = Review(environment_id, moments_reviewed(environment_id, *moments), wanted)
         found = page_of(review, Filter(text), came)
         lines += found.lines
         if found.next is None:
             return lines
+        assert found.next != came, "it goes on from where it began"
         came = came_from_text(came_text(found.next))
 
 

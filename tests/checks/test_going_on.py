@@ -1,0 +1,202 @@
+"""Pages of reviews that go on from one to the next: all are of one moment, and together they say everything once."""
+
+import re
+
+import pytest
+from django.db import connection
+
+from checks.asking import deadline, run
+from checks.errors import QueryTooSlow
+from checks.explain.cases import ANY
+from checks.workbench.access_kinds import AccessKind
+from checks.workbench.changed import changes_of
+from checks.workbench.changed import reviewed as page_of
+from checks.workbench.review import Access, NotAnswered, Review, Wanted, moments_reviewed
+from checks.workbench.spots import ACTORS, EACH, RESOURCES, WHOLE, Came, Last, Piece, Spot, came_from_text, came_text
+from checks.workbench.stretches import Filter, Line, Part, stretch_of
+from policy.clock import now, text_of
+from policy.errors import MalformedRequest
+from policy.values import STRING, Value
+from tests.checks.conftest import fact, publish, store, url
+from tests.checks.test_ask_page import links, words
+from tests.checks.test_review_access import paged, reviewed
+
+BEGUN = {"start": "2"}
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Make a page of one part each."""
+    monkeypatch.setattr("checks.workbench.stretches.SECONDS", -1)
+
+
+def onwards(page) -> str:
+    found = links(page, "Next") or links(page, "Go on from there")
+    return found[0] if found else ""
+
+
+def pages(admin, address: str, asked: dict[str, str]):
+    """Yield the page and those that go on from it."""
+    page = admin.get(address, asked)
+    while True:
+        yield page
+        if not onwards(page):
+            return
+        page = admin.get(onwards(page))
+
+
+# ---- of one moment -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["review", "ask"])
+def test_what_is_stored_between_two_pages_is_on_none_of_them(admin, version, repos, slow, name):
+    """By it, what anybody may do on any repository can differ, and not only on some: all of them are asked about."""
+    store(repos, *(fact("has_relation", f"Repo:n{each}", "organization", "Org:o") for each in range(3)))
+    store(repos, *(fact("has_role", "User:eve", "reader", f"Repo:x{each:02}") for each in range(20)))
+    asked = {"start": "3"} if name == "review" else {"kind": "changed", "actor": "User:eve", "from": "3"}
+    seen, whys, said = [], [], ""
+    for page in pages(admin, url(name, version), asked):
+        if not seen:
+            store(repos, fact("has_role", "User:eve", "member", "Org:o"))
+        else:
+            whys += links(page, "after" if name == "ask" else "why?")
+        said = words(page)
+        seen += re.findall(r"gained (?:User:eve )?read (Repo:\S+)", said)
+    assert seen == [f"Repo:x{each:02}" for each in range(20)]
+    assert "20 gained, 0 lost" in said and "revision 4" in said
+    assert whys and all("at=" in each for each in whys), "they lead to what holds by now"
+
+
+def test_an_address_of_a_time_to_come_is_refused(admin, version, repos, slow):
+    store(repos, fact("has_role", "User:eve", "reader", "Repo:x"))
+    spot = Spot("Repo", "read", "User", WHOLE, RESOURCES)
+    after = came_text(Came(spot, {}, Last(3, now() + 10**9)))
+    assert "still to come" in words(admin.get(url("review", version), BEGUN | {"after": after}))
+    with pytest.raises(MalformedRequest):
+        came_from_text(after.replace("[3,", "[3.5,"))
+
+
+def test_what_was_begun_by_actors_begins_anew_where_they_cannot_lead(api, repos):
+    store(repos, fact("has_relation", "Repo:z", "organization", "Org:o"))
+    moments = moments_reviewed(api.environment.pk, 2, 3)
+    lines = page_of(Review(api.environment.pk, moments), Filter(""), None).lines
+    assert lines
+    for leads in (ACTORS, EACH):
+        spot = Spot("Repo", "read", "User", WHOLE, leads, "zzz", "zzz", "read")
+        came = came_from_text(came_text(Came(spot, {}, Last(3, moments[1].at))))
+        assert page_of(Review(api.environment.pk, moments), Filter(""), came).lines == lines
+
+
+@pytest.mark.parametrize("asked", ["at", "start"])
+def test_a_fact_that_came_to_its_end_since_then_counted_then(admin, version, repos, asked):
+    last = fact("has_role", "User:eve", "reader", "Repo:x")
+    store(repos, last | {"expires_at": text_of(now() + 10**10)})
+    then = now()
+    with connection.cursor() as cursor:  # nothing is stored at its end, only time goes by
+        cursor.execute("UPDATE fact SET expires_at = %s WHERE expires_at IS NOT NULL", (then + 1,))
+    said = words(admin.get(url("review", version), {asked: text_of(then)}))
+    assert ("has User:eve read Repo:x" if asked == "at" else "lost User:eve read Repo:x") in said
+
+
+# ---- once ----------------------------------------------------------------------------------------------------------
+
+
+SECRETS = """
+actor User {}
+resource Repo { permissions = ["see", "write"]; "see" if is_open(resource); }
+has_permission(user: User, "write", repo: Repo) if is_admin(user) and not is_secret(repo);
+"""
+
+
+def test_what_one_actor_may_do_on_every_resource_but_some_is_gone_through_to_its_end(api, slow):
+    publish(api, SECRETS)
+    store(api, *(fact("is_secret", f"Repo:r{each}") for each in range(3)))
+    store(api, *(fact("is_open", f"Repo:o{each}") for each in range(30)))
+    store(api, fact("is_admin", "User:ann"))
+    wanted, came, seen = Wanted("User", "write", actor="ann"), None, []
+    while True:
+        found = changes_of(api.environment.pk, moments_reviewed(api.environment.pk, 3, 4), wanted, "", came)
+        seen += [line.resource.id for line in found.lines]
+        if found.next is None:
+            break
+        assert found.next != came
+        came = came_from_text(came_text(found.next))
+    assert seen == [ANY, *sorted(f"o{each}" for each in range(30))]
+
+
+def test_what_was_too_much_at_once_is_not_tried_again(api, slow, monkeypatch):
+    """Where resources of an actor are asked about already, the pages that go on do nothing else."""
+    publish(api, SECRETS)
+    store(api, fact("is_secret", "Repo:r0"), *(fact("is_open", f"Repo:o{each}") for each in range(30)))
+    store(api, fact("is_admin", "User:ann"))
+    moments = moments_reviewed(api.environment.pk, 2, 3)
+    wanted = Wanted("User", "write", actor="ann")
+    first = changes_of(api.environment.pk, moments, wanted)
+    assert first.next is not None and first.next.spot.leads == EACH
+    monkeypatch.setattr("checks.workbench.parts.Parts._by_actor", None)
+    assert changes_of(api.environment.pk, moments, wanted, "", first.next).lines
+
+
+def test_what_is_refused_is_told_on_one_page(monkeypatch):
+    monkeypatch.setattr("checks.workbench.stretches.PAGE", 2)
+    kind = AccessKind("User", "read", "Repo")
+    line = Access("has", Value("User", "ann"), Value(STRING, "read"), Value("Repo", "a"))
+    of_resources = Piece(kind)
+    parts = []
+    for name in "abcd":
+        here = line._replace(resource=Value("Repo", name))
+        parts.append(Part([Line(of_resources.spot(name, "ann", "read"), here)], of_resources.spot(name)))
+        refused = NotAnswered(kind, 1, f"Repo:{name}0", "why")
+        parts.append(Part([], of_resources.spot(f"{name}0"), (refused,)))
+    told, came = [], None
+    for start in (0, 3):
+        found = stretch_of(parts[start:], came, Last(1, 1), lambda line: True, lambda: 0.0)
+        told += [each.example for each in found.not_answered]
+        came = found.next
+    assert told == ["Repo:a0", "Repo:b0", "Repo:c0", "Repo:d0"] and came is None
+
+
+# ---- ids with a text -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_found", ["never", "later"])
+def test_ids_with_a_text_are_looked_for_within_a_limit(repos, slow, monkeypatch, is_found):
+    """Where that takes too long, lines with it are found among all, even if the ids are found on a later page."""
+    store(repos, *(fact("has_role", f"User:u{each}", "reader", "Repo:n") for each in range(12)))
+    pk = repos.environment.pk
+    execute, limits = run.execute, []
+
+    def slowly(statement, slots):
+        if set(slots) == {"text"}:
+            limits.append(deadline.current().seconds)
+            if is_found == "never" or len(limits) == 1:
+                raise QueryTooSlow(1)
+        return execute(statement, slots)
+
+    monkeypatch.setattr(run, "execute", slowly)
+    for text in ("u1", "n"):
+        limits.clear()
+        lines, those = paged(pk, 3, text=text), set(filter(Filter(text).has, reviewed(pk, 3)))
+        assert those <= set(lines) and len(set(lines)) == len(lines)
+        assert {line.resource.id for line in lines if line not in those} <= {"p"}, "which is everybody's"
+        assert limits and limits[0] <= 1
+
+
+# ---- as it is shown ------------------------------------------------------------------------------------------------
+
+
+def test_what_stands_for_every_value_is_said_of_what_it_does(admin, version, api):
+    publish(api, SECRETS)
+    store(api, fact("is_secret", "Repo:r1"))
+    store(api, fact("is_admin", "User:ann"))
+    said = words(admin.get(url("ask", version), {"kind": "changed", "actor": "User:ann", "from": "4"}))
+    assert "gained write Repo:*" in said and "Repo:r1" not in said
+    assert "* is every value: of resources, those that no fact and no rule names." in said
+
+
+def test_a_page_that_is_not_full_says_once_where_it_goes_on(admin, version, repos, slow):
+    store(repos, *(fact("has_role", "User:eve", "reader", f"Repo:x{each:02}") for each in range(20)))
+    asked = {"kind": "changed", "actor": "User:eve", "from": "2", "filter": "x"}
+    page = admin.get(url("ask", version), asked)
+    assert links(page, "Go on from there") and not links(page, "Next")
+    assert re.search(r"Looked so far: .*, for what contains “x”\. Go on", words(page))
