@@ -84,7 +84,8 @@ class Intake:
             return
         length = _length(scope)
         if length != 0 and self._threads_for(scope.path).is_crowded:  # its body is not even read
-            self._refusals.tell(partial(_come_again, scope, protocol, length))
+            is_large = length is None or length > SMALL  # a small one is taken: who sent it tries again
+            self._refusals.tell(partial(_refuse, scope, protocol, 503, CROWDED, close=is_large))
             return
         environ = environ_of(scope)
         if length == 0:
@@ -200,14 +201,8 @@ def _length(scope: Scope) -> int | None:
     return int(scope.headers.get("content-length", "0").partition(",")[0])  # said twice, it is the same: granian looks
 
 
-def _come_again(scope: Scope, protocol: HTTPProtocol, length: int | None) -> None:
-    """A small body is taken, so that its sender tries again on the same connection."""
-    say(scope, protocol, 503, CROWDED, close=length is None or length > SMALL)
-    Rest(protocol)
-
-
-def _refuse(scope: Scope, protocol: HTTPProtocol, status: int, message: str) -> None:
-    say(scope, protocol, status, message, close=True)
+def _refuse(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = True) -> None:
+    say(scope, protocol, status, message, close=close)
     Rest(protocol)
 
 

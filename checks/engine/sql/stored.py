@@ -27,29 +27,27 @@ from checks.engine.plan.plan import (
     stored_first,
 )
 from checks.engine.plan.variants import variant_of
-from checks.engine.rules.clauses import NOW, Col, Const, Operand, Other, Slot, Term, Var
+from checks.engine.rules.clauses import Col, Const, Operand, Slot, Term, Var
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.lookups import has_not_ended, known_columns, stored_with_index
-from checks.engine.sql.render import ColumnsOf, Renderer, no_columns
+from checks.engine.sql.operands import Scoped, StoredOperands
+from checks.engine.sql.render import ColumnsOf, no_columns
 from checks.engine.sql.rounds import Rounds, rounds_for
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.steps import Names, idle_in, names_of, steps_of
-from checks.engine.sql.text import READS, Choice, Column, Formed, Numbered, Shown, Text, joined, settled
+from checks.engine.sql.text import READS, Choice, Column, Formed, Shown, Text, joined, settled
 from policy.rules.program import Signature
 
 INLINE = "inline_fact"
 FACTS = Slot("facts")
-Scoped = Scope[Source]
-
 
 @dataclass
-class StoredRenderer(Renderer[Dialect, Source]):
+class StoredRenderer(StoredOperands):
     """Any text may be stored, so nothing that it renders comes to nothing."""
 
     reads = READS
 
-    number_of: Callable[[Signature], int]
     places: Callable[[Signature], tuple[str, ...]]
     inline: frozenset[Signature] = frozenset()
     may_end: Callable[[Signature], bool] = lambda signature: False  # whether facts of a signature have ends
@@ -139,18 +137,13 @@ class StoredRenderer(Renderer[Dialect, Source]):
 
     def _fact_tests(self, source: Fact, scope: Scoped) -> list[Text]:
         """That a row is a fact of the signature, and has not ended."""
-        tests = [self._number_test(source, scope)]
+        tests = [self.number_test(source, scope)]
         if self._ends(source):
             tests.append(has_not_ended(scope.names[source.number], (self.dialect.now,)))
         return tests
 
     def _ends(self, source: Fact) -> bool:
         return source.place == "stored" and self.may_end(source.signature)
-
-    def _number_test(self, source: Fact, scope: Scoped) -> Text:
-        name, number = scope.names[source.number], self.number_of(source.signature)
-        test = Numbered(f"{name}.sig" if name else "sig", number)
-        return (test if self.dialect.joins_numbers else str(test),)
 
     def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]] | None:
         if not self.dialect.joins_apart:
@@ -313,48 +306,6 @@ class StoredRenderer(Renderer[Dialect, Source]):
         columns = ", ".join(column.name for column, _ in pairs)
         wanted: Text = left if len(pairs) == 1 else ("(", *left, ")")
         return (*wanted, f" IN (SELECT {columns} FROM ", *self._relation(source, scope), ")")
-
-    def among(self, operand: Operand, ids: tuple[str, ...], scope: Scoped) -> Text:
-        if isinstance(operand, Col):
-            return (Choice(self._at(operand, scope), frozenset(ids)),)
-        options = joined(", ", ((Const(each),) for each in ids))
-        return (*self.dialect.text_value(self.operand(operand, scope)), " IN (", *options, ")")
-
-    def equal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
-        """A parameter beside a parameter has no type of its own."""
-        sides = [self.operand(side, scope) for side in (left, right)]
-        if not isinstance(left, Col) and not isinstance(right, Col):
-            sides = [self.dialect.text_value(side) for side in sides]
-        return joined(" = ", sides)
-
-    def unequal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
-        return (*self.operand(left, scope), " <> ", *self.operand(right, scope))
-
-    def number(self, operand: Operand, scope: Scoped) -> Text:
-        """The operand as a number: of a fact, its signature tells that it is one; a value is looked at once."""
-        text = self.operand(operand, scope)
-        if not isinstance(operand, Col):
-            return ("(SELECT ", *self.dialect.integer(text), ")")
-        source = scope.seen.get(operand.source)
-        if not isinstance(source, Fact) or operand.source in scope.looked_up:
-            return self.dialect.integer(text)
-        return self.dialect.integer(text, self._number_test(source, scope))
-
-    def operand(self, operand: Term, scope: Scoped) -> Text:
-        match operand:
-            case Col():
-                return (self._at(operand, scope),)
-            case Slot() if operand == NOW:
-                return self.dialect.current_time(NOW)
-            case Const() | Slot() | Other():
-                return (operand,)
-        raise AssertionError(f"{operand} has no value when the statement runs")
-
-    def _at(self, column: Col, scope: Scoped) -> str:
-        name = scope.names[column.source]
-        if column.source in scope.looked_up:
-            return self.dialect.of_looked_up(name, int(column.name.removeprefix("a")), column.name)
-        return f"{name}.{column.name}" if name else column.name
 
 
 def inline_table(dialect: Dialect, inline: frozenset[Signature]) -> list[Text]:

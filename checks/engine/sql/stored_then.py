@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from checks.engine.plan.plan import Branch, Fact, Holds, Place, Source
 from checks.engine.sql.lookups import known_columns, rows_then
+from checks.engine.sql.operands import Scoped
 from checks.engine.sql.steps import steps_of
-from checks.engine.sql.stored import Scoped, StoredRenderer
+from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.text import Column, Text
 
 
@@ -26,7 +27,7 @@ class ThenRenderer(StoredRenderer):
         for source, conditions in steps_of(branch, scope.read(branch.sources)):
             if not isinstance(source, Fact) or source.place != "stored":
                 if isinstance(source, Fact):
-                    tests.append(self._number_test(source, scope))
+                    tests.append(self.number_test(source, scope))
                 tests += [self._test(each, scope) for each in conditions]
                 tables += [self._named(source, branch, scope)] if source else []
                 continue

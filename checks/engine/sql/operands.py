@@ -1,0 +1,73 @@
+"""What stands beside an operator where facts are stored: columns, parameters, ids; and the operators themselves.
+
+For example `doc = $2`, `a1 IN ('reader', 'writer')`, or a column as a number where its signature tells that it is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checks.engine.plan.plan import Fact, Source
+from checks.engine.rules.clauses import NOW, Col, Const, Operand, Other, Slot, Term
+from checks.engine.sql.dialects import Dialect
+from checks.engine.sql.render import Renderer
+from checks.engine.sql.scope import Scope
+from checks.engine.sql.text import Choice, Numbered, Text, joined
+from policy.rules.program import Signature
+
+Scoped = Scope[Source]
+
+
+@dataclass
+class StoredOperands(Renderer[Dialect, Source]):
+    """The part of a renderer that knows nothing of plans."""
+
+    number_of: Callable[[Signature], int]
+
+    def among(self, operand: Operand, ids: tuple[str, ...], scope: Scoped) -> Text:
+        if isinstance(operand, Col):
+            return (Choice(self._at(operand, scope), frozenset(ids)),)
+        options = joined(", ", ((Const(each),) for each in ids))
+        return (*self.dialect.text_value(self.operand(operand, scope)), " IN (", *options, ")")
+
+    def equal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
+        """A parameter beside a parameter has no type of its own."""
+        sides = [self.operand(side, scope) for side in (left, right)]
+        if not isinstance(left, Col) and not isinstance(right, Col):
+            sides = [self.dialect.text_value(side) for side in sides]
+        return joined(" = ", sides)
+
+    def unequal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
+        return (*self.operand(left, scope), " <> ", *self.operand(right, scope))
+
+    def number(self, operand: Operand, scope: Scoped) -> Text:
+        """The operand as a number: of a fact, its signature tells that it is one; a value is looked at once."""
+        text = self.operand(operand, scope)
+        if not isinstance(operand, Col):
+            return ("(SELECT ", *self.dialect.integer(text), ")")
+        source = scope.seen.get(operand.source)
+        if not isinstance(source, Fact) or operand.source in scope.looked_up:
+            return self.dialect.integer(text)
+        return self.dialect.integer(text, self.number_test(source, scope))
+
+    def operand(self, operand: Term, scope: Scoped) -> Text:
+        match operand:
+            case Col():
+                return (self._at(operand, scope),)
+            case Slot() if operand == NOW:
+                return self.dialect.current_time(NOW)
+            case Const() | Slot() | Other():
+                return (operand,)
+        raise AssertionError(f"{operand} has no value when the statement runs")
+
+    def _at(self, column: Col, scope: Scoped) -> str:
+        name = scope.names[column.source]
+        if column.source in scope.looked_up:
+            return self.dialect.of_looked_up(name, int(column.name.removeprefix("a")), column.name)
+        return f"{name}.{column.name}" if name else column.name
+
+    def number_test(self, source: Fact, scope: Scoped) -> Text:
+        name, number = scope.names[source.number], self.number_of(source.signature)
+        test = Numbered(f"{name}.sig" if name else "sig", number)
+        return (test if self.dialect.joins_numbers else str(test),)
