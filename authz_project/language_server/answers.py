@@ -118,7 +118,7 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
 def layout(document: Document) -> list[types.TextEdit]:
     """One edit of the whole; none for a text that is no policy, or is laid out already."""
     try:
-        after = formatted_tokens(document.text, document.parsed.tokens)
+        after = formatted_tokens(document.text, document.tokens)
     except PolicyRejected:
         return []
     return [types.TextEdit(document.places.whole(), after)] if after != document.text else []

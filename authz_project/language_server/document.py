@@ -11,7 +11,8 @@ from policy.language import ast
 from policy.language.collector import without_collections
 from policy.language.names import Names, names_of
 from policy.language.outline import Outline, Word, outline_of, words_of
-from policy.language.plumbing import parse_with_tokens
+from policy.language.pieces import are_policies, pieces_of
+from policy.language.plumbing import parse_with_tokens, tokens_in
 from policy.language.ply_types import Token
 from policy.language.rejection import PolicyRejected, Problem
 from policy.language.source import Source
@@ -41,6 +42,7 @@ class Document:
     version: int
     encoding: str
     before: Outline | None = field(default=None, repr=False)  # of the text before the last change
+    known: frozenset[str] = field(default=frozenset(), repr=False)  # pieces of an earlier text that was a policy
 
     @cached_property
     def source(self) -> Source:
@@ -52,11 +54,13 @@ class Document:
 
     @cached_property
     def words(self) -> list[Word]:
-        return words_of(self.text)
+        with without_collections():
+            return words_of(self.text)
 
     @cached_property
     def names(self) -> Names:
-        return names_of(self.words)
+        with without_collections():
+            return names_of(self.words)
 
     @cached_property
     def outline(self) -> Outline:
@@ -71,6 +75,21 @@ class Document:
     def parsed(self) -> Parsed:
         """What takes longest of all that is asked; PolicyRejected where the text is no policy by its form."""
         return Parsed(*parse_with_tokens(self.source))
+
+    @cached_property
+    def tokens(self) -> list[Token]:
+        """Those of a policy; PolicyRejected where the text is none. What stood in one before is not parsed again."""
+        if "parsed" not in self.__dict__:
+            tokens = tokens_in(self.source)
+            if are_policies(pieces_of(self.text, tokens) - self.known):
+                return tokens
+        return self.parsed.tokens
+
+    @property
+    def pieces(self) -> frozenset[str]:
+        """The latest that are known to be policies: of this text, or of an earlier one."""
+        found = self.__dict__.get("parsed")
+        return pieces_of(self.text, found.tokens) if found else self.known
 
     @cached_property
     def compiled(self) -> Compiled:
@@ -94,4 +113,4 @@ class Document:
 
 
 def changed(document: Document, text: str, version: int) -> Document:
-    return Document(document.uri, text, version, document.encoding, document.last_outline)
+    return Document(document.uri, text, version, document.encoding, document.last_outline, document.pieces)

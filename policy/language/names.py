@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from policy.language.lexer import CONTEXTUAL
-from policy.language.outline import CLOSING, LISTS, OPENING, Word, head_length
+from policy.language.outline import CLOSING, HEADS, LISTS, OPENING, Word, head_length
 from policy.language.source import Span
 
 TYPE, PREDICATE, FIXTURE, VARIABLE, NAME, TEST = "type", "predicate", "fixture", "variable", "name", "test"
@@ -23,8 +24,7 @@ _BLOCKS = ("ACTOR", "RESOURCE", "GLOBAL")
 _SHORTHAND = ("role", "permission", "actor", "resource")  # words that mean something in a block
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """What an occurrence is one of; a variable has the number of its statement."""
 
     kind: str
@@ -32,8 +32,7 @@ class Key:
     statement: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(NamedTuple):
     key: Key
     span: Span  # of a string, what is between its quotes
     is_definition: bool = False
@@ -176,18 +175,20 @@ class _Reading:
 
     def _end(self, at: int) -> int:
         """Where the statement ends: after its semicolon, or before what cannot belong to it."""
-        depth, start = 0, at
-        while at < len(self.words):
-            kind = self.words[at].kind
+        depth = 0
+        for place in range(at, len(self.words)):
+            kind = self.words[place].kind
             if kind == "SEMI":
-                return at + 1
-            if at > start and head_length(self.words, at):
-                return at
-            depth += (kind in OPENING) - (kind in CLOSING)
-            if depth < 0:
-                return max(at, start + 1)
-            at += 1
-        return at
+                return place + 1
+            if kind in OPENING:
+                depth += 1
+            elif kind in CLOSING:
+                depth -= 1
+                if depth < 0:
+                    return max(place, at + 1)
+            elif kind in HEADS and place > at and head_length(self.words, place):
+                return place
+        return len(self.words)
 
     def _declaration(self, words: Sequence[Word], span: Span) -> None:
         """`roles = [...]`, `permissions = [...]` or `relations = {...}`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from policy.language.lexer import COMPARISONS, CONTEXTUAL, NAME, RESERVED
 
@@ -17,7 +18,7 @@ PRIMITIVES = ("String", "Integer", "Boolean")
 ABSTRACT = ("Actor", "Resource")
 OPENING = ("LPAREN", "LBRACKET", "LBRACE")
 CLOSING = ("RPAREN", "RBRACKET", "RBRACE")
-_HEADS = ("ACTOR", "RESOURCE", "GLOBAL", "TEST")
+HEADS = ("ACTOR", "RESOURCE", "GLOBAL", "TEST")
 _NAMED = RESERVED | CONTEXTUAL | {"@current_unix_time": "NOW"}
 _SIGNS = {
     "(": "LPAREN", ")": "RPAREN", "[": "LBRACKET", "]": "RBRACKET", "{": "LBRACE", "}": "RBRACE", ",": "COMMA",
@@ -36,8 +37,7 @@ _WORD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word or a sign; `text` is as written, where the lexer may have put another in its place."""
 
     kind: str  # the lexer's: NAME, STRING, LPAREN, …
@@ -93,19 +93,18 @@ class Outline:
 
 def words_of(text: str) -> list[Word]:
     """All words and signs, without comments. What is neither, nobody completes."""
-    return [word for found in _WORD.finditer(text) if (word := _word(found))]
+    return [
+        Word(_kind(found), found[0], found.start(), found.end())
+        for found in _WORD.finditer(text)
+        if found.lastgroup != "COMMENT"
+    ]
 
 
-def _word(found: re.Match[str]) -> Word | None:
-    text, kind = found[0], found.lastgroup
-    match kind:
-        case "COMMENT":
-            return None
-        case "NAME":
-            kind = _NAMED.get(text, "NAME")
-        case "SIGN":
-            kind = _SIGNS.get(text, "COMPARE")
-    return Word(kind or "", text, found.start(), found.end())
+def _kind(found: re.Match[str]) -> str:
+    kind = found.lastgroup or ""
+    if kind == "NAME":
+        return _NAMED.get(found[0], kind)
+    return _SIGNS.get(found[0], "COMPARE") if kind == "SIGN" else kind
 
 
 # ---- what begins a block or a test -------------------------------------------------------------------------------
@@ -113,7 +112,7 @@ def _word(found: re.Match[str]) -> Word | None:
 
 def head_length(words: Sequence[Word], at: int) -> int:
     """How many words up to the brace the head of a block or a test that begins here has; 0 where none does."""
-    if words[at].kind not in _HEADS:
+    if words[at].kind not in HEADS:
         return 0
     kinds = [word.kind for word in words[at : at + 4]]
     if kinds[:2] == ["GLOBAL", "LBRACE"]:

@@ -4,6 +4,7 @@ import copy
 import functools
 import itertools
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import NoReturn
@@ -56,11 +57,16 @@ def _parsed(notes: Notes, kept: list[Token]) -> ast.Policy | None:
         return None
 
 
-def tokens_of(notes: Notes) -> Iterator[tuple[str, int, int]]:
-    """Kind, start and end of each word and sign of the text, whether or not it is a policy."""
-    tokens = _cloned_lexer(notes)
-    while token := tokens.token():
-        yield token.type, token.lexpos, tokens.lexpos
+def tokens_in(source: Source) -> list[Token]:
+    """The tokens of a text, whether or not it is a policy. PolicyRejected carries what is wrong with them."""
+    notes = Notes(source)
+    _refuse_unfit(notes)
+    kept: list[Token] = []
+    with without_collections():
+        deque(_counted(_cloned_lexer(notes), notes, kept), maxlen=0)
+    if notes.problems:
+        notes.reject()
+    return kept
 
 
 def _counted(tokens: Lexer, notes: Notes, kept: list[Token]) -> Iterator[Token]:

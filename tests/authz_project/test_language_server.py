@@ -8,14 +8,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
-from pygls.lsp.client import LanguageClient
 
 from authz_project.language_server import answers
 from authz_project.language_server.document import Document, changed
@@ -24,10 +23,12 @@ from authz_project.language_server.places import Places
 from policy.language.format import formatted
 from policy.language.lexer import CONTEXTUAL, RESERVED
 from policy.language.source import Source
+from tests.benchmarks.editor import long_policy
+from tests.language_client import LIMIT, URI, begun, place
+from tests.sampling import some
 from tests.service import ROOT
 from tests.yardstick import within
 
-URI = "file:///policies/main.polar"
 TEXT = """# 😀 a comment
 actor User {}
 
@@ -51,48 +52,6 @@ test "others do not" {
   assert_not allow(User{"bob"}, "read", Folder{"a"});
 }
 """
-ABILITIES = lsp.ClientCapabilities(
-    text_document=lsp.TextDocumentClientCapabilities(rename=lsp.RenameClientCapabilities(prepare_support=True))
-)
-LIMIT = 30  # seconds for anything to arrive
-
-
-class Client(LanguageClient):
-    """A client that keeps what it is told."""
-
-    def __init__(self) -> None:
-        super().__init__("tests", "1")
-        self.told: asyncio.Queue = asyncio.Queue()
-        self.messages: list[str] = []
-        self.version = 0
-        self.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda told: self.told.put_nowait(told))
-        self.feature(lsp.WINDOW_SHOW_MESSAGE)(lambda told: self.messages.append(told.message))
-
-    def opened(self, text: str) -> None:
-        self.version += 1
-        item = lsp.TextDocumentItem(URI, "polar", self.version, text)
-        self.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
-
-    def changed(self, text: str) -> None:
-        self.version += 1
-        identifier = lsp.VersionedTextDocumentIdentifier(self.version, URI)
-        whole = [lsp.TextDocumentContentChangeWholeDocument(text)]
-        self.text_document_did_change(lsp.DidChangeTextDocumentParams(identifier, whole))
-
-    async def problems(self) -> list[tuple[str, str]]:
-        """The next problems, those of the text as it is."""
-        while True:
-            told = await asyncio.wait_for(self.told.get(), LIMIT)
-            if told.version == self.version:
-                return [(place(found.range), found.message) for found in told.diagnostics]
-
-
-def place(found: lsp.Range) -> str:
-    """`line:character-character` of a range on one line."""
-    assert found.start.line == found.end.line
-    return f"{found.start.line}:{found.start.character}-{found.end.character}"
-
-
 def at(text: str, named: str, shift: int = 1) -> lsp.Position:
     """The position of the first place where it stands, in UTF-16."""
     before = text[: text.index(named) + shift]
@@ -108,24 +67,9 @@ def asked(kind, named: str, shift: int = 1, text: str = TEXT, **more):
 def session(tmp_path):
     """Runs what is asked of a server that has just begun."""
 
-    @asynccontextmanager
-    async def begun():
-        client = Client()
-        variables = {**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path / 'a.sqlite3'}"}
-        await client.start_io(sys.executable, str(ROOT / "manage.py"), "language_server", cwd=str(ROOT), env=variables)
-        try:
-            asking = lsp.InitializeParams(capabilities=ABILITIES, process_id=os.getpid())
-            client.abilities = (await asyncio.wait_for(client.initialize_async(asking), LIMIT)).capabilities
-            client.initialized(lsp.InitializedParams())
-            yield client
-            await asyncio.wait_for(client.shutdown_async(None), LIMIT)
-        finally:
-            client.exit(None)  # which ends it, whatever was before
-            await asyncio.wait_for(client.stop(), LIMIT)
-
     def run(conversation) -> None:
         async def whole() -> None:
-            async with begun() as client:
+            async with begun(tmp_path) as client:
                 await asyncio.wait_for(conversation(client), 2 * LIMIT)
 
         asyncio.run(whole())
@@ -346,6 +290,48 @@ def test_what_is_typed_into_a_large_text_is_completed_at_once(large):
         typed = partial(changed, large, f"{large.text[:offset]}re{large.text[offset:]}", 2)
         here = lsp.Position(position.line, position.character + 2)
         within(0.05, lambda document, where=here: answers.completed(document, where), typed)
+
+
+def test_a_text_is_laid_out_at_once_after_each_key():
+    """Only what was typed is parsed: a text of this length takes 30 to 50 ms."""
+    text = long_policy(2000)
+    opened = Document(URI, text, 1, "utf-16")
+    assert opened.compiled.program
+    middle = text.index('"read" if "viewer"', len(text) // 2)
+    typed = f"{text[:middle]}  {text[middle:]}"
+    edits = within(0.05, answers.layout, lambda: changed(opened, typed, 2))
+    assert applied(typed, edits) == formatted(text) != typed
+
+
+@pytest.mark.parametrize("seed", some(range(30), 10))
+def test_what_is_typed_is_laid_out_as_if_it_had_just_been_opened(seed):
+    random = Random(seed)
+    document = Document(URI, TEXT, 1, "utf-16")
+    for version in range(2, 40):
+        if random.random() < 0.5:
+            _ = document.compiled
+        text = edited(document.text, random) if random.random() < 0.8 else TEXT
+        document = changed(document, text, version)
+        assert answers.layout(document) == answers.layout(Document(URI, text, 1, "utf-16"))
+
+
+def test_a_brace_in_the_middle_of_a_rule_ends_no_statement():
+    text = TEXT + 'is_bob(user: User) if user = User{"bob"} and is_known(user);\n'
+    opened = Document(URI, text, 1, "utf-16")
+    assert opened.compiled.program
+    for before, after in (("and is_known", "or is_known"), ("} and", "}  and"), ("} and", "} nd")):
+        typed = text.replace(before, after)
+        found = answers.layout(changed(opened, typed, 2))
+        assert applied(typed, found) == (formatted(typed) if after != "} nd" else typed)
+
+
+def edited(text: str, random: Random) -> str:
+    """With something gone, doubled, or typed, somewhere."""
+    start = random.randrange(len(text))
+    end = min(len(text), start + random.choice((0, 0, 1, 1, 3, 40)))
+    words = ("", "", "\n\n", "not ", 'User{"x"}', " and p(u)", "if", text[start:end] * 2)
+    typed = random.choice((*words, *"\"#{}();, \n"))
+    return text[:start] + typed + text[end:]
 
 
 # ---- without the extra --------------------------------------------------------------------------------------------

@@ -1,0 +1,53 @@
+"""Whether a changed text still is a policy, found by parsing only what changed.
+
+A policy is statements one after another, and whether each is right depends on no other. So a text whose pieces are
+policies is one, wherever it is cut between two tokens. Pieces that stood in a policy before are not parsed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from policy.language.plumbing import parse
+from policy.language.ply_types import Token
+from policy.language.rejection import PolicyRejected
+from policy.language.source import Source
+
+_DEEPER = frozenset({"LPAREN", "LBRACKET", "LBRACE"})
+_BACK = frozenset({"RPAREN", "RBRACKET", "RBRACE"})
+_ENDS = frozenset({"SEMI", "RBRACE"})  # of a statement, outside of all brackets
+
+
+def pieces_of(text: str, tokens: Iterable[Token]) -> frozenset[str]:
+    """Cut a text, of which these are the tokens, after each statement.
+
+    >>> text = "actor User {} allow(u: User, _, _) if is_ok(u);"
+    >>> pieces_of(text, tokens_in(Source(text)))
+    frozenset({'actor User {}', 'allow(u: User, _, _) if is_ok(u);'})
+    """
+    pieces: set[str] = set()
+    start, depth = -1, 0
+    for token in tokens:
+        kind = token.type
+        if start < 0:
+            start = token.lexpos
+        if kind in _DEEPER:
+            depth += 1
+        elif kind in _BACK:
+            depth -= 1
+        if depth == 0 and kind in _ENDS:
+            pieces.add(text[start : token.lexpos + 1])
+            start = -1
+    if start >= 0:
+        pieces.add(text[start:])
+    return frozenset(pieces)
+
+
+def are_policies(pieces: Iterable[str]) -> bool:
+    """Parse each; where one is refused, the whole may have been cut at a wrong place, and still be a policy."""
+    try:
+        for piece in pieces:
+            parse(Source(piece))
+    except PolicyRejected:
+        return False
+    return True
