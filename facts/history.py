@@ -71,11 +71,16 @@ class Span:
 
 
 def of_pattern(
-    environment_id: int, predicate: str | None, args: Sequence[Argument], size: int, place: Place | None = None
+    environment_id: int,
+    predicate: str | None,
+    args: Sequence[Argument],
+    size: int,
+    place: Place | None = None,
+    to: int | None = None,
 ) -> History:
-    """Return a page of what happened to the facts that begin with these arguments."""
+    """Return a page of what happened to the facts that begin with these arguments, up to a revision or until now."""
     kinds = matching(signature_numbers(environment_id), predicate, tuple(args), open_ended=True)
-    return of_kinds(environment_id, kinds, args, size, place)
+    return of_kinds(environment_id, kinds, args, size, place, to)
 
 
 def of_kinds(
@@ -84,10 +89,12 @@ def of_kinds(
     args: Sequence[Argument],
     size: int,
     place: Place | None = None,
+    to: int | None = None,
 ) -> History:
     """Return a page of what happened to the facts of these signatures that begin with these ids."""
     latest, horizon = newest_and_horizon(environment_id)
-    return _page(environment_id, kinds, args, size, place, Span(horizon, latest), horizon)
+    span = Span(horizon, latest if to is None else min(to, latest))
+    return _page(environment_id, kinds, args, size, place, span, horizon)
 
 
 def of_value(environment_id: int, value: Value, size: int, place: Place | None = None) -> History:

@@ -6,7 +6,7 @@ All facts of a pattern, or some that mention a value, and counts. Pages of them 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AnySet
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from django.db import connection
 
@@ -41,19 +41,29 @@ class Then(Protocol):
     def at(self) -> int: ...
 
 
+class Found(NamedTuple):
+    facts: list[Fact]
+    revision: int  # whose facts they are
+
+
 def find(
     environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Then | None = None
 ) -> list[Fact]:
     """The facts that begin with these arguments, by predicate and then by arguments; now, or as of a moment."""
+    return found(environment_id, predicate, args, moment).facts
+
+
+def found(environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Then | None = None) -> Found:
+    """The same, and of which revision they are, by the statement that reads them."""
     kinds = _kinds(environment_id)
     while True:
         numbers = matching(kinds.numbers, predicate, tuple(args), open_ended=True)
-        found = _find(_Kinds(numbers, kinds.may_end), args, moment)
+        facts, revision = _find(environment_id, _Kinds(numbers, kinds.may_end), args, moment)
         # Signatures are only ever added: the rows are of one moment if none was since they were listed. So it is with
         # those whose facts may end.
         latest = _kinds(environment_id)
         if latest == kinds:
-            return sorted(found, key=lambda fact: (fact.predicate, fact.args))
+            return Found(sorted(facts, key=lambda fact: (fact.predicate, fact.args)), revision)
         kinds = latest
 
 
@@ -89,22 +99,28 @@ def _kinds(environment_id: int) -> _Kinds:
     return _Kinds(*numbers_and_ends(environment_id))
 
 
-def _find(kinds: _Kinds, args: Sequence[Argument], moment: Then | None) -> list[Fact]:
-    if not kinds.numbers:
-        return []
+def _find(environment_id: int, kinds: _Kinds, args: Sequence[Argument], moment: Then | None) -> Found:
     signatures = {number: signature for signature, number in kinds.numbers.items()}
     conditions, ids = id_conditions(args)
     values: tuple[str | int, ...] = ids
     known = [name for name, arg in zip(COLUMNS, args) if arg.id is not None]
     if moment is None:
-        statement = _selected(kinds, conditions, known)
+        statement = _selected_now(environment_id, kinds, conditions, known)
     else:
         statement = _selected_then(kinds, conditions, known)
         values = (*ids, moment.revision, moment.at, *ids, moment.revision, moment.at, moment.revision)
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         rows = cursor.fetchall()
-    return [_fact_of(signatures, row) for row in rows]
+    revision = next((row[0] for row in rows if row[1] is None), 0) if moment is None else moment.revision
+    return Found([_fact_of(signatures, row) for row in rows if row[1] is not None], revision)
+
+
+def _selected_now(environment_id: int, kinds: _Kinds, conditions: str, known: Sequence[str]) -> str:
+    """The same as `_selected` and, in a row without ids, the offset of the environment."""
+    width = ROW_LENGTH if kinds.may_end.isdisjoint(kinds.numbers.values()) else ROW_LENGTH + 1
+    offset = f'SELECT "offset"{", NULL" * (width - 1)} FROM environment WHERE id = {int(environment_id)}'
+    return f"{offset} UNION ALL {_selected(kinds, conditions, known)}"
 
 
 def _selected(kinds: _Kinds, conditions: str = "", known: Sequence[str] = ()) -> str:
@@ -245,4 +261,4 @@ def fact_of_row(signature: Signature, ids: Sequence[str], expires_at: int | None
 
 
 def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(str(int(number)) for number in numbers)
+    return ", ".join(str(int(number)) for number in numbers) or "NULL"

@@ -11,7 +11,7 @@ from facts.history_query import history_query, history_to_json
 from facts.serializers import CHANGES, FACT, FACTS, PATTERN, PATTERNS, Bulk, feed_from_query, pattern_from_query
 from facts.store import Change, Deletes, Inserts
 from policy import noticing
-from policy.active import NOTHING_SEEN
+from policy.active import NOTHING_SEEN, Caller
 from policy.endpoint import (
     MAY_WAIT,
     OFFSET,
@@ -45,11 +45,10 @@ class Facts(Endpoint):
     questions: ClassVar = {"GET"}
 
     def get(self, request: Request) -> Response:
-        found, moment = reading.read(unconfirmed_caller(request), position_seen(request), partial(_found, request))
+        facts, revision = reading.read(unconfirmed_caller(request), position_seen(request), partial(_found, request))
         # Published clients make nothing of ends, and some of them fail on a member that they do not know.
         with_end = not is_published_client(request)
-        headers = {} if moment is None else {OFFSET: str(moment.revision)}
-        return Response([wire.fact_to_json(fact, with_end) for fact in found], headers=headers)
+        return Response([wire.fact_to_json(fact, with_end) for fact in facts], headers={OFFSET: str(revision)})
 
     def post(self, request: Request) -> Response:
         fact = FACT.decode(request.data, "")
@@ -61,22 +60,26 @@ class Facts(Endpoint):
         return _apply(request, [Deletes([PATTERN.decode(request.data, "")])], "matching facts are deleted")
 
 
-def _found(request: Request) -> reading.Found[tuple[list[wire.Fact], Moment | None]]:
+def _found(request: Request) -> reading.Found[read.Found]:
     predicate, args = pattern_from_query(request.query_params)
     who = caller(request)
+    found = read.found(who.environment_id, predicate, args, _moment_asked(request, who))
+    return reading.Found(found, who.seen or NOTHING_SEEN)
+
+
+def _moment_asked(request: Request, who: Caller) -> Moment | None:
     as_of = request.query_params.get("as_of")
-    asked = as_of_from_text(as_of, "as_of") if as_of else None
-    moment = moment_of(who.environment_id, asked, needs_policy=False)
-    found = read.find(who.environment_id, predicate, args, moment)
-    return reading.Found((found, moment), who.seen or NOTHING_SEEN)
+    return moment_of(who.environment_id, as_of_from_text(as_of, "as_of") if as_of else None, needs_policy=False)
 
 
 class History(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
 
     def get(self, request: Request) -> Response:
-        asked = history_query(caller(request).environment_id, request.query_params)
-        found = history.of_pattern(asked.environment_id, asked.predicate, asked.args, asked.size, asked.place)
+        who = caller(request)
+        asked, moment = history_query(who.environment_id, request.query_params), _moment_asked(request, who)
+        to = None if moment is None else moment.revision
+        found = history.of_pattern(asked.environment_id, asked.predicate, asked.args, asked.size, asked.place, to)
         return Response(history_to_json(asked, found))
 
 

@@ -6,12 +6,14 @@ from typing import ClassVar
 from checks.asking.query import Query, allow
 from checks.asking.question import Asked, Question
 from checks.decisions.log import note
+from checks.views import MOMENT
 from facts.context_header import answer
 from localsql import asking
 from localsql.asking import Said
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response, caller, position_seen, unconfirmed_caller
+from policy.errors import MalformedRequest
 from policy.replicas.reading import Found, read
 from policy.scopes import Scope
 from policy.serializers import decoded
@@ -22,6 +24,15 @@ def question_of(query: dict, action: Asked, resource: Asked, outs: tuple[str, ..
     return allow(query["actor"], action, resource, outs, query["context_facts"])
 
 
+def check_is_of_now(body: object) -> None:
+    """Refuse to answer as of now what is asked of another moment, or by another policy."""
+    parts = {"": body, "query.": body.get("query") if isinstance(body, dict) else None}
+    for path, asked in parts.items():
+        if isinstance(asked, dict) and (name := next((each for each in MOMENT if asked.get(each) is not None), "")):
+            reason = "SQL is made of what is stored now, by the active policy; leave it out, or ask for the answer"
+            raise MalformedRequest(f"{path}{name}", reason)
+
+
 class Answering(Endpoint, ABC):
     scopes: ClassVar = {"POST": Scope.READ}
     questions: ClassVar = {"POST"}
@@ -29,12 +40,13 @@ class Answering(Endpoint, ABC):
     def post(self, request: Request) -> Response:
         def attempt() -> Found[tuple[Caller, object, Said]]:
             who = caller(request)
+            check_is_of_now(request.data)
             body, said = self.said(request, who)
             return Found((who, body, said), said.seen)
 
         who, body, said = read(unconfirmed_caller(request), position_seen(request), attempt)
         note(request, who, body, said.seen.offset, said.version)
-        return answer(request, body, said.unused)
+        return answer(request, body, said.unused, said.revision)
 
     def said(self, request: Request, who: Caller) -> tuple[object, Said]:
         said = self.sql(request.data, who)

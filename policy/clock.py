@@ -8,6 +8,7 @@ from django.db import connection
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = (datetime.max.replace(tzinfo=UTC) - _START) // timedelta(microseconds=1)
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:[0-5]\d)", re.ASCII | re.IGNORECASE)
+_LOST_PLUS = re.compile(r" \d\d:\d\d$", re.ASCII)
 _NOW = {
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
@@ -35,14 +36,21 @@ def microseconds_of(time: datetime) -> int:
 
 
 def time_of_text(text: str) -> datetime:
-    """The time that RFC 3339 writes so; `ValueError` says what is wrong with another text."""
+    """The time that RFC 3339 writes so, in UTC; `ValueError` says what is wrong with another text."""
     try:
-        time = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text.upper())
     except ValueError:
-        raise ValueError(f"must be a time such as 2026-11-03T14:02:11Z, not {text[:40]!r}") from None
+        raise ValueError(f"must be a time such as 2026-11-03T14:02:11Z, not {text[:40]!r}{_advice(text)}") from None
     if time.tzinfo is None or len(text) < len("2026-11-03T14:02Z"):
         raise ValueError("must be a time of day with an offset from UTC, such as 2026-11-03T14:02:11Z")
-    return time
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must be a time within the years 1 to 9999, in UTC") from None
+
+
+def _advice(text: str) -> str:
+    return " (in an address, write its + as %2B)" if _LOST_PLUS.search(text) else ""
 
 
 def text_of(microseconds: int) -> str:

@@ -28,11 +28,6 @@ class NoSuchMoment(AuthzError):
     """There is nothing to be asked of."""
 
 
-class Forgotten(NoSuchMoment):
-    def __init__(self) -> None:
-        super().__init__("as_of: the history of that revision was dropped while it was asked of")
-
-
 AsOf = int | datetime  # a revision's number, or a time
 LAST_REVISION = 2**63 - 1  # that databases have numbers for
 
@@ -120,8 +115,7 @@ def as_of_from_text(text: str, path: str) -> AsOf:
 
 def check_known(environment_id: int, moment: Moment) -> None:
     """Refuse a moment whose history was dropped after it was looked up."""
-    if _read(environment_id, "%s", moment.revision).horizon > moment.revision:
-        raise Forgotten
+    _checked(_read(environment_id, "%s", moment.revision), moment.revision, f"as_of: revision {moment.revision}")
 
 
 def _read(environment_id: int, number: str, *values: int) -> _Known:

@@ -47,13 +47,16 @@ class Signals:
 
 
 def interrupted_by(signals: Signals, server: AbstractServer[Any]) -> None:
-    """Have the server stop when it is told to.
+    """Have the server stop when it is told to, and go on at a SIGHUP, which would cost it requests.
+
+    There is nothing to reopen: files of logs are opened for each write. Processes that it starts ignore it as well.
 
     Its own handler takes a lock, which its first thread may have at that moment; so it is called in another one. And it
     is called until the process ends: the server forgets one that comes while it sees that a worker has ended.
     """
     interrupt = server.signal_handler_interrupt
     server.signal_handler_interrupt = signals.nothing  # type: ignore[method-assign]
+    server.signal_handler_reload = signal.SIG_IGN  # type: ignore[method-assign, assignment]
 
     def listen() -> None:
         signals.next()

@@ -35,7 +35,7 @@ from facts.accept import Unused
 from facts.wire import Fact
 from policy.active import Seen
 from policy.errors import AuthzError
-from policy.moments import Forgotten, Moment, seen_since
+from policy.moments import Moment, check_known, seen_since
 from policy.values import Value
 
 AT_ONCE = 50  # questions in one statement; more take several, in one snapshot
@@ -184,8 +184,8 @@ def _answered(
             else:
                 holding, rows = _run(asker, session, statements)
                 current = holding.version
-                if current == UNKNOWN_REVISION:
-                    raise Forgotten
+                if current == UNKNOWN_REVISION and moment is not None:
+                    check_known(asker.environment_id, moment)
                 if current == session.version or (moment is not None and not statements):
                     lasts = moment is None and not depends and all(each.is_timeless for each in statements)
                     revision = holding.offset if moment is None else moment.revision

@@ -57,7 +57,7 @@ def test_processes_share_a_file_and_leave_nothing_out(tmp_path, database_urls, k
     finally:
         assert service.stop() == 0
     found = ids_in(tmp_path / "decisions.1", path)
-    assert len(told) > 650
+    assert len(told) == 700
     assert set(told) <= set(found) and len(found) == len(set(found))
     assert "after-0" in ids_in(path)
     assert key.rpartition("_")[2] not in path.read_text()

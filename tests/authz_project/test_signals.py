@@ -9,6 +9,7 @@ from itertools import cycle, islice
 
 import psutil
 import pytest
+import requests
 
 from tests.faults.limits import workers_of
 from tests.service import start_service
@@ -65,3 +66,15 @@ def test_a_worker_that_hears_of_the_end_first_has_not_failed(running):
         os.kill(running.process.pid, number)
     running.process.send_signal(signal.SIGCONT)
     assert running.process.wait(WITHIN) == 0
+
+
+def test_a_hangup_costs_nobody_an_answer(running):
+    """As logrotate sends it, to the server or to all of its processes; or a terminal that is closed."""
+    (worker,) = workers_of(running)
+    for process in (running.process, worker):
+        process.send_signal(signal.SIGHUP)
+        for _ in range(20):
+            assert requests.get(f"{running.origin}/healthcheck", timeout=60).status_code == 200
+            time.sleep(0.02)
+    assert [each.pid for each in workers_of(running)] == [worker.pid]
+    assert running.stop() == 0

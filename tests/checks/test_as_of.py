@@ -1,6 +1,7 @@
 """Questions as of an earlier revision, by the facts and the policy of then."""
 
 import time
+from datetime import UTC, datetime, timedelta, timezone
 from urllib.parse import urlencode
 
 import pytest
@@ -151,6 +152,18 @@ def test_a_time_names_the_last_revision_by_then(api, story):
         assert allowed(api, text_of(times[story[name]])) == allowed(api, max(later))
 
 
+def test_a_time_is_one_however_it_is_written(api, story):
+    at = dict(Revision.objects.values_list("number", "at"))[story["ann"]]
+    time_of_ann = datetime.fromtimestamp(at / 1_000_000, UTC).replace(microsecond=at % 1_000_000)
+    east = time_of_ann.astimezone(timezone(timedelta(hours=5, minutes=30))).isoformat()
+    west = time_of_ann.astimezone(timezone(timedelta(hours=-12))).isoformat()
+    text = text_of(at)
+    for each in (text, text.lower(), text.replace("Z", "-00:00"), text.replace("Z", "999Z"), east, west):
+        assert api.post("/authorize", MAY | {"as_of": each})["OsoOffset"] == str(story["ann"]), each
+        assert stored(api, as_of=each)["OsoOffset"] == str(story["ann"]), each
+    assert api.post("/authorize", MAY | {"as_of": text_of(at - 1)})["OsoOffset"] == str(story["policy"])
+
+
 def test_another_policy_is_asked_with_and_without_a_moment(api, story):
     writer = fact("has_role", "User:ann", "writer", "Doc:d")
     assert api.post("/authorize", MAY | {"context_facts": [ANN]}).json() == {"allowed": False}
@@ -170,6 +183,11 @@ def test_another_policy_is_asked_with_and_without_a_moment(api, story):
         ({"as_of": True}, "as_of: must be the number of a revision, or a time such as 2026-11-03T14:02:11Z"),
         ({"as_of": "2026-11-03T14:02:11"}, "as_of: must be a time of day with an offset from UTC"),
         ({"as_of": "yesterday"}, "as_of: must be a time such as 2026-11-03T14:02:11Z, not 'yesterday'"),
+        ({"as_of": "0001-01-01T00:00:00+14:00"}, "as_of: must be a time within the years 1 to 9999, in UTC"),
+        ({"as_of": "9999-12-31T23:59:59-14:00"}, "as_of: must be a time within the years 1 to 9999, in UTC"),
+        ({"as_of": "0001-01-01T00:00:00Z"}, "there was no policy at revision 0"),
+        ({"as_of": "2026-11-03T14:02:11 01:00"}, "as_of: must be a time such as 2026-11-03T14:02:11Z, not "
+         "'2026-11-03T14:02:11 01:00' (in an address, write its + as %2B), or the number of a revision"),
         ({"policy_version": 9}, "policy_version: there is no policy version 9"),
         ({"policy_version": "1"}, "policy_version: must be the number of a policy version"),
     ],
@@ -185,6 +203,16 @@ def test_before_the_horizon_nothing_is_known(api, story):
     assert refused.status_code == 400
     assert "is before the horizon: what was stored is known since revision 4, 20" in refused.json()["message"]
     assert allowed(api, story["gone"]) is False and allowed(api, story["again"]) is True
+
+
+def test_a_page_whose_history_is_dropped_meanwhile_says_what_is_known(api, story, monkeypatch):
+    monkeypatch.setattr("checks.serializers.SMALLEST", 1)
+    first = api.post("/list", LIST | {"page_size": 1, "as_of": story["folders"]}).json()
+    Environment.objects.filter(pk=api.environment.pk).update(horizon=story["gone"])
+    refused = api.post("/list", LIST | {"page_token": first["next_page_token"]})
+    assert refused.status_code == 400
+    said = "as_of: revision 3 is before the horizon: what was stored is known since revision 4, 20"
+    assert refused.json()["message"].startswith(said)
 
 
 def test_a_wrong_key_learns_nothing(api, story):

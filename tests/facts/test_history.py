@@ -11,7 +11,7 @@ from facts.history import Place
 from facts.numbering import signature_numbers
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
-from policy.clock import microseconds_of, time_of
+from policy.clock import microseconds_of, text_of, time_of
 from policy.models import Environment, Revision
 from policy.offsets import advance, changing
 from policy.publishing import publish
@@ -98,6 +98,25 @@ def test_the_pattern_is_that_of_facts(api, query, revisions):
     insert(api.environment, MEMBER)
     insert(api.environment, OTHER)
     assert len(api.get(f"/history?{query}").json()["results"]) == revisions
+
+
+def test_as_of_a_revision_what_happened_later_is_not_told(api):
+    numbers = [insert(api.environment, ADMIN), delete(api.environment, ADMIN), insert(api.environment, ADMIN, MEMBER)]
+    at = dict(Revision.objects.filter(environment=api.environment).values_list("number", "at"))
+
+    def told(query: str) -> list[int]:
+        return [each["revision"] for each in pages(api, query)]
+
+    for place, number in enumerate(numbers):
+        assert told(f"as_of={number}") == numbers[: place + 1][::-1]
+        one_by_one = told(f"as_of={number}&page_size=1&predicate=has_role&args.0.id=ann")
+        assert one_by_one == numbers[: place + 1][::-1]
+    latest = max(number for number in numbers if at[number] <= at[numbers[1]])
+    assert told(f"as_of={text_of(at[numbers[1]])}")[0] == latest
+    assert told("as_of=0") == []
+    for query, reason in (("as_of=77", "as_of: revision 77 is still to come"), ("as_of=x", "as_of: must be a time")):
+        refused = api.get(f"/history?{query}")
+        assert refused.status_code == 400 and refused.json()["message"].startswith(reason)
 
 
 @pytest.mark.parametrize("width", [4, 5])

@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
+from tests.checks.statements import counted
+
 FACT = {
     "predicate": "has_role",
     "args": [{"type": "User", "id": "ann"}, {"type": "String", "id": "admin"}, {"type": "Repo", "id": "r"}],
@@ -68,6 +70,22 @@ def test_changes_carry_a_growing_offset(api):
     offsets = [int(answer["OsoOffset"]) for answer in sent]
     assert offsets == sorted(set(offsets))
     assert "OsoOffset" not in api.post("/batch", {})
+
+
+def test_stored_facts_say_of_which_revision_they_are(api):
+    """By the statement that reads them; whether there are any, and whether any may end."""
+    asked = ("/facts", "/facts?predicate=owns", "/facts?predicate=nothing", "/facts?args.0.type=User&args.0.id=ann")
+    assert [api.get(path)["OsoOffset"] for path in asked] == ["0"] * 4
+    lasting, ending = fact("ann"), fact("ben") | {"expires_at": "2099-01-01T00:00:00Z"}
+    for inserted, count in ((lasting, 1), (ending, 2)):
+        offset = api.post("/batch", [{"inserts": [inserted]}])["OsoOffset"]
+        with counted() as statements:
+            found = [api.get(path) for path in asked]
+        assert [each["OsoOffset"] for each in found] == [offset] * 4
+        assert [len(each.json()) for each in found] == [count, count, 0, 1]
+        assert len([text for text in statements if "FROM fact" in text]) == 4
+        alone = [text for text in statements if '"offset"' in text and "FROM fact" not in text]
+        assert not [text for text in alone if "api_key" not in text]
 
 
 def test_posting_a_fact_answers_the_fact(api):

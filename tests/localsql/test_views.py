@@ -190,6 +190,23 @@ def test_modes_and_variables_are_checked(api, asked):
     assert "mode.output_column_name" in said({"mode": "filter", "query_var": "u"})
 
 
+@pytest.mark.parametrize("path", ["/authorize_query", "/list_query", "/actions_query", "/evaluate_query_local"])
+def test_another_moment_is_refused_and_never_answered_as_now(asked, api, path):
+    inside = asked(path, as_of=1)
+    body = {"query": LIST | {"resource_id": "1"}, "data_bindings": BINDINGS, "column": "id", "policy_version": 1}
+    beside = api.post(path, body)
+    for refused, place in ((inside, "query.as_of"), (beside, "policy_version")):
+        assert refused.status_code == 400
+        assert refused.json()["message"].startswith(f"{place}: SQL is made of what is stored now")
+    if path == "/list_query":
+        assert asked(path, as_of=None, policy_version=None).status_code == 200
+
+
+def test_sql_says_of_which_revision_it_is(asked, api):
+    offset = api.post("/batch", [{"inserts": [AUDITOR]}])["OsoOffset"]
+    assert asked()["OsoOffset"] == offset
+
+
 def test_an_answer_of_every_value_needs_a_domain(api):
     api.post(
         "/policy",

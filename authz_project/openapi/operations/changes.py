@@ -70,6 +70,7 @@ GROUP = Group(
                 *_PATTERN,
                 Parameter("as_of", "A revision's number, or a time in RFC 3339: the facts that held then."),
             ),
+            is_dated=True,
             statuses={400: "A parameter is malformed."},
         ),
         Operation(
@@ -99,6 +100,7 @@ GROUP = Group(
             "would have listed. A page is of so many facts: a revision that changed more goes on with the next page.",
             parameters=(
                 *_PATTERN,
+                Parameter("as_of", "A revision's number, or a time in RFC 3339: what had happened by then."),
                 Parameter("page_size", f"Facts on a page: 1 to {LARGEST}; {USUAL} if it is left out.", _SIZE),
                 Parameter("page_token", "The `next_page_token` of the page before, with the same other parameters."),
             ),

@@ -56,6 +56,7 @@ GROUP = Group(
             description="A statement with one row and one column, `allowed`.",
             body=ref("AuthorizeLocal"),
             has_context=True,
+            is_dated=True,
         ),
         Operation(
             "POST",
@@ -69,6 +70,7 @@ GROUP = Group(
             description="A statement with a row for each action, in the column `actions`.",
             body=ref("ActionsLocal"),
             has_context=True,
+            is_dated=True,
         ),
         Operation(
             "POST",
@@ -86,6 +88,7 @@ GROUP = Group(
             description="A condition for the `WHERE` of your query. Sizes and tokens of pages mean nothing here.",
             body=ref("ListLocal"),
             has_context=True,
+            is_dated=True,
         ),
         Operation(
             "POST",
@@ -103,6 +106,7 @@ GROUP = Group(
             description="A statement or a condition, as `mode` says.",
             body=ref("QueryLocal"),
             has_context=True,
+            is_dated=True,
         ),
     ),
 )
