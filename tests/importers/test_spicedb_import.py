@@ -250,6 +250,47 @@ def test_assertions_that_are_wrong_there_are_told(imported, db):
     )
 
 
+NESTED = """
+schema: |-
+  definition user {}
+  definition group {
+    relation parent: group
+    relation member: user | group#member
+    permission view = member + parent->member
+  }
+  definition doc {
+    relation viewer: user | group#view | group#member
+    permission view = viewer
+  }
+relationships: |-
+  group:eng#member@user:ann
+  group:all#member@group:eng#member
+  group:eng#parent@group:all
+  doc:1#viewer@group:eng#view
+validation:
+  group:all#member:
+    - "[group:eng#member] is <group:all#member>"
+    - "[user:ann] is <group:eng#member>"
+  doc:1#view:
+    - "[group:eng#view] is <doc:1#viewer>"
+    - "[group:eng#member] is <group:all#member>"
+    - "[user:ann] is <group:eng#member>"
+"""
+
+
+def test_expected_usersets_are_those_of_relationships_and_not_those_on_the_way(imported, db):
+    """`doc:1#view` passes through `group:all#member`, which is a member of itself, and stands in no list."""
+    policy = imported(NESTED, name="nested.yaml")
+    assert imported.lines()[-1].endswith(" 5 relations, 0 conditions, 4 tuples as 4 facts, 5 questions in 3 tests")
+    for asked in (
+        'allow(userset{"group:eng#member"}, "member", group{"all"});',
+        'allow(userset{"group:eng#member"}, "view", doc{"1"});',
+        'allow(each: userset, "view", doc{"1"}) iff each in [userset{"group:eng#view"}];',
+    ):
+        assert f"  assert {asked}\n" in policy
+    assert run(compile_text(policy)).success
+
+
 def test_a_permission_that_takes_away_what_depends_on_it_is_named(imported, db):
     schema = "definition user {}\ndefinition d { relation a: user  relation up: d\n permission p = a - up->p }"
     with pytest.raises(CommandError):

@@ -11,6 +11,7 @@ from authz_project.importers.model import NOWHERE, Check, Imported, Place, Scena
 from authz_project.importers.report import Fault, ImportRejected
 from authz_project.importers.spicedb.misread import Misread
 from authz_project.importers.spicedb.parse import parse
+from authz_project.importers.spicedb.passed import Kind, passed_through
 from authz_project.importers.spicedb.relationships import lines_of, relationship_of
 from authz_project.importers.spicedb.schema import Schema, schema_of
 from authz_project.importers.spicedb.syntax import Import, SchemaText
@@ -39,7 +40,8 @@ class Read:
 def imported(schema: Path, others: Sequence[Path] = ()) -> Imported:
     """Raises `ImportRejected` with all that is wrong in the files."""
     read = read_files(schema, others)
-    scenarios = tuple(found for name, file in read.files if (found := _scenario(name, file)))
+    passed = passed_through(read.schema)
+    scenarios = tuple(found for name, file in read.files if (found := _scenario(name, file, passed)))
     try:
         return Imported(model_of(read.schema), read.tuples, scenarios)
     except Misread as wrong:
@@ -135,9 +137,9 @@ def _source(path: Path, place: Place = NOWHERE) -> Source:
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 
-def _scenario(name: str, file: ValidationFile) -> Scenario | None:
+def _scenario(name: str, file: ValidationFile, passed: frozenset[Kind]) -> Scenario | None:
     """What a validation file expects."""
-    expectations = [*map(_check, file.asserted), *(each for one in file.expected for each in _listed(one))]
+    expectations = [*map(_check, file.asserted), *(each for one in file.expected for each in _listed(one, passed))]
     return Scenario(name, (), tuple(expectations), expectations[0].place) if expectations else None
 
 
@@ -153,18 +155,23 @@ def _check(asserted: Asserted) -> Check:
     )
 
 
-def _listed(expected: Expected) -> Iterator[Check | SubjectList]:
-    """Exactly these of each type that is named; where some are taken out of everybody, each by itself."""
-    kinds: dict[tuple[str, str | None], list[Who]] = {}
-    with_exceptions = {(each.subject.type, each.subject.relation) for each in expected.subjects if each.excepted}
+def _listed(expected: Expected, passed: frozenset[Kind]) -> Iterator[Check | SubjectList]:
+    """Exactly these of each type that is named; where some are taken out of everybody, each by itself.
+
+    A list names the usersets that relationships name. One that a permission only passes through on its way has the
+    permission all the same, and so has the one that is asked about: of such kinds, each that is listed is asked.
+    """
+    kinds: dict[Kind, list[Who]] = {}
+    by_one = passed | {(expected.object.type, expected.relation)}
+    by_one |= {(each.subject.type, each.subject.relation) for each in expected.subjects if each.excepted}
     for each in expected.subjects:
         kind = each.subject.type, each.subject.relation
-        if kind in with_exceptions or each.is_caveated:
+        if kind in by_one or each.is_caveated:
             for who in (*([] if each.subject.is_everybody else [each.subject]), *each.excepted):
                 holds = who == each.subject and not each.is_caveated
                 yield Check(who, expected.relation, expected.object, holds, (), each.place)
         if not each.is_caveated:
             kinds.setdefault(kind, []).append(each.subject)
     for (name, relation), found in kinds.items():
-        if (name, relation) not in with_exceptions:
+        if (name, relation) not in by_one:
             yield SubjectList(expected.object, expected.relation, name, relation, tuple(found), (), expected.place)
