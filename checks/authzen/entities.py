@@ -103,8 +103,8 @@ def evaluations_from_json(raw: object, path: str) -> list[object]:
 def page_from_json(raw: object, path: str) -> PageAsked:
     found = _object(raw, path)
     limit, token = found.get("limit"), found.get("token")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise MalformedRequest(f"{path}.limit", "must be a whole number of at least 1")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        raise MalformedRequest(f"{path}.limit", "must be a whole number, and not negative")
     if token is not None and not isinstance(token, str):
         raise MalformedRequest(f"{path}.token", "must be a string")
     return PageAsked(limit, token or None)
@@ -140,7 +140,7 @@ SHAPES: dict[str, Schema] = {
     "PartOfResults": taken(
         "A part of the results.",
         {},
-        {"limit": nullable({"type": "integer", "minimum": 1}), "token": nullable({"type": "string"})},
+        {"limit": nullable({"type": "integer", "minimum": 0}), "token": nullable({"type": "string"})},
     ),
     "EvaluationOptions": taken(
         "How many evaluations are made, and whether each is explained.",

@@ -21,6 +21,7 @@ from policy.errors import MalformedRequest
 LARGEST = 2**31
 _SALT = "checks.authzen.pages"
 _REFUSED = "is not a token that this search was continued with"
+_CHANGED = "must be what it was, or left out: a token continues with the limit that the search began with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +46,18 @@ def cut_of(asked: PageAsked | None, digest: str) -> Cut | None:
     """Return the part that is wanted; None where all is."""
     if asked is None or (asked.token is None and asked.limit is None):
         return None
+    limit = None if asked.limit is None else min(asked.limit, LARGEST)
     if asked.token is None:
-        return Cut(min(asked.limit or LARGEST, LARGEST))
+        return Cut(LARGEST if limit is None else limit)
     try:
         of, size, last, *_ = signing.Signer(salt=_SALT).unsign_object(asked.token)
     except (signing.BadSignature, ValueError):
         raise MalformedRequest("page.token", _REFUSED) from None
     if of != digest:
         raise MalformedRequest("page.token", _REFUSED)
-    return Cut(min(asked.limit or size, LARGEST), last)
+    if limit not in (None, size):
+        raise MalformedRequest("page.limit", _CHANGED)
+    return Cut(size, last)
 
 
 def least_of(asked: object) -> int:
@@ -76,5 +80,6 @@ def page_of(
     token = ""
     if len(ids) > cut.size:
         least = [revision] if settings.REPLICAS else []
-        token = signing.Signer(salt=_SALT).sign_object([digest, cut.size, shown[-1] or "", *least])
+        last = (shown[-1] or "") if shown else cut.after  # of a page of none, what comes after is what came
+        token = signing.Signer(salt=_SALT).sign_object([digest, cut.size, last, *least])
     return shown, {"next_token": token, "count": len(shown)}

@@ -139,7 +139,8 @@ class Search(AuthZen):
         ids, found = searched(who, known, self.out, cut.page if cut else None, moment_asked(request, who))
         shown, page = page_of(cut, ids, digest, found.held.offset)
         results = [self.result(body, "*" if text is None else text) for text in shown]
-        return {"results": results} | ({"page": page} if body["page"] is not None else {}), found
+        told = {"page": page} if body["page"] is not None else {}  # first, as readers of long answers want it
+        return told | {"results": results}, found
 
     def least(self, request: Request) -> int:
         return least_of(request.data.get("page"))

@@ -231,7 +231,34 @@ def test_a_token_of_another_search_is_refused(pdp):
     assert pdp.post("search/subject", asked({"type": "user"}, page={"token": f"{token}x"})).status == 400
 
 
-@pytest.mark.parametrize("page", [{"limit": 0}, {"limit": "5"}, {"limit": True}, {"token": 5}, []])
+def test_a_page_of_none_says_whether_there_is_more(pdp):
+    """The specification takes any limit that is not negative."""
+    body = asked({"type": "user"}, page={"limit": 0})
+    first = pdp.post("search/subject", body)
+    assert (first.status, first.body["results"], first.body["page"]["count"]) == (200, [], 0)
+    token = first.body["page"]["next_token"]
+    again = pdp.post("search/subject", body | {"page": {"token": token}}).body
+    assert (again["results"], bool(again["page"]["next_token"])) == ([], True)
+    nobody = pdp.post("search/subject", asked({"type": "spaceship"}, page={"limit": 0})).body
+    assert nobody == {"page": {"next_token": "", "count": 0}, "results": []}
+
+
+def test_a_token_goes_with_the_limit_that_it_was_given_for(pdp):
+    body = asked({"type": "user"})
+    token = pdp.post("search/subject", body | {"page": {"limit": 1}}).body["page"]["next_token"]
+    for limit, status in ((1, 200), (None, 200), (2, 400), (0, 400)):
+        answer = pdp.post("search/subject", body | {"page": {"limit": limit, "token": token}})
+        assert answer.status == status, limit
+    assert answer.body["message"].startswith("page.limit: must be what it was")
+
+
+def test_the_page_comes_first(pdp):
+    """As the specification recommends for long answers."""
+    answer = pdp.post("search/subject", asked({"type": "user"}, page={"limit": 1}))
+    assert list(answer.body) == ["page", "results"]
+
+
+@pytest.mark.parametrize("page", [{"limit": -1}, {"limit": "5"}, {"limit": True}, {"token": 5}, []])
 def test_a_page_that_is_wrong_is_refused(pdp, page):
     assert pdp.post("search/subject", asked({"type": "user"}, page=page)).status == 400
 
