@@ -60,6 +60,24 @@ def test_comments_stay_with_what_they_are_about():
     )  # fmt: skip
 
 
+def test_comments_inside_of_conditions_are_comments():
+    """The language takes them off each line before it looks at an expression, whatever stands in them."""
+    condition = """# before
+condition c(x: int, s: string) { # don't }
+  # "neither
+  x > 5 && // {more #
+  s != " # a text"
+  && s != "y" # that's } all
+} # after
+condition d(x: int) { x < }"""
+    with pytest.raises(ImportRejected) as refused:
+        model_of_dsl(f"{HEADER}{condition}", "m")
+    assert [str(each.place) for each in refused.value.faults] == ["m:11:26"]
+    (found,) = model_of_dsl(f"{HEADER}{condition.rsplit(chr(10), 1)[0]}", "m").conditions
+    assert found.comment == ("before", "don't }", '"neither', "that's } all")
+    assert found.text.endswith('x > 5 && // {more # s != " # a text" && s != "y" }')
+
+
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [

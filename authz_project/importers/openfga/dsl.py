@@ -170,7 +170,7 @@ class _Parser:
         body = self.word
         if body.kind != "body":
             self._refuse("`{`")
-        self._take()
+        comment += self._take().before
         return condition_of(name.text, tuple(parameters), body.text, body.place, comment, name.place)
 
     def _parameter(self) -> Parameter:

@@ -39,7 +39,7 @@ def condition_of(
         return Place(at.file, at.line + lines, column)
 
     declared = ", ".join(f"{each.name}: {each.type}" for each in parameters)
-    written = " ".join(line.strip() for line in body.strip().split("\n"))
+    written = " ".join(line.strip() for line in body.split("\n") if line.strip())
     text = f"condition {name}({declared}) {{ {written} }}"
     try:
         test = test_of(parsed(body), body, parameters, place_of)

@@ -10,6 +10,7 @@ from authz_project.importers.report import Fault, ImportRejected
 
 _WORD = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./-]*[A-Za-z0-9_-])?")
 _SIGNS = "[](){}:,#*<>"
+_HASHED = re.compile(r'''"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|(?<!\S)\#(?P<comment>[^\n]*)''')
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,12 @@ class _Reader:
         """What stands in braces, as it is; a `}` in a text or a comment ends nothing."""
         start = Place(self.file, number + 1, at + 2)
         text = "\n".join([self.lines[number][at + 1 :], *self.lines[number + 1 :]])
-        end = _closing(text)
+        without_comments = _HASHED.sub(_blanked, text)
+        end = _closing(without_comments)
         if end is None:
             raise ImportRejected([Fault(start, "the condition has no `}`")])
-        body = text[:end]
+        body = without_comments[:end]
+        self.comments += [found["comment"].strip() for found in _HASHED.finditer(text, 0, end) if found["comment"]]
         self._add("body", body, start, False)
         self.is_condition = False
         last = number + body.count("\n")
@@ -96,6 +99,11 @@ class _Reader:
     def _add(self, kind: str, text: str, place: Place, is_first: bool) -> None:
         self.found.append(Word(kind, text, place, is_first, tuple(self.comments)))
         self.comments = []
+
+
+def _blanked(found: re.Match[str]) -> str:
+    """Put blanks in the place of a comment that `#` begins; texts, and comments of the expression, stay."""
+    return found[0] if found["comment"] is None else " " * len(found[0])
 
 
 def _closing(text: str) -> int | None:
