@@ -148,9 +148,7 @@ class List(Answering):
         question = allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
         asked = (body["page_size"], body["page_token"], who.environment_id, question)
         cut = paging.cut_from_json(*asked, is_published_client(request), moment_asked(request, who))
-        found = ask.answer(who, question, cut.page, cut.moment)
-        ids = [row[0] for row in found.of_one]
-        return paging.listing(cut, ids, who.environment_id, question, found.held.offset), found
+        return paging.page_of_list(who, question, cut)
 
     def least(self, request: Request) -> int:
         return paging.least_of(request.data.get("page_token"))

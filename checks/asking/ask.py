@@ -67,6 +67,11 @@ class Answered(NamedTuple):
         return self.session.version
 
     @property
+    def is_timeless(self) -> bool:
+        """Say whether it stays the same for as long as nothing is changed."""
+        return self.holding is not None
+
+    @property
     def holds(self) -> bool:
         return bool(self.rows)
 

@@ -2,19 +2,22 @@
 
 A token continues one question of one environment after the last id that was sent, with the size that the first request
 asked for. Pages follow the order of ids, not positions: while facts change, no id that stays granted is left out or
-sent twice. The pages of a list as of a revision are all of that one.
+sent twice. The pages of a list as of a revision are all of that one; those of a list about now are of the moment at
+which the first was answered, as long as its history is kept (`checks/asking/one_list.py`).
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import orjson
-from django.conf import settings
 from django.core import signing
 
+from checks.asking.ask import Answered, answer
+from checks.asking.askers import Asker
+from checks.asking.one_list import as_of_first_page, marks_of, moment_of_marks
 from checks.asking.question import Page, Question
 from checks.serializers import SMALLEST, size_from_json
 from facts.wire import fact_to_json
@@ -23,6 +26,8 @@ from policy.moments import Moment
 
 LARGEST = 2**31  # more than there are
 _SALT = "checks.paging"  # clients have tokens that were signed with it: it stays, wherever this file goes
+OF_A_MOMENT = 3  # numbers that stand at the end of a token, where the request named a moment
+ABOUT_NOW = 1  # follows them where it did not
 _REFUSED = "is not a token that this list was continued with"
 
 
@@ -32,7 +37,8 @@ class Cut:
 
     size: int
     after: str | None = None
-    moment: Moment | None = None  # that all its pages are of; None: each is of the moment at which it is asked for
+    moment: Moment | None = None  # that all its pages are of, by the request
+    first: Moment | None = None  # of a list about now: when its first page was answered
     is_paged: bool = True  # whether the client knows of pages, and so wants to know where they end
 
     @property
@@ -56,14 +62,16 @@ def cut_from_json(
     return Cut(min(size_from_json(size, "page_size"), LARGEST), moment=moment)
 
 
-def listing(
-    cut: Cut, ids: list[str | None], environment_id: int, question: Question, revision: int
-) -> dict[str, object]:
-    """Return the answer: ids, `*` for every id, and the token for the next page, which is not to be older."""
+def page_of_list(asker: Asker, question: Question, cut: Cut) -> tuple[dict[str, object], Answered]:
+    """Return the answer: ids, `*` for every id, and the token for the next page; and how that was found."""
+    page = cut.page
+    found, first = as_of_first_page(asker, cut.first, lambda then: answer(asker, question, page, then or cut.moment))
+    ids = [row[0] for row in found.of_one]
     shown = ["*" if text is None else text for text in ids[: cut.size]]
     if len(ids) > cut.size:
-        return {"results": shown, "next_page_token": _token(cut, ids[cut.size - 1], environment_id, question, revision)}
-    return {"results": shown, "next_page_token": None} if cut.is_paged else {"results": shown}
+        token = _token(replace(cut, first=first), ids[cut.size - 1], asker.environment_id, question, found)
+        return {"results": shown, "next_page_token": token}, found
+    return ({"results": shown, "next_page_token": None} if cut.is_paged else {"results": shown}), found
 
 
 # ---- tokens -------------------------------------------------------------------------------------------------
@@ -78,10 +86,13 @@ def least_of(token: object) -> int:
     return 0
 
 
-def _token(cut: Cut, last: str | None, environment_id: int, question: Question, revision: int) -> str:
-    then: list[int | None] = [revision] if settings.REPLICAS else []
+def _token(cut: Cut, last: str | None, environment_id: int, question: Question, found: Answered) -> str:
+    then: list[int | None]
     if cut.moment is not None:
         then = [cut.moment.revision, cut.moment.at, cut.moment.version]
+    else:
+        marks = marks_of(found, cut.first)
+        then = [*marks, ABOUT_NOW] if len(marks) > 1 else [*marks]
     return _signer().sign_object([environment_id, _digest(question), cut.size, last or "", *then])
 
 
@@ -92,10 +103,10 @@ def _continued(token: object, environment_id: int, question: Question, moment: M
         environment, digest, size, last, *then = _signer().unsign_object(token)
     except (signing.BadSignature, ValueError):
         raise MalformedRequest("page_token", _REFUSED) from None
-    past = Moment(*then) if len(then) > 1 else None
-    if environment != environment_id or digest != _digest(question) or (moment is not None and past is None):
+    past, is_about_now = moment_of_marks(then), len(then) != OF_A_MOMENT
+    if environment != environment_id or digest != _digest(question) or (moment is not None and is_about_now):
         raise MalformedRequest("page_token", _REFUSED)
-    return Cut(size, last, past)
+    return Cut(size, last, first=past) if is_about_now else Cut(size, last, past)
 
 
 def _signer() -> signing.Signer:

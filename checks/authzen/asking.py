@@ -76,13 +76,14 @@ def explained(asker: Asker, known: Known, moment: Moment | None) -> Explanation:
     return _by_active_policy(asker, moment, by)
 
 
-def searched(
-    asker: Asker, known: Known, out: str, page: Page | None, moment: Moment | None
-) -> tuple[list[str | None], Answered]:
-    """Return the ids that make the question true, in order, where None is every one; and how that was found."""
+def searched(asker: Asker, known: Known, out: str, page: Page | None, moment: Moment | None) -> Answered:
+    """Ask for the ids that make the question true."""
+    return _answered(asker, known, (out,), page, moment)
 
-    found = _answered(asker, known, (out,), page, moment)
-    return [text for (text,) in sorted(found.of_one, key=by_ids)], found
+
+def ids_of(found: Answered) -> list[str | None]:
+    """Return the ids of a search in order, where None is every one."""
+    return [text for (text,) in sorted(found.of_one, key=by_ids)]
 
 
 def _answered(

@@ -1,22 +1,25 @@
 """Pages of a search: how many are wanted, and what token continues them.
 
 A token is signed. It continues one search of one environment after the last id that was sent, so no result is left out
-or sent twice while facts change.
+or sent twice while facts change, and as of the moment at which the first page was answered, as long as its history is
+kept (`checks/asking/one_list.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 
 import orjson
-from django.conf import settings
 from django.core import signing
 
+from checks.asking.one_list import moment_of_marks
 from checks.asking.question import Page
 from checks.authzen.entities import PageAsked
 from policy.errors import MalformedRequest
+from policy.moments import Moment
 
 LARGEST = 2**31
 _SALT = "checks.authzen.pages"
@@ -30,6 +33,7 @@ class Cut:
 
     size: int
     after: str | None = None
+    first: Moment | None = None  # when the first page was answered
 
     @property
     def page(self) -> Page:
@@ -50,14 +54,14 @@ def cut_of(asked: PageAsked | None, digest: str) -> Cut | None:
     if asked.token is None:
         return Cut(LARGEST if limit is None else limit)
     try:
-        of, size, last, *_ = signing.Signer(salt=_SALT).unsign_object(asked.token)
+        of, size, last, *marks = signing.Signer(salt=_SALT).unsign_object(asked.token)
     except (signing.BadSignature, ValueError):
         raise MalformedRequest("page.token", _REFUSED) from None
     if of != digest:
         raise MalformedRequest("page.token", _REFUSED)
     if limit not in (None, size):
         raise MalformedRequest("page.limit", _CHANGED)
-    return Cut(size, last)
+    return Cut(size, last, moment_of_marks(marks))
 
 
 def least_of(asked: object) -> int:
@@ -71,15 +75,14 @@ def least_of(asked: object) -> int:
 
 
 def page_of(
-    cut: Cut | None, ids: list[str | None], digest: str, revision: int
+    cut: Cut | None, ids: list[str | None], digest: str, marks: Callable[[], list[int]]
 ) -> tuple[list[str | None], dict[str, object]]:
-    """Return the results of this page, and what is said of it. The next one is not to be older."""
+    """Return the results of this page, and what is said of it. The next one has the marks."""
     if cut is None:
         return ids, {"next_token": "", "count": len(ids)}
     shown = ids[: cut.size]
     token = ""
     if len(ids) > cut.size:
-        least = [revision] if settings.REPLICAS else []
         last = (shown[-1] or "") if shown else cut.after  # of a page of none, what comes after is what came
-        token = signing.Signer(salt=_SALT).sign_object([digest, cut.size, last, *least])
+        token = signing.Signer(salt=_SALT).sign_object([digest, cut.size, last, *marks()])
     return shown, {"next_token": token, "count": len(shown)}

@@ -11,7 +11,8 @@ from rest_framework import serializers
 
 from checks.asking import run
 from checks.asking.askers import confirmed
-from checks.authzen.asking import Decision, all_decided, decided, explained, searched
+from checks.asking.one_list import as_of_first_page, marks_of
+from checks.authzen.asking import Decision, all_decided, decided, explained, ids_of, searched
 from checks.authzen.entities import (
     DENY_ON_FIRST_DENY,
     PERMIT_ON_FIRST_PERMIT,
@@ -135,9 +136,11 @@ class Search(AuthZen):
         body = decoded(self.serializer, request.data)
         digest = digest_of(who.environment_id, self.out, request.data)
         cut = cut_of(body["page"], digest)
-        known = known_of(body)
-        ids, found = searched(who, known, self.out, cut.page if cut else None, moment_asked(request, who))
-        shown, page = page_of(cut, ids, digest, found.held.offset)
+        known, moment, page_asked = known_of(body), moment_asked(request, who), cut.page if cut else None
+        found, first = as_of_first_page(
+            who, cut.first if cut else None, lambda then: searched(who, known, self.out, page_asked, then or moment)
+        )
+        shown, page = page_of(cut, ids_of(found), digest, lambda: marks_of(found, first or moment))
         results = [self.result(body, "*" if text is None else text) for text in shown]
         told = {"page": page} if body["page"] is not None else {}  # first, as readers of long answers want it
         return told | {"results": results}, found

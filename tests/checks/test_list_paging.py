@@ -1,10 +1,17 @@
 """Lists: whole, or in pages that leave nothing out and send nothing twice, whatever changes meanwhile."""
 
+import time
+
 import pytest
 from django.core import signing
+from django.db import connection
+from django.db.models import F
 
+from authz_project.models import ApiKey
 from checks import serializers
 from checks.asking import paging
+from policy import clock
+from policy.models import Environment
 from tests.checks.conftest import about, fact, publish, remove, store
 
 CLIENT = {"X-OsoApiVersion": "0"}
@@ -150,12 +157,89 @@ has_permission(_: User, "read", repo: Repo) if user matches User and has_role(us
 """
 
 
-def test_pages_go_on_under_another_policy(repos, small_pages):
-    fill(repos, range(4))
-    first = repos.post("/list", {**ASKED, "page_size": 2}).json()
+def end_soon() -> None:
+    """Have what was to end later end now, as if that time had passed."""
+    end = clock.now() + 1
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE fact SET expires_at = %s WHERE expires_at IS NOT NULL", [end])
+    while clock.now() <= end:
+        time.sleep(0.001)
+
+
+def next_page(api, page, **headers):
+    answer = api.post("/list", {**ASKED, "page_token": page.json()["next_page_token"]}, **headers)
+    assert answer.status_code == 200, answer.content
+    return answer
+
+
+def test_all_pages_are_of_the_moment_of_the_first(repos, small_pages):
+    """By the facts and the policy of then, and with the ends that had not come."""
+    fill(repos, range(3))
+    store(repos, reads(3) | {"expires_at": "2099-01-01T00:00:00Z"})
+    first = repos.post("/list", {**ASKED, "page_size": 2})
+    end_soon()
     publish(repos, READERS_ONLY)
-    rest = repos.post("/list", {**ASKED, "page_token": first["next_page_token"]}).json()
-    assert rest["results"] == ["r00000", "r00001"]
+    store(repos, reads(4))
+    remove(repos, reads(1))
+    found = [first, second := next_page(repos, first), third := next_page(repos, second)]
+    found.append(next_page(repos, third))
+    whole = [["a", "b"], ["p", "r00000"], ["r00001", "r00002"], ["r00003"]]
+    assert [page.json()["results"] for page in found] == whole
+    assert {page["OsoOffset"] for page in found} == {first["OsoOffset"]}
+    assert pages(repos, 2) == [["a", "r00000"], ["r00002", "r00004"]]
+
+
+def test_an_end_that_comes_between_pages_does_not_count_on_them(repos, small_pages):
+    """Where it is all that happens, there is no other revision."""
+    store(repos, reads(3) | {"expires_at": "2099-01-01T00:00:00Z"})
+    first = repos.post("/list", {**ASKED, "page_size": 2})
+    end_soon()
+    assert next_page(repos, first).json()["results"] == ["p", "r00003"]
+    assert pages(repos, 2) == [["a", "b"], ["p"]]
+
+
+@pytest.mark.parametrize("lost", ["dropped", "to come"])
+def test_pages_go_on_about_now_where_the_moment_of_the_first_is_not_known(repos, small_pages, lost):
+    """Old history is dropped; or the database is an earlier copy, in which numbers are given again."""
+    fill(repos, range(4))
+    first = repos.post("/list", {**ASKED, "page_size": 2})
+    remove(repos, reads(0))
+    store(repos, reads(9))
+    environment = Environment.objects.filter(pk=repos.environment.pk)
+    if lost == "dropped":
+        environment.update(horizon=F("offset"))
+    else:
+        environment.update(offset=int(first["OsoOffset"]) - 1)
+    second = next_page(repos, first)
+    assert second.json()["results"] == ["p", "r00001"]
+    assert second["OsoOffset"] == str(environment.get().offset)
+    if lost == "dropped":
+        assert next_page(repos, second).json()["results"] == ["r00002", "r00003"]
+
+
+def test_a_published_client_has_one_list_too(repos, small_pages):
+    fill(repos, range(3))
+    first = repos.post("/list", ASKED, **CLIENT)
+    remove(repos, reads(0))
+    assert first.json()["results"] == ["a", "b"]
+    assert next_page(repos, first, **CLIENT).json()["results"] == ["p", "r00000"]
+
+
+def test_a_key_that_is_revoked_between_pages_opens_no_other(repos, small_pages):
+    fill(repos, range(3))
+    first = repos.post("/list", {**ASKED, "page_size": 2}).json()
+    ApiKey.objects.filter(environment=repos.environment).delete()
+    assert repos.post("/list", {**ASKED, "page_token": first["next_page_token"]}).status_code == 401
+
+
+def test_without_a_policy_pages_are_of_now(api, small_pages):
+    def readable(number: int) -> dict:
+        return fact("has_permission", "User:ann", "read", f"Repo:{number}")
+
+    store(api, *map(readable, range(4)))
+    first = api.post("/list", {**ASKED, "page_size": 2})
+    remove(api, readable(2))
+    assert next_page(api, first).json()["results"] == ["3"]
 
 
 # ---- answers that only the service knows to be answers ----------------------------------------------------------
