@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from django.db import connection
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connection
 
 from policy.active import Seen
 from policy.clock import microseconds_of, now_in, text_of, time_of_text
@@ -29,6 +30,7 @@ class NoSuchMoment(AuthzError):
 
 
 AsOf = int | datetime  # a revision's number, or a time
+_CLOCKS_APART = 1.0  # seconds, from which on a replica is not asked
 LAST_REVISION = 2**63 - 1  # that databases have numbers for
 
 _KNOWN = """
@@ -72,6 +74,8 @@ def moment_of(
         if at > known.now:
             raise NoSuchMoment(f"{called}: {text_of(at)} is still to come")
         number = _checked(known, known.number or 0, f"{called}: {text_of(at)}")
+        if number == known.offset and not _is_settled(at, known.now):
+            raise NoSuchMoment(f"{called}: {text_of(at)} may have a later revision than this replica knows of")
     elif as_of is not None:
         known = _read(environment_id, "%s", as_of)
         number = _checked(known, as_of, f"{called}: revision {as_of}")
@@ -138,6 +142,12 @@ def _checked(known: _Known, number: int, asked: str) -> int:
     if known.number is None and number:
         raise NoSuchMoment(f"{asked} is not known")
     return number
+
+
+def _is_settled(at: int, now: int) -> bool:
+    """Whether what was committed by then is here: replicas may be some time behind, and then the primary is asked."""
+    behind = settings.REPLICA_MAX_LAG + _CLOCKS_APART
+    return connection.alias == DEFAULT_DB_ALIAS or at < now - int(behind * 1_000_000)
 
 
 def _named(environment_id: int, number: int) -> int:

@@ -12,9 +12,11 @@ from authz_project import keys
 from authz_project.keys import caller_of_token, create_key, revoke_key
 from checks import views
 from checks.asking import libpq
-from policy import revisions
+from policy import moments, revisions
 from policy.active import Caller, caller_of_hash
+from policy.clock import text_of
 from policy.endpoint import OFFSET
+from policy.models import Revision
 from policy.moments import Moment
 from policy.replicas import reading, standing
 from policy.replicas.reading import Found, read
@@ -123,9 +125,22 @@ def test_a_moment_is_looked_up_in_what_is_as_new(api, watching, cluster, others,
     position = stored(api, "ann", "a")
     replayed = f"SELECT pg_last_wal_replay_lsn() >= '{cluster.primary.asked('SELECT pg_current_wal_lsn()')[0][0]}'"
     monkeypatch.setattr(views, "moment_of", looked_up)
+    monkeypatch.setattr(moments, "_is_settled", lambda *_: True)
     body = asked("ann", "a") | {"as_of": timezone.now().isoformat()}
     answer = api.post("/authorize", body, OsoOffset=position)
     assert answer.json() == {"allowed": True}
+
+
+def test_a_time_has_all_that_was_committed_by_then(api, watching, cluster, others, patient):
+    """Of times that are just over, a replica does not know whether it has the last revision."""
+    for each in cluster.standbys:
+        pause(each)
+    long_ago = text_of(Revision.objects.get(environment=api.environment, number=1).at)
+    position = stored(api, "ann", "a")
+    just_now = text_of(Revision.objects.get(environment=api.environment, number=int(position)).at)
+    answer = api.post("/authorize", asked("ann", "a") | {"as_of": just_now})
+    assert (answer.json(), answer[OFFSET]) == ({"allowed": True}, position)
+    assert api.post("/authorize", asked("ann", "a") | {"as_of": long_ago}).json() == {"allowed": False}
 
 
 def test_a_process_reads_what_it_wrote_without_a_position(api, watching, cluster, patient):
