@@ -28,6 +28,7 @@ from checks.workbench.previewed import previewed
 from checks.workbench.questions import filled
 from checks.workbench.review_page import ReviewForm, review_for_page, review_page
 from facts.admin import FactAdmin
+from facts.history_pages import activated_url
 from facts.models import Signature
 from policy.admin import PolicyVersionAdmin
 from policy.errors import AuthzError
@@ -77,8 +78,10 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         page = super().change_view(request, object_id, form_url, extra_context)
-        if isinstance(page, TemplateResponse):
+        if isinstance(page, TemplateResponse) and page.context_data is not None:
             page.template_name = "admin/checks/source.html"
+            if request.user.has_perm("facts.view_signature"):
+                page.context_data["history_url"] = activated_url(page.context_data["version"])
         return page
 
     def _seen(self, request: HttpRequest, object_id: str) -> PolicyVersion | None:

@@ -22,6 +22,7 @@ from policy.values import PRIMITIVES, STRING
 
 SMALLEST = 10_000  # page
 MAX_CHECKS = 10_000  # of one request
+MOMENT = ("as_of", "policy_version")  # members of a body
 LAST_VERSION = 2**31 - 1  # that databases have a number for
 
 # What `ref` names, besides what bodies about facts are made of.

@@ -17,6 +17,7 @@ from checks.explain import explain
 from checks.explain.output import explanation_to_json
 from checks.serializers import (
     ACTIONS_QUERIES,
+    MOMENT,
     ActionsQuery,
     AuthorizeEachQuery,
     AuthorizeQuery,
@@ -51,7 +52,6 @@ from policy.serializers import decoded
 from policy.values import STRING
 
 ANY_ACTION = Asked(STRING)
-MOMENT = ("as_of", "policy_version")
 
 
 class Asking(Endpoint):

@@ -18,8 +18,8 @@ from facts.pages.addresses import address_of
 from facts.read import fact_of_row
 from facts.stays import latest_stays, minute, shown_end, told_since, told_until
 from facts.wire import Argument
-from policy.clock import now
-from policy.models import Environment, Revision
+from policy.clock import microseconds_of, now
+from policy.models import Environment, PolicyVersion, Revision
 from policy.revisions import Kind
 from policy.rules import program
 from policy.values import Value
@@ -35,6 +35,7 @@ _DONE: dict[str, str] = {
     Kind.ENVIRONMENT: "what the environment is called",
     Kind.UPGRADE: "what was stored before revisions were kept",
 }
+MINUTE = 60_000_000  # microseconds
 _LONGEST_NUMBER = 18  # digits
 
 
@@ -105,6 +106,14 @@ def step_of(revision: Revision, earlier: Revision | None, may_view_policies: boo
         return Step(revision, when, what, facts_url, url)
     difference = reverse("admin:policy_policyversion_difference", args=[version.pk])
     return Step(revision, when, what, facts_url, url, f"{difference}?from={old.number}")
+
+
+def activated_url(version: PolicyVersion) -> str:
+    """Return where the revision is that made a version active first; or all, where that was dropped or is not found."""
+    at = microseconds_of(version.created_at)
+    about_then = Revision.objects.filter(environment=version.environment_id, at__range=(at - MINUTE, at + MINUTE))
+    found = about_then.filter(kind=Kind.POLICY, policy_version=version).order_by("at", "number").first()
+    return revision_url(found) if found else timeline_url(version.environment_id)
 
 
 def earlier_than(revision: Revision) -> Revision | None:

@@ -6,7 +6,7 @@ from typing import ClassVar
 from checks.asking.query import Query, allow
 from checks.asking.question import Asked, Question
 from checks.decisions.log import note
-from checks.views import MOMENT
+from checks.serializers import MOMENT
 from facts.context_header import answer
 from localsql import asking
 from localsql.asking import Said

@@ -19,6 +19,7 @@ from django.utils.module_loading import import_string
 
 from policy import rules
 from policy.errors import KeyRefused, ScopeMissing
+from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 from policy.models import PolicyVersion
 from policy.rules.program import Program
@@ -194,7 +195,10 @@ def _compiled(version_id: int) -> Program:
         program = _remembered(version_id)
         if program is None:
             history = _history
-            version = PolicyVersion.objects.only("source", "filename").get(pk=version_id)
-            program = rules.compile_source(Source(version.source, version.filename or ""))
+            version = PolicyVersion.objects.only("source", "filename", "number").get(pk=version_id)
+            try:
+                program = rules.compile_source(Source(version.source, version.filename or ""))
+            except PolicyRejected as reason:
+                raise reason.of_version(version.number) from None
             remember_program(version_id, program, history)
     return program

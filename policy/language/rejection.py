@@ -29,13 +29,24 @@ class Problem:
 class PolicyRejected(AuthzError):
     """The text is not a policy; `problems` are all that were found, in text order."""
 
+    version: int | None = None  # that has the text, where it was a policy once
+
     def __init__(self, source: Source, problems: tuple[Problem, ...]):
         self.source = source
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.span.start, problem.message)))
         self.descriptions = tuple(problem.describe(source) for problem in self.problems)
         super().__init__("\n".join(self.descriptions))
 
+    def of_version(self, number: int) -> PolicyRejected:
+        """Return the same of a version that was published: nothing that the caller sent is wrong."""
+        found = PolicyRejected(self.source, self.problems)
+        found.version = number
+        found.message = f"policy version {number} does not compile any more:\n{self.message}"
+        return found
+
     @property
     def body(self) -> dict[str, object]:
+        if self.version is not None:
+            return super().body
         errors = [{"error_type": "ValidationFailed", "message": text} for text in self.descriptions]
         return {"error_type": "Validation", "message": self.message, "errors": errors}

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentTypeError, _ActionsContainer
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper, SystemCheckError
@@ -68,7 +68,7 @@ def environment_named(slug: str) -> Environment:
 # ---- moments on the command line ---------------------------------------------------------------------------
 
 
-def add_as_of(parser: ArgumentParser) -> None:
+def add_as_of(parser: "_ActionsContainer") -> None:
     parser.add_argument("--as-of", metavar="WHEN", help="a revision's number, or a time such as 2026-11-03T14:02:11Z")
 
 

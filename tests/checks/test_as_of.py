@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta, timezone
 from urllib.parse import urlencode
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import transaction
 
 from policy.clock import text_of
-from policy.models import Environment, Revision
+from policy.models import Environment, PolicyVersion, Revision
 
 
 def fact(predicate: str, *args: str) -> dict:
@@ -263,10 +263,23 @@ def test_commands_ask_of_a_moment(api, story, capsys):
     assert capsys.readouterr().out == "allowed\n"
     call_command("explain", *may, *here, str(story["gone"]))
     assert "denied" in capsys.readouterr().out.lower()
+    call_command("explain", *may, *here, str(story["ann"]), "--policy-version", "2")
+    assert "denied" in capsys.readouterr().out.lower()
     call_command("dump_facts", *here, str(story["folders"]))
     assert len(capsys.readouterr().out.splitlines()) == 4
     call_command("show_policy", *here, str(story["ann"]))
     assert capsys.readouterr().out == READERS
+    with pytest.raises(CommandError, match="not allowed with argument"):
+        call_command("show_policy", *here, str(story["ann"]), "--version-number", "2")
+
+
+def test_a_policy_of_then_that_does_not_compile_any_more_is_named(api, story):
+    version = PolicyVersion.objects.create(environment=api.environment, number=77, source="actor User {", digest="x")
+    for path, body in (("/authorize", MAY), ("/list", LIST), ("/explain", MAY)):
+        for asked_of in ({}, {"as_of": story["ann"]}):
+            refused = api.post(path, body | asked_of | {"policy_version": version.number})
+            assert refused.status_code == 400 and set(refused.json()) == {"message"}
+            assert refused.json()["message"].startswith("policy version 77 does not compile any more:\npolicy:1:12: ")
 
 
 def test_the_clock_of_then_counts(api):

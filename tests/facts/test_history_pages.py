@@ -70,6 +70,20 @@ def test_changes_of_the_policy_lead_to_what_differs(staff, environment):
     assert staff.get(links(page, "what differs")[0]).status_code == 200
 
 
+def test_policies_lead_back_to_their_revision(staff, environment):
+    publish(environment.id, POLICY, None)
+    second = publish(environment.id, POLICY + "\n", None)
+    activate(environment.id, 1)
+    activate(environment.id, 2)
+    url = f"/admin/policy/policyversion/{second.version.pk}/change/"
+    page = follow(staff, staff.get(url), "In history")
+    assert page.request["PATH_INFO"] == f"{REVISION}{environment.pk}/{second.offset}/"
+    assert follow(staff, page, "policy version 2 is active").request["PATH_INFO"] == url
+    Revision.objects.filter(policy_version=second.version).delete()
+    assert "policy version 1 is active" in words(follow(staff, staff.get(url), "In history"))
+    assert not links(person("view_policyversion").get(url), "In history")
+
+
 def test_policies_are_linked_for_those_who_may_view_them(environment):
     publish(environment.id, POLICY, None)
     client = person("view_signature")

@@ -41,6 +41,7 @@ GROUP = Group(
             ),
             body=at_a_moment("FactQuery"),
             has_context=True,
+            is_dated=True,
             deprecated_for="POST /api/evaluate_query",
         ),
         Operation(
@@ -55,6 +56,7 @@ GROUP = Group(
             description="The context facts and the moment of the first question count for all.",
             body=many(at_a_moment("ActionsQuery")),
             has_context=True,
+            is_dated=True,
             deprecated_for="POST /api/actions",
         ),
         Operation(

@@ -10,7 +10,7 @@ from checks.explain.explain import explain
 from checks.explain.output import explanation_to_text
 from checks.management.commands.ask import asked_action, asked_value
 from facts.notation import fact_from_text
-from policy.management.command import PolicyCommand, add_as_of, moment_asked
+from policy.management.command import PolicyCommand, add_as_of, moment_asked, number
 from policy.models import Environment, PolicyVersion
 
 
@@ -24,6 +24,7 @@ class Command(PolicyCommand):
         for name in ("actor", "action", "resource"):
             asked.add_argument(name, metavar=name.upper())
         add_as_of(asked)
+        asked.add_argument("--policy-version", type=number, metavar="NUMBER", help="ask by this one, not the active")
         asked.add_argument("--context", action="append", default=[], metavar="FACT", help="a fact for this one")
 
     def act(
@@ -35,11 +36,13 @@ class Command(PolicyCommand):
         resource: str,
         context: list[str],
         as_of: str | None,
+        policy_version: int | None,
         **options: Any,
     ) -> None:
         facts = tuple(fact_from_text(text) for text in context)
         question = allow(asked_value(actor), asked_action(action), asked_value(resource), (), facts)
-        explanation = explain(Trusted(environment.pk), question, moment_asked(environment, as_of))
+        moment = moment_asked(environment, as_of, policy_version=policy_version)
+        explanation = explain(Trusted(environment.pk), question, moment)
         versions = PolicyVersion.objects.filter(environment=environment)
         version = None if explanation.version is None else versions.filter(number=explanation.version).first()
         is_coloured = self.stdout.isatty() and not options["no_color"]

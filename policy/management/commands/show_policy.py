@@ -14,9 +14,10 @@ class Command(PolicyCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("--version-number", "-n", type=number, help="default: the active one")
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument("--version-number", "-n", type=number, help="default: the active one")
+        add_as_of(which)
         parser.add_argument("--about", action="store_true", help="print who published it, when and why, not its text")
-        add_as_of(parser)
 
     def act(
         self, environment: Environment, *, version_number: int | None, as_of: str | None, about: bool, **options: Any
