@@ -11,6 +11,7 @@ from localsql.binding_keys import BindingKey
 from localsql.bindings import Bindings, column_families, query_of
 from localsql.sync.config import CsvFile, Database, Field, Kind, MongoQuery, SqlQuery
 from localsql.sync.errors import ConfigRejected
+from localsql.sync.tidied import tidied
 
 Entry = Mapping[object, Any]
 _NAMES_OF_A_FIELD = ("name", "field", "path", "column")
@@ -26,7 +27,9 @@ def asked_of(made: Bindings, text: str, key: BindingKey, entry: Entry, typed: En
     if "collection" in entry or "file" in entry:
         raise ConfigRejected(text, f"`dbs.{database.name}` is of the type {database.kind.value}, which has a `query`")
     columns = max(len(key.columns), 1)
-    query = query_of(text, entry, made.dialect, columns)
+    said = entry.get("query")
+    tidy = entry if not isinstance(said, str) else {**entry, "query": tidied(said, made.dialect)}
+    query = query_of(text, tidy, made.dialect, columns)
     return SqlQuery(query, column_families(made, text, key, entry.get("sql_types")))
 
 

@@ -65,6 +65,40 @@ def test_a_file_of_bindings_needs_a_connection_alone():
     assert (pattern.database.kind, pattern.database.connection) == (Kind.MYSQL, "mariadb://u:s3cret@h/d")
 
 
+def asked(query: str, url: str) -> str:
+    """What is run of a query."""
+    lines = "\n".join(f"      {line}" for line in query.splitlines())
+    text = f"facts:\n  p(User:_):\n    query: |\n{lines}\ndbs:\n  app: {{connection_string: '{url}'}}\n"
+    return read(text).patterns[0].asked.text
+
+
+@pytest.mark.parametrize("url", ["postgres://a/b", "mysql://a/b", "sqlite:///a"])
+def test_comments_and_a_last_semicolon_are_left_out_of_queries(url):
+    """People keep their queries so; what is checked and run has neither."""
+    query = "-- who: it's all\nSELECT id /* a\nnumber */ FROM t -- of staff\n  WHERE a = '-- no; /* text */';\n-- end"
+    assert asked(query, url) == "SELECT id\nFROM t\nWHERE a = '-- no; /* text */'"
+    assert asked("SELECT 5--3 FROM t", "mysql://a/b") == "SELECT 5--3 FROM t"  # which is 8 there
+
+
+@pytest.mark.parametrize(
+    ("url", "query", "said"),
+    [
+        ("mysql://a/b", "SELECT id FROM t /*! INTO OUTFILE 'x' */", "comments"),
+        ("mysql://a/b", "SELECT id FROM t /*M! INTO OUTFILE 'x' */", "comments"),
+        ("postgres://a/b", "SELECT id FROM t {# x #}", "comments"),
+        ("postgres://a/b", "SELECT id FROM t; -- x\nDROP TABLE t", "without a semicolon"),
+        ("postgres://a/b", "SELECT id FROM t;;", "without a semicolon"),
+        ("postgres://a/b", "-- nothing", "comments"),
+        ("postgres://a/b", "SELECT id FROM t /* open", "not understood"),
+        ("postgres://a/b", "SELECT id FROM t " + "/* */" * 3000 + "{#", ""),
+    ],
+)
+def test_what_may_be_no_comment_is_refused(url, query, said):
+    with pytest.raises(ConfigRejected) as caught:
+        asked(query, url)
+    assert said in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("database", "kind"),
     [
