@@ -283,7 +283,9 @@ def test_nginx_stands_before_the_service(behind_nginx):
     assert asked("GET", "/readyz").status_code == 404
     key = {"Authorization": f"Bearer {service.client().key}"}
     answered = asked("POST", "/api/policy", json={"src": "actor User {}"}, headers=key)
-    assert answered.status_code == 200 and re.fullmatch("[0-9a-f]{32}", answered.headers["X-Request-ID"])
+    assert answered.status_code == 200 and re.fullmatch("[0-9a-f-]{36}", answered.headers["X-Request-ID"])
+    mine = asked("GET", "/api/policy", headers={**key, "X-Request-ID": "mine-1"})
+    assert mine.headers["X-Request-ID"] == "mine-1"  # as AuthZEN wants it
     described = asked("GET", "/.well-known/authzen-configuration").json()
     assert described["access_evaluation_endpoint"].startswith("https://authz.example.org/")
     login = asked("GET", "/admin/login/")
