@@ -28,6 +28,10 @@ class Sprawling(Exception):
     """Written out, the rules would come to too much text: what they share must be tabled."""
 
 
+class SprawlingSteps(Sprawling):
+    """Planning took too many steps, whatever asks inside of what."""
+
+
 class TooMuchRecursion(AuthzError):
     """Recursion that is worked out in rounds came to more rows than a process should hold."""
 

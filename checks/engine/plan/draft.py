@@ -23,9 +23,11 @@ from checks.engine.rules.clauses import (
     terms_of,
     variables_of,
 )
+from checks.engine.values import set_by_slots
 from policy.rules.program import TYPED
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Enclosing:
     """What a draft is inside of: `fixed` are the operands that its whole plan is given, `active` the recursions that it
@@ -42,6 +44,7 @@ class Enclosing:
 OUTERMOST = Enclosing()
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A branch that is being built: what is still to be met, what is asked, what is read and tested so far.

@@ -50,8 +50,7 @@ def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
     """The literal to meet next; None where only tests of unbound variables are left."""
     found, least = None, inf
     for index, literal in enumerate(draft.pending):
-        others = draft.pending[:index] + draft.pending[index + 1 :]
-        cost = _cost(literal, others, draft.outs, rules, draft.inside)
+        cost = _cost(literal, index, draft, rules)
         if cost is not None and cost < least:
             found, least = literal, cost
             if cost == PROBE:
@@ -59,19 +58,19 @@ def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
     return found
 
 
-def _cost(
-    literal: Literal, others: tuple[Literal, ...], outs: tuple[Term, ...], rules: RuleSet, enclosing: Enclosing
-) -> float | None:
+def _cost(literal: Literal, index: int, draft: Draft, rules: RuleSet) -> float | None:
+    """Of the pending literal with that index."""
     match literal:
-        case Given():
-            return GIVEN
-        case Member(variable, _):
-            is_met = any(isinstance(each, Scan) and variable in each.args for each in others)
-            return LISTED_LATE if is_met else LISTED
         case Scan(signature, args):
             return _scan_cost(signature.types, args)
         case Call():
-            return _call_cost(literal, others, outs, rules, enclosing)
+            others = draft.pending[:index] + draft.pending[index + 1 :]
+            return _call_cost(literal, others, draft.outs, rules, draft.inside)
+        case Given():
+            return GIVEN
+        case Member(variable, _):
+            is_met = any(isinstance(each, Scan) and variable in each.args for each in draft.pending)
+            return LISTED_LATE if is_met else LISTED
     return None
 
 

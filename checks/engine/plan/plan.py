@@ -14,12 +14,14 @@ from functools import cached_property
 
 from checks.engine.plan.others import OtherCondition, OtherSource
 from checks.engine.plan.states import State
-from checks.engine.rules.clauses import Col, Literal, Neg, Operand, Term, Var, hashed_once
+from checks.engine.rules.clauses import Col, Literal, Neg, Operand, Term, Var
+from checks.engine.values import hashed_once, set_by_slots
 from policy.rules.program import Signature
 
 # ---- sources: what a branch reads ---------------------------------------------------------------------------
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Fact:
     """Facts of a signature, stored or inline; columns a0 … a4."""
@@ -32,6 +34,7 @@ class Fact:
         return f"s{self.number} <- {self.place} {self.signature}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Ids:
     """The values of a slot that holds several; column `v`."""
@@ -44,6 +47,7 @@ class Ids:
         return f"s{self.number} <- {'many ' if self.are_many else ''}:{self.slot}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Goals:
     """The goals that the plan reaches; columns `tag`, c0 …."""
@@ -54,6 +58,7 @@ class Goals:
         return f"s{self.number} <- goals"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Answers:
     """The answers that the plan has for its goals; columns `tag`, c0 …, o0 …."""
@@ -64,6 +69,7 @@ class Answers:
         return f"s{self.number} <- answers"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Relation:
     """The answers of another plan, those of one variant; columns o0 …."""
@@ -105,6 +111,7 @@ Source = Fact | Ids | Goals | Answers | Relation | Candidates | OtherSource
 # ---- conditions ---------------------------------------------------------------------------------------------
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Same:
     left: Operand
@@ -114,6 +121,7 @@ class Same:
         return f"{self.left} = {self.right}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Among:
     operand: Operand
@@ -123,6 +131,7 @@ class Among:
         return f"{self.operand} in {list(self.ids)}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """`!=` on text, `< <= > >=` on Integers."""
@@ -135,6 +144,7 @@ class Comparison:
         return f"{self.left} {self.operator} {self.right}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Tagged:
     """The row of goals or answers belongs to one of these states (or states and variants)."""
@@ -146,6 +156,7 @@ class Tagged:
         return f"s{self.source}.tag in {list(self.tags)}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Holds:
     """The plan has an answer (or, negated, none)."""
@@ -164,6 +175,7 @@ Condition = Same | Among | Comparison | Tagged | Holds | OtherCondition
 
 
 @hashed_once
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Branch:
     sources: tuple[Source, ...] = ()
@@ -174,6 +186,7 @@ class Branch:
         return "; ".join(map(str, (*self.sources, *self.conditions))) or "always"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Variant:
     """Which answer columns stand for every value (by position), and the negations that hold them back.
@@ -186,6 +199,7 @@ class Variant:
     same: tuple[tuple[int, int], ...] = ()  # wild columns that stand for one and the same value
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Exit:
     """A branch that ends: its answer columns, `Var(k)` where column k stands for every value."""
@@ -199,6 +213,7 @@ class Exit:
         return f"({', '.join(map(str, self.outs))}){guards} <- {self.branch}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Jump:
     """A branch that goes on in a state: the answers are that state's answers, column for column."""
@@ -211,6 +226,7 @@ class Jump:
         return f"-> {self.state} with ({', '.join(map(str, self.keys))}) <- {self.branch}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Continuation:
     """A branch that goes on from each answer of a state, with what is still to be met."""
@@ -270,6 +286,7 @@ def _is_goal(end: Exit) -> bool:
     return False
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class AnswerArm:
     """A branch to answer rows of a tag; `keys` are the goal's columns."""

@@ -14,10 +14,10 @@ from checks.engine.rules.clauses import (
     Slot,
     Term,
     Var,
-    hashed_once,
     mapped,
     terms_of,
 )
+from checks.engine.values import hashed_once, set_by_slots
 
 FAR = -1_000_000  # stands for a component: what is far from the entry is a state, though it does not recurse
 
@@ -25,6 +25,7 @@ Active = tuple[tuple[int, int], ...]
 
 
 @hashed_once
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class State:
     """A recursive call and what is to be met after it, with `Key`s for what only the branch before knew.

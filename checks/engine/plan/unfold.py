@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from checks.engine.errors import CannotEnumerate, Sprawling, TooManySteps, UnboundVariable
+from checks.engine.errors import CannotEnumerate, SprawlingSteps, TooManySteps, UnboundVariable
 from checks.engine.plan.choose import Choice, Chooser, Meeting
 from checks.engine.plan.draft import Draft, bind, comparison, read
 from checks.engine.plan.open_values import Found, candidates_of
@@ -52,6 +52,7 @@ from checks.engine.rules.clauses import (
     Term,
     Var,
     pattern_of,
+    renumbered,
     substituted,
     substituted_terms,
     terms_of,
@@ -116,7 +117,7 @@ class Unfolder:
         """One step more of planning; too many are refused."""
         self.steps += 1
         if self.is_bounded and self.steps > MANY_STEPS:
-            raise Sprawling
+            raise SprawlingSteps
         if self.steps > MOST_STEPS:
             raise TooManySteps(MOST_STEPS)
         tick()
@@ -209,8 +210,7 @@ class Unfolder:
         self, clause: Clause, args: tuple[Term, ...]
     ) -> tuple[tuple[Literal, ...], dict[Var, Term], list[Condition]] | None:
         """The clause's body for these arguments, with what it binds of them; None where a constant differs."""
-        own = variables_of((Call("", (), clause.params), *clause.body))
-        moved = {variable: self.numbers.fresh(variable) for variable in own}
+        moved = {variable: self.numbers.fresh(variable) for variable in clause.variables}
         bindings: dict[Var, Term] = {}
         conditions: list[Condition] = []
         for param, arg in zip(substituted_terms(clause.params, moved), args):
@@ -227,7 +227,8 @@ class Unfolder:
                     return None
                 conditions += [] if verdict is True else [verdict]
         ends = {variable: resolved(variable, bindings) for variable in bindings}
-        body = tuple(substituted(substituted(literal, moved), ends) for literal in clause.body)
+        final = {variable.number: ends.get(fresh, fresh) for variable, fresh in moved.items()}
+        body = tuple([renumbered(literal, final) for literal in clause.body])
         mine = set(moved.values())
         return body, {variable: end for variable, end in ends.items() if variable not in mine}, conditions
 

@@ -9,33 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar, overload
+from typing import overload
 
+from checks.engine.values import hashed_once, set_by_slots
 from policy.rules.program import Signature
 from policy.values import STRING
-
-T = TypeVar("T")
-
-
-def hashed_once(made: type[T]) -> type[T]:
-    """Have each value keep its hash in `_hash` from the first time on: it is deep, and plans look values up often."""
-    whole: Callable[[Any], int] = made.__hash__
-
-    def kept_hash(self: Any) -> int:
-        try:
-            found: int = self._hash
-        except AttributeError:
-            found = whole(self)
-            object.__setattr__(self, "_hash", found)
-        return found
-
-    made.__hash__ = kept_hash  # type: ignore[method-assign]
-    return made
-
 
 # ---- terms ----------------------------------------------------------------------------------------------
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Const:
     """A value that the policy or the shape of the question fixes."""
@@ -46,6 +29,7 @@ class Const:
         return f'"{self.id}"'
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Other:
     """A name given with the question that no constant of the policy equals: matched only by variables and facts."""
@@ -56,6 +40,7 @@ class Other:
         return f"other:{self.slot}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A value given with the question."""
@@ -66,6 +51,7 @@ class Slot:
         return f":{self.name}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Var:
     number: int
@@ -83,6 +69,7 @@ class Var:
         return f"{self.name or '_'}'{self.number}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Col:
     """A column of a source in a branch that is being built; sources are numbered through a whole plan."""
@@ -95,6 +82,7 @@ class Col:
         return f"s{self.source}.{self.name}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Key:
     """A column of the goals: what a state was entered with."""
@@ -106,6 +94,7 @@ class Key:
         return f"c{self.index}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Inner:
     """A variable of a negation that nothing outside the negation mentions: no value of it makes the call true."""
@@ -158,6 +147,7 @@ class Path:
 
 
 @hashed_once
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Call:
     """The predicate holds for these arguments: by a fact or by a rule."""
@@ -177,6 +167,7 @@ class Call:
         return f"{self.predicate}{self.part}({', '.join(f'{t}:{a}' for t, a in zip(self.types, self.args))})"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Scan:
     """A fact of this signature has these arguments."""
@@ -188,6 +179,7 @@ class Scan:
         return f"fact {self.signature.predicate}({', '.join(map(str, self.args))})"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Given:
     """The variable is one of several values given with the question."""
@@ -201,6 +193,7 @@ class Given:
         return f"{self.variable} among {'many ' if self.are_many else ''}:{self.slot}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Member:
     variable: Term
@@ -210,6 +203,7 @@ class Member:
         return f"{self.variable} in {list(self.ids)}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Neg:
     call: Call
@@ -218,6 +212,7 @@ class Neg:
         return f"not {self.call}"
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Cmp:
     """`=` and `!=` as text; the order comparisons on Integers only."""
@@ -310,6 +305,7 @@ def renumbered_terms(args: tuple[Term, ...], terms: Mapping[int, Term]) -> tuple
 # ---- clauses --------------------------------------------------------------------------------------------------
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """What is known of a call before the question's values are: types, and the names that are constants."""
@@ -357,12 +353,23 @@ def _pattern_of(call: Call) -> Pattern:
     return Pattern(call.predicate, call.types, consts, call.part)
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Clause:
     """The pattern's predicate holds for `params` where the body does. Variables are numbered from 0."""
 
     params: tuple[Term, ...]
     body: tuple[Literal, ...]
+    _variables: tuple[Var, ...] = field(init=False, repr=False, compare=False)  # once somebody has asked
+
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        try:
+            return self._variables
+        except AttributeError:
+            found = tuple(variables_of((Call("", (), self.params), *self.body)))
+            object.__setattr__(self, "_variables", found)
+            return found
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.params))}) if {' and '.join(map(str, self.body)) or 'true'}"

@@ -109,7 +109,7 @@ def _called_instead(clause: Clause, scan: Scan, target: Pattern, only: Clause) -
     for inner, outer in zip(own[0].args, scan.args):
         if (names.setdefault(inner, outer) if isinstance(inner, Var) else inner) != outer:
             return None
-    if not variables_of((Call("", (), only.params), *only.body)) <= names.keys():
+    if not names.keys() >= set(only.variables):
         return None
     body = [substituted(each, names) for each in only.body]
     rest = tuple(each for each in clause.body if each not in body)

@@ -6,6 +6,8 @@ p(u, r) if fact has_role(u, "writer", r)      ->
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Hashable
 from dataclasses import replace
 from functools import cache
 
@@ -43,10 +45,13 @@ def merged(clauses: ClausesOf) -> ClausesOf:
 def _merged_once(clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
     """Draw the first group of mergeable clauses together; unchanged where there is none."""
     groups: dict[Clause, list[tuple[int, frozenset[str]]]] = {}
+    outlines = [_outline(clause) for clause in clauses]
+    times = Counter(outlines)
     for index, clause in enumerate(clauses):
         tick()
-        for holed, ids in _holed(clause):
-            groups.setdefault(holed, []).append((index, ids))
+        if times[outlines[index]] > 1:
+            for holed, ids in _holed(clause):
+                groups.setdefault(holed, []).append((index, ids))
     for holed, group in groups.items():
         if len({index for index, _ in group}) > 1:
             ids = frozenset().union(*(each for _, each in group))
@@ -58,6 +63,20 @@ def _merged_once(clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
                 if index == at or index not in taken
             )
     return clauses
+
+
+def _outline(clause: Clause) -> Hashable:
+    """What clauses that can be drawn together have in common, told without taking anything out of them."""
+    return clause.params, tuple([_about(each) for each in clause.body if not isinstance(each, Member)])
+
+
+def _about(literal: Literal) -> Hashable:
+    match literal:
+        case Scan(signature):
+            return signature
+        case Call(predicate):
+            return predicate
+    return type(literal).__name__
 
 
 def _holed(clause: Clause) -> list[tuple[Clause, frozenset[str]]]:
@@ -98,7 +117,6 @@ def _place_without(clause: Clause, place: int, member: Member | None) -> int:
 
 def _filled(holed: Clause, ids: frozenset[str]) -> Clause:
     """The clause with a fresh variable in its hole, in a list of the constants."""
-    taken = variables_of((Call("", (), holed.params), *holed.body))
-    name = Var(max((variable.number for variable in taken), default=0) + 1)
+    name = Var(max((variable.number for variable in holed.variables), default=0) + 1)
     body = tuple(substituted(literal, {_HOLE: name}) for literal in holed.body)
     return canonical(Clause(holed.params, (*body, Member(name, tuple(sorted(ids))))))

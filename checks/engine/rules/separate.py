@@ -40,7 +40,6 @@ from checks.engine.rules.clauses import (
     calls_made,
     mentioned,
     pattern_of,
-    variables_of,
 )
 from checks.engine.rules.hops import ComponentOf, Hop, Hops, are_cyclic, hop_of, leads, with_call
 from checks.engine.rules.limits import tick
@@ -234,5 +233,4 @@ def _one_more_at_end(pattern: Pattern, hops: Hops) -> Iterator[Clause]:
 
 def _another(clause: Clause, name: str) -> Var:
     """A variable of that type which the clause does not have."""
-    taken = variables_of((Call("", (), clause.params), *clause.body))
-    return Var(1 + max(variable.number for variable in taken), type=name)
+    return Var(1 + max(variable.number for variable in clause.variables), type=name)

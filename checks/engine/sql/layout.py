@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from checks.engine.rules.clauses import Const, Term, Var
 from checks.engine.sql.text import Column, Formed, Text
@@ -20,8 +21,15 @@ class Padded:
     seed: Callable[[Text], Text]  # how the database wants the values of a recursion
 
     def cells(self, tag: int, terms: Mapping[str, Term]) -> list[Column]:
-        found = (terms.get(name, Const("")) for name in self.names)
-        return [Formed(Const("") if isinstance(term, Var) else term, self.seed) for term in found]
+        return [self._cell(terms.get(name)) for name in self.names]
+
+    def _cell(self, term: Term | None) -> Column:
+        return self._empty if term is None or isinstance(term, Var) else Formed(term, self.seed)
+
+    @cached_property
+    def _empty(self) -> Text:
+        """Once: most cells of wide tables are empty."""
+        return self.seed((Const(""),))
 
 
 def padded(keys: int, outs: int, seed: Callable[[Text], Text]) -> Padded:

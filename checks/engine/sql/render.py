@@ -34,7 +34,7 @@ from checks.engine.plan.plan import (
 from checks.engine.rules.clauses import Col, Const, Operand, Term
 from checks.engine.rules.limits import tick
 from checks.engine.sql.scope import Scope, Seen
-from checks.engine.sql.text import Column, Part, Text, joined, merged, settled, union
+from checks.engine.sql.text import Column, Part, Text, fused, joined, merged, settled, union
 
 ColumnsOf = Callable[[Exit], Sequence[Column]]
 
@@ -231,7 +231,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
             text = (*text, self.reads, *joined(" CROSS JOIN ", tables))
         elif tests and self.dialect.dual:
             text = (*text, self.dialect.dual)
-        return (*text, " WHERE ", *joined(" AND ", tests)) if tests else text
+        return fused((*text, " WHERE ", *joined(" AND ", tests)) if tests else text)
 
     def read(
         self, branch: Branch, columns: Sequence[Column], scope: Scope[Seen]
@@ -258,12 +258,12 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         """What the source is read from; None where it has no rows."""
         match source:
             case Goals(number):
-                name = scope.tables.get(number, scope.goals)
+                table = scope.tables.get(number, scope.goals)
             case Answers(number):
-                name = scope.tables.get(number, scope.answers)
+                table = scope.tables.get(number, scope.answers)
             case _:
                 return self.table(source, branch, scope)
-        return None if name is None else (name,)
+        return None if table is None else (table,)
 
     # ---- conditions -----------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import orjson
@@ -21,7 +22,7 @@ from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.render import answer_terms, goal_terms
 from checks.engine.sql.scope import Scope
-from checks.engine.sql.text import Column, Formed, Statement, Text, finished, union
+from checks.engine.sql.text import Column, Formed, Part, Statement, Text, Unnamed, finished, read_from, tables_in, union
 
 Fetched = tuple[Any, ...]  # a row as the database gives it
 Run = Callable[[Statement, dict[str, object]], list[Fetched]]
@@ -110,57 +111,89 @@ class Renders(Protocol):
     @property
     def dialect(self) -> Dialect: ...
     def select(self, branch: Branch, columns: Sequence[Column], scope: Scope[Source]) -> Text: ...
-    def head(self, tables: Iterable[Text]) -> Text: ...
+    def head_of(self, rows: Text, tables: Iterable[Text]) -> Text: ...
 
 
 def rounds_for(plan: Plan, renderer: Callable[[], Renders]) -> Rounds:
-    """The statements for a plan; each is rendered by a renderer of its own."""
+    """The statements for a plan: the first one, those of each round, and those of each variant of the answers."""
     exits: dict[Variant, list[Exit]] = {}
     for end in plan.exits:
         exits.setdefault(variant_of(end, plan.fixed), []).append(end)
-    answers = tuple((variant, _answers(plan, renderer(), ends)) for variant, ends in exits.items())
-    return Rounds(_seed(plan, renderer()), _steps(plan, renderer), answers)
+    answers = tuple((variant, _Statements(plan, renderer()).of_answers(ends)) for variant, ends in exits.items())
+    return Rounds(_Statements(plan, renderer()).seed(), _Statements(plan, renderer()).steps(), answers)
 
 
-def _seed(plan: Plan, renderer: Renders) -> Statement | None:
-    rows = [_row(plan, renderer, jump, {}) for jump in plan.seeds]
-    return _statement(plan, renderer, rows) if rows else None
+@dataclass(frozen=True)
+class _Statements:
+    plan: Plan
+    renderer: Renders
 
+    def seed(self) -> Statement | None:
+        rows = [self._row(jump) for jump in self.plan.seeds]
+        return self._statement(rows) if rows else None
 
-def _steps(plan: Plan, renderer: Callable[[], Renders]) -> tuple[RoundStep, ...]:
-    """Branches that go on from new rows of one tag are together, so that few statements have anything to do."""
-    arms: list[Arm] = [*plan.moves, *plan.answers]
-    tried = [(arm, tables, tag) for arm in arms for tables, tag in _tried(_branch_of(arm))]
-    if len(arms) > MOST_BRANCHES:
-        tried.sort(key=lambda each: each[2])
-    chunks = [tried[start : start + 2 * MOST_BRANCHES] for start in range(0, len(tried), 2 * MOST_BRANCHES)]
-    return tuple(_step(plan, renderer(), chunk) for chunk in chunks)
+    def steps(self) -> tuple[RoundStep, ...]:
+        """Branches that go on from new rows of one tag are together, so that few statements have anything to do.
 
+        A branch is tried once for each row that it reads, that one from the new ones and the others from all. It is
+        put into words once.
+        """
+        arms: list[Arm] = [*self.plan.moves, *self.plan.answers]
+        tried: list[tuple[Tag, Text]] = []
+        for arm in arms:
+            row = self._row(arm)
+            tried += [(tag, read_from(row, tables)) for tables, tag in _tried(_branch_of(arm))]
+        if len(arms) > MOST_BRANCHES:
+            tried.sort(key=lambda each: each[0])
+        chunks = [tried[start : start + 2 * MOST_BRANCHES] for start in range(0, len(tried), 2 * MOST_BRANCHES)]
+        return tuple(self._step(chunk) for chunk in chunks)
 
-def _step(plan: Plan, renderer: Renders, tried: list[tuple[Arm, dict[int, str], Tag]]) -> RoundStep:
-    rows = [_row(plan, renderer, arm, tables) for arm, tables, _ in tried]
-    return RoundStep(frozenset(tag for _, _, tag in tried), _statement(plan, renderer, rows))
+    def of_answers(self, ends: list[Exit]) -> Statement:
+        rows = []
+        for end in ends:
+            outs: list[Column] = [
+                ("''",) if isinstance(out, Var) else Formed(out, self.renderer.dialect.answer) for out in end.outs
+            ]
+            rows.append(read_from(self._select(end.branch, outs or [("''",)]), _every(end.branch)))
+        return self._statement(rows)
 
+    def _step(self, tried: list[tuple[Tag, Text]]) -> RoundStep:
+        return RoundStep(frozenset(tag for tag, _ in tried), self._statement([row for _, row in tried]))
 
-def _answers(plan: Plan, renderer: Renders, ends: list[Exit]) -> Statement:
-    rows = []
-    for end in ends:
-        outs: list[Column] = [
-            ("''",) if isinstance(out, Var) else Formed(out, renderer.dialect.answer) for out in end.outs
+    def _row(self, arm: Arm) -> Text:
+        if isinstance(arm, Jump):
+            is_answer, tag, terms = "0", self.plan.tag_of(arm.state), goal_terms(arm)
+        else:
+            is_answer, tag, terms = "1", arm.tag, answer_terms(arm)
+        return self._select(_branch_of(arm), [(is_answer,), (str(tag),), *self._layout.cells(tag, terms)])
+
+    def _select(self, branch: Branch, columns: Sequence[Column]) -> Text:
+        """The branch's rows, read from tables that are named later."""
+        tables: dict[int, Part] = {number: Unnamed(number) for number in _every(branch)}
+        return self.renderer.select(branch, columns, Scope(tables=tables))
+
+    @cached_property
+    def _layout(self) -> Padded:
+        """Of goals and answers alike: they travel in one table."""
+        return padded(self.plan.key_count, self.plan.answer_width, self.renderer.dialect.seed)
+
+    def _statement(self, arms: list[Text]) -> Statement:
+        answers = ["tag", *self._layout.names]
+        goals = answers[: self.plan.key_count + 1]
+        named = [(ALL_GOALS, goals), (NEW_GOALS, goals), (ALL_ANSWERS, answers), (NEW_ANSWERS, answers)]
+        rows, dialect = union(arms, distinct=True), self.renderer.dialect
+        mentioned = set(tables_in(rows))
+        tables: list[Text] = [
+            (f"{name} AS MATERIALIZED (", *dialect.table((Slot(name),), columns), ")")
+            for name, columns in named
+            if name in mentioned
         ]
-        tables = {each.number: name for each, name in _read(end.branch, ALL_GOALS, ALL_ANSWERS)}
-        rows.append(renderer.select(end.branch, outs or [("''",)], Scope(tables=tables)))
-    return _statement(plan, renderer, rows)
-
-
-def _read(branch: Branch, goals: str, answers: str) -> list[tuple[Goals | Answers, str]]:
-    found = (source for source in branch.sources if isinstance(source, (Goals, Answers)))
-    return [(source, goals if isinstance(source, Goals) else answers) for source in found]
+        return finished((*self.renderer.head_of(rows, tables), *rows), dialect.placeholder)
 
 
 def _tried(branch: Branch) -> list[tuple[dict[int, str], Tag]]:
-    """Once for each row that the branch reads: that one from the new ones, the others from all."""
-    every = {source.number: name for source, name in _read(branch, ALL_GOALS, ALL_ANSWERS)}
+    """What each of the branch's sources is read from where one of its rows is new, with the tag of that row."""
+    every = _every(branch)
     tags = {each.source: each.tags[0] for each in branch.conditions if isinstance(each, Tagged)}
     return [
         ({**every, source.number: name}, (int(isinstance(source, Answers)), tags[source.number]))
@@ -168,33 +201,14 @@ def _tried(branch: Branch) -> list[tuple[dict[int, str], Tag]]:
     ]
 
 
-def _row(plan: Plan, renderer: Renders, arm: Arm, tables: dict[int, str]) -> Text:
-    if isinstance(arm, Jump):
-        is_answer, tag, terms = "0", plan.tag_of(arm.state), goal_terms(arm)
-    else:
-        is_answer, tag, terms = "1", arm.tag, answer_terms(arm)
-    columns = [(is_answer,), (str(tag),), *_layout(plan, renderer.dialect).cells(tag, terms)]
-    return renderer.select(_branch_of(arm), columns, Scope(tables=tables))
+def _every(branch: Branch) -> dict[int, str]:
+    return {source.number: name for source, name in _read(branch, ALL_GOALS, ALL_ANSWERS)}
+
+
+def _read(branch: Branch, goals: str, answers: str) -> list[tuple[Goals | Answers, str]]:
+    found = (source for source in branch.sources if isinstance(source, (Goals, Answers)))
+    return [(source, goals if isinstance(source, Goals) else answers) for source in found]
 
 
 def _branch_of(arm: Arm) -> Branch:
     return arm.branch if isinstance(arm, Jump) else arm.exit.branch
-
-
-def _layout(plan: Plan, dialect: Dialect) -> Padded:
-    """Of goals and answers alike: they travel in one table."""
-    return padded(plan.key_count, plan.answer_width, dialect.seed)
-
-
-def _statement(plan: Plan, renderer: Renders, arms: list[Text]) -> Statement:
-    answers = ["tag", *_layout(plan, renderer.dialect).names]
-    goals = answers[: plan.key_count + 1]
-    named = [(ALL_GOALS, goals), (NEW_GOALS, goals), (ALL_ANSWERS, answers), (NEW_ANSWERS, answers)]
-    rows = union(arms, distinct=True)
-    words = {word for part in rows if isinstance(part, str) for word in part.split()}
-    tables: list[Text] = [
-        (f"{name} AS MATERIALIZED (", *renderer.dialect.table((Slot(name),), columns), ")")
-        for name, columns in named
-        if name in words
-    ]
-    return finished((*renderer.head(tables), *rows), renderer.dialect.placeholder)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from checks.engine.plan.plan import Plan, Source
+from checks.engine.rules.clauses import Col
+from checks.engine.sql.text import Part
 
 Seen = TypeVar("Seen")  # what a renderer remembers of a source in sight
 
@@ -21,7 +23,7 @@ class Scope(NamedTuple, Generic[Seen]):
     goals: str | None = None  # the table's name; None where there are none
     answers: str | None = None
     lateral: type | None = None  # sources of this kind are the row that a recursive step goes on from
-    tables: Mapping[int, str] = {}  # for goals and answers that are read from elsewhere
+    tables: Mapping[int, Part] = {}  # for goals and answers that are read from elsewhere
     looked_up: frozenset[int] = frozenset()  # sources that are facts of an earlier moment
     mark: str = ""  # before all names, where others of somebody else's may be in sight
 
@@ -37,6 +39,12 @@ class Scope(NamedTuple, Generic[Seen]):
     def inside(self, plan: Plan) -> Scope[Seen]:
         """The scope of the plan's branches, one level deeper; its tables are still to be named."""
         return self._replace(depth=self.depth + 1, plan=plan, goals=None, answers=None, lateral=None)
+
+    def around(self, plan: Plan) -> Hashable:
+        """What the text of a plan inside goes by: all that it is given of this scope, and where its own names begin."""
+        given = {each.source for each in plan.fixed if isinstance(each, Col)}
+        seen = frozenset((n, self.names.get(n), self.seen.get(n), n in self.looked_up) for n in given)
+        return seen, len(self.names), self.depth, self.prefix, self.mark
 
     def is_outer(self, source: Source) -> bool:
         return self.lateral is not None and isinstance(source, self.lateral)

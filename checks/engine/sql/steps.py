@@ -11,13 +11,11 @@ from checks.engine.rules.clauses import Col, Const
 
 def steps_of(branch: Branch, read: tuple[Source, ...]) -> Iterator[tuple[Source | None, list[Condition]]]:
     """Each source with the conditions that can be tested from it on; none with those that need none of them."""
-    waiting = list(branch.conditions)
-    unread = {source.number for source in read}
-    for source in (None, *read):
-        unread -= {source.number} if source else set()
-        ready = [each for each in waiting if not sources_of(each) & unread]
-        waiting = [each for each in waiting if each not in ready]
-        yield source, ready
+    places = {source.number: place for place, source in enumerate(read, 1)}
+    ready: list[list[Condition]] = [[] for _ in range(len(read) + 1)]
+    for condition in branch.conditions:
+        ready[max((places.get(number, 0) for number in sources_of(condition)), default=0)].append(condition)
+    yield from zip((None, *read), ready)
 
 
 def idle_in(branch: Branch, wanted: set[Col]) -> list[Source]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.engine.plan.plan import (
@@ -36,7 +36,8 @@ from checks.engine.sql.render import ColumnsOf, no_columns
 from checks.engine.sql.rounds import Rounds, rounds_for
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.steps import Names, idle_in, names_of, steps_of
-from checks.engine.sql.text import READS, Choice, Column, Formed, Shown, Text, joined, settled
+from checks.engine.sql.text import READS, Choice, Column, Formed, Shown, Table, Text, joined, settled, tables_in
+from policy.rules.components import reachable
 from policy.rules.program import Signature
 
 INLINE = "inline_fact"
@@ -54,10 +55,18 @@ class StoredRenderer(StoredOperands):
     stored_table: str = "fact"
     rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans that are worked out before the statement runs
     shared: dict[tuple[Plan, Variant], tuple[str, Text]] = field(default_factory=dict)  # plans that branches join with
+    tested: dict[Hashable, Text | bool] = field(default_factory=dict)  # of plans that have to hold, by what they see
 
     def head(self, tables: Iterable[Text]) -> Text:
         """WITH all that the statement's selects read by name."""
         return with_tables([*inline_table(self.dialect, self.inline), *self.defined(tables)])
+
+    def head_of(self, rows: Text, tables: Iterable[Text]) -> Text:
+        """The same for some rows of several statements, with those that they mention of what branches join with."""
+        texts = dict(self.shared.values())
+        named = set(reachable(tables_in(rows), lambda name: tables_in(texts.get(name, ()))))
+        read = [text for name, text in texts.items() if name in named]
+        return with_tables([*inline_table(self.dialect, self.inline), *read, *tables])
 
     def defined(self, tables: Iterable[Text]) -> list[Text]:
         """All of that but the facts that the request brings."""
@@ -108,7 +117,7 @@ class StoredRenderer(StoredOperands):
 
     def rounds_of(self, plan: Plan) -> Rounds:
         if plan not in self.rounds:
-            made = rounds_for(plan, lambda: replace(self, shared={}))
+            made = rounds_for(plan, lambda: replace(self, shared={}, tested={}))
             self.rounds[plan] = replace(made, number=len(self.rounds))  # after those that it reads itself
         return self.rounds[plan]
 
@@ -251,7 +260,7 @@ class StoredRenderer(StoredOperands):
             name = f"r{len(self.shared)}"
             self.shared[key] = (name, ())  # before those that it reads itself
             self.shared[key] = (name, self._defined(source, name) if slot is None else self._fetched(plan, name, slot))
-        return (self.shared[key][0],)
+        return (Table(self.shared[key][0]),)
 
     def _in_place(self, source: Relation, scope: Scoped) -> Text:
         """What looks at a row around it is read right there."""
@@ -287,6 +296,13 @@ class StoredRenderer(StoredOperands):
     # ---- conditions -----------------------------------------------------------------------------------------------
 
     def holds(self, plan: Plan, negated: bool, scope: Scoped) -> Text | bool:
+        """Branches often ask the same of columns of the same name: that is put into words once."""
+        key = (plan, negated, scope.around(plan))
+        if key not in self.tested:
+            self.tested[key] = self._holds(plan, negated, scope)
+        return self.tested[key]
+
+    def _holds(self, plan: Plan, negated: bool, scope: Scoped) -> Text | bool:
         if plan.form is not Form.SET:
             return super().holds(plan, negated, scope)
         looked_up = joined(" OR ", (self._looked_up(plan, end, scope) for end in plan.exits))

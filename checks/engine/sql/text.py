@@ -1,8 +1,9 @@
 """SQL text with its parameters in place: they never part until a statement is finished.
 
-A `Text` is a tuple of parts: SQL that this package wrote, values, and two that arms of a union are drawn together by.
-`Choice`s are a column and the constants it may equal: arms that differ in one of them are one. `Numbered`s say which
-number a fact's signature has: many arms that differ in these alone may read the numbers from a table.
+A `Text` is a tuple of parts: SQL that this package wrote, values, tables that the statement defines, and two that arms
+of a union are drawn together by. `Choice`s are a column and the constants it may equal: arms that differ in one of them
+are one. `Numbered`s say which number a fact's signature has: many arms that differ in these alone may read the numbers
+from a table.
 
     SELECT 1 FROM fact f0 WHERE f0.sig = 3 AND … UNION ALL SELECT 1 FROM fact f0 WHERE f0.sig = 4 AND … UNION ALL …
     ->  SELECT 1 FROM (VALUES (3), (4), …) n CROSS JOIN fact f0 WHERE f0.sig = n.column1 AND …
@@ -10,17 +11,19 @@ number a fact's signature has: many arms that differ in these alone may read the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from checks.engine.rules.clauses import Const, Other, Slot, Term
 from checks.engine.rules.limits import tick
+from checks.engine.values import set_by_slots
 
 MOST_ARMS = 400  # of one union: SQLite takes 500
 MANY = 8  # arms that differ in numbers only: fewer are quicker as they are
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Choice:
     column: str
@@ -29,6 +32,7 @@ class Choice:
     is_inside: bool = False  # of an arm within another, which says nothing about arms that differ in it
 
 
+@set_by_slots
 @dataclass(frozen=True, slots=True)
 class Numbered:
     """Whether the column is the number."""
@@ -52,18 +56,40 @@ class Reads:
 
 READS = Reads()
 
-Part = str | Const | Other | Slot | Choice | Numbered | Reads
+
+@set_by_slots
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that the statement defines, by name: what is mentioned is known without reading the SQL."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@set_by_slots
+@dataclass(frozen=True, slots=True)
+class Unnamed:
+    """The table that a source reads, before that is decided (see `read_from`)."""
+
+    source: int
+
+
+Part = str | Const | Other | Slot | Choice | Numbered | Reads | Table | Unnamed
 Text = tuple[Part, ...]
 
 
-@dataclass(frozen=True)
+@set_by_slots
+@dataclass(frozen=True, slots=True)
 class Shown:
     """A column of a SELECT that is still to be written: what it shows."""
 
     term: Term
 
 
-@dataclass(frozen=True)
+@set_by_slots
+@dataclass(frozen=True, slots=True)
 class Formed(Shown):
     """Such a column, and the form to put the term in."""
 
@@ -80,6 +106,37 @@ def joined(separator: str, texts: Iterable[Text]) -> Text:
             parts.append(separator)
         parts += text
     return tuple(parts)
+
+
+def fused(text: Iterable[Part]) -> Text:
+    """The text with SQL that stands side by side as one part: whatever it is put into goes through its parts again.
+
+    ("SELECT ", "1", " FROM ", "fact f0", " WHERE ", "f0.a0 = ", :doc)
+    ->  ("SELECT 1 FROM fact f0 WHERE f0.a0 = ", :doc)
+    """
+    found: list[Part] = []
+    words: list[str] = []
+    for part in text:
+        if isinstance(part, str):
+            words.append(part)
+        else:
+            if words:
+                found.append("".join(words))
+                words = []
+            found.append(part)
+    if words:
+        found.append("".join(words))
+    return tuple(found)
+
+
+def read_from(text: Text, tables: Mapping[int, str]) -> Text:
+    """The text with a table for each source that it reads."""
+    return tuple([Table(tables[part.source]) if isinstance(part, Unnamed) else part for part in text])
+
+
+def tables_in(text: Text) -> list[str]:
+    """The tables that the text mentions."""
+    return [part.name for part in text if isinstance(part, Table)]
 
 
 def merged(arms: Iterable[Text]) -> list[Text]:
@@ -137,7 +194,7 @@ def settled(arm: Text) -> Text:
 
     `NOT EXISTS (… a1 = 'x')` or `NOT EXISTS (… a1 = 'y')` is not `NOT EXISTS (… a1 IN ('x', 'y'))`.
     """
-    return tuple([_settled(part) for part in arm])
+    return tuple([part if isinstance(part, str) else _settled(part) for part in arm])
 
 
 def _settled(part: Part) -> Part:
@@ -220,9 +277,10 @@ def finished(text: Text, placeholder: Callable[[int], str]) -> Statement:
             pieces.append(part)
         elif isinstance(part, Choice):
             pieces.append(_chosen(part, [mark(Const(each)) for each in sorted(part.ids)]))
-        elif isinstance(part, (Numbered, Reads)):
+        elif isinstance(part, (Numbered, Reads, Table)):
             pieces.append(str(part))
         else:
+            assert not isinstance(part, Unnamed), "a statement is finished once all its tables have names"
             pieces.append(mark(part))
     return Statement("".join(pieces), tuple(numbers))
 
