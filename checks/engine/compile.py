@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from checks.engine.answers import UNGUARDED
-from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling
+from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, SprawlingSteps
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
 from checks.engine.plan.planner import Planner
 from checks.engine.plan.variants import same_columns
@@ -140,7 +140,8 @@ class Compiled:
 class _Fitting:
     """Plans roots, each in the first form that is not too large for a statement; `most` is what it may weigh.
 
-    `few` is the step of planning until which no root goes by which facts there are.
+    `few` is the step of planning until which no root goes by which facts there are. `failed` are roots that take too
+    many steps (None) or weigh too much, written out.
     """
 
     rules: RuleSet
@@ -149,6 +150,7 @@ class _Fitting:
     dialect: Dialect
     most: int
     few: int
+    failed: dict[Root, PlannedRoot | None] = field(default_factory=dict)
 
     def planned(self, root: Root) -> PlannedRoot:
         """Rules are written out where they are called; else what several rules call is tabled; else all is, in rounds.
@@ -175,17 +177,26 @@ class _Fitting:
         return bool(self.places(signature))
 
     def _written_out(self, rules: RuleSet, root: Root) -> PlannedRoot | None:
-        with suppress(Sprawling, RecursionError):
+        self.failed.pop(root, None)
+        try:
             made = planned(Planner(rules, self.places), root, self.width)
+        except SprawlingSteps:
+            self.failed[root] = None
+        except (Sprawling, RecursionError):
+            pass  # which it may be that only this form comes to
+        else:
             if made.plan.weight <= self.most:
                 return made
+            self.failed[root] = made
         return None
 
     def _tabled(self, rules: RuleSet, root: Root) -> PlannedRoot | None:
+        """Where nothing is shared, this comes to the same as what was written out."""
         with suppress(Sprawling, RecursionError):
             tabling = rules.tabling(map(pattern_of, _calls(root)))
-            made = planned(Planner(tabling, self.places), root, self.width)
-            if not self.dialect.expands_tables or made.plan.weight <= self.most:
+            is_same = not tabling.tabled and root in self.failed
+            made = self.failed[root] if is_same else planned(Planner(tabling, self.places), root, self.width)
+            if made is not None and (not self.dialect.expands_tables or made.plan.weight <= self.most):
                 return made
         return None
 

@@ -9,6 +9,7 @@ Each question is planned by a rule set that nobody asked before. Prints the dist
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections import Counter
@@ -54,6 +55,8 @@ def main() -> int:
     options = parser.parse_args()
     standalone.set_up()
     for title, costs in groups(options):
+        gc.collect()
+        gc.freeze()  # as servers do once all is imported: else a collection of all that is there is some question's
         report(title, list(costs), options.worst)
     return 0
 
