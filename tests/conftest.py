@@ -17,6 +17,7 @@ from policy.models import Environment
 from tests import postgresql
 from tests.factories import EnvironmentFactory
 from tests.service import Service, start_service
+from tests.shares import dealt, processes
 
 DATABASES = ("sqlite", "postgresql")
 
@@ -31,7 +32,9 @@ def pytest_addoption(parser):
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """Begin with what takes long: at the end, those who work beside each other are done at the same time."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    items[:] = dealt(
+        items, lambda item: item.path, lambda item: item.get_closest_marker("long") is not None, processes()
+    )
 
 
 @pytest.fixture
