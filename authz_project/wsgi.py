@@ -8,6 +8,8 @@ from http import HTTPStatus
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
+gc.disable()  # while modules are imported, of which nothing is garbage
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authz_project.settings")
 django_application = get_wsgi_application()
 
@@ -23,6 +25,7 @@ ROUTES = routes_of(import_string(f"{settings.ROOT_URLCONF}.endpoints"))
 gc.collect()
 gc.freeze()
 gc.set_threshold(10_000, 20, 20)
+gc.enable()
 
 STATUS_LINES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 _LEADING_SLASHES = re.compile(r"\A/{2,}")
