@@ -3,7 +3,8 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.long
 
 FACTS = 200_000
 QUICK = 300  # milliseconds of the server
-TRIES = 4
+TRIES = 12  # beside other tests: what else runs makes a page slower at times, and never faster
 AXE = "4.14.1"
 WIDE, PHONE = (1440, 900), (390, 844)
 POLICY_WITH_TESTS = (
@@ -126,13 +127,11 @@ def test_pages_are_whole_and_for_everybody(person, axe):
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.alone
 def test_pages_are_quick(person):
     slow = {name: took for name, address in PAGES.items() if (took := least_time(person, address)) > QUICK}
     assert slow == {}
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("address", WITH_PAGES)
 def test_pages_of_facts_are_turned_quickly(person, address):
     person.open(address)
@@ -149,12 +148,15 @@ def test_all_facts_are_exported(person):
     assert (answer.status_code, lines) == (200, stored) and answer.headers["Content-Length"]
 
 
-@pytest.mark.alone
 def test_ids_are_completed_quickly(person):
     for start in ("", "repo", "repo-1", "nothing"):
-        answers = [asked_as(person, f"/admin/facts/signature/ids/?id={start}") for _ in range(TRIES)]
-        assert min(answer.elapsed.total_seconds() for answer in answers) * 1000 <= QUICK
-        assert bool(answers[0].json()["ids"]) is (start != "nothing")
+
+        def completed(start: str = start) -> float:
+            answer = asked_as(person, f"/admin/facts/signature/ids/?id={start}")
+            assert bool(answer.json()["ids"]) is (start != "nothing")
+            return answer.elapsed.total_seconds() * 1000
+
+        assert least(completed) <= QUICK
 
 
 def asked_as(person: Browser, address: str) -> requests.Response:
@@ -207,15 +209,24 @@ def picture(person: Browser, name: str) -> None:
 
 def least_time(person: Browser, address: str) -> float:
     """Return the milliseconds that the server takes, in the best of some tries."""
-    took = []
-    for _ in range(TRIES):
+
+    def opened() -> float:
         person.open(address)
-        took.append(
-            person.driver.execute_script(
-                "const [page] = performance.getEntriesByType('navigation'); return page.responseEnd - page.requestStart"
-            )
+        return person.driver.execute_script(
+            "const [page] = performance.getEntriesByType('navigation'); return page.responseEnd - page.requestStart"
         )
-    return min(took)
+
+    return least(opened)
+
+
+def least(milliseconds: Callable[[], float]) -> float:
+    """Return the least of some tries, none of which is made once there was a quick one."""
+    best = inf
+    for _ in range(TRIES):
+        best = min(best, milliseconds())
+        if best <= QUICK:
+            break
+    return best
 
 
 CLICKABLE = "a[href], button, input:not([type=hidden]), select, textarea, summary"
