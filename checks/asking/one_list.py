@@ -1,7 +1,8 @@
 """Pages of a list about now, as one list: all of them are of the moment at which the first was answered.
 
-A token says which moment that is. As long as its history is kept, the pages that follow are asked as of it; after that,
-about now, from the same id on. Either way nothing is told twice.
+A token says which moment that is. For ten minutes, and as long as its history is kept, the pages that follow are asked
+as of it; after that, about now, from the same id on. Either way nothing is told twice. Who keeps a token for longer
+does not want to know what was granted then: what was revoked since, is.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from checks.asking.askers import Asker, confirmed
 from policy import clock
 from policy.moments import Moment, NoSuchMoment
 
+LONGEST = 600_000_000  # microseconds that a list stays as it was
+
 Ask = Callable[[Moment | None], Answered]
 
 
 def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answered, Moment | None]:
     """Ask for a page, and say of which moment it is: of that of the first one, or (None) of now."""
-    if first is None:
+    if first is None or clock.now() - first.at > LONGEST:
         return ask(None), None
     if confirmed(asker).offset == first.revision:  # most likely now is that moment still, which is asked in less time
         found = ask(None)

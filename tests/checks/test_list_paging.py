@@ -9,7 +9,7 @@ from django.db.models import F
 
 from authz_project.models import ApiKey
 from checks import serializers
-from checks.asking import paging
+from checks.asking import one_list, paging
 from policy import clock
 from policy.models import Environment
 from tests.checks.conftest import about, fact, publish, remove, store
@@ -215,6 +215,15 @@ def test_pages_go_on_about_now_where_the_moment_of_the_first_is_not_known(repos,
     assert second["OsoOffset"] == str(environment.get().offset)
     if lost == "dropped":
         assert next_page(repos, second).json()["results"] == ["r00002", "r00003"]
+
+
+def test_a_token_that_is_kept_for_long_goes_on_about_now(repos, small_pages, monkeypatch):
+    fill(repos, range(4))
+    first = repos.post("/list", {**ASKED, "page_size": 4})
+    remove(repos, reads(1))
+    assert next_page(repos, first).json()["results"] == ["r00001", "r00002", "r00003"]
+    monkeypatch.setattr(one_list, "LONGEST", 0)
+    assert next_page(repos, first).json()["results"] == ["r00002", "r00003"]
 
 
 def test_a_published_client_has_one_list_too(repos, small_pages):
