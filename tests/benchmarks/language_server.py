@@ -69,7 +69,7 @@ async def measured(folder: Path, text: str, times: int) -> list[float]:
 async def _both(client: Client, question: Question, text: str, number: int) -> tuple[float, float]:
     """Type a blank somewhere, ask at once, and once more when the mistakes are marked."""
     middle = text.index('"read" if "viewer"', (number * 7919) % (len(text) - 5_000))
-    place = lsp.Position(text.count("\n", 0, middle), 2)
+    place = lsp.Position(text.count("\n", 0, middle), 6)  # in the word, after the blanks
     client.changed(f"{text[:middle]}  {text[middle:]}")
     after = await _timed(question(client, lsp.TextDocumentIdentifier(URI), place))
     await client.problems()
