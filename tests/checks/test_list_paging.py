@@ -1,5 +1,6 @@
 """Lists: whole, or in pages that leave nothing out and send nothing twice, whatever changes meanwhile."""
 
+import random
 import time
 
 import pytest
@@ -12,7 +13,7 @@ from checks import serializers
 from checks.asking import one_list, paging
 from policy import clock
 from policy.models import Environment
-from tests.checks.conftest import about, fact, publish, remove, store
+from tests.checks.conftest import POLICY, about, fact, publish, remove, store
 
 CLIENT = {"X-OsoApiVersion": "0"}
 ASKED = about("User:ann", action="read", resource_type="Repo")
@@ -187,6 +188,36 @@ def test_all_pages_are_of_the_moment_of_the_first(repos, small_pages):
     assert [page.json()["results"] for page in found] == whole
     assert {page["OsoOffset"] for page in found} == {first["OsoOffset"]}
     assert pages(repos, 2) == [["a", "r00000"], ["r00002", "r00004"]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pages_are_the_list_of_the_first_whatever_happens_meanwhile(repos, small_pages, seed):
+    some = random.Random(seed)
+
+    def change() -> None:
+        number = some.randrange(12)
+        match some.randrange(5):
+            case 0:
+                policy = READERS_ONLY if some.random() < 0.5 else POLICY
+                assert repos.post("/policy", {"src": policy}).status_code in (200, 202)  # it may be active already
+            case 1 | 2:
+                remove(repos, reads(number))
+            case _:
+                store(repos, reads(number))
+
+    fill(repos, some.sample(range(12), 6))
+    for _ in range(4):
+        size = some.randrange(2, 4)
+        page = repos.post("/list", {**ASKED, "page_size": size})
+        first, found = page["OsoOffset"], page.json()["results"]
+        while page.json()["next_page_token"]:
+            for _ in range(some.randrange(3)):
+                change()
+            page = next_page(repos, page)
+            assert page["OsoOffset"] == first and len(page.json()["results"]) <= size
+            found += page.json()["results"]
+        whole = repos.post("/list", {**ASKED, "page_size": 100, "as_of": int(first)}).json()
+        assert (found, None) == (whole["results"], whole["next_page_token"])
 
 
 def test_an_end_that_comes_between_pages_does_not_count_on_them(repos, small_pages):
