@@ -20,6 +20,7 @@ from django.http.multipartparser import MultiPartParserError
 from rest_framework.exceptions import APIException
 
 from authz_project.connections import note_loss
+from authz_project.logs.details import without_details
 from authz_project.rate_limit import TooManyRequests
 from authz_project.trouble import AWAY, Trouble, trouble_of
 from checks.errors import QueryTooSlow
@@ -70,7 +71,8 @@ def refusal_of(error: Exception, request_id: str, started: float = math.inf) -> 
     if status == 500:
         log.error("request %s failed", request_id, exc_info=error)
     elif status > 500:
-        _seldom.error(f"request {request_id}: {_message(error, request_id)}: {error}", kind=type(error))
+        said = without_details(str(error))
+        _seldom.error(f"request {request_id}: {_message(error, request_id)}: {said}", kind=type(error))
     return Refusal(status, _body(error, request_id), _headers(error))
 
 
@@ -84,7 +86,7 @@ def _trouble_of(error: Exception) -> Trouble | None:
 def _told_of(trouble: Trouble, error: Exception, request_id: str) -> Refusal:
     if trouble is AWAY:
         note_loss()
-    _seldom.error(f"request {request_id}: {trouble.message}: {error}", kind=trouble.message)
+    _seldom.error(f"request {request_id}: {trouble.message}: {without_details(str(error))}", kind=trouble.message)
     return Refusal(trouble.status, {"message": trouble.message}, trouble.headers)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from authz_project.logs.current import current
+from authz_project.logs.details import without_details
 from policy.clock import text_of
 
 FACTS = "facts"  # what a record has besides its text, by `extra={FACTS: {…}}`
@@ -40,7 +41,7 @@ class Plain(logging.Formatter):
         return super().formatMessage(record).translate(_UNPRINTABLE)
 
     def formatException(self, ei: Any) -> str:
-        return _indented(super().formatException(ei))
+        return _indented(without_details(super().formatException(ei)))
 
     def formatStack(self, stack_info: str) -> str:
         return _indented(stack_info)
@@ -63,7 +64,7 @@ class Json(logging.Formatter):
             **getattr(record, FACTS, {}),
         }
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
+            said["traceback"] = without_details(self.formatException(record.exc_info))
         if record.stack_info:
             said["stack"] = record.stack_info
         return json_of(said)

@@ -18,8 +18,9 @@ import orjson
 import psutil
 import pytest
 import requests
+from django.db import Error, OperationalError, connection, transaction
 
-from authz_project import observing
+from authz_project import errors, observing
 from authz_project.logs import access, begin, lines
 from authz_project.logs.access import AccessLog, pieces
 from authz_project.logs.current import current, enter, leave
@@ -74,6 +75,32 @@ def test_json_is_an_object_on_one_line():
     assert (said["level"], said["logger"], said["code"]) == ("ERROR", "authz.request", 404)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", said["time"])
     assert "ValueError: ann" in said["traceback"]
+
+
+def repeat_a_row(cursor) -> None:
+    cursor.execute("INSERT INTO pg_temp.told SELECT %s FROM generate_series(1, 2)", ["bob-7\n\nDETAIL:  bob-7"])
+
+
+def copy_a_wrong_row(cursor) -> None:
+    with connection.wrap_database_errors, cursor.copy("COPY pg_temp.told FROM STDIN") as target:
+        target.write("bob-7\tbob-7\n")
+
+
+@pytest.mark.parametrize("mistake", [repeat_a_row, copy_a_wrong_row])
+@pytest.mark.parametrize("kind", [Plain, Json])
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_values_that_a_database_tells_of_stand_in_no_log(db, kind, mistake, caplog, monkeypatch):
+    """PostgreSQL says which rows are in each other's way, and what it read in a COPY."""
+    with pytest.raises(Error) as caught, transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE told (id text PRIMARY KEY) ON COMMIT DROP")
+        mistake(cursor)
+    error = caught.value
+    assert "bob-7" in str(error)
+    said = kind().format(record("failed", exc_info=(type(error), error, error.__traceback__)))
+    assert type(error).__name__ in said and "bob-7" not in said
+    monkeypatch.setattr(errors, "_seldom", errors._Seldom())  # which says the same once a second
+    errors.refusal_of(OperationalError(str(error)), "one")
+    assert "cannot be reached" in caplog.text and "bob-7" not in caplog.text
 
 
 @pytest.mark.parametrize("text", ["\ud800 half", "x" * 100_000, "é" * 9_000, "\x00" * 9_000, '"' * 9_000])
