@@ -21,7 +21,8 @@ def main() -> None:
     gc.disable()  # while modules are imported, of which nothing is garbage
     try:
         _run(sys.argv)
-        sys.stdout.flush()  # here, where it can still be said that it fails
+        if not sys.stdout.closed:  # as the language server leaves it
+            sys.stdout.flush()  # here, where it can still be said that it fails
     except (Exception, KeyboardInterrupt) as reason:
         sys.exit(_part("endings").ending_of(reason))
     finally:

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from policy.language.lexer import CONTEXTUAL
+from policy.language.literals import text_of
 from policy.language.outline import CLOSING, HEADS, LISTS, OPENING, Word, head_length
 from policy.language.source import Span
 
@@ -142,7 +143,9 @@ class _Reading:
                         self._add(TYPE, word)
         kind = "fixture" if self.words[at + 1].kind == "FIXTURE" else first.text
         end = self.words[at + length - 1].end
-        self.symbol = Symbol(kind, named.name, Span(first.start, end), _inner(named))
+        is_read = first.kind == "TEST" and named.kind == "STRING" and not named.is_open_string
+        name = text_of(named.text) if is_read else named.name  # as those know the test who run it
+        self.symbol = Symbol(kind, name, Span(first.start, end), _inner(named))
         self.symbols.append(self.symbol)
 
     def _setup(self, at: int) -> int:

@@ -334,6 +334,23 @@ def edited(text: str, random: Random) -> str:
     return text[:start] + typed + text[end:]
 
 
+# ---- its end ------------------------------------------------------------------------------------------------------
+
+
+def test_it_ends_as_it_is_told_to(tmp_path):
+    """With 0 where it was asked to shut down first, as the protocol says, and without a complaint."""
+    asked = [{"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}},
+             {"method": "initialized", "params": {}}, {"id": 2, "method": "shutdown"}, {"method": "exit"}]  # fmt: skip
+    bodies = [json.dumps({"jsonrpc": "2.0", **each}) for each in asked]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "language_server"],
+        input="".join(f"Content-Length: {len(body)}\r\n\r\n{body}" for body in bodies), capture_output=True, text=True,
+        env={**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path / 'a.sqlite3'}"}, cwd=tmp_path, timeout=LIMIT * 2,
+    )  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert '"completionProvider"' in done.stdout
+
+
 # ---- without the extra --------------------------------------------------------------------------------------------
 
 

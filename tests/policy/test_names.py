@@ -85,6 +85,14 @@ def test_what_gives_a_name():
     assert texts == {"reader": ['"reader"', "has_role(user:"], "read": ['"read"'], "writer": ['"writer"']}
 
 
+def test_a_test_is_called_as_those_know_it_who_run_it():
+    """A quote or a line's end in its name is written with a backslash, which is no part of it."""
+    text = r'test "a \"quote\", a \\ and a \n" { assert_not allow(User{"a"}, "b", User{"c"}); } test "open'
+    found = document(f"actor User {{}} {text}").names.symbols
+    (test,) = compile_text(f"actor User {{}} {text.rpartition(' test')[0]}").tests
+    assert [each.name for each in found if each.kind == "test"] in ([test.name], [test.name, "open"])
+
+
 def test_symbols_have_their_places():
     symbols = document(POLICY).names.symbols
     assert [(each.kind, each.name) for each in symbols] == [
