@@ -59,6 +59,18 @@ def rotate_key(key: ApiKey, by: By, overlap: timedelta = OVERLAP, expires_at: da
     return Rotated(old, new, token)
 
 
+def good_predecessors(key: ApiKey) -> list[ApiKey]:
+    """Return the keys before this one whose overlap is not over, the latest first."""
+    found: list[ApiKey] = []
+    moment = time_of(now())
+    waiting = [key.pk]
+    while waiting:
+        before = list(ApiKey.objects.filter(successor_id__in=waiting))
+        found += [each for each in before if not each.revoked_at and (not each.expires_at or each.expires_at > moment)]
+        waiting = [each.pk for each in before]
+    return found
+
+
 def _refuse_what_is_over(key: ApiKey, moment: datetime) -> None:
     if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= moment):
         over = "revoked" if key.revoked_at is not None else "expired"

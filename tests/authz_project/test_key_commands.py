@@ -54,7 +54,7 @@ def test_a_key_is_good_for_all_or_for_what_is_said(db):
     assert made()[1].scopes == tuple(Scope)
     assert made("--scope", "read")[1].scopes == (Scope.READ,)
     assert made("--scope", "policy", "--scope", "read", "--scope", "read")[1].scopes == (Scope.READ, Scope.POLICY)
-    with pytest.raises(CommandError, match="invalid choice: 'write'"):
+    with pytest.raises(CommandError, match=r"invalid choice: 'write' \(choose from '?read'?, '?facts'?, '?policy'?\)"):
         run("create_api_key", "--scope", "write")
 
 
@@ -193,6 +193,21 @@ def test_a_key_is_found_by_all_that_names_it(db):
         key.refresh_from_db()
         assert key.revoked_at
         ApiKey.objects.update(revoked_at=None)
+
+
+def test_who_revokes_a_successor_is_told_of_keys_before_it_that_are_still_good(db):
+    """A label means the latest: those before it go on until their overlap is over."""
+    token, first = made("--label", "billing")
+    run("rotate_api_key", "billing", "--overlap", "2h")
+    run("rotate_api_key", "billing")
+    second = ApiKey.objects.get(successor__isnull=False, label="billing", expires_at__gt=moment() + timedelta(hours=3))
+    lines = told("revoke_api_key", "billing").splitlines()
+    assert [line.split(",")[0] for line in lines] == [f"warning: {second.prefix}", f"warning: {first.prefix}"]
+    assert re.search(r" is still good until \d{4}-\d\d-\d\d \d\d:\d\d UTC; revoke it as well", lines[1])
+    assert opens(token)
+    assert told("revoke_api_key", second.prefix) == f"{lines[1]}\n"
+    assert told("revoke_api_key", first.prefix) == ""
+    assert not opens(token)
 
 
 @pytest.mark.parametrize("name", ["", "nobody", "e_default_nope", "999999999", "9" * 30, "\u0661"])

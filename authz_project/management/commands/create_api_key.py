@@ -28,7 +28,7 @@ class Command(ServiceCommand):
         parser.add_argument("--create-environment", action="store_true", help="make the environment if it is missing")
         parser.add_argument("--label", type=label, default="", help="what the key is for")
         parser.add_argument(
-            "--scope", action="append", choices=[*Scope], default=[],
+            "--scope", action="append", choices=[scope.value for scope in Scope], default=[],
             help="what the key is good for: read (questions), facts or policy (changes); may be given more than once "
             "(default: all)",
         )  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from authz_project.key_lookup import key_named
+from authz_project.key_rotation import good_predecessors
 from authz_project.keys import revoke_key
 from policy.errors import NotFound
 from policy.management.command import ServiceCommand
@@ -23,3 +24,7 @@ class Command(ServiceCommand):
             raise CommandError(reason.message) from None
         revoke_key(found)
         self.stdout.write(f"{found.prefix} is revoked")
+        for each in good_predecessors(found):
+            until = f" until {each.expires_at:%Y-%m-%d %H:%M} UTC" if each.expires_at else ""
+            told = f"{each.prefix}, which it took the place of, is still good{until}"
+            self.stderr.write(f"warning: {told}; revoke it as well if it is to end now")
