@@ -40,7 +40,7 @@ def current_time() -> int:
 
 def given_time() -> int | None:
     """Return the time that statements are given; None where the server that answers has a clock of its own."""
-    return int(time_here()) if connections[DEFAULT_DB_ALIAS].vendor == "sqlite" else None
+    return None if dialect().has_clock else int(time_here())
 
 
 def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:

@@ -17,6 +17,7 @@ class SQLite:
     joins_apart = False  # reads in the order that is written, by as much of a key as is known
     joins_numbers = False  # a tenth to a fifth more steps than as many arms
     needs_hints = True  # of tables without statistics
+    has_clock = False  # the file has that of whoever asks
     now = now_in("sqlite")
     dual = ""
 
@@ -24,7 +25,7 @@ class SQLite:
         return f"?{number}"
 
     def current_time(self, given: Slot) -> Text:
-        """Whole seconds since 1970: as given. The file has the clock of whoever asks."""
+        """Whole seconds since 1970: as given."""
         return (given,)
 
     def seed(self, text: Text) -> Text:
@@ -98,6 +99,7 @@ class PostgreSQL:
     expands_tables = False
     joins_apart = True  # left to itself, it reads a whole signature where statistics say there is hardly a row
     needs_hints = False
+    has_clock = True  # the server's
     now = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"  # one for all rows of a statement
     joins_numbers = True  # many arms that differ in signatures only are one: a third of the time, a tenth of planning
     dual = ""
