@@ -72,9 +72,12 @@ class Draft:
         return f"({', '.join(map(str, self.outs))}) of {pending} <- {self.branch}"
 
 
-def read(draft: Draft, source: Source, bound: Mapping[Var, Term]) -> Draft:
+def read(
+    draft: Draft, source: Source, bound: Mapping[Var, Term], conditions: Iterable[Condition] = ()
+) -> Draft:
     made = bind(draft, bound)
-    return Draft(made.pending, made.outs, (*made.sources, source), made.conditions, made.inside)
+    tests = (*made.conditions, *conditions)
+    return Draft(made.pending, made.outs, (*made.sources, source), tests, made.inside)
 
 
 def bind(draft: Draft, bound: Mapping[Var, Term]) -> Draft:

@@ -43,7 +43,7 @@ def answering_plan(unfolder: Unfolder, name: str, width: int, explored: Explored
     exits = [end for end in explored.entry if isinstance(end, Exit)]
     seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
     for jump in seeds:
-        exits += [work.through(jump, state, variant) for state, variant in work.tags if state == jump.state]
+        exits += [work.through(jump, jump.state, variant) for variant in work.variants.get(jump.state, ())]
     return Plan(
         name,
         width,
@@ -84,22 +84,17 @@ class _Work:
 
     def take(self, state: State) -> None:
         """Note the state's branches: answers where they end, a wait where they go on."""
+        number, keys = self.explored.goals[state], state.keys if self.has_keys else ()
+        columns = tuple([Col(number, f"c{key.index}", key.type) for key in keys])
         for end in self.explored.arms[state]:
-            branch, keys = self._goal(state, end.branch)
-            self._note(state, keys, replace(end, branch=branch))
+            branch = self.explored.from_goal(state, end.branch) if self.has_keys else end.branch
+            self._note(state, columns, replace(end, branch=branch))
 
     def finish(self) -> None:
         while self.todo and not self.explored.twice:
             waiting, called, variant = self.todo.pop()
             for end in self.explored.collected(self._gone_on(waiting, called, variant)):
                 self._note(waiting.owner, waiting.keys, end)
-
-    def _goal(self, state: State, branch: Branch) -> tuple[Branch, tuple[Operand, ...]]:
-        if not self.has_keys:
-            return branch, ()
-        number = self.explored.goals[state]
-        keys = tuple(Col(number, f"c{key.index}", key.type) for key in state.keys)
-        return self.explored.from_goal(state, branch), keys
 
     def _note(self, owner: State, keys: tuple[Operand, ...], end: End) -> None:
         self.unfolder.count()

@@ -91,6 +91,8 @@ class Subqueries:
                 return None
             if verdict is not True and verdict not in conditions:
                 conditions.append(verdict)
+        if len(waiting) == len(draft.pending):
+            return draft
         return Draft(tuple(waiting), draft.outs, draft.sources, tuple(conditions), draft.inside)
 
     def tested(self, literal: Literal, among: tuple[Source, ...] = ()) -> Condition | bool:
@@ -197,7 +199,7 @@ def _with_answers(rest: Draft, source: Relation, results: tuple[Var, ...], joins
         else:
             conditions.append(Same(left, right))
     draft = replace(rest, pending=(*rest.pending, *guards_for(variant, results, known)))
-    return read(draft, source, known).testing(conditions)
+    return read(draft, source, known, conditions)
 
 
 # ---- by set, or row by row ------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ class Unfolder:
         column = Col(source.number, "v", given.type)
         if isinstance(given.variable, Var):
             return [read(rest, source, {given.variable: column})]
-        return [read(rest, source, {}).testing([Same(column, given.variable)])]
+        return [read(rest, source, {}, [Same(column, given.variable)])]
 
     def listed(self, variable: Var, ids: tuple[str, ...], rest: Draft) -> list[Draft]:
         """Take each value of a list in turn.
@@ -161,7 +161,7 @@ class Unfolder:
                 conditions.append(Same(column, arg))
             elif bound.setdefault(arg, column) is not column:
                 conditions.append(Same(column, bound[arg]))
-        return read(rest, source, bound).testing(conditions)
+        return read(rest, source, bound, conditions)
 
     # ---- calls -------------------------------------------------------------------------------------------------
 
@@ -202,8 +202,8 @@ class Unfolder:
             if opened is not None:
                 body, bound, conditions = opened
                 draft = bind(rest, bound)
-                joined = Draft((*body, *draft.pending), draft.outs, draft.sources, draft.conditions, draft.inside)
-                found.append(joined.testing(conditions))
+                pending, tests = (*body, *draft.pending), (*draft.conditions, *conditions)
+                found.append(Draft(pending, draft.outs, draft.sources, tests, draft.inside))
         return found
 
     def _opened(
