@@ -13,6 +13,7 @@ from math import inf
 from checks.engine.plan.draft import Draft, Enclosing
 from checks.engine.plan.paths import anchors, is_given
 from checks.engine.rules.clauses import (
+    UNBOUND,
     Call,
     Given,
     Literal,
@@ -75,7 +76,7 @@ def _cost(literal: Literal, index: int, draft: Draft, rules: RuleSet) -> float |
 
 
 def _scan_cost(types: tuple[str, ...], args: tuple[Term, ...]) -> float:
-    open_args = len([arg for arg in args if not is_bound(arg)])
+    open_args = len([arg for arg in args if isinstance(arg, UNBOUND)])
     if not open_args:
         return PROBE
     return (SEARCH if anchors(types, args) else READ_THROUGH) + open_args * OPEN_ARGUMENT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.engine.rules.clauses import Call, Col, Const, Inner, Operand, Other, Term, Var, is_bound
+from checks.engine.rules.clauses import UNBOUND, Call, Col, Const, Inner, Operand, Other, Term, Var, is_bound
 from policy.values import STRING
 
 
@@ -24,8 +24,8 @@ def is_free(call: Call) -> bool:
 
 def anchors(types: tuple[str, ...], args: tuple[Term, ...]) -> list[Term]:
     """The arguments that a search can start from: what is known, but for names, which half a table may have."""
-    named = zip(types, args)
-    return [arg for kind, arg in named if is_bound(arg) and not (kind == STRING and isinstance(arg, (Const, Other)))]
+    bound = [(kind, arg) for kind, arg in zip(types, args) if not isinstance(arg, UNBOUND)]
+    return [arg for kind, arg in bound if kind != STRING or not isinstance(arg, (Const, Other))]
 
 
 def is_anchored(call: Call) -> bool:

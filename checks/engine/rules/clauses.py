@@ -118,8 +118,11 @@ def type_of(term: Term) -> str:
     return term.type if isinstance(term, (Var, Col, Key)) else ""
 
 
+UNBOUND = (Var, Inner)
+
+
 def is_bound(term: Term) -> bool:
-    return not isinstance(term, (Var, Inner))
+    return not isinstance(term, UNBOUND)
 
 
 # ---- literals ----------------------------------------------------------------------------------------------

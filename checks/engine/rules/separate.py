@@ -180,7 +180,8 @@ def _calls_back(clause: Clause, pattern: Pattern, component: ComponentOf) -> boo
 
 
 def _moved(pattern: Pattern, index: int, name: str) -> Pattern:
-    return replace(pattern, types=(*pattern.types[:index], name, *pattern.types[index + 1 :]))
+    types = (*pattern.types[:index], name, *pattern.types[index + 1 :])
+    return Pattern(pattern.predicate, types, pattern.consts, pattern.part)
 
 
 def _independent(found: dict[Pattern, Moves]) -> dict[int, Hops] | None:

@@ -162,7 +162,7 @@ def _by_numbers(arms: list[Text]) -> list[Text]:
 
 def _unnumbered(arm: Text) -> Text:
     tick()
-    return tuple([replace(part, number=0) if isinstance(part, Numbered) else part for part in arm])
+    return tuple([Numbered(part.column, 0) if isinstance(part, Numbered) else part for part in arm])
 
 
 def _drawn(arms: list[Text]) -> Text:
