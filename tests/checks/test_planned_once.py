@@ -1,0 +1,121 @@
+"""What planning does once: values that are made and looked up, arms that are written, forms that are tried."""
+
+import re
+from dataclasses import FrozenInstanceError, dataclass, field, replace
+
+import pytest
+
+from checks.engine import compile as forms
+from checks.engine.plan import unfold
+from checks.engine.rules.clauses import Const, Slot
+from checks.engine.sql import rounds
+from checks.engine.sql.text import Table, Unnamed, finished, fused, read_from, tables_in
+from checks.engine.values import hashed_once, set_by_slots
+from tests.checks.in_memory import Engine
+
+# ---- values ---------------------------------------------------------------------------------------------------------
+
+
+@hashed_once
+@set_by_slots
+@dataclass(frozen=True, slots=True)
+class Point:
+    x: int
+    y: int = 7
+    name: str = field(default="", compare=False)
+    total: int = field(init=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "total", self.x + self.y)
+
+
+def test_a_value_is_set_by_slots_and_frozen_as_before():
+    made = Point(1, name="a")
+    assert (made.x, made.y, made.name, made.total) == (1, 7, "a", 8)
+    assert made == Point(1, 7) and hash(made) == hash(Point(1, 7)) and made != Point(2)
+    assert replace(made, x=2).total == 9
+    with pytest.raises(FrozenInstanceError):
+        made.x = 2
+    with pytest.raises(TypeError):
+        Point()
+
+
+# ---- texts ----------------------------------------------------------------------------------------------------------
+
+
+def test_sql_that_stands_side_by_side_is_one_part():
+    text = ("SELECT ", "1", " FROM ", Table("r0"), " WHERE ", "a0 = ", Slot("v0"), " AND ", "a1 = ", Const("x"))
+    short = fused(text)
+    assert short == ("SELECT 1 FROM ", Table("r0"), " WHERE a0 = ", Slot("v0"), " AND a1 = ", Const("x"))
+    assert finished(short, "?{}".format) == finished(text, "?{}".format)
+    assert fused(()) == ()
+
+
+def test_a_text_is_read_from_tables_that_are_named_later():
+    text = ("SELECT 1 FROM ", Unnamed(3), " CROSS JOIN ", Unnamed(4))
+    named = read_from(text, {3: "new_answers", 4: "all_answers"})
+    assert tables_in(text) == [] and tables_in(named) == ["new_answers", "all_answers"]
+    assert finished(named, str).sql == "SELECT 1 FROM new_answers CROSS JOIN all_answers"
+
+
+# ---- forms of plans -------------------------------------------------------------------------------------------------
+
+POLICY = """
+actor User {}
+resource Doc { permissions = ["read"]; }
+has_permission(u: User, "read", d: Doc) if sees(u, d);
+sees(u: User, d: Doc) if seen(u, d) and not shut(u, d);
+sees(u: User, d: Doc) if linked(u, d) and not shut(u, d);
+shut(u: User, d: Doc) if blocked(u, d);
+shut(u: User, d: Doc) if closed(d);
+linked(u: User, d: Doc) if near(u, d);
+linked(u: User, d: Doc) if linked(u, e) and e matches Doc and near(e, d);
+"""
+FACTS = (
+    ("seen", "User:ann", "Doc:1"), ("closed", "Doc:1"), ("seen", "User:ben", "Doc:4"), ("blocked", "User:ann", "Doc:3"),
+    ("near", "User:ann", "Doc:2"), ("near", "Doc:2", "Doc:3"), ("near", "Doc:3", "Doc:4"),
+)  # fmt: skip
+ANSWERS = {"ann": ["2", "4"], "ben": ["4"], "eve": []}
+
+
+def filled() -> Engine:
+    engine = Engine(POLICY)
+    for predicate, *args in FACTS:
+        engine.store(predicate, *args)
+    return engine
+
+
+def test_statements_of_a_round_define_what_they_read_and_no_more(monkeypatch):
+    for name in ("_written_out", "_tabled"):
+        monkeypatch.setattr(forms._Fitting, name, lambda *_: None)
+    monkeypatch.setattr(rounds, "MOST_BRANCHES", 1)
+    engine = filled()
+    made = engine.compiled("list", "read")
+    steps = [step.statement.sql for each in made.rounds for step in each.steps]
+    assert len(steps) > 2 and any(" r0" in sql for sql in steps)
+    for sql in steps:
+        defined = re.findall(r"(\w+)(?:\([\w, ]*\))? AS MATERIALIZED", sql)
+        mentioned = set(re.findall(r"\b(?:r\d+|(?:all|new)_(?:goals|answers))\b(?! AS MAT)(?!\([\w, ]*\) AS)", sql))
+        assert sorted(defined) == sorted(mentioned)
+    found = {actor: engine.ask("list", "read", actor=actor) for actor in ANSWERS}
+    assert found == ANSWERS
+
+
+@pytest.mark.parametrize("shared, times", [(frozenset(), 1), (None, 2)], ids=["nothing shared", "some"])
+def test_what_takes_too_many_steps_is_tabled_only_where_something_is_shared(shared, times, monkeypatch):
+    monkeypatch.setattr(unfold, "MANY_STEPS", 3)
+    planned, tried = forms.planned, []
+    monkeypatch.setattr(forms, "planned", lambda *given: tried.append(given) or planned(*given))
+    engine = filled()
+    if shared is None:
+        tabling = engine.rules.tabling
+        monkeypatch.setattr(engine.rules, "tabling", lambda starts: replace_tabled(tabling(starts)))
+    made = engine.compiled("list", "read")
+    assert made.rounds and len(tried) == times
+
+
+def replace_tabled(rules):
+    """The rule set as if something were tabled that nobody asks for."""
+    rules.tabled = frozenset(["nothing that is called"])
+    return rules
