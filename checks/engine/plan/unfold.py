@@ -60,7 +60,7 @@ from checks.engine.rules.clauses import (
 )
 from checks.engine.rules.limits import spend, tick
 from checks.engine.rules.ruleset import TABLED, RuleSet
-from checks.engine.rules.unify import resolved
+from checks.engine.rules.unify import plain_bindings, resolved
 from policy.rules.program import Signature
 
 MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
@@ -210,6 +210,10 @@ class Unfolder:
         self, clause: Clause, args: tuple[Term, ...]
     ) -> tuple[tuple[Literal, ...], dict[Var, Term], list[Condition]] | None:
         """The clause's body for these arguments, with what it binds of them; None where a constant differs."""
+        bound = plain_bindings(clause.params, args)
+        if bound is not None:
+            terms = {each.number: bound.get(each.number) or self.numbers.fresh(each) for each in clause.variables}
+            return tuple([renumbered(literal, terms) for literal in clause.body]), {}, []
         moved = {variable: self.numbers.fresh(variable) for variable in clause.variables}
         bindings: dict[Var, Term] = {}
         conditions: list[Condition] = []

@@ -24,7 +24,7 @@ def applied(clause: Clause, args: tuple[Term, ...], params: tuple[Term, ...] | N
     """
     params = args if params is None else params
     free = max([term.number for term in (*args, *params) if isinstance(term, Var)], default=-1) + 1
-    bound = _plain_bindings(clause.params, args)
+    bound = plain_bindings(clause.params, args)
     if bound is not None:
         _move(clause.body, bound, free)
         return Clause(params, tuple([renumbered(literal, bound) for literal in clause.body]))
@@ -39,7 +39,7 @@ def applied(clause: Clause, args: tuple[Term, ...], params: tuple[Term, ...] | N
     return Clause(substituted_terms(params, {variable: resolved(variable, bindings) for variable in bindings}), body)
 
 
-def _plain_bindings(params: tuple[Term, ...], args: tuple[Term, ...]) -> dict[int, Term] | None:
+def plain_bindings(params: tuple[Term, ...], args: tuple[Term, ...]) -> dict[int, Term] | None:
     """What the arguments bind of the clause's own variables, where they do no more than that."""
     bound: dict[int, Term] = {}
     for param, arg in zip(params, args):
