@@ -1,6 +1,7 @@
 """Every test that takes `db` or `service` runs twice: over SQLite, and over a real PostgreSQL."""
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,26 +71,58 @@ def postgresql_server():
 
 @pytest.fixture(scope="session")
 def database_urls(request, tmp_path_factory):
-    """Makes the URL of a new, empty database of a kind."""
+    """Makes the URL of a new database of a kind: an empty one, or a copy of another one that nobody uses."""
 
-    def make(kind: str, name: str) -> str:
+    def make(kind: str, name: str, like: str | None = None) -> str:
         if kind == "sqlite":
-            return f"sqlite:///{tmp_path_factory.mktemp(name) / 'authz.sqlite3'}"
-        return request.getfixturevalue("postgresql_server").create(name)
+            path = tmp_path_factory.mktemp(name) / "authz.sqlite3"
+            if like is not None:
+                shutil.copy(like.removeprefix("sqlite:///"), path)
+            return f"sqlite:///{path}"
+        server = request.getfixturevalue("postgresql_server")
+        return server.create(name) if like is None else server.create(name, like.rpartition("/")[2])
 
     return make
 
 
 @pytest.fixture(scope="session")
-def _migrated(request, database_urls):
-    """Connects the run to a kind of database, which is migrated when first used."""
+def migrated_urls(request, database_urls):
+    """Makes the URL of a new database of a kind that is migrated and has no rows; the first one's work is for all."""
+    originals: dict[str, str] = {}
+
+    def make(kind: str, name: str) -> str:
+        if kind not in originals:
+            original = database_urls(kind, "migrated")
+            with request.config.stash[blocking_manager_key].unblock():
+                _migrate(original)
+            originals[kind] = original
+        return database_urls(kind, name, originals[kind])
+
+    return make
+
+
+def _migrate(url: str) -> None:
+    """In this process, which is connected to where it was afterwards."""
+    usual = connections.settings["default"], connections["default"]
+    connections.settings["default"] = connections.configure_settings({"default": _quick(url)})["default"]
+    connections["default"] = connections.create_connection("default")
+    try:
+        call_command("migrate", verbosity=0)
+    finally:
+        connections["default"].close()
+        connections.settings["default"], connections["default"] = usual
+
+
+@pytest.fixture(scope="session")
+def _migrated(request, migrated_urls):
+    """Connects the run to a kind of database."""
     blocker = request.config.stash[blocking_manager_key]
     settings: dict[str, dict] = {}
     wrappers: dict[str, object] = {}
 
     def connect(kind: str) -> None:
         if kind not in settings:
-            config = _quick(database_urls(kind, "tests"))
+            config = _quick(migrated_urls(kind, "tests"))
             settings[kind] = connections.configure_settings({"default": config})["default"]
         connections.settings["default"] = settings[kind]
         fresh = kind not in wrappers
@@ -97,7 +130,6 @@ def _migrated(request, database_urls):
             wrappers[kind] = connections.create_connection("default")
         connections["default"] = wrappers[kind]
         if fresh:
-            call_command("migrate", verbosity=0)
             _number_apart(wrappers[kind])
 
     with blocker.unblock():
@@ -210,13 +242,13 @@ def environment(api) -> Environment:
 
 
 @pytest.fixture(scope="session")
-def services(database_urls, tmp_path_factory):
+def services(migrated_urls, tmp_path_factory):
     """Starts `manage.py serve --dev` over a kind of database, once."""
     running: dict[str, Service] = {}
 
     def running_on(kind: str) -> Service:
         if kind not in running:
-            url, folder = database_urls(kind, "service"), tmp_path_factory.mktemp("service")
+            url, folder = migrated_urls(kind, "service"), tmp_path_factory.mktemp("service")
             secret = "only for these tests " * 3
             running[kind] = start_service(folder, url, "--dev", "--workers", "1", SECRET_KEY=secret)
         return running[kind]

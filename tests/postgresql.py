@@ -50,10 +50,10 @@ class Server:
     def url(self, database: str = "postgres") -> str:
         return f"postgres://postgres@127.0.0.1:{self.port}/{database}"
 
-    def create(self, database: str) -> str:
-        """A new, empty database, and its URL."""
+    def create(self, database: str, like: str = "template1") -> str:
+        """A new database, empty or a copy of one that nobody is connected to, and its URL."""
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{database}"')
+            connection.execute(f'CREATE DATABASE "{database}" TEMPLATE "{like}"')
         return self.url(database)
 
     def stop(self) -> None:

@@ -15,8 +15,8 @@ POLICY = 'actor User {}\n\nresource Repo {\n  permissions = ["read"];\n  roles =
 
 
 @pytest.fixture(scope="module", params=DATABASES)
-def service(request, database_urls, tmp_path_factory):
-    url, folder = database_urls(request.param, f"browser-{request.param}"), tmp_path_factory.mktemp("browser")
+def service(request, migrated_urls, tmp_path_factory):
+    url, folder = migrated_urls(request.param, f"browser-{request.param}"), tmp_path_factory.mktemp("browser")
     running = service_for_people(folder, url)
     yield running
     running.stop()

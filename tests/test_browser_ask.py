@@ -15,8 +15,8 @@ ROBOTS = "actor Robot {}\n"
 
 
 @pytest.fixture(scope="module", params=DATABASES)
-def service(request, database_urls, tmp_path_factory):
-    url, folder = database_urls(request.param, f"browser-ask-{request.param}"), tmp_path_factory.mktemp("browser-ask")
+def service(request, migrated_urls, tmp_path_factory):
+    url, folder = migrated_urls(request.param, f"browser-ask-{request.param}"), tmp_path_factory.mktemp("browser-ask")
     running = service_for_people(folder, url)
     manage(folder, url, "load_policy", "-", given=ROBOTS + POLICY)
     client = running.client()

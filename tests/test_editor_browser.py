@@ -44,8 +44,8 @@ TRIES = 3
 
 
 @pytest.fixture(scope="module", params=DATABASES)
-def service(request, database_urls, tmp_path_factory):
-    url, folder = database_urls(request.param, f"editor-{request.param}"), tmp_path_factory.mktemp("editor")
+def service(request, migrated_urls, tmp_path_factory):
+    url, folder = migrated_urls(request.param, f"editor-{request.param}"), tmp_path_factory.mktemp("editor")
     running = service_for_people(folder, url)
     yield running
     running.stop()

@@ -98,8 +98,8 @@ def axe(tmp_path_factory) -> str:
 
 
 @pytest.fixture(scope="module", params=DATABASES)
-def service(request, database_urls, tmp_path_factory):
-    url, folder = database_urls(request.param, f"pages-{request.param}"), tmp_path_factory.mktemp("pages")
+def service(request, migrated_urls, tmp_path_factory):
+    url, folder = migrated_urls(request.param, f"pages-{request.param}"), tmp_path_factory.mktemp("pages")
     running = service_for_people(folder, url)
     facts = folder / "facts.jsonl"
     facts.write_bytes(b"\n".join(line_of(fact) for fact in facts_of(Size(FACTS))) + b"\n")

@@ -27,11 +27,10 @@ URL = "postgres://ann:it%27s%20me@db.example.org:5433/facts?sslmode=require"
 
 
 @pytest.fixture(scope="module")
-def filled(database_urls, tmp_path_factory) -> str:
-    url, folder = database_urls("postgresql", f"dumped_{secrets.token_hex(4)}"), tmp_path_factory.mktemp("dumped")
+def filled(migrated_urls, tmp_path_factory) -> str:
+    url, folder = migrated_urls("postgresql", f"dumped_{secrets.token_hex(4)}"), tmp_path_factory.mktemp("dumped")
     (folder / "main.polar").write_text(POLICY)
     (folder / "facts.csv").write_text("has_role,User,ann,String,reader,Doc,d")
-    manage(folder, url, "migrate", "-v0")
     manage(folder, url, "load_policy", "main.polar")
     manage(folder, url, "load_facts", "facts.csv", "--format", "csv")
     return url

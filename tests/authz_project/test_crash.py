@@ -20,8 +20,8 @@ BATCH = 40  # facts
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, database_urls):
-    return database_urls(request.param, f"crash_{request.function.__name__}"[:60])
+def url(request, migrated_urls):
+    return migrated_urls(request.param, f"crash_{request.function.__name__}"[:60])
 
 
 def batch(number: int) -> list[dict]:

@@ -42,9 +42,9 @@ def ids_in(*paths: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_processes_share_a_file_and_leave_nothing_out(tmp_path, database_urls, kind):
+def test_processes_share_a_file_and_leave_nothing_out(tmp_path, migrated_urls, kind):
     path = tmp_path / "decisions.jsonl"
-    url = database_urls(kind, "decisions")
+    url = migrated_urls(kind, "decisions")
     service = start_service(tmp_path, url, "--dev", "--workers", "2", SECRET_KEY=SECRET, DECISION_LOG=str(path))
     try:
         key = service.fresh_client().key
@@ -63,8 +63,8 @@ def test_processes_share_a_file_and_leave_nothing_out(tmp_path, database_urls, k
     assert key.rpartition("_")[2] not in path.read_text()
 
 
-def test_the_standard_output_has_it(tmp_path, database_urls):
-    url = database_urls("sqlite", "decisions")
+def test_the_standard_output_has_it(tmp_path, migrated_urls):
+    url = migrated_urls("sqlite", "decisions")
     service = start_service(tmp_path, url, "--dev", "--workers", "1", SECRET_KEY=SECRET, DECISION_LOG="-")
     told = asked(service, service.fresh_client().key, 20, "out")
     assert service.stop() == 0

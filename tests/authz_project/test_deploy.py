@@ -227,11 +227,11 @@ def read_once_there(port: int) -> tuple[str, bool]:
 
 
 @pytest.fixture
-def behind_nginx(tmp_path, database_urls):
+def behind_nginx(tmp_path, migrated_urls):
     """The service, and the address at which nginx stands before it."""
     origin = "https://authz.example.org"
     service = start_service(
-        tmp_path, database_urls("sqlite", "behind"), "--workers", "1", "--dev",
+        tmp_path, migrated_urls("sqlite", "behind"), "--workers", "1", "--dev",
         ALLOWED_HOSTS="authz.example.org,127.0.0.1", CSRF_TRUSTED_ORIGINS=origin, PUBLIC_URL="", TRUST_PROXY="1",
         CLIENT_ADDRESS_HEADER="X-Forwarded-For",
     )  # fmt: skip

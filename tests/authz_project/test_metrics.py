@@ -107,10 +107,10 @@ def counting(home: Path, url: str, *options: str, **variables: str) -> Iterator[
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def counted(request, database_urls, tmp_path_factory) -> Iterator[Counting]:
+def counted(request, migrated_urls, tmp_path_factory) -> Iterator[Counting]:
     """A server of two workers, with a policy."""
     home = tmp_path_factory.mktemp("metrics")
-    with counting(home, database_urls(request.param, "metrics"), DECISION_LOG=str(home / "log.jsonl")) as server:
+    with counting(home, migrated_urls(request.param, "metrics"), DECISION_LOG=str(home / "log.jsonl")) as server:
         assert server.service.client().post("/policy", {"src": POLICY}).status_code == 200
         yield server
 
@@ -267,9 +267,9 @@ def test_only_metrics_are_there(counted):
 
 
 @pytest.mark.long
-def test_what_a_killed_worker_counted_is_kept_and_what_it_was_is_dropped(tmp_path, database_urls):
+def test_what_a_killed_worker_counted_is_kept_and_what_it_was_is_dropped(tmp_path, migrated_urls):
     home = tmp_path
-    with counting(home, database_urls("sqlite", "killed")) as server:
+    with counting(home, migrated_urls("sqlite", "killed")) as server:
         server.service.client().post("/policy", {"src": POLICY})
         asked = {"endpoint": "/api/authorize", "code": "200"}
         ask(server, 200)
@@ -293,8 +293,8 @@ def test_what_a_killed_worker_counted_is_kept_and_what_it_was_is_dropped(tmp_pat
 
 
 @pytest.mark.long
-def test_what_a_killed_server_left_behind_goes_with_the_next_one(tmp_path, database_urls):
-    url = database_urls("sqlite", "left")
+def test_what_a_killed_server_left_behind_goes_with_the_next_one(tmp_path, migrated_urls):
+    url = migrated_urls("sqlite", "left")
     with counting(tmp_path, url) as server:
         workers = server.workers
         server.service.process.send_signal(signal.SIGKILL)

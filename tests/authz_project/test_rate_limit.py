@@ -144,8 +144,8 @@ def test_the_setting_says_what_it_may_be(monkeypatch):
 
 
 @pytest.mark.long
-def test_the_published_client_asks_once_more_and_then_says_when(database_urls, tmp_path):
-    service = start_service(tmp_path, database_urls("sqlite", "limited"), "--dev", "--workers", "1", RATE_LIMIT="3/h")
+def test_the_published_client_asks_once_more_and_then_says_when(migrated_urls, tmp_path):
+    service = start_service(tmp_path, migrated_urls("sqlite", "limited"), "--dev", "--workers", "1", RATE_LIMIT="3/h")
     try:
         oso = oso_cloud.Oso(url=service.origin, api_key=service.fresh_client().key)
         statuses: list[int] = []

@@ -225,8 +225,8 @@ def test_a_server_is_ready(service):
     assert requests.get(f"{service.origin}/readyz?wait=1", timeout=ANSWERS_WITHIN).status_code == 200
 
 
-def test_it_answers_while_all_threads_are_busy(tmp_path, postgresql_server):
-    url = postgresql_server.create("ready_when_busy")
+def test_it_answers_while_all_threads_are_busy(tmp_path, migrated_urls):
+    url = migrated_urls("postgresql", "ready_when_busy")
     variables = {"SECRET_KEY": SECRET, "STATEMENT_TIMEOUT": "60"}
     service = start_service(tmp_path, url, "--dev", "--workers", "1", "--threads", "2", **variables)
     client = service.client()

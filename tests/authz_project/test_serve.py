@@ -21,13 +21,13 @@ SECRET = "9f2c1b7a4e8d6035f1a2b3c4d5e6f708"
 
 
 @pytest.fixture
-def sqlite_url(tmp_path):
-    return f"sqlite:///{tmp_path / 'authz.sqlite3'}"
+def sqlite_url(migrated_urls):
+    return migrated_urls("sqlite", "serve")
 
 
 @pytest.fixture(params=some(("sqlite", "postgresql"), 2))
-def new_url(request, database_urls):
-    return database_urls(request.param, f"serve_{request.node.name.split('[')[0][-40:]}")
+def new_url(request, migrated_urls):
+    return migrated_urls(request.param, f"serve_{request.node.name.split('[')[0][-40:]}")
 
 
 def refusal(tmp_path, *options: str, **variables: str) -> str:

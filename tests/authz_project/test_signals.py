@@ -20,9 +20,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no signal can b
 
 
 @pytest.fixture
-def running(tmp_path):
-    url = f"sqlite:///{tmp_path / 'authz.sqlite3'}"
-    service = start_service(tmp_path, url, "--dev", "--workers", "1")
+def running(tmp_path, migrated_urls):
+    service = start_service(tmp_path, migrated_urls("sqlite", "signals"), "--dev", "--workers", "1")
     yield service
     service.process.kill()
 

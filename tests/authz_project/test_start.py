@@ -15,8 +15,9 @@ from django.core.management.base import CommandError
 from authz_project import settings
 from authz_project.command_line.numbers import port_number
 from authz_project.management.commands.serve import refuse_outsiders
-from tests.authz_project.test_serve import SECRET, new_url, refusal, sqlite_url  # noqa: F401  fixtures
+from tests.authz_project.test_serve import SECRET, refusal, sqlite_url  # noqa: F401  a fixture
 from tests.postgresql import free_port
+from tests.sampling import some
 from tests.service import ROOT, start_service
 
 
@@ -52,9 +53,13 @@ def test_a_database_that_was_open_to_everybody_is_closed(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_servers_may_start_together(tmp_path, new_url):  # noqa: F811
+@pytest.mark.parametrize("kind", some(("sqlite", "postgresql"), 2))
+def test_servers_may_start_together(tmp_path, database_urls, kind):
+    """On a database in which nothing is yet."""
+    url = database_urls(kind, "together")
+
     def start(_):
-        return start_service(tmp_path, new_url, "--workers", "1", SECRET_KEY=SECRET)
+        return start_service(tmp_path, url, "--workers", "1", SECRET_KEY=SECRET)
 
     with ThreadPoolExecutor(2) as pool:
         services = list(pool.map(start, range(2)))
@@ -130,7 +135,6 @@ def test_keys_of_test_environments_are_good_in_development_only(tmp_path, sqlite
 
 
 def test_names_of_test_environments_are_theirs(tmp_path, sqlite_url):  # noqa: F811
-    manage(tmp_path, sqlite_url, "migrate")
     with pytest.raises(subprocess.CalledProcessError):
         manage(tmp_path, sqlite_url, "create_api_key", "--create-environment", "--environment", "testenvironment123")
     manage(tmp_path, sqlite_url, "create_api_key", "--create-environment", "--environment", "testenvironment")

@@ -17,6 +17,7 @@ DUMP = Path(__file__).with_name("before_revisions.sql").read_text()
 KEY = "e_default_iMTq7TbCb2_7i7cBof7Gz1anxeNZjyNIwKDWJQWuosMSbjytcui"  # of nothing but the dump
 UPGRADE = 3  # the offset of the last change before
 TABLES = ("environment", "policy_version", "api_key", "signature", "fact", "past_fact", "revision")
+ORIGINALS: dict[str, str] = {}  # URLs, by the dump that they are of
 OURS = ("authz_project", "checks", "facts", "localsql", "policy")
 
 
@@ -40,8 +41,14 @@ def database_of(text: str, kind: str, database_urls, folder) -> str:
 
 
 def rows_from_dump(text: str, database_urls, folder) -> str:
-    """The same rows in tables that the migrations of then have made."""
-    url = database_urls("postgresql", f"before_{secrets.token_hex(4)}")
+    """The same rows in tables that the migrations of then have made: a copy of what the first who asked has made."""
+    if text not in ORIGINALS:
+        ORIGINALS[text] = migrated_then(text, database_urls, folder)
+    return database_urls("postgresql", f"before_{secrets.token_hex(4)}", ORIGINALS[text])
+
+
+def migrated_then(text: str, database_urls, folder) -> str:
+    url = database_urls("postgresql", f"then_{secrets.token_hex(4)}")
     with closing(sqlite3.connect(":memory:")) as dump:
         dump.executescript(text)
         last = dump.execute("SELECT app, MAX(name) FROM django_migrations GROUP BY app").fetchall()

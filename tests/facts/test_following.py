@@ -142,9 +142,9 @@ def test_the_places_of_those_who_waited_are_free_again(service):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_server_that_is_told_to_stop_answers_who_waits(tmp_path, database_urls, kind):
+def test_a_server_that_is_told_to_stop_answers_who_waits(tmp_path, migrated_urls, kind):
     """And a change that another process makes is told before."""
-    url = database_urls(kind, "following")
+    url = migrated_urls(kind, "following")
     service = start_service(tmp_path, url, "--dev", "--workers", "1")
     key = service.fresh_client().key
     other = start_service(tmp_path, url, "--dev", "--workers", "1")
@@ -172,9 +172,9 @@ def test_a_server_that_is_told_to_stop_answers_who_waits(tmp_path, database_urls
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def manage(request, database_urls, tmp_path):
+def manage(request, migrated_urls, tmp_path):
     """Starts commands over a database that is prepared."""
-    url = database_urls(request.param, f"follow_{abs(hash(request.node.name))}")
+    url = migrated_urls(request.param, f"follow_{abs(hash(request.node.name))}")
     variables = {"DATABASE_URL": url, "SECRET_KEY": "only for these tests " * 3, "PYTHONPATH": str(ROOT)}
 
     def start(*arguments: str, **options) -> subprocess.Popen:
@@ -188,7 +188,6 @@ def manage(request, database_urls, tmp_path):
         out, err = process.communicate(timeout=60)
         return process.returncode, out, err
 
-    assert run("migrate")[0] == 0
     facts = tmp_path / "facts.jsonl"
     facts.write_text("".join(json.dumps(role("ann", "reader", each)) + "\n" for each in "123"))
     assert run("load_facts", str(facts))[0] == 0

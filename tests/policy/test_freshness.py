@@ -11,9 +11,9 @@ WORKERS = 3
 
 
 @pytest.fixture(scope="module", params=some(("sqlite", "postgresql"), 2))
-def several(request, database_urls, tmp_path_factory):
+def several(request, migrated_urls, tmp_path_factory):
     """A service of several processes."""
-    folder, url = tmp_path_factory.mktemp("several"), database_urls(request.param, "several")
+    folder, url = tmp_path_factory.mktemp("several"), migrated_urls(request.param, "several")
     running = start_service(folder, url, "--dev", "--workers", str(WORKERS), SECRET_KEY="only for these tests " * 3)
     yield running
     running.stop()
