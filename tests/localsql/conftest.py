@@ -28,8 +28,8 @@ def sqlite_caller():
 
 @pytest.fixture(scope="session")
 def postgresql_caller(postgresql_server):
-    with psycopg.connect(postgresql_server.create("callers"), autocommit=True) as connection:
-        yield PostgreSQL(connection)
+    with psycopg.connect(postgresql_server.create("callers"), autocommit=True, options="-c jit=off") as connection:
+        yield PostgreSQL(connection)  # compiling what random policies come to would take it a minute at times
 
 
 @pytest.fixture(scope="session")

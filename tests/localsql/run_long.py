@@ -71,7 +71,9 @@ def callers(wanted: Collection[str]) -> Iterator[list]:
                 continue
             stack.callback(started.stop)
             url = started.url() if caller is PostgreSQL else None
-            found.append(caller(psycopg.connect(url, autocommit=True) if url else started.connect()))
+            found.append(
+                caller(psycopg.connect(url, autocommit=True, options="-c jit=off") if url else started.connect())
+            )
         yield found
 
 
