@@ -77,13 +77,16 @@ def test_json_is_an_object_on_one_line():
     assert "ValueError: ann" in said["traceback"]
 
 
+REPEATED, COPIED = "bob-7\n\nDETAIL:  bob-7", "bob-7\tbob-7\n"  # here, since tracebacks show lines of functions
+
+
 def repeat_a_row(cursor) -> None:
-    cursor.execute("INSERT INTO pg_temp.told SELECT %s FROM generate_series(1, 2)", ["bob-7\n\nDETAIL:  bob-7"])
+    cursor.execute("INSERT INTO pg_temp.told SELECT %s FROM generate_series(1, 2)", [REPEATED])
 
 
 def copy_a_wrong_row(cursor) -> None:
     with connection.wrap_database_errors, cursor.copy("COPY pg_temp.told FROM STDIN") as target:
-        target.write("bob-7\tbob-7\n")
+        target.write(COPIED)
 
 
 @pytest.mark.parametrize("mistake", [repeat_a_row, copy_a_wrong_row])
