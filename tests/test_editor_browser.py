@@ -79,7 +79,6 @@ def keys(writer: Browser, *pressed: str) -> None:
 def reads(writer: Browser, selector: str, text: str) -> None:
     """Wait until what is there reads so."""
     writer.until(lambda driver: text in driver.find_element(By.CSS_SELECTOR, selector).text, f"no `{text}`")
-    writer.picture()
 
 
 def selected(writer: Browser) -> str:
@@ -313,7 +312,6 @@ def test_it_works_without_scripts(person):
         person.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "ol.excerpts"), "no problem")
         assert "6" in [number.text for number in person.every(".numbers b")]
         assert not person.one("#code").is_displayed() and not person.one(".beside").is_displayed()
-        person.picture()
     finally:
         person.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
@@ -345,6 +343,7 @@ def classes_of(html: str) -> list[tuple[str, str]]:
     return [(kind, unescape(text)) for kind, text in re.findall(r'<span class="(\w+)">(.*?)</span>', html)]
 
 
+@pytest.mark.alone
 def test_typing_is_quick_in_a_long_policy(writer):
     """In the best of some tries: what else runs makes it slower at times, and never faster."""
     writer.write_policy(long_policy(2_000))

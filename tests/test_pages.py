@@ -127,6 +127,7 @@ def test_pages_are_whole_and_for_everybody(person, axe):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.alone
 def test_pages_are_quick(person):
     slow = {name: took for name, address in PAGES.items() if (took := least_time(person, address)) > QUICK}
     assert slow == {}
