@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import WebDriverException
+from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -54,7 +54,11 @@ class Browser:
     def until(self, condition: Callable, otherwise: str) -> object:
         """What the condition gives; while a page is being replaced, elements may be gone."""
         wait = WebDriverWait(self.driver, WITHIN, ignored_exceptions=[WebDriverException])
-        return wait.until(condition, otherwise)
+        try:
+            return wait.until(condition, otherwise)
+        except TimeoutException:
+            self.picture()
+            raise
 
     def every(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
@@ -80,11 +84,13 @@ class Browser:
         return self.driver.execute_script("return document.getElementById('code').editor.text()")
 
     def shows(self, text: str) -> None:
-        """Wait for a text on the page, and take a picture of it."""
+        """Wait for a text on the page."""
         self.until(lambda driver: text in driver.execute_script("return document.body.innerText"), f"no `{text}`")
-        self.picture()
+        if os.environ.get("PICTURES"):
+            self.picture()
 
     def picture(self) -> None:
+        """Keep what is seen: where something does not come, and, with the variable `PICTURES`, wherever we looked."""
         number = len(list(self.pictures.iterdir()))
         self.driver.save_screenshot(str(self.pictures / f"{number:02}.png"))
 

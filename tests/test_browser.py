@@ -34,7 +34,6 @@ def test_a_person_rules_facts_policies_and_keys(person):
 
 def publish_a_policy(person: Browser) -> None:
     person.open("/admin/go/versions/")
-    person.picture()
     person.open("/admin/policy/policyversion/add/")
     person.write_policy(POLICY.replace('"read" if', '"raed" if'))
     person.click("[name=_publish]")
