@@ -140,10 +140,11 @@ class Facts:
             raise NotCarried("the model knows no such relation, or gives it no tuples", is_wrong=True)
         for each in self._subjects[key]:
             alike = (each.type, each.relation, each.wildcard) == (who.type, who.relation, who.is_everybody)
-            if alike and each.condition == tuple_.condition:
+            if alike and (each.condition, each.expires) == (tuple_.condition, tuple_.expiry is not None):
                 return each
-        with_condition = f" with {tuple_.condition}" if tuple_.condition else ""
-        raise NotCarried(f"the model does not allow such a subject{with_condition}", is_wrong=True)
+        traits = [*([tuple_.condition] if tuple_.condition else []), *(["expiration"] if tuple_.expiry else [])]
+        with_them = f" with {' and '.join(traits)}" if traits else ""
+        raise NotCarried(f"the model does not allow such a subject{with_them}", is_wrong=True)
 
     @cached_property
     def _subjects(self) -> dict[tuple[str, str], list[Subject]]:

@@ -113,6 +113,7 @@ class Subject:
     relation: str | None = None
     wildcard: bool = False
     condition: str | None = None  # its name
+    expires: bool = False  # its tuples say when they end, each of them
     place: Place = _place()
 
     def __str__(self) -> str:

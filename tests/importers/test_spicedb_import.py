@@ -240,6 +240,26 @@ def test_relationships_that_the_schema_does_not_allow_are_left_out_and_named(imp
     assert "resource doc {" in text
 
 
+def test_relationships_end_where_the_schema_says_so_and_only_there(imported):
+    """One for ever, where each has an end, would grant for longer than anybody meant."""
+    schema = """
+use expiration
+definition user {}
+caveat c(x int) { x > 1 }
+definition d {
+  relation a: user with expiration
+  relation b: user | user with c and expiration
+}
+"""
+    end = "[expiration:2100-01-01T00:00:00Z]"
+    imported(schema, f"d:1#a@user:p\nd:1#a@user:q{end}\nd:1#b@user:r{end}\nd:1#b@user:s\nd:1#b@user:t[c]{end}")
+    assert [line for line in imported.lines() if line.startswith("left out")] == [
+        "left out: other0.txt:1:1: the tuple d:1#a@user:p: the model does not allow such a subject",
+        "left out: other0.txt:3:1: the tuple d:1#b@user:r: the model does not allow such a subject with expiration",
+    ]
+    assert imported.lines()[-1].endswith(" 5 tuples as 3 facts, 0 questions in 0 tests")
+
+
 def test_assertions_that_are_wrong_there_are_told(imported, db):
     """A test of theirs that fails is no test here."""
     with pytest.raises(CommandError):

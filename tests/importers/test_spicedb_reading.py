@@ -112,10 +112,10 @@ definition doc {
         Subject("tenant/user"),
         Subject("tenant/user", wildcard=True),
         Subject("group", "member", condition="at_night"),
-        Subject("tenant/user", condition="at_night"),
+        Subject("tenant/user", condition="at_night", expires=True),
     )
     assert (viewer.expression, viewer.is_permission) == (Direct(), False)
-    assert parent.subjects == (Subject("doc"), Subject("group"))
+    assert parent.subjects == (Subject("doc"), Subject("group", expires=True))
 
 
 def test_self_and_expiration_are_names_unless_they_are_used(read):

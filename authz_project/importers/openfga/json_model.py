@@ -72,7 +72,7 @@ def _subject(raw: Any, place: Place) -> Subject:
     wildcard = raw.get("wildcard") is not None
     if wildcard and raw.get("relation"):
         raise wrong(raw.place, "a kind of subject has `relation` or `wildcard`, not both")
-    return Subject(raw["type"], raw.get("relation") or None, wildcard, raw.get("condition") or None, raw.place)
+    return Subject(raw["type"], raw.get("relation") or None, wildcard, raw.get("condition") or None, place=raw.place)
 
 
 def _expression(raw: Any, place: Place, depth: int) -> Expression:

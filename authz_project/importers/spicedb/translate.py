@@ -73,8 +73,9 @@ def _relation(member: RelationDeclared | PermissionDeclared) -> Relation:
 
 def _subject(written: SubjectWritten) -> Subject:
     return Subject(
-        written.type, written.relation or None, written.is_wildcard, written.caveat or None, written.place
-    )  # that a relationship may end is said by each that does
+        written.type, written.relation or None, written.is_wildcard, written.caveat or None, written.expires,
+        written.place,
+    )  # fmt: skip
 
 
 def expression_of(term: Term) -> Expression:
