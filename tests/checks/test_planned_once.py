@@ -1,7 +1,7 @@
 """What planning does once: values that are made and looked up, arms that are written, forms that are tried."""
 
 import re
-from dataclasses import FrozenInstanceError, dataclass, field, replace
+from dataclasses import FrozenInstanceError, field, replace
 
 import pytest
 
@@ -10,15 +10,14 @@ from checks.engine.plan import unfold
 from checks.engine.rules.clauses import Const, Slot
 from checks.engine.sql import rounds
 from checks.engine.sql.text import Table, Unnamed, finished, fused, read_from, tables_in
-from checks.engine.values import hashed_once, set_by_slots
+from checks.engine.values import hashed_once, value
 from tests.checks.in_memory import Engine
 
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
 @hashed_once
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Point:
     x: int
     y: int = 7

@@ -18,7 +18,7 @@ from checks.engine.plan.prefixes import prefix_of
 from checks.engine.plan.states import FAR, innermost
 from checks.engine.rules.clauses import Call, Col, Pattern, Var, pattern_of
 from checks.engine.rules.ruleset import TABLED, RuleSet
-from checks.engine.values import set_by_slots
+from checks.engine.values import value
 
 FAR_SOURCES = 3  # tables that a branch reads before it is far from the entry
 
@@ -34,8 +34,7 @@ class Meeting(Enum):
     TWICE = auto()  # two answers of one recursion at once: only rounds say that
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Choice:
     """How a call is met, with what that takes: most fields are for some meetings only."""
 

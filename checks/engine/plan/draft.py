@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from checks.engine.plan.plan import Branch, Comparison, Condition, Same, Source
 from checks.engine.plan.states import Active, State
@@ -23,12 +22,11 @@ from checks.engine.rules.clauses import (
     terms_of,
     variables_of,
 )
-from checks.engine.values import set_by_slots
+from checks.engine.values import value
 from policy.rules.program import TYPED
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Enclosing:
     """What a draft is inside of: `fixed` are the operands that its whole plan is given, `active` the recursions that it
     is in (see `State`), and `in_place` the states that are written out where they are entered."""
@@ -44,8 +42,7 @@ class Enclosing:
 OUTERMOST = Enclosing()
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Draft:
     """A branch that is being built: what is still to be met, what is asked, what is read and tested so far.
 

@@ -15,14 +15,13 @@ from functools import cached_property
 from checks.engine.plan.others import OtherCondition, OtherSource
 from checks.engine.plan.states import State
 from checks.engine.rules.clauses import Col, Literal, Neg, Operand, Term, Var
-from checks.engine.values import hashed_once, set_by_slots
+from checks.engine.values import hashed_once, value
 from policy.rules.program import Signature
 
 # ---- sources: what a branch reads ---------------------------------------------------------------------------
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Fact:
     """Facts of a signature, stored or inline; columns a0 … a4."""
 
@@ -34,8 +33,7 @@ class Fact:
         return f"s{self.number} <- {self.place} {self.signature}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Ids:
     """The values of a slot that holds several; column `v`."""
 
@@ -47,8 +45,7 @@ class Ids:
         return f"s{self.number} <- {'many ' if self.are_many else ''}:{self.slot}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Goals:
     """The goals that the plan reaches; columns `tag`, c0 …."""
 
@@ -58,8 +55,7 @@ class Goals:
         return f"s{self.number} <- goals"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Answers:
     """The answers that the plan has for its goals; columns `tag`, c0 …, o0 …."""
 
@@ -69,8 +65,7 @@ class Answers:
         return f"s{self.number} <- answers"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Relation:
     """The answers of another plan, those of one variant; columns o0 …."""
 
@@ -111,8 +106,7 @@ Source = Fact | Ids | Goals | Answers | Relation | Candidates | OtherSource
 # ---- conditions ---------------------------------------------------------------------------------------------
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Same:
     left: Operand
     right: Operand
@@ -121,8 +115,7 @@ class Same:
         return f"{self.left} = {self.right}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Among:
     operand: Operand
     ids: tuple[str, ...]
@@ -131,8 +124,7 @@ class Among:
         return f"{self.operand} in {list(self.ids)}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Comparison:
     """`!=` on text, `< <= > >=` on Integers."""
 
@@ -144,8 +136,7 @@ class Comparison:
         return f"{self.left} {self.operator} {self.right}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Tagged:
     """The row of goals or answers belongs to one of these states (or states and variants)."""
 
@@ -156,8 +147,7 @@ class Tagged:
         return f"s{self.source}.tag in {list(self.tags)}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Holds:
     """The plan has an answer (or, negated, none)."""
 
@@ -175,8 +165,7 @@ Condition = Same | Among | Comparison | Tagged | Holds | OtherCondition
 
 
 @hashed_once
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Branch:
     sources: tuple[Source, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -186,8 +175,7 @@ class Branch:
         return "; ".join(map(str, (*self.sources, *self.conditions))) or "always"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Variant:
     """Which answer columns stand for every value (by position), and the negations that hold them back.
 
@@ -199,8 +187,7 @@ class Variant:
     same: tuple[tuple[int, int], ...] = ()  # wild columns that stand for one and the same value
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Exit:
     """A branch that ends: its answer columns, `Var(k)` where column k stands for every value."""
 
@@ -213,8 +200,7 @@ class Exit:
         return f"({', '.join(map(str, self.outs))}){guards} <- {self.branch}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Jump:
     """A branch that goes on in a state: the answers are that state's answers, column for column."""
 
@@ -226,8 +212,7 @@ class Jump:
         return f"-> {self.state} with ({', '.join(map(str, self.keys))}) <- {self.branch}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Continuation:
     """A branch that goes on from each answer of a state, with what is still to be met."""
 
@@ -286,8 +271,7 @@ def _is_goal(end: Exit) -> bool:
     return False
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class AnswerArm:
     """A branch to answer rows of a tag; `keys` are the goal's columns."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from checks.engine.rules.clauses import (
     NOW,
@@ -17,7 +17,7 @@ from checks.engine.rules.clauses import (
     mapped,
     terms_of,
 )
-from checks.engine.values import hashed_once, set_by_slots
+from checks.engine.values import hashed_once, value
 
 FAR = -1_000_000  # stands for a component: what is far from the entry is a state, though it does not recurse
 
@@ -25,8 +25,7 @@ Active = tuple[tuple[int, int], ...]
 
 
 @hashed_once
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class State:
     """A recursive call and what is to be met after it, with `Key`s for what only the branch before knew.
 

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import overload
 
-from checks.engine.values import hashed_once, set_by_slots
+from checks.engine.values import hashed_once, value
 from policy.rules.program import Signature
 from policy.values import STRING
 
 # ---- terms ----------------------------------------------------------------------------------------------
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Const:
     """A value that the policy or the shape of the question fixes."""
 
@@ -29,8 +28,7 @@ class Const:
         return f'"{self.id}"'
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Other:
     """A name given with the question that no constant of the policy equals: matched only by variables and facts."""
 
@@ -40,8 +38,7 @@ class Other:
         return f"other:{self.slot}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Slot:
     """A value given with the question."""
 
@@ -51,8 +48,7 @@ class Slot:
         return f":{self.name}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Var:
     number: int
     name: str = field(default="", compare=False)  # as the policy has it, for messages
@@ -69,8 +65,7 @@ class Var:
         return f"{self.name or '_'}'{self.number}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Col:
     """A column of a source in a branch that is being built; sources are numbered through a whole plan."""
 
@@ -82,8 +77,7 @@ class Col:
         return f"s{self.source}.{self.name}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Key:
     """A column of the goals: what a state was entered with."""
 
@@ -94,8 +88,7 @@ class Key:
         return f"c{self.index}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Inner:
     """A variable of a negation that nothing outside the negation mentions: no value of it makes the call true."""
 
@@ -150,8 +143,7 @@ class Path:
 
 
 @hashed_once
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Call:
     """The predicate holds for these arguments: by a fact or by a rule."""
 
@@ -170,8 +162,7 @@ class Call:
         return f"{self.predicate}{self.part}({', '.join(f'{t}:{a}' for t, a in zip(self.types, self.args))})"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Scan:
     """A fact of this signature has these arguments."""
 
@@ -182,8 +173,7 @@ class Scan:
         return f"fact {self.signature.predicate}({', '.join(map(str, self.args))})"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Given:
     """The variable is one of several values given with the question."""
 
@@ -196,8 +186,7 @@ class Given:
         return f"{self.variable} among {'many ' if self.are_many else ''}:{self.slot}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Member:
     variable: Term
     ids: tuple[str, ...]
@@ -206,8 +195,7 @@ class Member:
         return f"{self.variable} in {list(self.ids)}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Neg:
     call: Call
 
@@ -215,8 +203,7 @@ class Neg:
         return f"not {self.call}"
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Cmp:
     """`=` and `!=` as text; the order comparisons on Integers only."""
 
@@ -308,8 +295,7 @@ def renumbered_terms(args: tuple[Term, ...], terms: Mapping[int, Term]) -> tuple
 # ---- clauses --------------------------------------------------------------------------------------------------
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Pattern:
     """What is known of a call before the question's values are: types, and the names that are constants."""
 
@@ -356,8 +342,7 @@ def _pattern_of(call: Call) -> Pattern:
     return Pattern(call.predicate, call.types, consts, call.part)
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Clause:
     """The pattern's predicate holds for `params` where the body does. Variables are numbered from 0."""
 

@@ -17,14 +17,13 @@ from functools import cached_property
 
 from checks.engine.rules.clauses import Const, Other, Slot, Term
 from checks.engine.rules.limits import tick
-from checks.engine.values import set_by_slots
+from checks.engine.values import value
 
 MOST_ARMS = 400  # of one union: SQLite takes 500
 MANY = 8  # arms that differ in numbers only: fewer are quicker as they are
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Choice:
     column: str
     ids: frozenset[str]
@@ -32,8 +31,7 @@ class Choice:
     is_inside: bool = False  # of an arm within another, which says nothing about arms that differ in it
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Numbered:
     """Whether the column is the number."""
 
@@ -57,8 +55,7 @@ class Reads:
 READS = Reads()
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Table:
     """A table that the statement defines, by name: what is mentioned is known without reading the SQL."""
 
@@ -68,8 +65,7 @@ class Table:
         return self.name
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Unnamed:
     """The table that a source reads, before that is decided (see `read_from`)."""
 
@@ -80,16 +76,14 @@ Part = str | Const | Other | Slot | Choice | Numbered | Reads | Table | Unnamed
 Text = tuple[Part, ...]
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Shown:
     """A column of a SELECT that is still to be written: what it shows."""
 
     term: Term
 
 
-@set_by_slots
-@dataclass(frozen=True, slots=True)
+@value
 class Formed(Shown):
     """Such a column, and the form to put the term in."""
 
