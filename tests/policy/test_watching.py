@@ -90,13 +90,18 @@ def test_the_standard_input_cannot_be_watched(command):
         watched(command, "-")
 
 
+def _heed_interrupts() -> None:
+    """As a terminal has it: who runs tests in the background of a shell has them ignored, and so have its processes."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_ctrl_c_ends_it(tmp_path):
     file = tmp_path / "a.polar"
     file.write_text(POLICY)
     process = subprocess.Popen(
         [sys.executable, "manage.py", "check_policy", str(file), "--watch"],
         cwd=ROOT, env={**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path}/a.sqlite3", "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=_heed_interrupts,
     )  # fmt: skip
     try:
         assert "2 types, 1 rules" in next_line(process)
