@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from lsprotocol import types as lsp
 from pygls.lsp.client import LanguageClient
@@ -31,6 +33,13 @@ class Client(LanguageClient):
         self.version = 0
         self.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda told: self.told.put_nowait(told))
         self.feature(lsp.WINDOW_SHOW_MESSAGE)(lambda told: self.messages.append(told.message))
+        self.read_at = 0.0  # when a message began to be read that came after this was set to 0
+        self._structured = self.protocol.structure_message
+        self.protocol.structure_message = self._read  # type: ignore[method-assign]
+
+    def _read(self, data: dict[str, Any]) -> Any:
+        self.read_at = self.read_at or time.perf_counter()
+        return self._structured(data)
 
     def opened(self, text: str) -> None:
         self.version += 1
