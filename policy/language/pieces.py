@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from policy.language.outline import CLOSING, OPENING
 from policy.language.plumbing import parse
 from policy.language.ply_types import Token
 from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 
-_DEEPER = frozenset({"LPAREN", "LBRACKET", "LBRACE"})
-_BACK = frozenset({"RPAREN", "RBRACKET", "RBRACE"})
 _ENDS = frozenset({"SEMI", "RBRACE"})  # of a statement, outside of all brackets
 
 
@@ -31,9 +30,9 @@ def pieces_of(text: str, tokens: Iterable[Token]) -> frozenset[str]:
         kind = token.type
         if start < 0:
             start = token.lexpos
-        if kind in _DEEPER:
+        if kind in OPENING:
             depth += 1
-        elif kind in _BACK:
+        elif kind in CLOSING:
             depth -= 1
         if depth == 0 and kind in _ENDS:
             pieces.add(text[start : token.lexpos + 1])
