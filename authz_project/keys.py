@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 from django.utils import timezone
 
 from authz_project.key_use import note_use
@@ -17,6 +16,7 @@ from authz_project.models import SCOPE_COLUMNS, ApiKey
 from policy.active import Caller, KeyCheck, caller_of_hash
 from policy.errors import KeyRefused
 from policy.models import Environment
+from policy.offsets import changing
 from policy.revisions import NOBODY, By
 from policy.scopes import Scope
 
@@ -78,10 +78,11 @@ def keep_key(
 ) -> ApiKey:
     assert scopes, "a key is good for something"
     flags = {column: scope in scopes for scope, column in SCOPE_COLUMNS.items()}
-    return ApiKey.objects.create(
-        environment=environment, label=label, prefix=token.rpartition("_")[0], hash=hash_of(token),
-        expires_at=expires_at, created_by=by.author, **flags,
-    )  # fmt: skip
+    with changing():
+        return ApiKey.objects.create(
+            environment=environment, label=label, prefix=token.rpartition("_")[0], hash=hash_of(token),
+            expires_at=expires_at, created_by=by.author, **flags,
+        )  # fmt: skip
 
 
 def revoke_key(key: ApiKey) -> None:
@@ -90,8 +91,9 @@ def revoke_key(key: ApiKey) -> None:
     Replicas answer with it for a second and a bit, until each process has looked at the primary.
     """
     if key.revoked_at is None:
-        key.revoked_at = timezone.now()
-        key.save(update_fields=["revoked_at"])
+        with changing():
+            key.revoked_at = timezone.now()
+            key.save(update_fields=["revoked_at"])
 
 
 def keep_dev_key(environment: Environment) -> None:
@@ -100,7 +102,7 @@ def keep_dev_key(environment: Environment) -> None:
     Another such server may be at work with it: it is never gone in between.
     """
     usual = dict.fromkeys(SCOPE_COLUMNS.values(), True)
-    with transaction.atomic():
+    with changing():
         held = ApiKey.objects.filter(hash=DEV_KEY_HASH)
         if not held.filter(environment=environment, revoked_at=None, expires_at=None, **usual).exists():
             held.delete()
@@ -108,7 +110,8 @@ def keep_dev_key(environment: Environment) -> None:
 
 
 def drop_dev_key() -> None:
-    ApiKey.objects.filter(hash=DEV_KEY_HASH).delete()
+    with changing():
+        ApiKey.objects.filter(hash=DEV_KEY_HASH).delete()
 
 
 # ---- for requests ----------------------------------------------------------------------------------------

@@ -2,7 +2,11 @@
 
 import os
 import shutil
+import sys
+import threading
+import traceback
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import orjson
@@ -57,6 +61,18 @@ def golden(rewrite):
     return compare
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Where an SQLite file was locked: add how it was, and what each thread did then."""
+    report = (yield).get_result()
+    found = call.excinfo and (call.excinfo.value.__cause__ or call.excinfo.value)
+    if code := getattr(found, "sqlite_errorname", None):
+        names = {each.ident: each.name for each in threading.enumerate()}
+        frames = sys._current_frames().items()
+        lines = [f"{names.get(number)}:\n{''.join(traceback.format_stack(frame))}" for number, frame in frames]
+        report.sections.append((f"threads at {code}", "\n".join(lines)))
+
+
 # ---- servers and databases, once a run -------------------------------------------------------------------
 
 
@@ -74,13 +90,15 @@ def postgresql_server():
 def database_urls(request, tmp_path_factory):
     """Makes the URL of a new database of a kind: an empty one, or a copy of another one that nobody uses."""
 
+    numbers = count(1)  # what a fixture has set up once, it may set up again
+
     def make(kind: str, name: str, like: str | None = None) -> str:
         if kind == "sqlite":
             path = tmp_path_factory.mktemp(name) / "authz.sqlite3"
             if like is not None:
                 shutil.copy(like.removeprefix("sqlite:///"), path)
             return f"sqlite:///{path}"
-        server = request.getfixturevalue("postgresql_server")
+        server, name = request.getfixturevalue("postgresql_server"), f"{name}_{next(numbers)}"
         return server.create(name) if like is None else server.create(name, like.rpartition("/")[2])
 
     return make
