@@ -112,7 +112,7 @@ def long_policy(lines: int) -> str:
     return _ORG + "".join(_KIND.format(number, max(0, number - 1)) for number in range(count))
 
 
-def measure(driver: webdriver.Chrome) -> Measured:
+def measure(driver: webdriver.Chrome, mistakes: int = MISTAKES) -> Measured:
     """Type in the middle of the text that the editor shows."""
     _until_quiet(driver)
     driver.execute_script(_GO)
@@ -122,7 +122,7 @@ def measure(driver: webdriver.Chrome) -> Measured:
         time.sleep(0.08)
     typing = driver.execute_script("return took")
     driver.switch_to.active_element.send_keys(*[Keys.BACKSPACE] * KEYS)
-    marking = [_marked(driver) for _ in range(MISTAKES)]
+    marking = [_marked(driver) for _ in range(mistakes)]
     return Measured(Times(tuple(typing)), Times(tuple(marking)))
 
 
