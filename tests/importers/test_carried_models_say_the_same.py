@@ -6,6 +6,7 @@ from authz_project.importers.carry import Options, carried
 from authz_project.importers.model import Imported, Thing, Who
 from authz_project.importers.polar.certainty import without_circles
 from authz_project.importers.report import Report
+from tests.conftest import DATABASES
 from tests.importers.asking import Carriage
 from tests.importers.plain import World
 from tests.importers.random_models import IDS, NAMES, THINGS, case_of
@@ -38,5 +39,6 @@ def test_random_models_answer_as_they_say(db, seed):
 
 @pytest.mark.long
 def test_many_random_models_answer_as_they_say(db):
-    for seed in range(100, 160):
+    """Half of them on each database: it is about what is carried over, more than about where it is asked."""
+    for seed in range(100, 160)[DATABASES.index(db) :: 2]:
         compare(seed)
