@@ -14,6 +14,7 @@ from policy.rules import compile_text
 from policy.rules.program import Signature
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 from tests.checks.conftest import about, fact, publish, store
+from tests.checks.in_memory import Engine
 from tests.checks.large_policies import GROUPS, NESTED, chain, diamond, untyped
 from tests.checks.plan_questions import signatures_of
 from tests.reference import Row, World, model_of
@@ -36,7 +37,15 @@ has_role(u: User, "viewer", x: T2) if lent(x, y) and y matches T0 and has_role(u
 DRIVEN = """actor Robot {}
 has_role(u: User, r: String, x: Resource) if b matches Robot and drives(u, b) and has_role(b, r, x);
 """
+LINKED = """actor User {}
+resource T0 { permissions = ["read"]; }
+resource T1 {}
+linked(x, y) if near(x, y);
+linked(x, z) if linked(x, y) and linked(y, z) and not blocked(y);
+has_permission(u: User, "read", x: T0) if linked(u, x);
+"""
 POLICIES = {
+    "links of anything with anything": (LINKED, "read", "T0"),
     "a chain": (chain(4) + GROUPED, "read", "T3"),
     "a chain by two ways": (chain(3) + GROUPED + DRIVEN, "read", "T2"),
     "a chain with a guard": (chain(3) + GROUPED + GUARDED, "read", "T2"),
@@ -92,6 +101,35 @@ def random_value(signature: Signature, index: int, rng: Random) -> Value:
 
 def written(value: Value) -> str:
     return value.id if value.type == STRING else f"{value.type}:{value.id}"
+
+
+# ---- in rounds ------------------------------------------------------------------------------------------------------
+
+
+def test_in_rounds_many_arms_that_differ_in_numbers_are_one():
+    """Also where a negation inside of them has one of these numbers: a row of numbers is one of them alone."""
+    engine = Engine(LINKED)
+    (rounds,) = engine.compiled("list", "read", "User", "T0").rounds
+    statements = [step.statement.sql for step in rounds.steps]
+    assert any("(VALUES (" in sql and "NOT EXISTS (SELECT 1 FROM fact f3 WHERE f3.sig = n.column" in sql
+               for sql in statements)  # fmt: skip
+    assert sum(map(len, statements)) < 50_000  # 430_000 without
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_they_find_in_each_round_what_they_find_apart(seed, monkeypatch):
+    facts = list(dict.fromkeys(random_facts(LINKED, Random(seed))))
+
+    def answers() -> list:
+        engine = Engine(LINKED)
+        for predicate, row in facts:
+            engine.store(predicate, *(f"{value.type}:{value.id}" for value in row))
+        made = engine.compiled("list", "read", "User", "T0")
+        return [sorted(engine.rows(made, {"actor": f"User{number}", "now": 0})) for number in range(IDS)]
+
+    together = answers()
+    monkeypatch.setattr("checks.engine.sql.rounds.MANY", 1_000_000)
+    assert answers() == together and any(together)
 
 
 # ---- arms that differ in numbers ------------------------------------------------------------------------------------

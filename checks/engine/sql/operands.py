@@ -5,15 +5,15 @@ For example `doc = $2`, `a1 IN ('reader', 'writer')`, or a column as a number wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from checks.engine.plan.plan import Fact, Source
 from checks.engine.rules.clauses import NOW, Col, Const, Operand, Other, Slot, Term
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import Renderer
 from checks.engine.sql.scope import Scope
-from checks.engine.sql.text import Choice, Numbered, Text, joined
+from checks.engine.sql.text import Choice, Marked, Numbered, Text, joined
 from policy.rules.program import Signature
 
 Scoped = Scope[Source]
@@ -24,6 +24,7 @@ class StoredOperands(Renderer[Dialect, Source]):
     """The part of a renderer that knows nothing of plans."""
 
     number_of: Callable[[Signature], int]
+    marks: Mapping[int, int] = field(default_factory=dict, kw_only=True)  # of sources in an arm for many (see `alike`)
 
     def among(self, operand: Operand, ids: tuple[str, ...], scope: Scoped) -> Text:
         if isinstance(operand, Col):
@@ -68,6 +69,9 @@ class StoredOperands(Renderer[Dialect, Source]):
         return f"{name}.{column.name}" if name else column.name
 
     def number_test(self, source: Fact, scope: Scoped) -> Text:
-        name, number = scope.names[source.number], self.number_of(source.signature)
-        test = Numbered(f"{name}.sig" if name else "sig", number)
+        name = scope.names[source.number]
+        column = f"{name}.sig" if name else "sig"
+        if source.number in self.marks:
+            return (Marked(column, self.marks[source.number]),)
+        test = Numbered(column, self.number_of(source.signature))
         return (test if self.dialect.joins_numbers else str(test),)

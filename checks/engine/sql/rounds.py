@@ -7,8 +7,8 @@ nothing, all is known. Rounds of one question must run in one snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,12 +17,28 @@ import orjson
 from checks.engine.errors import TooMuchRecursion
 from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jump, Plan, Source, Tagged, Variant
 from checks.engine.plan.variants import variant_of
-from checks.engine.rules.clauses import Slot, Var
+from checks.engine.rules.clauses import Slot, Term, Var
+from checks.engine.rules.limits import tick
+from checks.engine.sql.alike import Outline, Outliner, drawn
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.render import answer_terms, goal_terms
 from checks.engine.sql.scope import Scope
-from checks.engine.sql.text import Column, Formed, Part, Statement, Text, Unnamed, finished, read_from, tables_in, union
+from checks.engine.sql.text import (
+    MANY,
+    READS,
+    Column,
+    Formed,
+    Marked,
+    Part,
+    Statement,
+    Text,
+    Unnamed,
+    finished,
+    read_from,
+    tables_in,
+    union,
+)
 
 Fetched = tuple[Any, ...]  # a row as the database gives it
 Run = Callable[[Statement, dict[str, object]], list[Fetched]]
@@ -112,6 +128,8 @@ class Renders(Protocol):
     def dialect(self) -> Dialect: ...
     def select(self, branch: Branch, columns: Sequence[Column], scope: Scope[Source]) -> Text: ...
     def head_of(self, rows: Text, tables: Iterable[Text]) -> Text: ...
+    def outliner(self, *numbers: int) -> Outliner: ...
+    def marked(self, marks: Mapping[int, int]) -> Renders: ...
 
 
 def rounds_for(plan: Plan, renderer: Callable[[], Renders]) -> Rounds:
@@ -121,6 +139,15 @@ def rounds_for(plan: Plan, renderer: Callable[[], Renders]) -> Rounds:
         exits.setdefault(variant_of(end, plan.fixed), []).append(end)
     answers = tuple((variant, _Statements(plan, renderer()).of_answers(ends)) for variant, ends in exits.items())
     return Rounds(_Statements(plan, renderer()).seed(), _Statements(plan, renderer()).steps(), answers)
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """Arms that differ in numbers alone, and the numbers of each; without numbers, one arm as it is."""
+
+    arms: list[Arm]
+    marks: Mapping[int, int] = field(default_factory=dict)
+    numbers: list[tuple[int, ...]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -136,17 +163,48 @@ class _Statements:
         """Branches that go on from new rows of one tag are together, so that few statements have anything to do.
 
         A branch is tried once for each row that it reads, that one from the new ones and the others from all. It is
-        put into words once.
+        put into words once, and many that are alike all at once.
         """
         arms: list[Arm] = [*self.plan.moves, *self.plan.answers]
-        tried: list[tuple[Tag, Text]] = []
-        for arm in arms:
-            row = self._row(arm)
-            tried += [(tag, read_from(row, tables)) for tables, tag in _tried(_branch_of(arm))]
+        tried = [each for alike in self._alike(arms) for each in self._tried(alike)]
         if len(arms) > MOST_BRANCHES:
-            tried.sort(key=lambda each: each[0])
+            tried.sort(key=lambda each: min(each[0]))
         chunks = [tried[start : start + 2 * MOST_BRANCHES] for start in range(0, len(tried), 2 * MOST_BRANCHES)]
         return tuple(self._step(chunk) for chunk in chunks)
+
+    def _alike(self, arms: list[Arm]) -> list[_Alike]:
+        """Arms with equal outlines, where they are many; the others one by one, each in its place."""
+        if len(arms) < MANY:
+            return [_Alike([arm]) for arm in arms]
+        groups: dict[Hashable, _Alike] = {}
+        found: list[_Alike] = []
+        for arm in arms:
+            tick()
+            outline = self._outline(arm)
+            group = groups.setdefault(outline.key, _Alike([], outline.marks))
+            group.arms.append(arm)
+            group.numbers.append(outline.numbers)
+            found.append(group)
+        return [
+            each if len(each.arms) >= MANY else _Alike([arm])
+            for arm, each in zip(arms, found)
+            if len(each.arms) < MANY or arm is each.arms[0]
+        ]
+
+    def _outline(self, arm: Arm) -> Outline:
+        is_answer, tag, terms = self._says(arm)
+        outliner = self.renderer.outliner(tag)
+        branch = outliner.branch(_branch_of(arm))
+        shown = tuple([(name, outliner.term(term)) for name, term in terms.items()])
+        return Outline((is_answer, branch, shown), tuple(outliner.numbers), outliner.marks)
+
+    def _tried(self, alike: _Alike) -> Iterator[tuple[frozenset[Tag], Text]]:
+        """The rows of the arms, from each table that may have new ones, with the tags of these."""
+        ways = [_tried(_branch_of(arm)) for arm in alike.arms]
+        row = drawn(self._marked_row(alike), alike.numbers) if alike.numbers else self._row(alike.arms[0])
+        for same in zip(*ways):
+            tables, _ = same[0]
+            yield frozenset(tag for _, tag in same), read_from(row, tables)
 
     def of_answers(self, ends: list[Exit]) -> Statement:
         rows = []
@@ -157,20 +215,34 @@ class _Statements:
             rows.append(read_from(self._select(end.branch, outs or [("''",)]), _every(end.branch)))
         return self._statement(rows)
 
-    def _step(self, tried: list[tuple[Tag, Text]]) -> RoundStep:
-        return RoundStep(frozenset(tag for tag, _ in tried), self._statement([row for _, row in tried]))
+    def _step(self, tried: list[tuple[frozenset[Tag], Text]]) -> RoundStep:
+        tags = frozenset[Tag]().union(*(each for each, _ in tried))
+        return RoundStep(tags, self._statement([row for _, row in tried]))
 
     def _row(self, arm: Arm) -> Text:
-        if isinstance(arm, Jump):
-            is_answer, tag, terms = "0", self.plan.tag_of(arm.state), goal_terms(arm)
-        else:
-            is_answer, tag, terms = "1", arm.tag, answer_terms(arm)
+        is_answer, tag, terms = self._says(arm)
         return self._select(_branch_of(arm), [(is_answer,), (str(tag),), *self._layout.cells(tag, terms)])
 
-    def _select(self, branch: Branch, columns: Sequence[Column]) -> Text:
+    def _marked_row(self, alike: _Alike) -> Text:
+        """The row of the first one, with marks in the place of the numbers that each has of its own."""
+        arm = alike.arms[0]
+        is_answer, tag, terms = self._says(arm)
+        columns: list[Column] = [(is_answer,), (Marked("", 0),), *self._layout.cells(tag, terms)]
+        row = self._select(_branch_of(arm), columns, self.renderer.marked(alike.marks))
+        said = {part.mark for part in row if isinstance(part, Marked)}
+        assert len(said) == len(alike.numbers[0]) and READS in row, "an arm for many says each of their numbers"
+        return row
+
+    def _says(self, arm: Arm) -> tuple[str, int, dict[str, Term]]:
+        """Whether the arm makes answers, of which tag, and with what in which columns."""
+        if isinstance(arm, Jump):
+            return "0", self.plan.tag_of(arm.state), goal_terms(arm)
+        return "1", arm.tag, answer_terms(arm)
+
+    def _select(self, branch: Branch, columns: Sequence[Column], renderer: Renders | None = None) -> Text:
         """The branch's rows, read from tables that are named later."""
         tables: dict[int, Part] = {number: Unnamed(number) for number in _every(branch)}
-        return self.renderer.select(branch, columns, Scope(tables=tables))
+        return (renderer or self.renderer).select(branch, columns, Scope(tables=tables))
 
     @cached_property
     def _layout(self) -> Padded:

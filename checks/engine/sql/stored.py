@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.engine.plan.plan import (
@@ -28,6 +28,7 @@ from checks.engine.plan.plan import (
 )
 from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Col, Const, Operand, Slot, Term, Var
+from checks.engine.sql.alike import Outliner, is_looked_into
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.lookups import has_not_ended, known_columns, stored_with_index
@@ -36,7 +37,7 @@ from checks.engine.sql.render import ColumnsOf, no_columns
 from checks.engine.sql.rounds import Rounds, rounds_for
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.steps import Names, idle_in, names_of, steps_of
-from checks.engine.sql.text import READS, Choice, Column, Formed, Shown, Table, Text, joined, settled, tables_in
+from checks.engine.sql.text import READS, Choice, Column, Formed, Marked, Shown, Table, Text, joined, settled, tables_in
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 
@@ -117,7 +118,7 @@ class StoredRenderer(StoredOperands):
 
     def rounds_of(self, plan: Plan) -> Rounds:
         if plan not in self.rounds:
-            made = rounds_for(plan, lambda: replace(self, shared={}, tested={}))
+            made = rounds_for(plan, lambda: replace(self, shared={}, tested={}, marks={}))
             self.rounds[plan] = replace(made, number=len(self.rounds))  # after those that it reads itself
         return self.rounds[plan]
 
@@ -150,6 +151,13 @@ class StoredRenderer(StoredOperands):
         if self._ends(source):
             tests.append(has_not_ended(scope.names[source.number], (self.dialect.now,)))
         return tests
+
+    def outliner(self, *numbers: int) -> Outliner:
+        return Outliner(self.number_of, self._ends, [*numbers])
+
+    def marked(self, marks: Mapping[int, int]) -> StoredRenderer:
+        """The renderer of an arm for many, or, without marks, of what all of them have in common."""
+        return replace(self, marks=marks, tested={})
 
     def _ends(self, source: Fact) -> bool:
         return source.place == "stored" and self.may_end(source.signature)
@@ -251,6 +259,8 @@ class StoredRenderer(StoredOperands):
         return (f"SELECT {column} FROM {self._facts(where)} WHERE {test}", *ended)
 
     def _relation(self, source: Relation, scope: Scoped) -> Text:
+        if self.marks:
+            return self.marked({})._relation(source, scope)
         plan = source.plan
         if plan.form is not Form.ROUNDS and any(isinstance(operand, Col) for operand in plan.fixed):
             return self._in_place(source, scope)
@@ -295,8 +305,16 @@ class StoredRenderer(StoredOperands):
 
     # ---- conditions -----------------------------------------------------------------------------------------------
 
+    def condition(self, condition: Condition, scope: Scoped) -> Text | bool:
+        match condition:
+            case Tagged(source) if source in self.marks:
+                return (Marked(f"{scope.names[source]}.tag", self.marks[source]),)
+        return super().condition(condition, scope)
+
     def holds(self, plan: Plan, negated: bool, scope: Scoped) -> Text | bool:
         """Branches often ask the same of columns of the same name: that is put into words once."""
+        if self.marks and not is_looked_into(plan):
+            return self.marked({}).holds(plan, negated, scope)
         key = (plan, negated, scope.around(plan))
         if key not in self.tested:
             self.tested[key] = self._holds(plan, negated, scope)

@@ -35,7 +35,10 @@ class ThenRenderer(StoredRenderer):
             own = [each for each in conditions if not isinstance(each, Holds)]
             tests += [self._test(each, scope) for each in conditions if isinstance(each, Holds)]
             alias, columns_of_fact = scope.names[source.number], _columns_of(source)
-            held = [(f"{alias}.sig = {self.number_of(source.signature)}",), *[self._test(each, inner) for each in own]]
+            number: Text = (f"{alias}.sig = {self.number_of(source.signature)}",)
+            if source.number in self.marks:
+                number = self.number_test(source, scope)
+            held = [number, *[self._test(each, inner) for each in own]]
             known = known_columns(own, source.number)
             rows = rows_then([f"{alias}.{name}" for name in columns_of_fact], alias, held, known, self.dialect)
             tables.append(self.dialect.looked_up(rows, columns_of_fact, alias))

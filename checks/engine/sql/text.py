@@ -42,6 +42,14 @@ class Numbered:
         return f"{self.column} = {self.number}"
 
 
+@value
+class Marked:
+    """Whether the column is the arm's number of that mark, or without a column that number itself (see `alike`)."""
+
+    column: str
+    mark: int
+
+
 @dataclass(frozen=True, slots=True)
 class Reads:
     """The FROM of an arm, and what is read before all else."""
@@ -72,7 +80,7 @@ class Unnamed:
     source: int
 
 
-Part = str | Const | Other | Slot | Choice | Numbered | Reads | Table | Unnamed
+Part = str | Const | Other | Slot | Choice | Numbered | Marked | Reads | Table | Unnamed
 Text = tuple[Part, ...]
 
 
@@ -274,7 +282,7 @@ def finished(text: Text, placeholder: Callable[[int], str]) -> Statement:
         elif isinstance(part, (Numbered, Reads, Table)):
             pieces.append(str(part))
         else:
-            assert not isinstance(part, Unnamed), "a statement is finished once all its tables have names"
+            assert not isinstance(part, (Unnamed, Marked)), "a statement is finished once all of it is said"
             pieces.append(mark(part))
     return Statement("".join(pieces), tuple(numbers))
 

@@ -1,0 +1,144 @@
+"""Arms that are the same but for numbers: of signatures, and of tags. One is put into words for all of them.
+
+A rule over values of many types is a clause for each combination of them, and each clause an arm:
+
+    SELECT 1, 7, … FROM all_goals t0 CROSS JOIN new_answers t1 WHERE t0.tag = 3 AND t1.tag = 12 AND …
+    SELECT 1, 8, … FROM all_goals t0 CROSS JOIN new_answers t1 WHERE t0.tag = 4 AND t1.tag = 15 AND …
+    ->  SELECT 1, n.column1, … FROM (VALUES (7, 3, 12), (8, 4, 15), …) n
+        CROSS JOIN all_goals t0 CROSS JOIN new_answers t1 WHERE t0.tag = n.column2 AND t1.tag = n.column3 AND …
+
+An `Outline` says all that the text goes by but the numbers: arms of equal outlines have equal texts but for these. What
+is not looked into, such as a plan that recurses, is in the outline as it is, and has no marks inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from checks.engine.plan.plan import (
+    Among,
+    Answers,
+    Branch,
+    Candidates,
+    Comparison,
+    Condition,
+    Fact,
+    Form,
+    Goals,
+    Holds,
+    Ids,
+    Plan,
+    Relation,
+    Same,
+    Source,
+    Tagged,
+)
+from checks.engine.rules.clauses import Col, Term, Var
+from checks.engine.sql.text import Marked, Part, Reads, Text
+from policy.rules.program import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """`numbers` are what the arm has of its own, the first for a tag that it shows; `marks` are the places of those
+    that a source has, of its signature or of its tag, by the number of the source."""
+
+    key: Hashable
+    numbers: tuple[int, ...]
+    marks: Mapping[int, int]
+
+
+@dataclass(slots=True)
+class Outliner:
+    """Outlines one arm. `ends` are facts that may have an end: that is another text."""
+
+    number_of: Callable[[Signature], int]
+    ends: Callable[[Fact], bool]
+    numbers: list[int]
+    marks: dict[int, int] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)  # of sources, in the order that they are named in
+
+    def branch(self, branch: Branch) -> Hashable:
+        sources = tuple([self._source(each) for each in branch.sources])
+        return sources, tuple([self._condition(each) for each in branch.conditions])
+
+    def _source(self, source: Source) -> Hashable:
+        self.places.setdefault(source.number, len(self.places))
+        match source:
+            case Fact(number, signature, place):
+                shared = self.marks.get(number)
+                if shared is None:
+                    self._mark(number, self.number_of(signature))
+                return place, len(signature.types), self.ends(source), shared
+            case Goals() | Answers():
+                return type(source).__name__
+            case Ids(_, slot, are_many):
+                return slot, are_many
+            case Relation(_, plan, variant) if not any(isinstance(each, Col) for each in plan.fixed):
+                return plan, variant
+            case Candidates(_, places, ids):
+                return places, ids
+        return source
+
+    def _condition(self, condition: Condition) -> Hashable:
+        match condition:
+            case Same(left, right):
+                return self.term(left), self.term(right)
+            case Tagged(source, tags):
+                if source in self.marks or len(tags) > 1:
+                    return condition
+                self._mark(source, tags[0])
+                return Tagged, self.places.get(source)
+            case Among(operand, ids):
+                return Among, self.term(operand), ids
+            case Comparison(operator, left, right):
+                return operator, self.term(left), self.term(right)
+            case Holds(plan, negated):
+                return negated, frozenset(map(self.term, plan.fixed)), self._plan(plan)
+        return condition
+
+    def _plan(self, plan: Plan) -> Hashable:
+        if is_looked_into(plan):
+            return tuple([self.branch(end.branch) for end in plan.exits])
+        return plan, tuple(self.places.items())
+
+    def _mark(self, source: int, number: int) -> None:
+        self.marks[source] = len(self.numbers)
+        self.numbers.append(number)
+
+    def term(self, term: Term | None) -> Hashable:
+        if isinstance(term, Col):
+            return self.places.get(term.source, term), term.name
+        return None if isinstance(term, Var) else term
+
+
+def is_looked_into(plan: Plan) -> bool:
+    """Whether the outline of an arm has that of a plan that it asks, and the arm its numbers."""
+    return plan.form is Form.EXITS
+
+
+def drawn(text: Text, rows: Sequence[tuple[int, ...]]) -> Text:
+    """The arm for all rows of numbers at once."""
+    values = list(zip(*dict.fromkeys(rows)))
+    differing = dict.fromkeys(each for each in values if len(set(each)) > 1)
+    names = {each: f"n.column{index}" for index, each in enumerate(differing, 1)}
+    if not names:
+        return alone(text, rows[0])
+    listed = ", ".join([f"({', '.join(map(str, row))})" for row in zip(*differing)])
+    reads = Reads(f"(VALUES {listed}) n")
+    words = [names.get(each, str(each[0])) for each in values]
+    return tuple([reads if isinstance(part, Reads) else _said(part, words) for part in text])
+
+
+def alone(text: Text, numbers: tuple[int, ...]) -> Text:
+    """The arm for one row of numbers."""
+    words = list(map(str, numbers))
+    return tuple([_said(part, words) for part in text])
+
+
+def _said(part: Part, words: list[str]) -> Part:
+    if not isinstance(part, Marked):
+        return part
+    word = words[part.mark]
+    return f"{part.column} = {word}" if part.column else word
