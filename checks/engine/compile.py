@@ -177,9 +177,14 @@ class _Fitting:
         return bool(self.places(signature))
 
     def _written_out(self, rules: RuleSet, root: Root) -> PlannedRoot | None:
+        """The root with rules written out; none, where that takes many steps: the fewer, the more roots took too many.
+
+        They are of one question, so they go by the same rules: what is done for each in vain would be a multiple.
+        """
         self.failed.pop(root, None)
+        sprawling = sum(made is None for made in self.failed.values())
         try:
-            made = planned(Planner(rules, self.places), root, self.width)
+            made = planned(Planner(rules, self.places, sprawling=sprawling), root, self.width)
         except SprawlingSteps:
             self.failed[root] = None
         except (Sprawling, RecursionError):

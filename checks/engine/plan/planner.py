@@ -22,7 +22,7 @@ from checks.engine.plan.inline import inlined
 from checks.engine.plan.open_values import Found, candidates_of
 from checks.engine.plan.plan import Candidates, Condition, Form, Plan, Twice
 from checks.engine.plan.subqueries import Asked, Numbers, Subqueries
-from checks.engine.plan.unfold import Unfolder
+from checks.engine.plan.unfold import Unfolder, many_steps
 from checks.engine.rules.clauses import Call, Literal, Neg, Operand, Var
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.program import Signature
@@ -44,6 +44,7 @@ class Planner:
     in_rounds: bool = False  # all that the rules table (`RuleSet.asking`)
     is_bounded: bool = True
     with_values: bool = True  # see `Unfolder`
+    sprawling: int = 0  # other roots of the question that took too many steps
     _unfolder: Unfolder = field(init=False)
     _apart: set[int] = field(init=False)  # recursions that take two answers at once
     _names: Iterator[int] = field(default_factory=count)  # of plans: a plan is read by them
@@ -55,8 +56,9 @@ class Planner:
         self._apart = {TABLED} if self.in_rounds else set()
         subqueries = Subqueries(self.rules, numbers, self._asked_inside)
         chooser = Chooser(self.rules, self._apart)
+        most = many_steps(self.sprawling) if self.is_bounded else None
         self._unfolder = Unfolder(
-            self.rules, self.places, numbers, chooser, subqueries, self.is_bounded, self.with_values
+            self.rules, self.places, numbers, chooser, subqueries, most, self.with_values
         )
 
     # ---- what a question needs ----------------------------------------------------------------------------------
@@ -117,7 +119,8 @@ class Planner:
                 return goals_plan(name, width, explored, enclosing.fixed, form)
 
     def _explored(self, asked: Asked, enclosing: Enclosing) -> Explored:
-        start = replace(asked.start, inside=enclosing)
+        given = asked.start
+        start = Draft(given.pending, given.outs, given.sources, given.conditions, enclosing)
         if not asked.as_set:
             return explore(self._unfolder, [start], enclosing)
         (call,) = start.pending

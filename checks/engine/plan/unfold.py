@@ -65,8 +65,14 @@ from policy.rules.program import Signature
 
 MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
 MANY_STEPS = 1_200  # of a plan that can be had in a form which takes fewer
+FEWEST_STEPS = 150  # of such a plan, however many others took too many
 
 Outcome = Draft | End | Twice
+
+
+def many_steps(sprawling: int) -> int:
+    """The steps of a plan that can be had in a form which takes fewer, after so many others that took too many."""
+    return min(MANY_STEPS, max(MANY_STEPS >> sprawling, FEWEST_STEPS))
 
 
 @dataclass
@@ -76,7 +82,7 @@ class Unfolder:
     numbers: Numbers
     chooser: Chooser
     subqueries: Subqueries
-    is_bounded: bool = False
+    most: int | None = None  # steps, of a plan that can be had in a form which takes fewer
     with_values: bool = True  # whether what is worked out in rounds is the same for any values of the question
     steps: int = 0
 
@@ -116,7 +122,7 @@ class Unfolder:
     def count(self) -> None:
         """One step more of planning; too many are refused."""
         self.steps += 1
-        if self.is_bounded and self.steps > MANY_STEPS:
+        if self.most is not None and self.steps > self.most:
             raise SprawlingSteps
         if self.steps > MOST_STEPS:
             raise TooManySteps(MOST_STEPS)
