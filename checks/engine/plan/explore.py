@@ -54,13 +54,13 @@ class Explored:
 
     def collected(self, ends: Iterable[End | Twice]) -> list[End]:
         """The ends, each once; up to one that says `Twice`, which is noted."""
-        found: dict[End, None] = {}
+        found: list[End] = []
         for end in ends:
             if isinstance(end, Twice):
                 self.twice = end
                 break
-            found[end] = None
-        return list(found)
+            found.append(end)
+        return found if len(found) < 2 else list(dict.fromkeys(found))
 
 
 def explore(unfolder: Unfolder, starts: Iterable[Draft], enclosing: Enclosing) -> Explored:

@@ -26,7 +26,7 @@ from checks.engine.plan.plan import (
     Twice,
     Variant,
 )
-from checks.engine.plan.states import State
+from checks.engine.plan.states import Active, State
 from checks.engine.plan.unfold import Unfolder
 from checks.engine.plan.variants import guards_for, variant_of
 from checks.engine.rules.clauses import Col, Operand, Term, Var, type_of
@@ -81,6 +81,7 @@ class _Work:
     waiting: dict[State, list[_Waiting]] = field(default_factory=dict)  # for answers of which state
     variants: dict[State, list[Variant]] = field(default_factory=dict)
     todo: list[tuple[_Waiting, State, Variant]] = field(default_factory=list)
+    inside: dict[Active, Enclosing] = field(default_factory=dict)  # of drafts that go on from an answer
 
     def take(self, state: State) -> None:
         """Note the state's branches: answers where they end, a wait where they go on."""
@@ -149,6 +150,9 @@ class _Work:
         }
         known |= {end.results[second]: end.results[first] for first, second in variant.same}
         pending = (*end.rest, *guards_for(variant, end.results, known))
-        inside = replace(self.enclosing, active=owner.active, may_jump=self.enclosing.rounds is not None)
+        inside = self.inside.get(owner.active)
+        if inside is None:
+            inside = replace(self.enclosing, active=owner.active, may_jump=self.enclosing.rounds is not None)
+            self.inside[owner.active] = inside
         draft = Draft(pending, end.outs, branch.sources, branch.conditions, inside)
         return self.unfolder.ends([bind(draft, known)])

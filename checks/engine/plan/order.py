@@ -46,9 +46,13 @@ OPEN = 9.0  # a call that nothing known leads to
 ANYWHERE = 20.0  # a path with neither end known: from anywhere to anywhere
 OWN_LATER = 30.0  # the recursion's own call before it is the last one
 
+MET = (Scan, Call, Given, Member)  # not tests, which wait for what they are about
+
 
 def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
     """The literal to meet next; None where only tests of unbound variables are left."""
+    if len(draft.pending) == 1:
+        return draft.pending[0] if isinstance(draft.pending[0], MET) else None
     found, least = None, inf
     for index, literal in enumerate(draft.pending):
         cost = _cost(literal, index, draft, rules)

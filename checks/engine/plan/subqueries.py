@@ -108,7 +108,7 @@ class Subqueries:
                 return Among(operand, ids)
             case Neg(call):
                 held = self.holds(outward(call), among)
-                return not held if isinstance(held, bool) else replace(held, negated=True)
+                return not held if isinstance(held, bool) else Holds(held.plan, negated=True)
         raise AssertionError(f"{literal} is no test, or not ready")
 
     def holds(self, call: Call, among: tuple[Source, ...] = ()) -> Holds | bool:

@@ -23,6 +23,7 @@ from checks.engine.rules.separate import Separated
 from checks.engine.rules.specialise import Specialised, anywhere
 from checks.engine.rules.subsume import subsumed
 from checks.engine.rules.typings import AreFacts
+from policy.language.collector import without_collections
 from policy.language.source import NOWHERE
 from policy.rules.components import Components, reachable
 from policy.rules.program import Program, Signature
@@ -92,6 +93,7 @@ class RuleSet:
     refused: Refusals = field(default_factory=Refusals)
     _paths: dict[Pattern, int] = field(default_factory=dict)
     _takes_two: dict[int, bool] = field(default_factory=dict)
+    _renaming: dict[Pattern, bool] = field(default_factory=dict)
     _knowing: list[tuple[Known, RuleSet]] = field(default_factory=list)
 
     def __post_init__(self, passes_of: RuleSet | None, are_facts: AreFacts) -> None:
@@ -101,9 +103,12 @@ class RuleSet:
 
     @contextmanager
     def planning(self, asked: Hashable) -> Iterator[None]:
-        """Only one at a time plans with a rule set, not for long, and not again what was refused a moment ago."""
+        """Only one at a time plans with a rule set, not for long, and not again what was refused a moment ago.
+
+        Without collections, too: plans are values, of which none is a cycle, and it keeps nearly all that it makes.
+        """
         self.refused.repeat(asked)
-        with self.lock, bounded(self.patience):
+        with self.lock, without_collections(), bounded(self.patience):
             self.refused.repeat(asked)
             try:
                 yield
@@ -142,7 +147,9 @@ class RuleSet:
         if self.tabled and pattern in self.tabled:
             return TABLED
         if self.question:
-            return None if self._is_renaming(pattern) else TABLED
+            if pattern not in self._renaming:
+                self._renaming[pattern] = self._is_renaming(pattern)
+            return None if self._renaming[pattern] else TABLED
         number = self._components.number(pattern)
         if number is None and pattern.is_path and any(clause.body for clause in self.alternatives(pattern)):
             return self._paths.setdefault(pattern, -1 - len(self._paths))
