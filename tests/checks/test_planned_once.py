@@ -6,11 +6,13 @@ from dataclasses import FrozenInstanceError, field, replace
 import pytest
 
 from checks.engine import compile as forms
+from checks.engine.compile import Root, Shape
 from checks.engine.plan import unfold
-from checks.engine.rules.clauses import Const, Slot
+from checks.engine.rules.clauses import Call, Const, Slot, Var
 from checks.engine.sql import rounds
 from checks.engine.sql.text import Table, Unnamed, finished, fused, read_from, tables_in
 from checks.engine.values import hashed_once, value
+from policy.values import STRING
 from tests.checks.in_memory import Engine
 
 # ---- values ---------------------------------------------------------------------------------------------------------
@@ -112,6 +114,17 @@ def test_what_takes_too_many_steps_is_tabled_only_where_something_is_shared(shar
         monkeypatch.setattr(engine.rules, "tabling", lambda starts: replace_tabled(tabling(starts)))
     made = engine.compiled("list", "read")
     assert made.rounds and len(tried) == times
+
+
+def test_the_more_roots_of_a_question_took_too_many_steps_the_fewer_the_next_may_take(monkeypatch):
+    assert [unfold.many_steps(sprawling) for sprawling in (0, 1, 2, 10)] == [1_200, 600, 300, 150]
+    monkeypatch.setattr(unfold, "MANY_STEPS", 3)
+    planned, tried = forms.planned, []
+    monkeypatch.setattr(forms, "planned", lambda *given: tried.append(given) or planned(*given))
+    actors = (Slot(f"actor{number}") for number in range(3))
+    roots = [Root((Call("allow", ("User", STRING, "Doc"), (actor, Const("read"), Var(0))),)) for actor in actors]
+    assert filled().compiled_for(Shape(tuple(roots), 1)).rounds
+    assert [planner.sprawling for planner, *_ in tried] == [0, 1, 2]
 
 
 def replace_tabled(rules):
