@@ -86,3 +86,23 @@ def test_rounds_that_others_read_are_read_beside_them(action, wanted):
     assert engine.ask("list", action, actor="ann") == wanted
     assert [doc for doc in "12345" if engine.ask("authorize", action, actor="ann", resource=doc)] == wanted
     assert len(engine.compiled("list", action).rounds) == 2
+
+
+NAMED = """
+actor User {}
+resource Org { roles = ["r0"]; permissions = ["read", "write"]; relations = { above: Org }; "r0" if "r0" on "above"; }
+has_permission(user: User, "read", r: Org) if role in ["r0", "r2"] and has_role(user, role, r);
+has_permission(user: User, "write", r: Org) if has_role(user, "r0", r);
+above(x: User, y: User);
+has_role(boss: User, role: String, r: Org) if above(boss, u) and has_role(u, role, r);
+"""
+
+
+@pytest.mark.parametrize("action", ["read", "write"])
+def test_a_role_that_becomes_known_on_the_way_goes_on_by_what_no_path_has_followed(action):
+    """Any role goes from user to user, and only "r0" from org to org too: a path for any role follows users alone."""
+    engine = Engine(NAMED)
+    engine.store("has_role", "User:u0", "r0", "Org:o1")
+    engine.store("has_relation", "Org:o0", "above", "Org:o1")
+    assert [engine.ask("authorize", action, "Org", actor="u2", resource=org) for org in ("o0", "o1")] == [True, True]
+    assert engine.ask("list", action, "Org", actor="u2") == ["o0", "o1"]

@@ -126,8 +126,6 @@ class Part(StrEnum):
 
     WHOLE = ""
     BASE = " base"  # all but those that say that it is transitive (see `linearise`)
-    CORE = " core"  # all but those that hop (see `separate`)
-    GROUND = " ground"  # the same, where a fact that is all of a call counts as that call
     STEP = " step"  # all but those that close it, from either side (see `closures`)
     UNCLOSED = " unclosed"  # all but those that close it
 
@@ -142,6 +140,20 @@ class Path:
         return f" path {self.number}"
 
 
+@dataclass(frozen=True, slots=True)
+class Core:
+    """All clauses but those that hop (see `separate`) where these names are known, whatever else is known later on.
+
+    `is_ground`: the same, where a fact that is all of a call counts as that call.
+    """
+
+    consts: tuple[Const | Other | None, ...]
+    is_ground: bool = False
+
+    def __str__(self) -> str:
+        return " ground" if self.is_ground else " core"
+
+
 @hashed_once
 @value
 class Call:
@@ -150,7 +162,7 @@ class Call:
     predicate: str
     types: tuple[str, ...]
     args: tuple[Term, ...]
-    part: Part | Path = Part.WHOLE
+    part: Part | Path | Core = Part.WHOLE
     _hash: int = field(init=False, repr=False, compare=False)
     _pattern: Pattern = field(init=False, repr=False, compare=False)  # once `pattern_of` has made it
 
@@ -302,7 +314,7 @@ class Pattern:
     predicate: str
     types: tuple[str, ...]
     consts: tuple[Const | Other | None, ...]
-    part: Part | Path = Part.WHOLE
+    part: Part | Path | Core = Part.WHOLE
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -32,17 +32,20 @@ from checks.engine.rules.clauses import (
     Call,
     Clause,
     ClausesOf,
+    Core,
     Literal,
     Part,
     Path,
     Pattern,
     Var,
     calls_made,
+    canonical,
     mentioned,
     pattern_of,
 )
 from checks.engine.rules.hops import ComponentOf, Hop, Hops, are_cyclic, hop_of, leads, with_call
 from checks.engine.rules.limits import tick
+from checks.engine.rules.unify import applied
 from policy.rules.components import Components
 
 Moves = list[tuple[int, Hop]]  # the hops among the clauses of a pattern, each with the argument that it moves
@@ -70,26 +73,33 @@ class Separated:
     def _make(self, pattern: Pattern, backward: bool) -> Iterable[Clause]:
         if isinstance(pattern.part, Path):
             return _path_clauses(pattern, self._hops[pattern.predicate, pattern.part], backward)
-        if pattern.part in (Part.CORE, Part.GROUND):
-            return self._without_hops(replace(pattern, part=Part.WHOLE), pattern.part == Part.GROUND)
+        if isinstance(pattern.part, Core):
+            return self._without_hops(pattern, pattern.part)
         if pattern.part == Part.WHOLE:
             factors = factors_of(pattern, self._moves)
             if factors is not None and factors.are_cyclic:
-                return self._separate(pattern, factors, Part.CORE)
+                return self._separate(pattern, factors, is_ground=False)
             factors = factors_of(pattern, self._moves_called)
             if factors is not None and not factors.are_cyclic and factors.go_by_recursion(self._component):
-                return self._separate(pattern, factors, Part.GROUND)
+                return self._separate(pattern, factors, is_ground=True)
         return self._clauses(pattern)
 
     def _called(self, pattern: Pattern) -> tuple[Clause, ...]:
         """The clauses, with calls for the facts that these come to (see `with_call`)."""
         return tuple([with_call(each, pattern, self._clauses) for each in self._clauses(pattern)])
 
-    def _without_hops(self, pattern: Pattern, is_ground: bool) -> Iterator[Clause]:
-        clauses = self._called(pattern) if is_ground else self._clauses(pattern)
-        return (each for each in clauses if hop_of(each, pattern, self._component) is None)
+    def _without_hops(self, pattern: Pattern, core: Core) -> Iterator[Clause]:
+        """The clauses that paths do not follow. For a name that is known by now, more of them may be hops: no path
+        has followed those."""
+        whole = replace(pattern, consts=core.consts, part=Part.WHOLE)
+        clauses = self._called(whole) if core.is_ground else self._clauses(whole)
+        for each in clauses:
+            if hop_of(each, whole, self._component) is None:
+                made = each if pattern.consts == core.consts else applied(each, pattern.params)
+                if made is not None:
+                    yield made if made is each else canonical(made)
 
-    def _separate(self, pattern: Pattern, factors: Factors, core: Part) -> Iterator[Clause]:
+    def _separate(self, pattern: Pattern, factors: Factors, is_ground: bool) -> Iterator[Clause]:
         """For each combination of types: paths that lead there, and the core, as far as there are any."""
         paths = {index: self._path(pattern.predicate, hops) for index, hops in factors.hops}
         params = pattern.params
@@ -100,7 +110,7 @@ class Separated:
                 types = (pattern.types[index], target.types[index])
                 args[index] = Var(len(params) + index, type=types[1])
                 body.append(Call(predicate, types, (params[index], args[index]), path))
-            body.append(Call(pattern.predicate, target.types, tuple(args), core))
+            body.append(Call(pattern.predicate, target.types, tuple(args), Core(target.consts, is_ground)))
             clause = Clause(params, tuple(body))
             if all(map(self._can_hold, calls_made((clause,)))):
                 yield clause
