@@ -194,7 +194,7 @@ class _Filing:
             self.filed[signature] = error.message
         else:
             self.settle()
-            number = signature_number(self.environment_id, signature)
+            number = signature_number(self.environment_id, signature, self.since)
             filed = self.filed[signature] = number, rest_of_row(signature, self.since)
             remember(self.known, signature, filed)
             if self.names.concern(signature):

@@ -30,6 +30,8 @@ class Signature(models.Model):
     predicate = models.TextField()
     types = models.TextField()  # a JSON array: no type name can be mistaken for two
     may_end = models.BooleanField(default=False, db_default=False, editable=False)  # some such fact has had an end
+    # The revision at which it was given its number: no such fact was stored before. 0: perhaps there always were some.
+    since = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
         db_table = "signature"
@@ -37,6 +39,7 @@ class Signature(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["environment", "predicate", "types"], name="signature_environment_shape")
         ]
+        indexes = [models.Index(fields=["environment", "since"], name="signature_since")]
 
     def __str__(self) -> str:
         return f"{self.predicate} {self.types}"

@@ -1,8 +1,10 @@
 """The numbers of signatures. One that is committed means the same for ever, so processes remember it."""
 
+from __future__ import annotations
+
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
@@ -19,12 +21,12 @@ _numbers: dict[tuple[int, Signature], int] = {}
 timeline.forgets(_numbers.clear)
 
 
-def signature_number(environment_id: int, signature: Signature) -> int:
-    """The signature's number in the environment, given now if it has none."""
+def signature_number(environment_id: int, signature: Signature, revision: int) -> int:
+    """The signature's number in the environment, given now if it has none: as of the revision that is being made."""
     key = (environment_id, signature)
     number = _numbers.get(key)
     if number is None:
-        number = _read(environment_id, signature) or _give(environment_id, signature)
+        number = _read(environment_id, signature) or _give(environment_id, signature, revision)
         # One that this transaction gave is nobody's until it commits.
         transaction.on_commit(lambda: _remember(key, number))
     return number
@@ -44,15 +46,36 @@ class Numbered:
     marks: Marks
     numbers: Mapping[Signature, int]
     ending: frozenset[Signature] = frozenset()
+    since: Mapping[Signature, int] = field(default_factory=dict)  # the revision at which each was given its number
+
+    def by(self, latest: int) -> Numbered:
+        """Return those that there were once the latest of them had come, at this revision."""
+        numbers = {signature: number for signature, number in self.numbers.items() if self.since[signature] <= latest}
+        return self if len(numbers) == len(self.numbers) else replace(self, numbers=numbers)
 
 
 NUMBERLESS = Numbered(Marks(), {})
 
 
-def numbers_as_of(environment_id: int) -> Numbered:
-    """Every signature that has a number in the environment, and the marks under which it has."""
+def numbers_as_of(environment_id: int, latest: int | None = None) -> Numbered:
+    """Every signature that has a number in the environment, and the marks under which it has.
+
+    With the revision at which the latest one came, only those that there were then: what is asked of the past is
+    planned as it was planned then.
+    """
     marks = marks_of(environment_id)
-    return NUMBERLESS if marks is None else _numbered_under(environment_id, marks)
+    if marks is None:
+        return NUMBERLESS
+    return _numbered_under(environment_id, marks) if latest is None else _numbered_by(environment_id, marks, latest)
+
+
+def latest_signature(environment_id: int, revision: int) -> int:
+    """Return the revision at which the latest signature came, of those that there were at a revision."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT MAX(since) FROM signature WHERE environment_id = %s AND since <= %s", (environment_id, revision)
+        )
+        return cursor.fetchone()[0] or 0
 
 
 def marks_of(environment_id: int) -> Marks | None:
@@ -65,8 +88,18 @@ def marks_of(environment_id: int) -> Marks | None:
 @lru_cache(maxsize=256)
 def _numbered_under(environment_id: int, marks: Marks) -> Numbered:
     """Marks are drawn by lot with each number that is given, and each first end: while they are the same, so is all."""
-    numbers, ending = numbers_and_ends(environment_id)
-    return Numbered(marks, numbers, frozenset(signature for signature, number in numbers.items() if number in ending))
+    with connection.cursor() as cursor:
+        columns = "predicate, types, id, may_end, since"
+        cursor.execute(f"SELECT {columns} FROM signature WHERE environment_id = %s", (environment_id,))
+        rows = [(Signature(name, types_of_text(types)), *rest) for name, types, *rest in cursor.fetchall()]
+    ending = frozenset(signature for signature, _, may_end, _ in rows if may_end)
+    numbers = {signature: number for signature, number, _, _ in rows}
+    return Numbered(marks, numbers, ending, {signature: since for signature, _, _, since in rows})
+
+
+@lru_cache(maxsize=256)
+def _numbered_by(environment_id: int, marks: Marks, latest: int) -> Numbered:
+    return _numbered_under(environment_id, marks).by(latest)
 
 
 def signature_numbers(environment_id: int) -> dict[Signature, int]:
@@ -136,12 +169,13 @@ class Numbering:
     """
 
     environment_id: int
+    latest: int | None = None  # as of a revision: the one at which the latest signature had come; None: now
     missing: dict[Signature, int] = field(default_factory=dict)
     known: Numbered = field(init=False)
     _unused: Iterator[int] = field(default_factory=lambda: count(-1, -1))
 
     def __post_init__(self):
-        self.known = numbers_as_of(self.environment_id)
+        self.known = numbers_as_of(self.environment_id, self.latest)
 
     @property
     def marks(self) -> Marks:
@@ -179,14 +213,15 @@ def _read(environment_id: int, signature: Signature) -> int | None:
     return row[0] if row else None
 
 
-def _give(environment_id: int, signature: Signature) -> int:
+def _give(environment_id: int, signature: Signature, revision: int) -> int:
     mark = secrets.randbits(62)  # never the mark of a change that was taken back
     # Both or neither: a statement that was compiled in between would take the mark for one without this signature.
     with transaction.atomic(savepoint=False), connection.cursor() as cursor:
         cursor.execute("UPDATE environment SET signature_mark = %s WHERE id = %s", (mark, environment_id))
         cursor.execute(
-            "INSERT INTO signature (environment_id, predicate, types) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-            (environment_id, signature.predicate, text_of_types(signature.types)),
+            "INSERT INTO signature (environment_id, predicate, types, since) VALUES (%s, %s, %s, %s)"
+            " ON CONFLICT DO NOTHING",
+            (environment_id, signature.predicate, text_of_types(signature.types), revision),
         )
     number = _read(environment_id, signature)  # ours, or that of whoever was faster
     assert number is not None, "a signature that was just inserted exists"

@@ -95,7 +95,10 @@ def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
         turn = advance(target_id)
         names = ", ".join(COLUMNS)
         copied = 0
-        numbers = {signature_number(target_id, each): number for each, number in signature_numbers(origin_id).items()}
+        numbers = {
+            signature_number(target_id, each, turn.offset): number
+            for each, number in signature_numbers(origin_id).items()
+        }
         may_end = ending_numbers(origin_id)
         if may_end:
             let_end(target_id, [target for target, origin in numbers.items() if origin in may_end])
@@ -188,7 +191,7 @@ class Work:
 
 def rows_of_facts(environment_id: int, facts: Sequence[Fact], since: int) -> list[NewRow]:
     """The facts' rows, once each."""
-    return rows_of(facts, lambda signature: signature_number(environment_id, signature), since)
+    return rows_of(facts, lambda signature: signature_number(environment_id, signature, since), since)
 
 
 # ---- deleting -------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ class Moment:
     at: int
     version: int | None  # None only where facts are asked for, and no policy
     offset: int | None = field(default=None, compare=False)  # of the environment, where the moment was looked up
+    # The revision at which the latest signature of facts had come by then, where the moment was looked up.
+    signatures: int | None = field(default=None, compare=False)
 
 
 class NoSuchMoment(AuthzError):
@@ -34,7 +36,9 @@ _CLOCKS_APART = 1.0  # seconds, from which on a replica is not asked
 LAST_REVISION = 2**63 - 1  # that databases have numbers for
 
 _KNOWN = """
-SELECT e.horizon, e."offset", {now}, h.at, r.number, r.at, r.policy_version_id
+SELECT e.horizon, e."offset", {now}, h.at, r.number, r.at, r.policy_version_id, (
+    SELECT MAX(s.since) FROM signature s WHERE s.environment_id = e.id AND s.since <= COALESCE(r.number, e."offset")
+)
 FROM environment e
 LEFT JOIN revision h ON h.environment_id = e.id AND h.number = e.horizon
 LEFT JOIN revision r ON r.environment_id = e.id AND r.number = {number}
@@ -53,6 +57,7 @@ class _Known(NamedTuple):
     number: int | None
     at: int | None
     version: int | None
+    signatures: int | None
 
 
 def moment_of(
@@ -86,7 +91,7 @@ def moment_of(
     version = known.version if policy_version is None else _named(environment_id, policy_version)
     if version is None and needs_policy:
         raise NoSuchMoment(f"there was no policy at revision {number}; policy_version asks by another one")
-    return Moment(number, at, version, known.offset)
+    return Moment(number, at, version, known.offset, known.signatures or 0)
 
 
 def seen_since(moment: Moment | None, seen: Seen) -> Seen:
@@ -102,7 +107,7 @@ def present(environment_id: int) -> Moment:
     number = _checked(known, known.offset, "now")
     if known.version is None:
         raise NoSuchMoment("there is no policy yet")
-    return Moment(number, known.now, known.version)
+    return Moment(number, known.now, known.version, signatures=known.signatures or 0)
 
 
 def as_of_from_text(text: str, path: str) -> AsOf:
@@ -117,9 +122,11 @@ def as_of_from_text(text: str, path: str) -> AsOf:
         raise MalformedRequest(path, f"{reason}, or the number of a revision") from None
 
 
-def check_known(environment_id: int, moment: Moment) -> None:
-    """Refuse a moment whose history was dropped after it was looked up."""
-    _checked(_read(environment_id, "%s", moment.revision), moment.revision, f"as_of: revision {moment.revision}")
+def check_known(environment_id: int, moment: Moment) -> Moment:
+    """Refuse a moment whose history was dropped after it was looked up; return it with the signatures of then."""
+    known = _read(environment_id, "%s", moment.revision)
+    _checked(known, moment.revision, f"as_of: revision {moment.revision}")
+    return replace(moment, signatures=known.signatures or 0)
 
 
 def _read(environment_id: int, number: str, *values: int) -> _Known:

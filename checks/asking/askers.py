@@ -8,6 +8,7 @@ from threading import Lock
 from checks.asking import run
 from checks.asking.confirmation import NEW_SIGNATURE, Holding, asking_what_holds
 from checks.asking.session import LiveSession, new_generation
+from facts.numbering import latest_signature
 from policy.active import Caller, caller_of_hash
 from policy.errors import AuthzError, KeyRefused, NotFound
 from policy.moments import Moment
@@ -60,6 +61,8 @@ def session_now(asker: Asker) -> LiveSession:
 def session_at(asker: Asker, moment: Moment) -> LiveSession:
     """Return a session by the policy of a moment."""
     generation = likely_session(asker).generation
+    if moment.signatures is None:  # it comes out of a token
+        moment = replace(moment, signatures=latest_signature(asker.environment_id, moment.revision))
     return LiveSession(asker.environment_id, moment.version, isinstance(asker, Caller), generation, moment)
 
 

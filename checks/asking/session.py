@@ -63,7 +63,7 @@ class StatementKey(NamedTuple):
     window: Window | None = None
     most: int = 0  # so many rows, whichever are found first; 0: all
     by_rows: bool = False  # whether values come in rows, each of them asked about
-    is_past: bool = False  # as of a revision
+    then: int | None = None  # as of a revision: the one at which the latest signature had come; None: now
 
     def places(self, program: Program) -> tuple[int, ...]:
         """Return which of the questions may have answers: those about types that the program knows."""
@@ -75,7 +75,7 @@ class StatementKey(NamedTuple):
         asked = [self.asked[place] for place in places]
         roots = tuple([each if isinstance(each, Root) else each.root for each in asked])
         has_stored = self.environment_id is not None
-        return Shape(roots, self.width, self.inline, has_stored, self.window, self.most, self.is_past)
+        return Shape(roots, self.width, self.inline, has_stored, self.window, self.most, self.then is not None)
 
 
 class Found(NamedTuple):
@@ -223,7 +223,7 @@ def new_generation() -> int:
 class LiveSession(Session):
     """Asks by the policy version that is active as far as this process knows; every statement confirms it.
 
-    With a moment, it asks as of a revision, by the version of then.
+    With a moment, it asks as of a revision, by the version and the signatures of then.
 
     Statements know the numbers of the signatures that there were. When one tells of others, the next session has
     another generation, and finds none of the old statements.
@@ -305,7 +305,7 @@ class LiveSession(Session):
         width = len(asked[0].outs)
         return StatementKey(
             self.environment_id, policy, self.needs_key, self.generation, run.dialect(),
-            asked, width, inline, window, is_past=self.moment is not None,
+            asked, width, inline, window, then=None if self.moment is None else self.moment.signatures,
         )  # fmt: skip
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:
@@ -321,7 +321,7 @@ class LiveSession(Session):
         return not run.in_transaction()  # numbers that this very transaction gave may be taken back
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
-        numbering = Numbering(self.environment_id)
+        numbering = Numbering(self.environment_id, key.then)
         made = self._made(key, places, numbering)
         assert key.width or not made.is_guarded, "a question that nothing is asked of leaves no guard open"
         numbers = {signature: numbering.of(signature) for signature in key.inline}

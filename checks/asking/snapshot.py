@@ -110,15 +110,13 @@ def _opened(
 ) -> Iterator[Snapshot]:
     useful = brought(cases.program, context, "context_facts")
     with run.question_time(), run.snapshot():
-        known = numbers_as_of(environment_id)
+        if moment is not None:
+            moment = check_known(environment_id, moment)
+        known = numbers_as_of(environment_id, moment.signatures if moment else None)
         facts, inline = useful.facts, frozenset(by_signature(useful.facts))
         now = run.current_time() if moment is None else moment.at // 1_000_000
         given = (environment_id, policy, cases, facts, inline, useful.unused, known, statements, moment)
-        found = Snapshot(*given, now=now)
-        if moment is not None:
-            check_known(environment_id, moment)
-            found = replace(found, revision=moment.revision)
-        yield found
+        yield Snapshot(*given, moment.revision if moment else 0, now=now)
 
 
 @lru_cache(maxsize=64)
@@ -155,7 +153,7 @@ class Snapshot(Session):
     context: Sequence[Fact]
     inline: frozenset[Signature]  # of the context
     unused: Unused
-    known: Numbered  # the environment's signatures
+    known: Numbered  # the environment's signatures, of the moment
     statements: Statements
     past: Moment | None = None  # None: now
     revision: int = 0  # that is asked of
@@ -319,7 +317,8 @@ class Snapshot(Session):
 
     def _key(self, asked: Outline | Root, width: int, most: int, window: Window | None = None) -> StatementKey:
         mine = (self.environment_id, self.policy, None, self.known.marks, self.dialect)
-        return StatementKey(*mine, (asked,), width, self.inline, window, most, is_past=self.past is not None)
+        then = self.past.signatures if self.past else None
+        return StatementKey(*mine, (asked,), width, self.inline, window, most, then=then)
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
         began = time.thread_time()

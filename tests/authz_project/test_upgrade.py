@@ -144,6 +144,29 @@ def test_who_published_a_version_is_taken_from_its_revision(kind, database_urls,
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_since_when_there_are_such_facts_is_taken_from_the_oldest(kind, database_urls, tmp_path):
+    url = database_urls(kind, f"kinds_{secrets.token_hex(4)}")
+    manage(tmp_path, url, "migrate", "facts", "0003")
+    with closing(connected(url)) as database:
+        database.execute(
+            "INSERT INTO environment (id, slug, name, created_at, moment) VALUES"
+            f" (1, 'default', 'Default', '{PUBLISHED:%Y-%m-%d %H:%M:%S+00:00}', 1)"
+        )
+        for number in (1, 2, 3, 4):
+            names = "id, environment_id, predicate, types"
+            database.execute(f"INSERT INTO signature ({names}) VALUES ({number}, 1, 'p{number}', '[]')")
+        for number, revision in ((1, 9), (2, 6)):
+            database.execute(f"INSERT INTO fact (sig, a0, since) VALUES ({number}, 'x', {revision})")
+        for number, revision in ((1, 5), (3, 7)):
+            database.execute(f"INSERT INTO past_fact VALUES ({number}, 'x', '', '', '', '', {revision}, 8, NULL)")
+        database.commit()
+    manage(tmp_path, url, "migrate")
+    with closing(connected(url)) as database:
+        found = database.execute("SELECT id, since FROM signature ORDER BY id").fetchall()
+    assert found == [(1, 5), (2, 6), (3, 7), (4, 0)], "of the last one, nothing is known"
+
+
 def connected(url: str):
     return sqlite3.connect(url.removeprefix("sqlite:///")) if url.startswith("sqlite") else psycopg.connect(url)
 

@@ -171,7 +171,7 @@ def number_of(caller, key: str) -> int:
     predicate, *types = re.split("_(?=[A-Z])", key)
     if predicate in ("has_role", "has_permission", "has_relation", "allow"):
         types.insert(1, "String")
-    return signature_number(caller.environment_id, Signature(predicate, tuple(types)))
+    return signature_number(caller.environment_id, Signature(predicate, tuple(types)), 0)
 
 
 def as_json(number: int, sample: Sample) -> str:

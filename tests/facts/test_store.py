@@ -65,10 +65,10 @@ def test_a_signature_and_the_mark_that_tells_of_it_are_there_together(environmen
     texts = iter([numbering.text_of_types(new.types)])  # for looking it up, and no other for inserting it
     monkeypatch.setattr(numbering, "text_of_types", lambda types: next(texts))
     with pytest.raises(StopIteration):
-        numbering.signature_number(environment.id, new)
+        numbering.signature_number(environment.id, new, 1)
     monkeypatch.undo()
     assert numbering.numbers_as_of(environment.id) == before
-    number = numbering.signature_number(environment.id, new)
+    number = numbering.signature_number(environment.id, new, 1)
     after = numbering.numbers_as_of(environment.id)
     assert after.marks != before.marks
     assert after.numbers[new] == number

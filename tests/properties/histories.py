@@ -365,7 +365,8 @@ class History:
         gone = [fact for fact, end in self.now.stored.items() if end is not None and end <= at]
         with changing():
             turn = advance(self.environment_id)
-            kinds = {signature_number(self.environment_id, Signature(fact[0], types_of(fact))) for fact in gone}
+            signatures = {Signature(fact[0], types_of(fact)) for fact in gone}
+            kinds = {signature_number(self.environment_id, each, turn.offset) for each in signatures}
             ended = sum(
                 fact_table().end_all("sig = %s AND expires_at <= %s", (kind, at), turn.offset) for kind in kinds
             )
