@@ -46,7 +46,8 @@ def request_ids(get_response):
 
     def respond(request):
         request.started = time.perf_counter()
-        parts = noticing.begin() if noticing.is_on else None
+        since = request.META.get(noticing.WAITS_SINCE, 0.0)
+        parts = noticing.begin(request.started, since) if noticing.is_on else None
         request.request_id = request_id_of(request.META.get("HTTP_X_REQUEST_ID", ""))
         enter(request.request_id, observing.name_of(request.path))
         response = get_response(request)

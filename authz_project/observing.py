@@ -43,7 +43,7 @@ class Seen(NamedTuple):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """In the order in which they ended; what the request waited for comes before it began."""
+        """In the order in which they ended; that it waited for a thread comes before it began."""
         return tuple(map(Part._make, self.noted))
 
 

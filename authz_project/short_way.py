@@ -21,6 +21,7 @@ from authz_project.logs.current import current, enter, leave
 from authz_project.middleware import request_id_of
 from policy import noticing
 from policy.endpoint import Endpoint, Request, Response
+from policy.noticing import WAITS_SINCE
 
 Environ = dict[str, Any]  # as the specification of WSGI has it
 Headers = list[tuple[str, str]]
@@ -54,7 +55,7 @@ class Route:
     def answer(self, environ: Environ) -> Answer:
         """Never raises an `Exception`."""
         started = time.perf_counter()
-        parts = noticing.begin() if noticing.is_on else None
+        parts = noticing.begin(started, environ.get(WAITS_SINCE, 0.0)) if noticing.is_on else None
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
         enter(request_id, self._path)
         method = environ["REQUEST_METHOD"].upper()

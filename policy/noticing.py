@@ -7,6 +7,9 @@ While nobody watches, `is_on` is false, and a place that has something to tell c
     if noticing.is_on:
         noticing.note("statement", began, rows=len(rows))
 
+A part costs the answer that it is told of: what each question tells is a constant where it can be, by `add`, and has no
+time where it took none.
+
 | part | is | facts |
 |---|---|---|
 | `wait` | waiting | `of`: `thread`, `connection` (until there is one), `turn` (for others who change the same) |
@@ -33,18 +36,18 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 now = perf_counter
+WAITS_SINCE = "authz.waits_since"  # in what is known of a request: when it was given to another thread, by `now`
 MOST = 1_000  # parts that one request keeps; those after them are told as if they were of no request
 
 
 class Part(NamedTuple):
     name: str
-    began: float  # by `now`
+    began: float  # by `now`; 0.0 where it took no time
     seconds: float
     facts: Mapping[str, Any]
 
@@ -56,13 +59,13 @@ Parts = list[Noted]
 
 class _Thread(threading.local):
     parts: Parts | None = None  # of the request that this thread answers
-    since: float = 0.0  # when it was given to this thread, if it was given by another
 
 
 is_on = False
 under_way: Counter[str] = Counter()  # by the names of parts that last
 _counting = threading.Lock()
 _FOR_A_THREAD = {"of": "thread"}
+_ROWS = tuple([{"rows": number} for number in range(10)])
 _thread = _Thread()
 _listeners: tuple[Listener, ...] = ()
 
@@ -82,14 +85,10 @@ def listen(listeners: tuple[Listener, ...]) -> None:
     _listeners = listeners
 
 
-def begin() -> Parts:
-    """Begin a request in this thread; its parts come into what is returned."""
-    since = _thread.since
-    if since:
-        _thread.since = 0.0
-        parts = _thread.parts = [("wait", since, now() - since, _FOR_A_THREAD)]
-    else:
-        parts = _thread.parts = []
+def begin(began: float, since: float = 0.0) -> Parts:
+    """Begin a request in this thread; its parts come into what is returned. It may have waited for the thread."""
+    parts: Parts = [("wait", since, began - since, _FOR_A_THREAD)] if since else []
+    _thread.parts = parts
     return parts
 
 
@@ -102,23 +101,21 @@ def end() -> None:
 
 def note(name: str, began: float | None = None, **facts: object) -> None:
     """Note a part that began then, by `now`, and ends now; without a time, it took none."""
-    at = now()
-    if began is None:
-        began = at
-    parts = _thread.parts
-    if parts is not None and len(parts) < MOST:
-        parts.append((name, began, at - began, facts))
-    else:
-        _tell(Part(name, began, at - began, facts))
+    add((name, 0.0, 0.0, facts) if began is None else (name, began, now() - began, facts))
 
 
-def instant(name: str, facts: Mapping[str, Any]) -> None:
-    """Note a part that takes no time. Nobody changes the facts."""
+def add(part: Noted) -> None:
+    """Note a part that is at hand. Nobody changes its facts."""
     parts = _thread.parts
     if parts is not None and len(parts) < MOST:
-        parts.append((name, now(), 0.0, facts))
+        parts.append(part)
     else:
-        _tell(Part(name, now(), 0.0, facts))
+        _tell(Part._make(part))
+
+
+def fetched(began: float, rows: int) -> None:
+    """Note a statement that began then and ends now, with so many rows: as `note`, for what each question tells."""
+    add(("statement", began, now() - began, _ROWS[rows] if rows < len(_ROWS) else {"rows": rows}))
 
 
 def _tell(part: Part) -> None:
@@ -152,16 +149,6 @@ def lasting(name: str) -> Iterator[None]:
     finally:
         with _counting:
             under_way[name] -= 1
-
-
-def waited(work: Callable[..., T]) -> Callable[..., T]:
-    """Work for another thread, with how long it waits for it from now on."""
-    return partial(_begun, work, now())
-
-
-def _begun(work: Callable[..., T], since: float, *arguments: object) -> T:
-    _thread.since = since
-    return work(*arguments)
 
 
 def carried(work: Callable[[], T]) -> Callable[[], T]:

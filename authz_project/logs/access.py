@@ -33,8 +33,8 @@ Line = Callable[[Seen], bytes]
 
 def plain(seen: Seen) -> bytes:
     """Return the line for people."""
-    at = seen.at + seen.seconds
-    when = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))},{int(at * 1000) % 1000:03d}"
+    milliseconds = int((seen.at + seen.seconds) * 1_000)
+    when = f"{_local_second(milliseconds // 1_000)},{milliseconds % 1_000:03d}"
     whose = f" environment={seen.environment} key={seen.key_id}" if seen.key_id is not None else ""
     took = int(seen.seconds * 1_000_000)
     said = f"{seen.method} {seen.endpoint} {seen.status} {took}us request={seen.request_id}{whose}"
@@ -43,23 +43,31 @@ def plain(seen: Seen) -> bytes:
 
 def json(seen: Seen) -> bytes:
     """Return the line for programs, put together of pieces that are JSON: most are the same for many lines."""
-    at = int((seen.at + seen.seconds) * 1_000_000)
-    return (
-        f'{{"time":"{_second(at // 1_000_000)}.{at % 1_000_000:06d}Z",'
-        f"{_about(seen.method, seen.endpoint, seen.status, seen.environment, seen.key_id)}"
-        f',"request_id":{orjson.dumps(seen.request_id).decode()},"microseconds":{int(seen.seconds * 1_000_000)}}}\n'
-    ).encode()
+    endpoint, method, status, _, seconds, began, request_id, environment, key_id, _, _ = seen
+    second, microseconds = divmod(int((began + seconds) * 1_000_000), 1_000_000)
+    return b'{"time":"%b.%06dZ",%b,"request_id":%b,"microseconds":%d}\n' % (
+        _second(second),
+        microseconds,
+        _about(method, endpoint, status, environment, key_id),
+        orjson.dumps(request_id),
+        seconds * 1_000_000,
+    )
 
 
 @lru_cache(maxsize=4)
-def _second(seconds: int) -> str:
-    return text_of(seconds * 1_000_000)[:19]
+def _local_second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> bytes:
+    return text_of(seconds * 1_000_000)[:19].encode()
 
 
 @lru_cache(maxsize=1_000)
-def _about(method: str, endpoint: str, status: int, environment: str, key_id: int | None) -> str:
+def _about(method: str, endpoint: str, status: int, environment: str, key_id: int | None) -> bytes:
     said = {"level": "INFO", "logger": LOGGER, "message": f"{method} {endpoint} {status}"}
-    return orjson.dumps(said | _whose(environment, key_id) | _what(method, endpoint, status)).decode()[1:-1]
+    return orjson.dumps(said | _whose(environment, key_id) | _what(method, endpoint, status))[1:-1]
 
 
 def _whose(environment: str, key_id: int | None) -> dict[str, object]:
@@ -110,10 +118,10 @@ class AccessLog:
 
     def _lines(self) -> list[bytes]:
         """Of all that wait. One that cannot be built costs no other."""
-        lines = []
+        lines, line_of, next_one = [], self._line, self._waiting.popleft
         for _ in range(len(self._waiting)):
             try:
-                lines.append(self._line(self._waiting.popleft()))
+                lines.append(line_of(next_one()))
             except Exception:
                 log.exception("a request is not in the access log")
         return lines
@@ -133,14 +141,9 @@ class AccessLog:
 
 
 def pieces(lines: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """Put whole lines together, so many bytes at once."""
-    piece: list[bytes] = []
-    size = 0
-    for line in lines:
-        if size + len(line) > most and piece:
-            yield b"".join(piece)
-            piece, size = [], 0
-        piece.append(line)
-        size += len(line)
-    if piece:
-        yield b"".join(piece)
+    """Put whole lines together, so many bytes at once; more, where one line has more."""
+    text, start = b"".join(lines), 0
+    while start < len(text):
+        end = text.rfind(b"\n", start, start + most) + 1 or text.index(b"\n", start) + 1
+        yield text[start:end]
+        start = end

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, pairwise
 from operator import itemgetter
 from threading import Lock
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from policy.noticing import Noted, Part
 Key = tuple[Any, ...]  # a metric's name, and its labels
 MOST = 20_000  # requests that wait to be counted; whoever brings more counts them
 
-_endpoint_method_status = itemgetter(0, 1, 2)
+_endpoint_method_status, _seconds, _noted = itemgetter(0, 1, 2), itemgetter(4), itemgetter(10)
 
 
 class Times(NamedTuple):
@@ -64,7 +64,7 @@ class Tallies:
     def noted(self, part: Part) -> None:
         """Be told of a part that belongs to no request."""
         with self._changing:
-            self._count_parts({part.name: [(part.name, part.began, part.seconds, part.facts)]}, {})
+            self._count_parts({part.name: [(part.name, part.began, part.seconds, part.facts)]})
 
     def count(self, *key: str, number: float = 1) -> None:
         with self._changing:
@@ -90,27 +90,18 @@ class Tallies:
         del self._seen[:number]
         for key, times in Counter(map(_endpoint_method_status, batch)).items():
             self._counts["requests", *key] += times
-        seconds = defaultdict(list)
-        decided: dict[str, list[Mapping[str, int]]] = defaultdict(list)
-        parts: dict[str, list[Noted]] = defaultdict(list)
+        by_endpoint: defaultdict[str, list[Seen]] = defaultdict(list)
         for seen in batch:
-            endpoint = seen[0]
-            seconds[endpoint].append(seen[4])
-            for part in seen[10]:
-                name = part[0]
-                if name == "decision":
-                    decided[endpoint].append(part[3])
-                else:
-                    parts[name].append(part)
-        for endpoint, values in seconds.items():
-            self._values["request_seconds", endpoint] += values
-        self._count_parts(parts, decided)
+            by_endpoint[seen[0]].append(seen)
+        parts: defaultdict[str, list[Noted]] = defaultdict(list)
+        for endpoint, those in by_endpoint.items():
+            self._values["request_seconds", endpoint] += map(_seconds, those)
+            for part in chain.from_iterable(map(_noted, those)):
+                parts[part[0]].append(part)
+            self._decisions(endpoint, parts.pop("decision", []))
+        self._count_parts(parts)
 
-    def _count_parts(
-        self, parts: Mapping[str, list[Noted]], decided: Mapping[str, Iterable[Mapping[str, int]]]
-    ) -> None:
-        for endpoint, facts in decided.items():
-            self._decisions(endpoint, facts)
+    def _count_parts(self, parts: Mapping[str, list[Noted]]) -> None:
         for name, found in parts.items():
             count = _HOW.get(name)
             if count is not None:
@@ -118,29 +109,32 @@ class Tallies:
 
     # ---- parts -------------------------------------------------------------------------------------------
 
-    def _decisions(self, endpoint: str, found: Iterable[Mapping[str, int]]) -> None:
+    def _decisions(self, endpoint: str, found: list[Noted]) -> None:
         counts = self._counts
-        for tally in found:
-            counts["questions",] += 1
+        for tally, times in _each_once(found):
+            counts["questions",] += times
             if "allowed" in tally:
-                counts["decisions", endpoint, "allowed"] += tally["allowed"]
-                counts["decisions", endpoint, "denied"] += tally["denied"]
+                counts["decisions", endpoint, "allowed"] += tally["allowed"] * times
+                counts["decisions", endpoint, "denied"] += tally["denied"] * times
             elif "rows" in tally:
-                counts["decisions", endpoint, "listed" if tally["rows"] else "empty"] += 1
-                counts["rows_answered", endpoint] += tally["rows"]
+                counts["decisions", endpoint, "listed" if tally["rows"] else "empty"] += times
+                counts["rows_answered", endpoint] += tally["rows"] * times
             else:
-                counts["decisions", endpoint, "sql"] += 1
+                counts["decisions", endpoint, "sql"] += times
 
     def _decided_elsewhere(self, found: list[Noted]) -> None:
-        self._decisions(OTHER, [part[3] for part in found])
+        self._decisions(OTHER, found)
 
     def _waits(self, found: list[Noted]) -> None:
-        for part in found:
-            self._values["wait_seconds", part[3]["of"]].append(part[2])
+        by_what: defaultdict[str, list[float]] = defaultdict(list)
+        for _, _, seconds, facts in found:
+            by_what[facts["of"]].append(seconds)
+        for what, values in by_what.items():
+            self._values["wait_seconds", what] += values
 
     def _statements(self, found: list[Noted]) -> None:
         self._values["statement_seconds",] += [part[2] for part in found]
-        self._counts["statements_failed",] += sum("failed" in part[3] for part in found)
+        self._counts["statements_failed",] += sum(times for facts, times in _each_once(found) if "failed" in facts)
 
     def _found(self, found: list[Noted]) -> None:
         self._counts["statements_found",] += len(found)
@@ -182,6 +176,13 @@ class Tallies:
         for part in found:
             for outcome, number in part[3].items():
                 self._counts["decision_log_lines", outcome] += number
+
+
+def _each_once(parts: list[Noted]) -> list[tuple[Mapping[str, Any], int]]:
+    """Return what the parts say, each with how many say so: most have it of one and the same object."""
+    said = [part[3] for part in parts]
+    by_id = dict(zip(map(id, said), said, strict=True))
+    return [(by_id[place], times) for place, times in Counter(map(id, said)).items()]
 
 
 _HOW: dict[str, Callable[[Tallies, list[Noted]], None]] = {

@@ -11,7 +11,6 @@ from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project.connections import let_go_if_broken, refresh_connection
 from authz_project.server.line import Line
-from policy import noticing
 from policy.handing import thread
 
 log = logging.getLogger("authz.server")
@@ -41,7 +40,7 @@ class Changes:
                 return False
             self._here += 1
             self._line.note(self.waiting)
-        if handed(self._waiting, self._done, noticing.waited(work) if noticing.is_on else work, *arguments):
+        if handed(self._waiting, self._done, work, *arguments):
             return True
         self._one_less()
         return False

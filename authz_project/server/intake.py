@@ -30,6 +30,7 @@ from authz_project.server.upkeep import start_upkeep
 from authz_project.server.waiting import Waiting
 from authz_project.short_way import Environ
 from authz_project.traces.begin import begin as begin_traces
+from policy import noticing
 from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
 
@@ -89,6 +90,7 @@ class Intake:
             return
         environ = environ_of(scope)
         if length == 0:
+            _note_waiting(environ)
             waits = _may_wait(environ)
             if not (waits and self._waiting.do(answer, environ | {MAY_WAIT: True}, io.BytesIO(), 0, protocol)):
                 self._do(self._slots, scope, protocol, answer, environ, io.BytesIO(), 0, protocol)
@@ -144,6 +146,7 @@ class Intake:
         self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, environ: Environ, held: int, body: bytes
     ) -> None:
         is_begun = False
+        _note_waiting(environ)
         try:
             is_begun = self._do(threads, scope, protocol, self._answer, environ, protocol, held, body)
         finally:
@@ -166,6 +169,12 @@ class Intake:
                 say(scope, protocol, 408, message, close=True)
             case "broken":
                 say(scope, protocol, 400, "the body breaks off", close=True)
+
+
+def _note_waiting(environ: Environ) -> None:
+    """Tell observers that it waits for a thread from now on."""
+    if noticing.is_on:
+        environ[noticing.WAITS_SINCE] = noticing.now()
 
 
 class _Room:

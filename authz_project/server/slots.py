@@ -8,7 +8,6 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from authz_project.server.line import Line
-from policy import noticing
 
 log = logging.getLogger("authz.server")
 
@@ -46,8 +45,6 @@ class Slots:
 
         It is not done, and False, where too many wait for too long: see `Line`.
         """
-        if noticing.is_on:
-            work = noticing.waited(work)
         with self._lock:
             if self._waiting and not self._line.takes(len(self._waiting)):
                 return False

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from authz_project.server.changes import Changes, done, handed
-from policy import noticing
 
 
 class Waiting:
@@ -27,7 +26,7 @@ class Waiting:
             if not self._free:
                 return False
             self._free -= 1
-        if handed(self._threads, self._done, noticing.waited(work) if noticing.is_on else work, *arguments):
+        if handed(self._threads, self._done, work, *arguments):
             return True
         self._one_more()
         return False

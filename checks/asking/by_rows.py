@@ -130,7 +130,7 @@ def _made(session: LiveSession, known: Remembered[StatementKey, V], key: Stateme
         deadline.check()
         found = known.made_once(key, make)
     elif noticing.is_on and known is _statements:
-        noticing.instant("found", {"key": key})
+        noticing.add(("found", 0.0, 0.0, {"key": key}))
     return found
 
 

@@ -27,6 +27,7 @@ from policy.active import Caller, Seen
 Asked = tuple[int, str, bytes]  # an environment, what is asked of it, and the body of the request
 _OVERHEAD = 1_000  # bytes that the smallest answer takes, with its places in tables
 _OF_UNUSED = 12_000  # bytes of what can be said of one kind of context facts that count for nothing
+_CONFIRMED: noticing.Noted = ("kept", 0.0, 0.0, {})
 _SHARE = 8  # an answer that is larger than this part of the room is not kept
 _MOST_ENVIRONMENTS = 10_000
 _MOST_SEEN = 1 << 16
@@ -91,7 +92,7 @@ def kept(who: Caller, asked: Asked) -> Kept | None:
     if found.holding != now:
         return None
     if noticing.is_on:
-        noticing.instant("kept", {})
+        noticing.add(_CONFIRMED)
     return found
 
 

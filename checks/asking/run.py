@@ -58,7 +58,7 @@ def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
             noticing.note("statement", began, failed=type(error).__name__)
         raise
     if noticing.is_on:
-        noticing.note("statement", began, rows=len(rows))
+        noticing.fetched(began, len(rows))
     return rows
 
 

@@ -175,7 +175,7 @@ class Session(ABC):
         if found is None:
             return self._prepared_now(key)
         if noticing.is_on:
-            noticing.instant("found", {"key": key})
+            noticing.add(("found", 0.0, 0.0, {"key": key}))
         return found
 
     def _prepared_now(self, key: StatementKey) -> PreparedStatement:

@@ -1,4 +1,6 @@
-"""What was found out about answers from memory, each of which is one and the same object every time."""
+"""What was found out about answers: of those from memory, each of which is one and the same object every time, and of
+those that say yes or no and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,12 @@ class Known(Generic[Found]):
         self._look = look
         self._found: dict[bytes, Found] = {}
         self._size = 0
+        self._of_decisions: dict[bool, Found] = {}
 
     def __call__(self, answer: object) -> Found:
         if not isinstance(answer, bytes):
-            return self._look(answer)
+            is_allowed = answer.get("allowed") if isinstance(answer, dict) and len(answer) == 1 else None
+            return self._look(answer) if is_allowed is None else self._of_decision(is_allowed, answer)
         found = self._found.get(answer)
         if found is None:
             found = self._look(orjson.loads(answer))
@@ -32,4 +36,10 @@ class Known(Generic[Found]):
                 self._size = 0
             self._found[answer] = found
             self._size += len(answer) + _OVERHEAD
+        return found
+
+    def _of_decision(self, is_allowed: bool, answer: object) -> Found:
+        found = self._of_decisions.get(is_allowed)
+        if found is None:
+            found = self._of_decisions[is_allowed] = self._look(answer)
         return found

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import orjson
 from django.conf import settings
+from django.core.signals import setting_changed
 
 from checks.decisions.answers import is_denial, summary_of
 from checks.decisions.known import Known
@@ -44,13 +45,15 @@ _LOCKED_WITHIN = 1.0  # second
 _MOST_NAMES = 10_000
 _CONTEXT = "context_facts"
 _AUTHZEN = "/access/"  # how its paths begin
+_PUBLISHED = b',"is_published_client":true'
 
 
 class Entry(NamedTuple):
     """What there is to say of a question, before it is a line."""
 
-    at: int  # microseconds since 1970
-    microseconds: int  # that the answer took
+    at: int  # nanoseconds since 1970
+    began: float  # by `perf_counter`, as when it ended
+    ended: float
     request_id: str
     environment_id: int
     key: str
@@ -61,6 +64,32 @@ class Entry(NamedTuple):
     revision: int
     policy_version: int | None
     is_drawn: bool  # for the sample
+
+
+_new = tuple.__new__  # takes half as long as to call the class
+
+
+class Wanted(NamedTuple):
+    """What the settings say. Each question asks for it, and Django's way to a setting takes longer than the rest."""
+
+    share: float  # of all questions
+    has_denials: bool  # whatever the share
+    has_context: bool
+
+    @classmethod
+    def now(cls) -> Wanted:
+        return cls(settings.DECISION_LOG_SAMPLE, settings.DECISION_LOG_DENIED, settings.DECISION_LOG_CONTEXT)
+
+
+_wanted = Wanted.now()
+
+
+def _look_again(**_: object) -> None:
+    global _wanted
+    _wanted = Wanted.now()
+
+
+setting_changed.connect(_look_again)  # as tests do it
 
 
 def _size_of(question: bytes, answer: object) -> int:
@@ -80,9 +109,9 @@ def note(request: Request, who: Caller, answer: object, revision: int, version_i
     if writer is None:
         return
     try:
-        share = settings.DECISION_LOG_SAMPLE
+        share, has_denials, _ = _wanted
         is_drawn = share >= 1 or random() < share  # noqa: S311  it is no secret
-        if is_drawn or settings.DECISION_LOG_DENIED:
+        if is_drawn or has_denials:
             entry = _entry(request, who, answer, revision, version_id, is_drawn)
             writer.put(entry, _size_of(entry.question, answer))
     except Exception as reason:
@@ -91,7 +120,7 @@ def note(request: Request, who: Caller, answer: object, revision: int, version_i
 
 def _notice(answer: object) -> None:
     try:
-        noticing.instant("decision", tally_of(answer))
+        noticing.add(("decision", 0.0, 0.0, tally_of(answer)))
     except Exception:
         log.exception("an answer was not counted")
 
@@ -99,19 +128,23 @@ def _notice(answer: object) -> None:
 def _entry(
     request: Request, who: Caller, answer: object, revision: int, version_id: int | None, is_drawn: bool
 ) -> Entry:
-    return Entry(
-        time.time_ns() // 1000,
-        int((time.perf_counter() - request.started) * 1_000_000),
-        request.id,
-        who.environment_id,
-        who.author or _names.get(who.key_hash) or _read(who.key_hash, _author),
-        request.headers["PATH_INFO"],
-        request.body,
-        is_published_client(request),
-        answer,
-        revision,
-        None if version_id is None else _names.get(version_id) or _read(version_id, _number),
-        is_drawn,
+    return _new(
+        Entry,
+        (
+            time.time_ns(),
+            request.started,
+            time.perf_counter(),
+            request.id,
+            who.environment_id,
+            who.author or _names.get(who.key_hash) or _read(who.key_hash, _author),
+            request.headers["PATH_INFO"],
+            request.body,
+            is_published_client(request),
+            answer,
+            revision,
+            None if version_id is None else _names.get(version_id) or _read(version_id, _number),
+            is_drawn,
+        ),
     )
 
 
@@ -149,29 +182,38 @@ def line_of(entry: Entry) -> bytes | None:
 
     It is put together of pieces that are JSON, most of which are the same for many lines.
     """
-    said = _said(entry.answer)
-    if not (entry.is_drawn or said.is_denial):
+    (
+        at, began, ended, request_id, environment_id, key, path, question, is_published, answer, revision, version,
+        is_drawn,
+    ) = entry  # fmt: skip
+    said, is_denial = _said_of(answer)
+    if not (is_drawn or is_denial):
         return None
-    left_out, question = 0, entry.question
-    if not settings.DECISION_LOG_CONTEXT:
-        if entry.path.startswith(_AUTHZEN):
-            question, left_out = without_properties(question)
-        elif _CONTEXT.encode() in question:
-            question, left_out = without_context(question)
-    return b"".join(
-        (
-            b'{"time":"%s.%06dZ","request_id":' % (_second(entry.at // 1_000_000), entry.at % 1_000_000),
-            orjson.dumps(entry.request_id),
-            _origin(entry.environment_id, entry.key, entry.path),
-            _on_one_line(question),
-            said.text,
-            b',"revision":%d' % entry.revision,
-            b',"policy_version":%s,"microseconds":%d' % (_number_or_null(entry.policy_version), entry.microseconds),
-            b',"is_published_client":true' if entry.is_published else b"",
-            b',"context_facts_left_out":%d' % left_out if left_out else b"",
-            b"}\n",
-        )
+    more = _PUBLISHED if is_published else b""
+    if not _wanted.has_context:
+        question, left_out = _without_context_of(path, question)
+        more += b',"context_facts_left_out":%d' % left_out if left_out else b""
+    if b"\n" in question or b"\r" in question:  # in JSON, ends of lines stand between its signs only
+        question = question.replace(b"\n", b" ").replace(b"\r", b" ")
+    second, nanoseconds = divmod(at, 1_000_000_000)
+    return b'{"time":"%b.%06dZ","request_id":%b%b%b%b,"revision":%d,"policy_version":%b,"microseconds":%d%b}\n' % (
+        _second(second),
+        nanoseconds // 1_000,
+        orjson.dumps(request_id),
+        _origin(environment_id, key, path),
+        question,
+        said,
+        revision,
+        b"null" if version is None else b"%d" % version,
+        (ended - began) * 1_000_000,
+        more,
     )
+
+
+def _without_context_of(path: str, question: bytes) -> tuple[bytes, int]:
+    if path.startswith(_AUTHZEN):
+        return without_properties(question)
+    return without_context(question) if _CONTEXT.encode() in question else (question, 0)
 
 
 @lru_cache(maxsize=4)
@@ -185,23 +227,12 @@ def _origin(environment_id: int, key: str, path: str) -> bytes:
     return b"," + orjson.dumps(found)[1:-1] + b',"question":'
 
 
-def _number_or_null(number: int | None) -> bytes:
-    return b"null" if number is None else b"%d" % number
-
-
-def _said_of(body: object) -> _Said:
+def _summarised(body: object) -> _Said:
     summary = summary_of(body)
     return _Said(b',"answer":' + orjson.dumps(summary), is_denial(summary))
 
 
-_said = Known(_said_of)
-
-
-def _on_one_line(question: bytes) -> bytes:
-    """In JSON, ends of lines stand between its signs only."""
-    if b"\n" in question or b"\r" in question:
-        return question.replace(b"\n", b" ").replace(b"\r", b" ")
-    return question
+_said_of = Known(_summarised)
 
 
 def without_context(question: bytes) -> tuple[bytes, int]:

@@ -9,13 +9,16 @@ from checks.decisions.known import Known
 Tally = dict[str, int]  # `allowed` and `denied`; or `rows` of a list; or neither, of SQL
 
 
+_ALLOWED, _DENIED = {"allowed": 1, "denied": 0}, {"allowed": 0, "denied": 1}  # which nobody changes
+
+
 def _tally_of(body: Any) -> Tally:
     if isinstance(body, list):  # of /bulk_actions
         return {"rows": sum(len(each["results"]) for each in body)}
     if "allowed" in body:
-        return _decided([body["allowed"]])
+        return _ALLOWED if body["allowed"] is True else _DENIED
     if "decision" in body:
-        return _decided([body["decision"]])
+        return _ALLOWED if body["decision"] is True else _DENIED
     if "evaluations" in body:
         return _decided([each["decision"] for each in body["evaluations"]])
     if "results" not in body:
