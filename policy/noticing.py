@@ -65,7 +65,8 @@ is_on = False
 under_way: Counter[str] = Counter()  # by the names of parts that last
 _counting = threading.Lock()
 _FOR_A_THREAD = {"of": "thread"}
-_ROWS = tuple([{"rows": number} for number in range(10)])
+_FEW = 10
+_ROWS = tuple([{"rows": number} for number in range(_FEW)])
 _thread = _Thread()
 _listeners: tuple[Listener, ...] = ()
 
@@ -115,7 +116,12 @@ def add(part: Noted) -> None:
 
 def fetched(began: float, rows: int) -> None:
     """Note a statement that began then and ends now, with so many rows: as `note`, for what each question tells."""
-    add(("statement", began, now() - began, _ROWS[rows] if rows < len(_ROWS) else {"rows": rows}))
+    part = ("statement", began, now() - began, _ROWS[rows] if rows < _FEW else {"rows": rows})
+    parts = _thread.parts
+    if parts is not None and len(parts) < MOST:
+        parts.append(part)
+    else:
+        _tell(Part._make(part))
 
 
 def _tell(part: Part) -> None:

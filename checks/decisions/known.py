@@ -26,8 +26,13 @@ class Known(Generic[Found]):
 
     def __call__(self, answer: object) -> Found:
         if not isinstance(answer, bytes):
-            is_allowed = answer.get("allowed") if isinstance(answer, dict) and len(answer) == 1 else None
-            return self._look(answer) if is_allowed is None else self._of_decision(is_allowed, answer)
+            if not isinstance(answer, dict) or len(answer) != 1 or "allowed" not in answer:
+                return self._look(answer)
+            is_allowed = answer["allowed"]
+            found = self._of_decisions.get(is_allowed)
+            if found is None:
+                found = self._of_decisions[is_allowed] = self._look(answer)
+            return found
         found = self._found.get(answer)
         if found is None:
             found = self._look(orjson.loads(answer))
@@ -36,10 +41,4 @@ class Known(Generic[Found]):
                 self._size = 0
             self._found[answer] = found
             self._size += len(answer) + _OVERHEAD
-        return found
-
-    def _of_decision(self, is_allowed: bool, answer: object) -> Found:
-        found = self._of_decisions.get(is_allowed)
-        if found is None:
-            found = self._of_decisions[is_allowed] = self._look(answer)
         return found

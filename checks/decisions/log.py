@@ -118,9 +118,16 @@ def note(request: Request, who: Caller, answer: object, revision: int, version_i
         writer.leave_out(1, reason)
 
 
+def _decision(body: object) -> noticing.Noted:
+    return ("decision", 0.0, 0.0, tally_of(body))
+
+
+_part_of = Known(_decision)
+
+
 def _notice(answer: object) -> None:
     try:
-        noticing.add(("decision", 0.0, 0.0, tally_of(answer)))
+        noticing.add(_part_of(answer))
     except Exception:
         log.exception("an answer was not counted")
 
