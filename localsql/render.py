@@ -156,7 +156,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         columns = (Col(source.number, f"a{index}") for index in binding.key.columns)
         return [(f"{self.typed(each, scope).sql} IS NOT NULL",) for each in columns if each not in operands]
 
-    def column(self, column: Column, scope: LocalScope) -> Text | None:
+    def column(self, column: Text | Shown, scope: LocalScope) -> Text | None:
         if not isinstance(column, Shown):
             return column
         assert isinstance(column, Carried), "what is shown of the caller's tables is carried"

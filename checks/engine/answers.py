@@ -42,6 +42,8 @@ def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
             (found.granted if outcome else found.withheld).add(row)
     answers = set(plain)
     for found in exits.values():
+        found.withheld -= found.granted  # one row of facts is enough, whatever others say
+    for found in exits.values():
         answers |= _answers_of_exit(found, plain, [other for other in exits.values() if other is not found])
     return list(answers)
 

@@ -34,7 +34,7 @@ from checks.engine.plan.plan import (
 from checks.engine.rules.clauses import Col, Const, Operand, Term
 from checks.engine.rules.limits import tick
 from checks.engine.sql.scope import Scope, Seen
-from checks.engine.sql.text import Column, Part, Text, fused, joined, merged, settled, union
+from checks.engine.sql.text import Column, Part, Shown, Text, Written, fused, joined, merged, settled, union
 
 ColumnsOf = Callable[[Exit], Sequence[Column]]
 
@@ -103,7 +103,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         """How the plan's goals or answers are kept."""
 
     @abstractmethod
-    def column(self, column: Column, scope: Scope[Seen]) -> Text | None:
+    def column(self, column: Text | Shown, scope: Scope[Seen]) -> Text | None:
         """The column as a SELECT writes it; None where the table can have no such value."""
 
     @abstractmethod
@@ -220,7 +220,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: Scope[Seen]) -> Text | None:
         """The same, where the scope has the branch's sources in sight already."""
-        shown = [self.column(column, scope) for column in columns]
+        shown = [each.text if isinstance(each, Written) else self.column(each, scope) for each in columns]
         written = _some(shown)
         read = self.read(branch, columns, scope) if len(written) == len(shown) else None
         if read is None:

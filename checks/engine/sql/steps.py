@@ -18,13 +18,13 @@ def steps_of(branch: Branch, read: tuple[Source, ...]) -> Iterator[tuple[Source 
     yield from zip((None, *read), ready)
 
 
-def idle_in(branch: Branch, wanted: set[Col]) -> list[Source]:
+def idle_in(branch: Branch, wanted: set[int]) -> list[Source]:
     """Facts that only have to be there, where there are questions to run besides: nothing else mentions them."""
     mentioned = [sources_of(each) for each in branch.conditions]
     if not any(isinstance(each, Holds) and not numbers for each, numbers in zip(branch.conditions, mentioned)):
         return []
     tied = {number for numbers in mentioned if len(numbers) > 1 for number in numbers}
-    tied |= {column.source for column in wanted}
+    tied |= wanted
     return [each for each in branch.sources if isinstance(each, Fact) and each.number not in tied]
 
 

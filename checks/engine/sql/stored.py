@@ -26,6 +26,7 @@ from checks.engine.plan.plan import (
     Variant,
     stored_first,
 )
+from checks.engine.plan.prefixes import sources_of
 from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Col, Const, Operand, Slot, Term, Var
 from checks.engine.sql.alike import Outliner, is_looked_into
@@ -37,7 +38,20 @@ from checks.engine.sql.render import ColumnsOf, no_columns
 from checks.engine.sql.rounds import Rounds, rounds_for
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.steps import Names, idle_in, names_of, steps_of
-from checks.engine.sql.text import READS, Choice, Column, Formed, Marked, Shown, Table, Text, joined, settled, tables_in
+from checks.engine.sql.text import (
+    READS,
+    Choice,
+    Column,
+    Formed,
+    Marked,
+    Shown,
+    Table,
+    Text,
+    Written,
+    joined,
+    settled,
+    tables_in,
+)
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 
@@ -104,13 +118,14 @@ class StoredRenderer(StoredOperands):
             return (f"NULL AS {name}",)
         return Formed(term, lambda text: (*self.dialect.answer(text), f" AS {name}"))
 
-    def verdict(self, end: Exit, tests: tuple[Condition, ...], scope: Scoped) -> Text:
-        """A column: whether the tests hold, for a row of the exit."""
+    def verdict(self, end: Exit, tests: tuple[Condition, ...], scope: Scoped) -> Column:
+        """Whether the tests hold, for a row of the exit."""
         if not tests:
             return ("1",)
         named = self.named(end.branch, scope)
         outcome = joined(" AND ", (self._test(test, named) for test in tests))
-        return ("CASE WHEN ", *outcome, " THEN 1 ELSE 0 END")
+        looked_at = frozenset(number for test in tests for number in sources_of(test))
+        return Written(("CASE WHEN ", *outcome, " THEN 1 ELSE 0 END"), looked_at)
 
     def layout(self, plan: Plan, kind: type[Goals] | type[Answers]) -> Padded:
         keys = plan.key_count if plan.seeds else 0
@@ -136,7 +151,7 @@ class StoredRenderer(StoredOperands):
     def select(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> Text:
         return _always(super().select(branch, columns, scope))
 
-    def column(self, column: Column, scope: Scoped) -> Text:
+    def column(self, column: Text | Shown, scope: Scoped) -> Text:
         if not isinstance(column, Shown):
             return column
         assert isinstance(column, Formed), "what is shown of stored facts has a form"
@@ -165,8 +180,7 @@ class StoredRenderer(StoredOperands):
     def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]] | None:
         if not self.dialect.joins_apart:
             return super().read(branch, columns, scope)
-        terms = (column.term for column in columns if isinstance(column, Shown))
-        wanted = {term for term in terms if isinstance(term, Col)}
+        wanted = {number for column in columns for number in _shown_of(column)}
         return self._read_apart(branch, idle_in(branch, wanted), scope)
 
     def _read_apart(self, branch: Branch, idle: list[Source], scope: Scoped) -> tuple[list[Text], list[Text]]:
@@ -340,6 +354,16 @@ class StoredRenderer(StoredOperands):
         columns = ", ".join(column.name for column, _ in pairs)
         wanted: Text = left if len(pairs) == 1 else ("(", *left, ")")
         return (*wanted, f" IN (SELECT {columns} FROM ", *self._relation(source, scope), ")")
+
+
+def _shown_of(column: Column) -> Iterable[int]:
+    """The numbers of the sources that the column shows something of."""
+    match column:
+        case Formed(Col(source)):
+            return (source,)
+        case Written(_, sources):
+            return sources
+    return ()
 
 
 def inline_table(dialect: Dialect, inline: frozenset[Signature]) -> list[Text]:

@@ -98,7 +98,15 @@ class Formed(Shown):
     form: Callable[[Text], Text]
 
 
-Column = Text | Shown
+@value
+class Written:
+    """Such a column that is written already, and the numbers of the sources that it looks at."""
+
+    text: Text
+    sources: frozenset[int]
+
+
+Column = Text | Shown | Written
 
 
 def joined(separator: str, texts: Iterable[Text]) -> Text:
