@@ -12,7 +12,7 @@ from django.db import connection
 
 from authz_project.checkup.finding import Finding, judged
 from authz_project.sqlite_log import LARGE, size_of_log
-from checks.decisions.log import STANDARD_OUTPUT
+from checks.decisions.writer import STANDARD_OUTPUT
 
 LITTLE, TOO_LITTLE = 1 << 30, 100 << 20  # bytes
 OF_OTHERS, OF_GROUP = 0o007, 0o070

@@ -89,17 +89,18 @@ def kinds(folder: Path) -> dict[str, Kind]:
     from authz_project.logs.slow import SlowQuestions
     from authz_project.metrics.worker import Worker
     from checks.decisions import log
+    from checks.decisions.writer import Writer
 
     lines.STANDARD_ERROR = os.open(folder / "access", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     access.AccessLog._run = lambda self: None  # type: ignore[method-assign]
-    log.Writer._start = lambda self: None  # type: ignore[method-assign]
-    worker, writer = Worker(1, {}), log.Writer(str(folder / "decisions"))
+    Writer._start = lambda self: None  # type: ignore[method-assign]
+    worker, writer = Worker(1, {}), Writer(str(folder / "decisions"), log.line_of)
     plain, json, slow = access.AccessLog(access.plain), access.AccessLog(access.json), SlowQuestions(500)
 
     def seen(observer: observing.Observer, behind: Callable[[], object]) -> Kind:
         return Kind(lambda: observing.observe(observer), lambda: observing.stop(observer), behind)
 
-    def log_to(file: log.Writer | None) -> None:
+    def log_to(file: Writer[log.Entry] | None) -> None:
         log.writer = file
 
     found = {

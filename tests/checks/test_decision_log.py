@@ -13,9 +13,9 @@ from authz_project.keys import create_key
 from authz_project.urls import endpoints
 from authz_project.wsgi import application
 from checks.asking import kept
-from checks.decisions import log
+from checks.decisions import log, writer
 from checks.decisions.known import Known
-from checks.decisions.log import Writer
+from checks.decisions.writer import Writer
 from policy.models import PolicyVersion
 from policy.publishing import activate
 from tests.checks.conftest import POLICY, about, fact, publish, store, value
@@ -93,7 +93,7 @@ QUESTIONS = {
 @pytest.fixture
 def path(tmp_path, monkeypatch) -> Path:
     """The file of a log that is written when the test says so."""
-    made = Writer(str(tmp_path / "decisions"))
+    made = Writer(str(tmp_path / "decisions"), log.line_of)
     made._thread = threading.current_thread()
     monkeypatch.setattr(log, "writer", made)
     kept._answers._kept.clear()
@@ -248,7 +248,7 @@ def test_context_facts_may_be_left_out(repos, path, settings, name):
 
 
 def test_what_has_no_room_is_counted_and_told_once(repos, path, monkeypatch, caplog):
-    monkeypatch.setattr(log, "ROOM", 3_000)
+    monkeypatch.setattr(writer, "ROOM", 3_000)
     for _ in range(10):
         assert repos.post("/authorize", QUESTIONS["authorize"][0]).json() == {"allowed": True}
     written = len(lines(path))
@@ -304,9 +304,9 @@ def test_what_is_cut_off_spoils_no_other_line(repos, path, monkeypatch, caplog, 
             raise OSError(28, "No space left on device")
         return write(file, bytes(text)[: places.pop()])
 
-    monkeypatch.setattr(log.os, "write", full)
+    monkeypatch.setattr(writer.os, "write", full)
     log.writer.flush()
-    monkeypatch.setattr(log.os, "write", write)
+    monkeypatch.setattr(writer.os, "write", write)
     repos.post("/authorize", QUESTIONS["authorize"][0])
     log.writer.flush()
     assert [orjson.loads(line)["endpoint"] for line in path.read_bytes().splitlines()] == ["authorize"] * (1 + more)
@@ -326,9 +326,9 @@ def test_a_pipe_is_gone_on_with_after_what_was_cut_off(repos, path, monkeypatch)
         return write(file, bytes(text)[: places.pop()])
 
     repos.post("/authorize", QUESTIONS["authorize"][0])
-    monkeypatch.setattr(log.os, "write", full)
+    monkeypatch.setattr(writer.os, "write", full)
     log.writer.flush()
-    monkeypatch.setattr(log.os, "write", write)
+    monkeypatch.setattr(writer.os, "write", write)
     repos.post("/authorize", QUESTIONS["authorize"][0])
     log.writer.flush()
     torn, whole = os.read(reader, 1 << 16).splitlines()

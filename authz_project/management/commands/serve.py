@@ -31,7 +31,7 @@ from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
 from authz_project.server.files import TooFewFiles, allow_as_many_as_possible, connections_of_worker
 from authz_project.server.process import run_server
-from checks.decisions.log import STANDARD_OUTPUT, opened
+from checks.decisions.writer import STANDARD_OUTPUT, opened
 from policy.management.command import ServiceCommand
 from policy.models import default_environment
 from policy.replicas.standing import Standing, looked_at, state_of

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from checks.engine.plan.plan import Among, Branch, Condition, Fact, Holds, Same, Source
 from checks.engine.plan.prefixes import sources_of
 from checks.engine.rules.clauses import Col, Const
+from checks.engine.sql.text import Column, Formed, Written
 
 
 def steps_of(branch: Branch, read: tuple[Source, ...]) -> Iterator[tuple[Source | None, list[Condition]]]:
@@ -18,14 +19,24 @@ def steps_of(branch: Branch, read: tuple[Source, ...]) -> Iterator[tuple[Source 
     yield from zip((None, *read), ready)
 
 
-def idle_in(branch: Branch, wanted: set[int]) -> list[Source]:
+def idle_in(branch: Branch, columns: Iterable[Column]) -> list[Source]:
     """Facts that only have to be there, where there are questions to run besides: nothing else mentions them."""
     mentioned = [sources_of(each) for each in branch.conditions]
     if not any(isinstance(each, Holds) and not numbers for each, numbers in zip(branch.conditions, mentioned)):
         return []
     tied = {number for numbers in mentioned if len(numbers) > 1 for number in numbers}
-    tied |= wanted
+    tied |= {number for column in columns for number in _shown_by(column)}
     return [each for each in branch.sources if isinstance(each, Fact) and each.number not in tied]
+
+
+def _shown_by(column: Column) -> Iterable[int]:
+    """The numbers of the sources that the column shows something of."""
+    match column:
+        case Formed(Col(source)):
+            return (source,)
+        case Written(_, sources):
+            return sources
+    return ()
 
 
 Names = tuple[Col, frozenset[str]]  # a column and the constants it may be

@@ -30,7 +30,6 @@ from checks.engine.plan.prefixes import sources_of
 from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Col, Const, Operand, Slot, Term, Var
 from checks.engine.sql.alike import Outliner, is_looked_into
-from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.lookups import has_not_ended, known_columns, stored_with_index
 from checks.engine.sql.operands import Scoped, StoredOperands
@@ -38,6 +37,7 @@ from checks.engine.sql.render import ColumnsOf, no_columns
 from checks.engine.sql.rounds import Rounds, rounds_for
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.steps import Names, idle_in, names_of, steps_of
+from checks.engine.sql.tables import INLINE, inline_table, with_tables
 from checks.engine.sql.text import (
     READS,
     Choice,
@@ -55,8 +55,6 @@ from checks.engine.sql.text import (
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 
-INLINE = "inline_fact"
-FACTS = Slot("facts")
 
 @dataclass
 class StoredRenderer(StoredOperands):
@@ -180,8 +178,7 @@ class StoredRenderer(StoredOperands):
     def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]] | None:
         if not self.dialect.joins_apart:
             return super().read(branch, columns, scope)
-        wanted = {number for column in columns for number in _shown_of(column)}
-        return self._read_apart(branch, idle_in(branch, wanted), scope)
+        return self._read_apart(branch, idle_in(branch, columns), scope)
 
     def _read_apart(self, branch: Branch, idle: list[Source], scope: Scoped) -> tuple[list[Text], list[Text]]:
         """The same, each stored fact that is joined looked up in a SELECT of its own, by all that is known before it.
@@ -354,28 +351,6 @@ class StoredRenderer(StoredOperands):
         columns = ", ".join(column.name for column, _ in pairs)
         wanted: Text = left if len(pairs) == 1 else ("(", *left, ")")
         return (*wanted, f" IN (SELECT {columns} FROM ", *self._relation(source, scope), ")")
-
-
-def _shown_of(column: Column) -> Iterable[int]:
-    """The numbers of the sources that the column shows something of."""
-    match column:
-        case Formed(Col(source)):
-            return (source,)
-        case Written(_, sources):
-            return sources
-    return ()
-
-
-def inline_table(dialect: Dialect, inline: frozenset[Signature]) -> list[Text]:
-    """The facts of these signatures that the request brings, as a table; none where it brings none."""
-    if not inline:
-        return []
-    rows = dialect.rows((FACTS,), max(len(each.types) for each in inline))
-    return [(f"{INLINE} AS MATERIALIZED (", *rows, ")")]
-
-
-def with_tables(tables: list[Text]) -> Text:
-    return ("WITH RECURSIVE ", *joined(", ", tables), " ") if tables else ()
 
 
 def _exits_of(source: Relation) -> list[Exit]:
