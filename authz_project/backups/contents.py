@@ -53,6 +53,7 @@ class _Stored(NamedTuple):
     latest: int  # of all that they name
     at_horizon: int  # what held then, as far as it is still known
     backwards: int  # past facts that ended before they began
+    early: int  # facts, past ones too, that began before there were any of their signature
 
 
 def _facts_and_revisions(environment: Environment) -> Finding:
@@ -68,6 +69,7 @@ def _facts_and_revisions(environment: Environment) -> Finding:
             revisions != expected,
         f"they name revision {stored.latest:,}, and the last one is {offset:,}": stored.latest > offset,
         f"{stored.backwards:,} past facts ended before they began": stored.backwards,
+        f"{stored.early:,} facts began before there were any of their signature": stored.early,
         "the active policy is not the last revision's": offset and newest == offset
             and version != environment.policy_version_id,
         # Forgetting takes past facts away, so that more may be stored than is known to have been inserted.
@@ -82,20 +84,22 @@ def _facts_and_revisions(environment: Environment) -> Finding:
 
 
 def _stored(environment: Environment) -> _Stored:
-    mine = "sig IN (SELECT id FROM signature WHERE environment_id = %s)"
+    mine = "JOIN signature s ON s.id = f.sig WHERE s.environment_id = %s"
+    early = "COALESCE(SUM(CASE WHEN f.since < s.since THEN 1 ELSE 0 END), 0)"
     horizon = environment.horizon
-    ((facts, since, facts_then),) = _rows(
-        "SELECT COUNT(*), COALESCE(MAX(since), 0), COALESCE(SUM(CASE WHEN since <= %s THEN 1 ELSE 0 END), 0)"
-        f" FROM fact WHERE {mine}",
+    ((facts, since, facts_then, facts_early),) = _rows(
+        "SELECT COUNT(*), COALESCE(MAX(f.since), 0), COALESCE(SUM(CASE WHEN f.since <= %s THEN 1 ELSE 0 END), 0),"
+        f" {early} FROM fact f {mine}",
         (horizon, environment.pk),
     )
-    ((past, until, past_then, backwards),) = _rows(
-        "SELECT COUNT(*), COALESCE(MAX(until), 0),"
-        " COALESCE(SUM(CASE WHEN since <= %s AND until > %s THEN 1 ELSE 0 END), 0),"
-        f" COALESCE(SUM(CASE WHEN since >= until THEN 1 ELSE 0 END), 0) FROM past_fact WHERE {mine}",
+    ((past, until, past_then, backwards, past_early),) = _rows(
+        "SELECT COUNT(*), COALESCE(MAX(f.until), 0),"
+        " COALESCE(SUM(CASE WHEN f.since <= %s AND f.until > %s THEN 1 ELSE 0 END), 0),"
+        f" COALESCE(SUM(CASE WHEN f.since >= f.until THEN 1 ELSE 0 END), 0), {early} FROM past_fact f {mine}",
         (horizon, horizon, environment.pk),
     )
-    return _Stored(facts, past, max(since, until), facts_then + past_then, backwards)
+    latest, at_horizon = max(since, until), facts_then + past_then
+    return _Stored(facts, past, latest, at_horizon, backwards, facts_early + past_early)
 
 
 def _revisions(environment: Environment) -> tuple[int, int, int | None, int, int]:

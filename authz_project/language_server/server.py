@@ -12,6 +12,7 @@ from django.db import connections
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
+from pygls.protocol import json_rpc
 
 from authz_project.language_server import answers
 from authz_project.language_server.answers import RUN_TESTS
@@ -180,7 +181,14 @@ def _handler(server: PolicyServer, answer: Callable[[Document, Any], object]) ->
     return handle
 
 
+def _is_told(record: logging.LogRecord) -> bool:
+    """Whether a line is about what failed here: why a name cannot be changed, the one who asked is told already."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, JsonRpcException) and error.code == _FAILED)
+
+
 def serve(version: str) -> None:
     """Answer on the standard input and output until the editor ends it."""
     logging.getLogger("pygls").setLevel(logging.WARNING)
+    logging.getLogger(json_rpc.__name__).addFilter(_is_told)
     built(version).start_io()

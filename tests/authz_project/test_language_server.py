@@ -144,6 +144,29 @@ def test_names_are_shown_found_and_renamed(session):
     session(conversation)
 
 
+def test_a_refused_name_is_told_and_is_no_failure_in_the_log(tmp_path):
+    place = {"textDocument": {"uri": URI}, "position": {"line": 3, "character": 10}}
+    document = {"uri": URI, "languageId": "polar", "version": 1, "text": TEXT}
+    said = (
+        {"id": 1, "method": "initialize", "params": {"processId": os.getpid(), "rootUri": None, "capabilities": {}}},
+        {"method": "initialized", "params": {}},
+        {"method": "textDocument/didOpen", "params": {"textDocument": document}},
+        {"id": 2, "method": "textDocument/rename", "params": {**place, "newName": "User"}},
+        {"id": 3, "method": "shutdown"},
+        {"method": "exit"},
+    )
+    bodies = [json.dumps({"jsonrpc": "2.0", **each}).encode() for each in said]
+    done = subprocess.run(
+        [sys.executable, ROOT / "manage.py", "language_server"],
+        env=os.environ | {"DATABASE_URL": f"sqlite:///{tmp_path / 'a.sqlite3'}"},
+        input=b"".join(b"Content-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies),
+        capture_output=True,
+        timeout=2 * LIMIT,
+    )
+    assert b"there is a type `User` already" in done.stdout
+    assert done.stderr == b""
+
+
 def test_names_that_are_markdown_are_shown_as_they_are():
     name = r"**b** [c](command:d) <img src=x>\n```\n"
     text = f'resource R {{\n  permissions = ["{name}"];\n  "{name}" if "owner";\n}}\n'
