@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from django.conf import settings
+from django.db.backends.base.base import BaseDatabaseWrapper
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
@@ -23,6 +23,7 @@ from policy.endpoint import Endpoint, Request, Response
 from policy.errors import KeyRefused, MalformedRequest, ScopeMissing
 from policy.replicas.reading import primary
 from policy.scopes import Scope
+from policy.settled import settled
 
 JSON = "application/json"
 
@@ -31,22 +32,24 @@ primary.prepare = refresh_connection  # of whoever asks it what no replica has a
 # ---- keys ----------------------------------------------------------------------------------------------
 
 
-def caller_of(headers: Mapping[str, Any], needs: Scope | None, is_question: bool = False) -> Caller:
-    """Who sends the request, with a key for what it needs.
+def caller_of(
+    headers: Mapping[str, Any], needs: Scope | None, is_question: bool = False, mine: BaseDatabaseWrapper | None = None
+) -> Caller:
+    """Who sends the request, with a key for what it needs; `mine` is the thread's connection, if it is at hand.
 
     `KeyRefused` where nobody says so, and `TooManyRequests` where the key has sent too many lately.
     """
     token = token_of(headers)
-    if not (is_question and settings.REPLICAS and is_remembered(token)):  # then this connection may not be needed
-        refresh_connection()
+    if not (is_question and settled.REPLICAS and is_remembered(token)):  # then this connection may not be needed
+        refresh_connection(mine)
     try:
         caller = caller_of_token(token, needs)
     except ScopeMissing:  # of a good key: it counts like any other request with it
-        if settings.RATE_LIMIT is not None:
-            take_token(hash_of(token), settings.RATE_LIMIT)
+        if settled.RATE_LIMIT is not None:
+            take_token(hash_of(token), settled.RATE_LIMIT)
         raise
-    if settings.RATE_LIMIT is not None:
-        take_token(caller.key_hash, settings.RATE_LIMIT)
+    if settled.RATE_LIMIT is not None:
+        take_token(caller.key_hash, settled.RATE_LIMIT)
     return caller
 
 

@@ -36,14 +36,14 @@ def note_silence(is_silent: bool) -> None:
     _is_silent = is_silent
 
 
-def refresh_connection() -> None:
-    """Before a request uses this thread's connection: drop it if it is dead."""
+def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
+    """Before a request uses this thread's connection, which may be at hand: drop it if it is dead."""
     if _is_silent:
         raise OperationalError("the database does not answer")
     now = time.monotonic()
     seen = getattr(_thread, "seen", 0.0)
     _thread.seen = now
-    mine = connections[DEFAULT_DB_ALIAS]
+    mine = mine or connections[DEFAULT_DB_ALIAS]
     if mine.connection is None or mine.in_atomic_block:
         return
     doubtful = seen <= _lost_at or now - seen > IDLE
@@ -52,13 +52,17 @@ def refresh_connection() -> None:
         _note_lost()
 
 
-def let_go_if_broken() -> None:
-    """Before and after a request, as Django has it around those that it answers: drop what errors left unusable."""
+def let_go_if_broken() -> BaseDatabaseWrapper:
+    """Before and after a request, as Django has it around those that it answers: drop what errors left unusable.
+
+    Return the thread's connection: to look it up takes longer than most of what is done for a request.
+    """
     mine = connections[DEFAULT_DB_ALIAS]
     had_one = mine.connection is not None
     mine.close_if_unusable_or_obsolete()
     if had_one and mine.connection is None:  # none gets old here
         _note_lost()
+    return mine
 
 
 @cache

@@ -83,11 +83,11 @@ class Route:
 
     def _response(self, request: Request) -> Response:
         try:
-            let_go_if_broken()
+            mine = let_go_if_broken()
             if self._endpoint.needs_key:
                 is_question = request.method in self._endpoint.questions
                 scope = self._scopes.get(request.method)
-                request.auth = current.caller = caller_of(request.headers, scope, is_question)
+                request.auth = current.caller = caller_of(request.headers, scope, is_question, mine)
             handler = self._handlers.get(request.method)
             if handler is None:
                 raise MethodNotAllowed(request.method)

@@ -23,6 +23,7 @@ from checks.asking.remembered import Remembered
 from facts.accept import Unused
 from policy import noticing
 from policy.active import Caller, Seen
+from policy.settled import settled
 
 Asked = tuple[int, str, bytes]  # an environment, what is asked of it, and the body of the request
 _OVERHEAD = 1_000  # bytes that the smallest answer takes, with its places in tables
@@ -71,7 +72,7 @@ def asked_again(who: Caller, what: str, body: bytes) -> Asked | None:
 
     That is, where nothing is kept at all, or when the request comes for the first time.
     """
-    if not settings.ANSWER_CACHE:
+    if not settled.ANSWER_CACHE:
         return None
     asked = (who.environment_id, what, body)
     number = hash(asked)
@@ -105,7 +106,7 @@ def keep(asked: Asked, found: Found, body: bytes) -> None:
     if found.holding is None or run.in_transaction():
         return
     answer = Kept(asked, body, found.unused, found.holding)
-    if _bytes_of(answer) <= settings.ANSWER_CACHE / _SHARE:
+    if _bytes_of(answer) <= settled.ANSWER_CACHE / _SHARE:
         _answers.keep(asked, answer)
 
 

@@ -9,7 +9,6 @@ from importlib import import_module
 from time import time as time_here
 from typing import Any, Protocol, cast
 
-from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from checks.asking import deadline
@@ -18,6 +17,7 @@ from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, worked_out
 from checks.engine.sql.text import Statement
 from policy import clock, noticing
+from policy.settled import settled
 
 _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
 
@@ -29,7 +29,7 @@ def dialect() -> Dialect:
 
 def question_time() -> Deadline:
     """Open it around all that is done for a question."""
-    return Deadline(settings.STATEMENT_TIMEOUT)
+    return Deadline(settled.STATEMENT_TIMEOUT)
 
 
 def current_time() -> int:

@@ -14,8 +14,6 @@ from random import random
 from typing import Any, NamedTuple
 
 import orjson
-from django.conf import settings
-from django.core.signals import setting_changed
 
 from checks.decisions.answers import is_denial, summary_of
 from checks.decisions.known import Known
@@ -26,6 +24,7 @@ from policy.active import Caller, caller_of_hash
 from policy.clock import text_of
 from policy.endpoint import Request, is_published_client
 from policy.models import PolicyVersion
+from policy.settled import settled
 from policy.timeline import timeline
 
 log = logging.getLogger("authz.decisions")
@@ -58,29 +57,6 @@ class Entry(NamedTuple):
 _new = tuple.__new__  # takes half as long as to call the class
 
 
-class Wanted(NamedTuple):
-    """What the settings say. Each question asks for it, and Django's way to a setting takes longer than the rest."""
-
-    share: float  # of all questions
-    has_denials: bool  # whatever the share
-    has_context: bool
-
-    @classmethod
-    def now(cls) -> Wanted:
-        return cls(settings.DECISION_LOG_SAMPLE, settings.DECISION_LOG_DENIED, settings.DECISION_LOG_CONTEXT)
-
-
-_wanted = Wanted.now()
-
-
-def _look_again(**_: object) -> None:
-    global _wanted
-    _wanted = Wanted.now()
-
-
-setting_changed.connect(_look_again)  # as tests do it
-
-
 def _size_of(question: bytes, answer: object) -> int:
     if isinstance(answer, bytes):
         return _OVERHEAD + len(question) + len(answer)
@@ -98,9 +74,9 @@ def note(request: Request, who: Caller, answer: object, revision: int, version_i
     if writer is None:
         return
     try:
-        share, has_denials, _ = _wanted
+        share = settled.DECISION_LOG_SAMPLE  # of all questions
         is_drawn = share >= 1 or random() < share  # noqa: S311  it is no secret
-        if is_drawn or has_denials:
+        if is_drawn or settled.DECISION_LOG_DENIED:
             entry = _entry(request, who, answer, revision, version_id, is_drawn)
             writer.put(entry, _size_of(entry.question, answer))
     except Exception as reason:
@@ -186,7 +162,7 @@ def line_of(entry: Entry) -> bytes | None:
     if not (is_drawn or is_denial):
         return None
     more = _PUBLISHED if is_published else b""
-    if not _wanted.has_context:
+    if not settled.DECISION_LOG_CONTEXT:
         question, left_out = _without_context_of(path, question)
         more += b',"context_facts_left_out":%d' % left_out if left_out else b""
     if b"\n" in question or b"\r" in question:  # in JSON, ends of lines stand between its signs only
@@ -256,4 +232,4 @@ def without_properties(question: bytes) -> tuple[bytes, int]:
     return orjson.dumps(body), left_out
 
 
-writer = Writer(settings.DECISION_LOG, line_of) if settings.DECISION_LOG else None
+writer = Writer(settled.DECISION_LOG, line_of) if settled.DECISION_LOG else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.test import override_settings
 
 from authz_project.settings import database_from_url, replicas_from_urls
 from policy.replicas import reading
@@ -77,12 +78,10 @@ def connected(urls: tuple[str, str], migrate: bool = False, **values: object) ->
     config |= dict(zip(names, replicas))
     before_settings = dict(connections.settings)
     before = connections[DEFAULT_DB_ALIAS] if DEFAULT_DB_ALIAS in connections.settings else None
-    given = {"REPLICAS": names, **values}
-    usual = {name: getattr(settings, name) for name in given}
+    given = override_settings(REPLICAS=names, **values)
     connections.settings.update(connections.configure_settings(config))
     connections[DEFAULT_DB_ALIAS] = connections.create_connection(DEFAULT_DB_ALIAS)
-    for name, value in given.items():
-        setattr(settings, name, value)
+    given.enable()
     begin_anew()
     try:
         if migrate:
@@ -98,8 +97,7 @@ def connected(urls: tuple[str, str], migrate: bool = False, **values: object) ->
         connections.settings.update(before_settings)
         if before is not None:
             connections[DEFAULT_DB_ALIAS] = before
-        for name, value in usual.items():
-            setattr(settings, name, value)
+        given.disable()
 
 
 def begin_anew() -> None:

@@ -6,6 +6,7 @@ from threading import Event, Thread
 import pytest
 from django.conf import settings
 from django.db import connections
+from django.test import override_settings
 from django.utils import timezone
 
 from authz_project import keys
@@ -73,8 +74,7 @@ def test_a_question_is_one_statement_there_as_well(api, watching, monkeypatch):
 
 ANN = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
 def test_without_replicas_nothing_is_looked_at(api, watching, monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setattr(settings, "REPLICAS", {})
+    with monkeypatch.context() as patched, override_settings(REPLICAS={}):
         patched.setattr(reading, "watch", lambda: pytest.fail("nobody needs it"))
         assert not may(api, "ann", "a")
         assert may(api, "ann", "a", OsoOffset=stored(api, "ann", "a"))
