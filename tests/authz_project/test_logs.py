@@ -4,20 +4,14 @@ import json
 import logging
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from unittest import mock
 
-import orjson
-import psutil
 import pytest
-import requests
 from django.db import Error, OperationalError, connection, transaction
 
 from authz_project import errors, observing
@@ -25,12 +19,12 @@ from authz_project.logs import access, begin, lines
 from authz_project.logs.access import AccessLog, pieces
 from authz_project.logs.current import current, enter, leave
 from authz_project.logs.formats import FACTS, Json, Plain, shortened
-from authz_project.logs.slow import SlowQuestions
 from authz_project.management.commands import serve
 from policy import noticing
-from tests.authz_project.test_observing import published, send, way  # noqa: F401  fixtures
-from tests.authz_project.test_serve import SECRET, refusal
-from tests.service import ROOT, start_service
+from tests.authz_project.test_observing import send, way  # noqa: F401  fixtures
+from tests.authz_project.test_serve import refusal
+from tests.logged import logged
+from tests.service import ROOT
 
 WITHIN = 30  # seconds, of a busy machine
 PLAIN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR|CRITICAL) [\w.]+ \S.*")
@@ -138,27 +132,6 @@ def test_what_is_known_of_the_request_is_said():
     assert not {"request_id", "endpoint", "environment", "key_id"} & set(json.loads(Json().format(record("later"))))
 
 
-class Collected(logging.Handler):
-    def __init__(self):
-        super().__init__()
-        self.setFormatter(Json())
-        self.lines: list[dict] = []
-
-    def emit(self, each: logging.LogRecord) -> None:
-        self.lines.append(json.loads(self.format(each)))
-
-
-@contextmanager
-def logged(name: str):
-    """What a logger says inside, as objects."""
-    handler, logger = Collected(), logging.getLogger(name)
-    logger.addHandler(handler)
-    try:
-        yield handler.lines
-    finally:
-        logger.removeHandler(handler)
-
-
 def test_errors_of_a_request_say_whose_it_was(way):  # noqa: F811
     broken = mock.patch("authz_project.keys.note_use", side_effect=KeyError("ours"))
     with logged("authz.request") as said, broken:
@@ -171,6 +144,22 @@ def test_errors_of_a_request_say_whose_it_was(way):  # noqa: F811
 @pytest.mark.parametrize("value", ["yaml", "jsonl"])
 def test_another_format_is_refused(tmp_path, value):
     assert "LOG_FORMAT must be plain or json" in refusal(tmp_path, LOG_FORMAT=value)
+
+
+def test_a_thread_that_ends_is_said_in_a_line(caplog):
+    from_thread = threading.ExceptHookArgs((ValueError, ValueError("lost"), None, threading.current_thread()))
+    begin._ended(from_thread)
+    assert "has ended" in caplog.text
+
+
+def test_serve_speaks_json_where_all_is_to(settings, capsys):
+    settings.LOG_FORMAT = "json"
+    serve.Command().say("  read      here")
+    assert json.loads(capsys.readouterr().out)["message"] == "read      here"
+
+
+def test_observing_nothing_notes_nothing():
+    assert not noticing.is_on
 
 
 # ---- whole lines ----------------------------------------------------------------------------------------------------
@@ -327,192 +316,3 @@ def test_a_line_that_cannot_be_built_costs_no_other(caplog):
         log.flush()
     assert b"".join(pieces_written).count(b"GET /api/stats 200") == 2
     assert "a request is not in the access log" in caplog.text
-
-
-# ---- slow questions -------------------------------------------------------------------------------------------------
-
-POLICY = """
-actor User {}
-resource Folder { roles = ["reader"]; }
-resource Doc {
-  permissions = ["read"]; roles = ["reader"]; relations = { folder: Folder };
-  "read" if "reader"; "reader" if "reader" on "folder";
-}
-"""
-ANN, DOC = {"type": "User", "id": "ann-7c1"}, {"type": "Doc", "id": "doc-9b2"}
-MAY = {"actor_type": "User", "actor_id": "ann-7c1", "resource_type": "Doc", "resource_id": "doc-9b2"}
-EACH = {"actor": ANN, "action": "read", "resource": DOC}
-FILTER = {"actor_type": "User", "actor_id": "ann-7c1", "action": "read", "resource_type": "Doc"}
-LIST = FILTER | {"page_size": 10_000}
-CONTEXT = [{"predicate": "has_role", "args": [ANN, {"type": "String", "id": "reader"}, DOC]}]
-QUERY = {
-    "predicate": ["allow", ["who", "may", "what"]], "calls": [],
-    "constraints": {
-        "who": {"type": "User", "ids": ["ann-7c1"]}, "may": {"type": "String", "ids": ["read"]},
-        "what": {"type": "Doc", "ids": None},
-    },
-}  # fmt: skip
-EVALUATION = {
-    "subject": {"type": "User", "id": "ann-7c1"}, "action": {"name": "read"},
-    "resource": {"type": "Doc", "id": "doc-9b2"},
-}  # fmt: skip
-BINDINGS = """
-dialect: sqlite
-facts:
-  has_relation(Doc:_, folder, Folder:_):
-    query: SELECT id, folder FROM doc
-sql_types: {User: text, Doc: text, Folder: text}
-"""
-QUESTIONS = [
-    ("/api/authorize", MAY | {"action": "read"}),
-    ("/api/authorize", MAY | {"action": "read", "context_facts": CONTEXT}),
-    ("/api/authorize", MAY | {"action": "unheard-of-5d"}),
-    ("/api/actions", MAY),
-    ("/api/list", LIST),
-    ("/api/list", LIST | {"context_facts": CONTEXT}),
-    ("/api/authorize_resources", {
-        "actor_type": "User", "actor_id": "ann-7c1", "action": "read", "resources": [DOC, DOC | {"id": "doc-2"}],
-    }),
-    ("/api/authorize_each", {"checks": [EACH, EACH | {"actor": ANN | {"id": "ann-3"}}]}),
-    ("/api/bulk_actions", [MAY, MAY | {"resource_id": "doc-3"}]),
-    ("/api/evaluate_query", QUERY),
-    ("/api/explain", MAY | {"action": "read"}),
-    ("/api/actions_query", {"query": MAY, "data_bindings": BINDINGS}),
-    ("/api/authorize_query", {"query": MAY | {"action": "read"}, "data_bindings": BINDINGS}),
-    ("/api/list_query", {"query": FILTER, "column": "doc.id", "data_bindings": BINDINGS}),
-    ("/access/v1/evaluation", EVALUATION),
-    ("/access/v1/search/resource", EVALUATION | {"resource": {"type": "Doc"}}),
-]  # fmt: skip
-
-
-@pytest.fixture
-def slow():
-    """Every question is slow; the lines, as objects."""
-    observer = SlowQuestions(0)
-    observing.observe(observer)
-    with logged("authz.slow") as found:
-        yield found
-    observing.stop(observer)
-
-
-@pytest.mark.parametrize(("path", "body"), QUESTIONS, ids=lambda each: each if isinstance(each, str) else "")
-def test_a_slow_question_is_told_by_its_shape(way, slow, path, body):  # noqa: F811
-    assert send(way, "POST", "/api/policy", {"src": POLICY}) == 200
-    folder = {"type": "Folder", "id": "folder-4e7"}
-    role = {"predicate": "has_role", "args": [ANN, {"type": "String", "id": "reader"}, folder]}
-    relation = {"predicate": "has_relation", "args": [DOC, {"type": "String", "id": "folder"}, folder]}
-    assert send(way, "POST", "/api/batch", [{"inserts": [role, relation]}]) == 200
-    slow.clear()
-    for turn in ("compiled", "found"):
-        changed = body if turn == "compiled" else json.loads(json.dumps(body).replace("ann-7c1", "ann-8d3"))
-        assert send(way, "POST", path, changed, CONTENT_TYPE="application/json") == 200
-    assert len(slow) == 2
-    for line in slow:
-        told = json.dumps(line)
-        assert not re.search(r"ann-[7-8]|doc-\d|folder-4e7|unheard", told), told
-        assert (line["endpoint"], line["code"], line["level"]) == (path, 200, "WARNING")
-        assert line["message"].startswith(f"slow question: {path} 200 took ")
-        assert line["shapes"] and line["shapes"][0].split("(")[0] in ("allow", "has_role", "has_permission")
-        assert isinstance(line["plan_reads"], int) and line["statements"] >= 1
-        assert line["microseconds"] >= line["statement_microseconds"] > 0
-
-
-def test_names_of_the_policy_are_told(way, slow):  # noqa: F811
-    published(way)
-    slow.clear()
-    send(way, "POST", "/api/authorize", MAY | {"action": "read"})
-    assert slow[0]["shapes"] == ['allow(User _, String "read", Doc _)']
-    slow.clear()
-    send(way, "POST", "/api/list", LIST)
-    assert slow[0]["shapes"] == ['allow(User _, String "read", Doc ?)']
-
-
-def test_what_is_no_question_or_not_slow_is_not_told(way, slow):  # noqa: F811
-    published(way)
-    send(way, "GET", "/api/stats")
-    send(way, "GET", "/api/facts")
-    assert slow == []
-    seen = observing.Seen("/api/list", "POST", 200, 0.0, 0.4, 0.0, "id", "", None, "", ())
-    with mock.patch("authz_project.logs.slow.tell") as tell:
-        SlowQuestions(500)(seen)
-        assert not tell.called
-        SlowQuestions(500)(seen._replace(seconds=0.5))
-        assert tell.called
-
-
-# ---- the running server ---------------------------------------------------------------------------------------------
-
-
-def raw(service, text: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", int(service.origin.rpartition(":")[2])), timeout=WITHIN) as connection:
-        connection.sendall(text)
-        connection.recv(1 << 16)
-
-
-def until(service, text: str) -> None:
-    """Wait until it is in the log."""
-    deadline = time.monotonic() + WITHIN
-    while text not in service.log.read_text():
-        assert time.monotonic() < deadline, text
-        time.sleep(0.1)
-
-
-@pytest.mark.parametrize("kind", ["json", "plain"])
-def test_a_server_writes_lines_of_one_kind(tmp_path, kind):
-    variables = {"LOG_FORMAT": kind, "ACCESS_LOG": "1", "SECRET_KEY": SECRET, "SLOW_QUESTION_MS": "1"}
-    service = start_service(tmp_path, "", "--workers", "2", **variables)
-    key = re.search(r"e_default_\w+", service.log.read_text())[0]
-    client = service.client(key)
-    with ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(client.get, "/stats", headers={"X-Request-ID": f"r-{n}"}) for n in range(300)]
-        assert {each.result().status_code for each in answers} == {200}
-    requests.get(f"{service.origin}/api/{KEY}?key={KEY}", timeout=WITHIN)
-    requests.get(f"{service.origin}/readyz", timeout=WITHIN)
-    raw(service, b"GET /api/stats%0d%0aforged HTTP/1.1\r\nHost: x\r\nX-Request-ID: a\x0bforged\r\n\r\n")
-    raw(service, b"POST /api/authorize HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
-    until(service, " 413" if kind == "plain" else '"code":413')
-    for number in range(300):  # every process has written what it had
-        until(service, f"request=r-{number} " if kind == "plain" else f'"r-{number}"')
-    (worker, *_) = (
-        each for each in psutil.Process(service.process.pid).children() if "spawn_main" in str(each.cmdline())
-    )
-    worker.send_signal(signal.SIGKILL)  # of which granian has something to say
-    until(service, "Unexpected exit")
-    service.stop()
-    text = service.log.read_text()
-    assert text.count(key) == 1 and KEY[-40:] not in text and "forged" not in text
-    if kind == "plain":
-        head = text.index("\n", text.index("The first API key")) + 1
-        assert [line for line in text[head:].splitlines() if not PLAIN.fullmatch(line)] == []
-        assert set(re.findall(r"request=(r-\d+)", text)) == {f"r-{n}" for n in range(300)}
-        assert "ERROR _granian Unexpected exit from worker" in text
-        return
-    said = [orjson.loads(line) for line in text.splitlines()]
-    assert all({"time", "level", "logger", "message"} <= set(each) for each in said)
-    seen = [each for each in said if each["logger"] == "authz.access"]
-    assert {each["request_id"] for each in seen} >= {f"r-{n}" for n in range(300)}
-    assert {each["endpoint"] for each in seen} >= {"/api/stats", "other", "/readyz", "/api/authorize"}
-    assert [each["level"] for each in said if each["logger"] == "_granian"] == ["ERROR"]
-
-
-def test_nothing_is_written_of_requests_unless_it_is_wanted(service):
-    client = service.fresh_client()
-    client.get("/stats", headers={"X-Request-ID": "not-in-the-log"})
-    time.sleep(0.5)
-    assert "not-in-the-log" not in service.log.read_text()
-
-
-def test_a_thread_that_ends_is_said_in_a_line(caplog):
-    from_thread = threading.ExceptHookArgs((ValueError, ValueError("lost"), None, threading.current_thread()))
-    begin._ended(from_thread)
-    assert "has ended" in caplog.text
-
-
-def test_serve_speaks_json_where_all_is_to(settings, capsys):
-    settings.LOG_FORMAT = "json"
-    serve.Command().say("  read      here")
-    assert json.loads(capsys.readouterr().out)["message"] == "read      here"
-
-
-def test_observing_nothing_notes_nothing():
-    assert not noticing.is_on
