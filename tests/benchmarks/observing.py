@@ -2,11 +2,11 @@
 
     python -m tests.benchmarks.observing [--turns 40] [--what metrics] [--what decision-log]
 
-Some requests are answered without metrics (or the decision log, the access log, the look at slow questions, or all of
-these), the next with them, and so on: each few are compared with their neighbours, so that it hardly matters what else
-the machine does. `answered` is what is added in the thread that answers; `behind`, what the thread behind it takes to
-count, or to write, for each answer. To be met: 0.95 of the throughput without, of answers that take 170 µs or more as
-servers give them: so both together may take 8 µs.
+Some requests are answered without metrics (or the decision log, the access log, the look at slow questions, traces, or
+all but these), the next with them, and so on: each few are compared with their neighbours, so that it hardly matters
+what else the machine does. `answered` is what is added in the thread that answers; `behind`, what the thread behind it
+takes to count, to write, or to put spans into bytes, for each answer. To be met by metrics and logs: 0.95 of the
+throughput without, of answers that take 170 µs or more as servers give them: so both together may take 8 µs.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from typing import NamedTuple
 import django
 import orjson
 from django.core.management import call_command
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 POLICY = 'actor User {}\nresource Doc { permissions = ["read"]; roles = ["reader"]; "read" if "reader"; }'
 IN_A_TURN, AT_ONCE = 500, 25
@@ -88,6 +90,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
     from authz_project.logs import access, lines
     from authz_project.logs.slow import SlowQuestions
     from authz_project.metrics.worker import Worker
+    from authz_project.traces.telemetry import Traces
     from checks.decisions import log
     from checks.decisions.writer import Writer
 
@@ -110,7 +113,28 @@ def kinds(folder: Path) -> dict[str, Kind]:
         "decision log": Kind(lambda: log_to(writer), lambda: log_to(None), writer.flush),
         "slow questions": seen(slow, lambda: None),
     }
-    return found | {"all": together([found[name] for name in found if name != "access log"])}
+    spans = Spans()
+    traces = Traces(spans.provider.get_tracer("benchmark"))
+    return found | {
+        "all": together([found[name] for name in found if name != "access log"]),
+        "traces": seen(traces, spans.encode),
+    }
+
+
+class Spans(SpanProcessor):
+    """Keeps spans that have ended until they are put into the bytes that would be sent."""
+
+    def __init__(self) -> None:
+        self._ended: list[ReadableSpan] = []
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(self)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._ended.append(span)
+
+    def encode(self) -> None:
+        encode_spans(self._ended).SerializeToString()
+        self._ended.clear()
 
 
 def together(several: list[Kind]) -> Kind:
