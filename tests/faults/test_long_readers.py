@@ -63,6 +63,7 @@ class Crowd:
             own.execute(change, (amount, place % 20))
         own.execute("COMMIT")
         self.written += 1
+        time.sleep(0.001)  # as between our own writers: who never lets go has the file for as long as it likes
 
     def look(self, own: sqlite3.Connection) -> None:
         """At one moment, for long."""
