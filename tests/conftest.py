@@ -2,9 +2,6 @@
 
 import os
 import shutil
-import sys
-import threading
-import traceback
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -21,11 +18,11 @@ from authz_project.settings import database_from_url
 from policy.models import Environment
 from tests import postgresql
 from tests.factories import EnvironmentFactory
+from tests.locked import wait_until_free
 from tests.service import Service, start_service
 from tests.shares import dealt, processes
 
 DATABASES = ("sqlite", "postgresql")
-LONGEST_WRITE = 60_000  # milliseconds
 
 
 # ---- golden files: with `--rewrite`, the tests that read them write them anew -----------------------------------
@@ -59,18 +56,6 @@ def golden(rewrite):
         assert actual == expected.read_bytes().decode(), f"{expected.name} differs; see --rewrite"
 
     return compare
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):
-    """Where an SQLite file was locked: add how it was, and what each thread did then."""
-    report = (yield).get_result()
-    found = call.excinfo and (call.excinfo.value.__cause__ or call.excinfo.value)
-    if code := getattr(found, "sqlite_errorname", None):
-        names = {each.ident: each.name for each in threading.enumerate()}
-        frames = sys._current_frames().items()
-        lines = [f"{names.get(number)}:\n{''.join(traceback.format_stack(frame))}" for number, frame in frames]
-        report.sections.append((f"threads at {code}", "\n".join(lines)))
 
 
 # ---- servers and databases, once a run -------------------------------------------------------------------
@@ -195,9 +180,8 @@ def _empty(connection) -> None:
         "django_migrations", "django_content_type", "auth_permission",
     }  # fmt: skip
     statements = [f"DELETE FROM {table}" for table in sorted(tables)]
-    if connection.vendor == "sqlite":  # threads of the test may still write, such as when a key was last used
-        with connection.cursor() as cursor:
-            cursor.execute(f"PRAGMA busy_timeout = {LONGEST_WRITE}")
+    if connection.vendor == "sqlite":
+        wait_until_free(connection)
     with transaction.atomic(), connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             statements.insert(0, "PRAGMA defer_foreign_keys = ON")

@@ -83,7 +83,7 @@ SPOILED = {
     "UPDATE past_fact SET since = until WHERE a0 = 'u3'": "1 past facts ended before they began",
     "UPDATE signature SET since = since + 3 WHERE predicate = 'has_role'": "facts began before there were any of their",
     "UPDATE environment SET policy_version_id = NULL": "the active policy is not the last revision's",
-    "UPDATE fact SET sig = 99 WHERE a0 = 'u9'": "facts are of 1 signatures that are not there",
+    "UPDATE fact SET sig = 999999 WHERE a0 = 'u9'": "facts are of 1 signatures that are not there",
     "DELETE FROM django_migrations WHERE app = 'facts' AND name LIKE '0003%%'": "it is of an older version",
 }
 
