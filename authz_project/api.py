@@ -19,11 +19,11 @@ from authz_project.errors import refusal_of
 from authz_project.keys import caller_of_token, forget, hash_of, is_remembered, token_of
 from authz_project.rate_limit import take_token
 from policy.active import Caller
+from policy.configured import configured
 from policy.endpoint import Endpoint, Request, Response
 from policy.errors import KeyRefused, MalformedRequest, ScopeMissing
 from policy.replicas.reading import primary
 from policy.scopes import Scope
-from policy.settled import settled
 
 JSON = "application/json"
 
@@ -40,16 +40,16 @@ def caller_of(
     `KeyRefused` where nobody says so, and `TooManyRequests` where the key has sent too many lately.
     """
     token = token_of(headers)
-    if not (is_question and settled.REPLICAS and is_remembered(token)):  # then this connection may not be needed
+    if not (is_question and configured.REPLICAS and is_remembered(token)):  # then this connection may not be needed
         refresh_connection(mine)
     try:
         caller = caller_of_token(token, needs)
     except ScopeMissing:  # of a good key: it counts like any other request with it
-        if settled.RATE_LIMIT is not None:
-            take_token(hash_of(token), settled.RATE_LIMIT)
+        if configured.RATE_LIMIT is not None:
+            take_token(hash_of(token), configured.RATE_LIMIT)
         raise
-    if settled.RATE_LIMIT is not None:
-        take_token(caller.key_hash, settled.RATE_LIMIT)
+    if configured.RATE_LIMIT is not None:
+        take_token(caller.key_hash, configured.RATE_LIMIT)
     return caller
 
 

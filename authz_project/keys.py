@@ -13,12 +13,12 @@ from django.utils import timezone
 from authz_project.key_use import note_use
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from policy.active import Caller, KeyCheck, caller_of_hash
+from policy.configured import configured
 from policy.errors import KeyRefused
 from policy.models import Environment
 from policy.offsets import changing
 from policy.revisions import NOBODY, By
 from policy.scopes import Scope
-from policy.settled import settled
 
 DEV_KEY = "e_0123456789_12345_osotesttoken01xiIn"
 
@@ -139,7 +139,7 @@ def forget(token: str) -> None:
 def caller_of_token(token: str, needs: Scope | None = None) -> Caller:
     """Who sends this key, for what is needed. Known keys cost no query here, and are not confirmed."""
     key_hash = hash_of(token)
-    if not token or (not settled.DEV_SERVER and (key_hash == DEV_KEY_HASH or _TEST_KEY.match(token))):
+    if not token or (not configured.DEV_SERVER and (key_hash == DEV_KEY_HASH or _TEST_KEY.match(token))):
         raise KeyRefused
     known = _callers.get(key_hash)
     if known is None:

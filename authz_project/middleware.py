@@ -17,7 +17,7 @@ from authz_project import observing
 from authz_project.errors import too_large
 from authz_project.logs.current import enter, leave
 from policy import noticing
-from policy.settled import settled
+from policy.configured import configured
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # UUIDs say here of which kind they are
@@ -102,7 +102,7 @@ class AdminMessages(_AdminOnly, MessageMiddleware):
 
 def is_too_large(environ: Mapping[str, Any]) -> bool:
     """Whether the body is over the limit, by what the request says of it."""
-    length, limit = environ.get("CONTENT_LENGTH") or "0", settled.MAX_BODY_BYTES
+    length, limit = environ.get("CONTENT_LENGTH") or "0", configured.MAX_BODY_BYTES
     return bool(limit) and not (len(length) < 20 and length.isdecimal() and int(length) <= limit)
 
 

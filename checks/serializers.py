@@ -13,11 +13,11 @@ from facts.batches import lasting_from_json
 from facts.context_header import HEADER
 from facts.serializers import LASTING_FACTS, NAME, PATTERN, VALUES
 from facts.wire import Fact
+from policy.configured import configured
 from policy.errors import MalformedRequest, TooLarge
 from policy.json_schema import Schema, many, nullable, ref, taken
 from policy.moments import LAST_REVISION, AsOf, as_of_from_text
 from policy.serializers import DecodedField, JsonType, decoded
-from policy.settled import settled
 from policy.values import PRIMITIVES, STRING
 
 SMALLEST = 10_000  # page
@@ -107,7 +107,7 @@ def context_from_json(raw: object, path: str) -> Sequence[Fact]:
 
 def check_number(count: int) -> None:
     """Refuse more context facts than are wanted."""
-    limit = settled.MAX_CONTEXT_FACTS
+    limit = configured.MAX_CONTEXT_FACTS
     if limit and count > limit:
         raise TooLarge(f"{count} context facts are more than {limit}, the limit of MAX_CONTEXT_FACTS")
 

@@ -181,8 +181,8 @@ def _handler(server: PolicyServer, answer: Callable[[Document, Any], object]) ->
     return handle
 
 
-def _is_told(record: logging.LogRecord) -> bool:
-    """Whether a line is about what failed here: why a name cannot be changed, the one who asked is told already."""
+def _is_failure(record: logging.LogRecord) -> bool:
+    """Whether something failed here. A name that cannot be changed is no failure: whoever asks is told why."""
     error = record.exc_info[1] if record.exc_info else None
     return not (isinstance(error, JsonRpcException) and error.code == _FAILED)
 
@@ -190,5 +190,5 @@ def _is_told(record: logging.LogRecord) -> bool:
 def serve(version: str) -> None:
     """Answer on the standard input and output until the editor ends it."""
     logging.getLogger("pygls").setLevel(logging.WARNING)
-    logging.getLogger(json_rpc.__name__).addFilter(_is_told)
+    logging.getLogger(json_rpc.__name__).addFilter(_is_failure)
     built(version).start_io()

@@ -12,7 +12,7 @@ nothing either: clients that wait for their answers come back in waves.
 import math
 import time
 
-from policy.settled import settled
+from policy.configured import configured
 
 LONG = 16  # who stand in a line, for each thread: a hundred clients that wait for answers are none, for two workers
 SHORT = 1  # who may stand in one that is kept short: they are answered within a few times as long as alone
@@ -40,7 +40,7 @@ class Line:
 
     def takes(self, waiting: int) -> bool:
         """Whether one more may wait behind so many."""
-        if waiting < self._short or not settled.PATIENCE:
+        if waiting < self._short or not configured.PATIENCE:
             return True
         now = time.monotonic()
         if now < self._kept_until:
@@ -51,14 +51,14 @@ class Line:
         self._weigh(now)
         if not is_tried and self._long_for < _MOST:
             return True
-        longest = LONGEST * settled.PATIENCE
-        self._kept_for = min(2 * self._kept_for, longest) if is_tried else settled.PATIENCE
+        longest = LONGEST * configured.PATIENCE
+        self._kept_for = min(2 * self._kept_for, longest) if is_tried else configured.PATIENCE
         self._kept_until = now + self._kept_for
         return False
 
     def _weigh(self, now: float) -> None:
         """Bring the share up to date: what was longer ago counts for less."""
-        if settled.PATIENCE:
-            past = math.exp((self._weighed_at - now) / settled.PATIENCE)
+        if configured.PATIENCE:
+            past = math.exp((self._weighed_at - now) / configured.PATIENCE)
             self._long_for = self._long_for * past + self._is_long * (1 - past)
         self._weighed_at = now

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian._granian import RSGIProtocolClosed as ProtocolClosed
 
-from policy.settled import settled
+from policy.configured import configured
 
 LEAST_RATE = 1 << 16  # bytes a second: what a body has to come at once `BODY_TIMEOUT` is over
 LINGER = 2.0  # seconds for which a refused body is still taken, so that its sender hears the refusal
@@ -161,7 +161,7 @@ _open: set[Whole | _Reading] = set()
 
 def _allowed(size: int) -> float:
     """Seconds for so much of a body to arrive."""
-    return settled.BODY_TIMEOUT + size / LEAST_RATE if settled.BODY_TIMEOUT else float("inf")
+    return configured.BODY_TIMEOUT + size / LEAST_RATE if configured.BODY_TIMEOUT else float("inf")
 
 
 def start_watch() -> None:

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from django.conf import settings
-
 from checks.asking import run
 from checks.asking.askers import confirmed
 from checks.asking.confirmation import Holding
@@ -23,7 +21,7 @@ from checks.asking.remembered import Remembered
 from facts.accept import Unused
 from policy import noticing
 from policy.active import Caller, Seen
-from policy.settled import settled
+from policy.configured import configured
 
 Asked = tuple[int, str, bytes]  # an environment, what is asked of it, and the body of the request
 _OVERHEAD = 1_000  # bytes that the smallest answer takes, with its places in tables
@@ -62,7 +60,7 @@ def _bytes_of(answer: Kept) -> int:
     return len(answer.asked[-1]) + len(answer.body) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
 
 
-_answers: Remembered[Asked, Kept] = Remembered(settings.ANSWER_CACHE, _bytes_of)
+_answers: Remembered[Asked, Kept] = Remembered(configured.ANSWER_CACHE, _bytes_of)
 _latest: dict[int, Holding] = {}  # by environment, as far as this process has seen
 _seen = [0] * _MOST_SEEN  # hashes of requests, each in its place, as long as no other needs that
 
@@ -72,7 +70,7 @@ def asked_again(who: Caller, what: str, body: bytes) -> Asked | None:
 
     That is, where nothing is kept at all, or when the request comes for the first time.
     """
-    if not settled.ANSWER_CACHE:
+    if not configured.ANSWER_CACHE:
         return None
     asked = (who.environment_id, what, body)
     number = hash(asked)
@@ -106,7 +104,7 @@ def keep(asked: Asked, found: Found, body: bytes) -> None:
     if found.holding is None or run.in_transaction():
         return
     answer = Kept(asked, body, found.unused, found.holding)
-    if _bytes_of(answer) <= settled.ANSWER_CACHE / _SHARE:
+    if _bytes_of(answer) <= configured.ANSWER_CACHE / _SHARE:
         _answers.keep(asked, answer)
 
 

@@ -17,7 +17,7 @@ from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, worked_out
 from checks.engine.sql.text import Statement
 from policy import clock, noticing
-from policy.settled import settled
+from policy.configured import configured
 
 _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django.db.backends.postgresql": PostgreSQL()}
 
@@ -29,7 +29,7 @@ def dialect() -> Dialect:
 
 def question_time() -> Deadline:
     """Open it around all that is done for a question."""
-    return Deadline(settled.STATEMENT_TIMEOUT)
+    return Deadline(configured.STATEMENT_TIMEOUT)
 
 
 def current_time() -> int:

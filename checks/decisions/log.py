@@ -22,9 +22,9 @@ from checks.decisions.writer import Writer
 from policy import noticing
 from policy.active import Caller, caller_of_hash
 from policy.clock import text_of
+from policy.configured import configured
 from policy.endpoint import Request, is_published_client
 from policy.models import PolicyVersion
-from policy.settled import settled
 from policy.timeline import timeline
 
 log = logging.getLogger("authz.decisions")
@@ -74,9 +74,9 @@ def note(request: Request, who: Caller, answer: object, revision: int, version_i
     if writer is None:
         return
     try:
-        share = settled.DECISION_LOG_SAMPLE  # of all questions
+        share = configured.DECISION_LOG_SAMPLE  # of all questions
         is_drawn = share >= 1 or random() < share  # noqa: S311  it is no secret
-        if is_drawn or settled.DECISION_LOG_DENIED:
+        if is_drawn or configured.DECISION_LOG_DENIED:
             entry = _entry(request, who, answer, revision, version_id, is_drawn)
             writer.put(entry, _size_of(entry.question, answer))
     except Exception as reason:
@@ -162,7 +162,7 @@ def line_of(entry: Entry) -> bytes | None:
     if not (is_drawn or is_denial):
         return None
     more = _PUBLISHED if is_published else b""
-    if not settled.DECISION_LOG_CONTEXT:
+    if not configured.DECISION_LOG_CONTEXT:
         question, left_out = _without_context_of(path, question)
         more += b',"context_facts_left_out":%d' % left_out if left_out else b""
     if b"\n" in question or b"\r" in question:  # in JSON, ends of lines stand between its signs only
@@ -232,4 +232,4 @@ def without_properties(question: bytes) -> tuple[bytes, int]:
     return orjson.dumps(body), left_out
 
 
-writer = Writer(settled.DECISION_LOG, line_of) if settled.DECISION_LOG else None
+writer = Writer(configured.DECISION_LOG, line_of) if configured.DECISION_LOG else None

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 
 from policy.active import Caller, Seen
-from policy.settled import settled
+from policy.configured import configured
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def watch() -> Any:
 
 def read(who: Caller, position: int | None, attempt: Callable[[], Found[T]]) -> T:
     """Return what the attempt finds, on a replica or on the primary; the caller has seen a position, or says none."""
-    if not settled.REPLICAS:
+    if not configured.REPLICAS:
         return attempt().result
     asked: list[Any] = []
     found = _on_replica(who, position, attempt, asked)
@@ -66,7 +66,7 @@ def read(who: Caller, position: int | None, attempt: Callable[[], Found[T]]) -> 
 
 def note_change(environment_id: int, offset: int) -> None:
     """Note a change that was committed here."""
-    if settled.REPLICAS:
+    if configured.REPLICAS:
         watch().known.learn(environment_id, Seen(offset))
 
 

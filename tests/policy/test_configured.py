@@ -3,12 +3,12 @@
 import pytest
 from django.conf import settings as usual
 
-from policy.settled import settled
+from policy.configured import configured
 
 
 def test_they_are_the_settings(settings):
-    assert settled.STATEMENT_TIMEOUT == usual.STATEMENT_TIMEOUT
+    assert configured.STATEMENT_TIMEOUT == usual.STATEMENT_TIMEOUT
     settings.STATEMENT_TIMEOUT = 17
-    assert settled.STATEMENT_TIMEOUT == 17
+    assert configured.STATEMENT_TIMEOUT == 17
     with pytest.raises(AttributeError):
-        settled.NO_SUCH_SETTING  # noqa: B018
+        configured.NO_SUCH_SETTING  # noqa: B018

@@ -1,10 +1,11 @@
-"""Settings that every request asks for: by Django's way to one, that takes longer than what it decides.
+"""Settings that every request asks for, as plain attributes.
 
-    from policy.settled import settled
+    from policy.configured import configured
 
-    if settled.RATE_LIMIT is not None: …
+    if configured.RATE_LIMIT is not None: …
 
-Each is looked up once, and once more when a test overrides a setting.
+Django's own way to a setting takes longer than what is done with it. Each is looked up once, and again when a test
+overrides a setting: by a fixture or `override_settings`, not by setting it on Django's object.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from django.conf import LazySettings, settings
 from django.core.signals import setting_changed
 
 
-class _Settled:
+class _Configured:
     def __getattr__(self, name: str) -> Any:
         """Look up what nobody has asked for yet; after that, it is an attribute."""
         found = self.__dict__[name] = getattr(settings, name)
         return found
 
 
-_all = _Settled()
-settled = cast(LazySettings, _all)  # which says what types they have
+_all = _Configured()
+configured = cast(LazySettings, _all)  # which says what types they have
 
 
 def _forget(**_: object) -> None:
