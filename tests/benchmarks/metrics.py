@@ -4,8 +4,8 @@
 
 Two servers over the same facts take turns. One watches nothing at all, not even for slow questions; the other has
 `--metrics-port` and is scraped as usual, or writes a line for each request (`access-log`, `access-log-json`), or
-only looks for slow questions, as it does by default (`slow`). With `nothing` both are alike: how far figures are from 1
-then is the machine's doing, and many short turns keep that small (`--seconds 0.25 --rounds 40`).
+only looks for slow questions, as it does by default (`slow`). With `nothing` both are alike: figures that are not 1
+then are the machine's doing, which was up to 6 %. What differs by less than that, `observing` shows.
 
 To be met: 0.95 of the throughput without (`--mark`), for each kind of question: where a processor is what limits it,
 that is the ratio of processor time of an answer, which is what to go by while the machine has other things to do.

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.observing [--turns 40] [--what metrics] [--what decision-log]
 
-Some requests are answered without metrics (or the decision log, the access log, the look at slow questions, traces, or
-all but these), the next with them, and so on: each few are compared with their neighbours, so that it hardly matters
+Some requests are answered without metrics (or the decision log, the access log, the look at slow questions, all of
+these, or traces), the next with them, and so on: each few are compared with their neighbours, so that it hardly matters
 what else the machine does. `answered` is what is added in the thread that answers; `behind`, what the thread behind it
 takes to count, to write, or to put spans into bytes, for each answer. To be met by metrics and logs: 0.95 of the
 throughput without, of answers that take 170 µs or more as servers give them: so both together may take 8 µs.
