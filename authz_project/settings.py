@@ -15,6 +15,7 @@ env = environ.Env()
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LOG_FORMATS = ("plain", "json")
+HERE = ("/", "%2F", "localhost", "127.", "[::1]", "::1")  # how hosts begin that are this machine
 LARGEST = {float: 1_000_000, int: 10**15}  # seconds; bytes, or things
 
 
@@ -132,6 +133,11 @@ DEV_SERVER = os.environ.get(DEV_SERVER_VARIABLE) in (str(os.getppid()), str(os.g
 METRICS_FOLDER_VARIABLE = "AUTHZ_METRICS_FOLDER"
 METRICS_FOLDER = os.environ.get(METRICS_FOLDER_VARIABLE, "")
 
+# `serve` likewise gives its workers a file to agree by on whose turn it is: one that it has open, and nobody else sees.
+TURNS_FILE_VARIABLE = "AUTHZ_TURNS_FILE"
+_turns_file = os.environ.get(TURNS_FILE_VARIABLE, "")
+TURNS_FILE = _turns_file if _turns_file.startswith(f"/proc/{os.getppid()}/fd/") else ""
+
 # ---- where things are kept ---------------------------------------------------------------------------
 
 STATEMENT_TIMEOUT = number("STATEMENT_TIMEOUT", 5)  # seconds
@@ -193,6 +199,7 @@ def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
 DATABASE_URL = env.str("DATABASE_URL", default="") or f"sqlite:///{Path.cwd() / 'authz.sqlite3'}"
 DATABASES = {"default": database_from_url(DATABASE_URL)}
 
+
 # ---- replicas: PostgreSQL's standbys, which answer questions -------------------------------------------
 
 REPLICA_MAX_LAG = number("REPLICA_MAX_LAG", 10)  # seconds
@@ -234,6 +241,17 @@ REPLICAS = {  # by Django's name for it, where it is
 }
 if REPLICAS:  # a server that has become a standby is not to pass for the primary
     DATABASES["default"]["OPTIONS"].setdefault("target_session_attrs", "read-write")
+
+
+def is_on_this_machine(database: dict) -> bool:
+    return database["HOST"] == "" or database["HOST"].startswith(HERE)
+
+
+# Statements that take long and run at the same time; 0 is no limit. A processor is left to the others, where all of
+# them are this machine's.
+_all_but_one = max(1, (os.cpu_count() or 1) - 1)
+_shares = is_on_this_machine(DATABASES["default"]) and not REPLICAS
+LONG_AT_ONCE = number("LONG_AT_ONCE", _all_but_one if _shares else 0, int)
 
 # ---- secrets ------------------------------------------------------------------------------------------
 

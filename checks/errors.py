@@ -11,6 +11,13 @@ class QueryTooSlow(AuthzError):
         )
 
 
+class Crowded(Unavailable):
+    """A question that takes long found no turn among others that do."""
+
+    def __init__(self):
+        super().__init__("too many questions that take long are asked at once, try again")
+
+
 class StatementTooLarge(AuthzError):
     """The database does not take a statement with so many parts."""
 

@@ -33,7 +33,7 @@ def connections_of_worker(threads: int) -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return CONNECTIONS
-    own = _OWN + 4 * threads * _OF_A_THREAD  # those that answer, as many more, and those that make changes
+    own = _OWN + 6 * threads * _OF_A_THREAD  # those that answer, those for what takes long, and that make changes
     if limit < own + LEAST:
         raise TooFewFiles(limit, own + LEAST)
     return min(CONNECTIONS, limit - own)

@@ -30,6 +30,7 @@ from authz_project.server.upkeep import start_upkeep
 from authz_project.server.waiting import Waiting
 from authz_project.short_way import Environ
 from authz_project.traces.begin import begin as begin_traces
+from checks.asking.turns import turns
 from policy import noticing
 from policy.endpoint import MAY_WAIT
 from policy.errors import KeyRefused
@@ -41,18 +42,22 @@ CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_l
 FEED = "api/changes"  # whose readers may wait for what changes
 CROWDED = "more is asked than can be answered, try again"
 WAITING = 16  # of them at once, in a process; more wait in line
+# For each thread, those that may go on with what takes long: a connection is little to SQLite, a process to PostgreSQL.
+MORE = {"django.db.backends.sqlite3": 4, "django.db.backends.postgresql": 1}
 HELD_AT_ONCE = 16  # of the largest bodies, in memory at the same time
 
 
 class Intake:
     """What granian calls for each request of a process, whose slow work `threads` of its threads do.
 
-    As many more go on for those whose work takes long. One process of a server also `keeps_up`: it does what is to be
+    `MORE` go on for those whose work takes long. One process of a server also `keeps_up`: it does what is to be
     done from time to time. By their `number`, metrics tell them apart.
     """
 
     def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):
-        self._slots = Slots(threads, more=threads)
+        more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
+        self._slots = Slots(threads, more)
+        turns.most_here = more  # the others of its threads are never all taken by what takes long
         self._changes = Changes(WAITING, threads)
         self._waiting = Waiting((threads + 1) // 2, self._changes)  # of all threads, with the one that is kept free
         self._lookout = Lookout()

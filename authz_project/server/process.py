@@ -7,11 +7,14 @@ takes a third more of a processor. So the worker here uses the latter with its o
 """
 
 import multiprocessing
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import ceil
+from tempfile import TemporaryFile
 
 from django.conf import settings
 from granian import Granian
@@ -56,10 +59,19 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
     )
     interrupted_by(Signals(), server)
     try:
-        server.serve(spawn_target=worker)
+        with turns_shared():
+            server.serve(spawn_target=worker)
     except SystemExit:
         if not server.interrupt_signal:  # a worker that heard of it first has not failed
             raise
+
+
+@contextmanager
+def turns_shared() -> Iterator[None]:
+    """Give workers that start meanwhile a file to agree by on who of them may take long."""
+    with TemporaryFile() as file:
+        os.environ[settings.TURNS_FILE_VARIABLE] = f"/proc/{os.getpid()}/fd/{file.fileno()}"
+        yield
 
 
 @WorkerProcess.wrap_target

@@ -9,7 +9,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
-from math import ceil
+from math import ceil, inf
+from time import monotonic
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -20,6 +21,7 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatu
 from psycopg.pq.abc import PGconn, PGresult
 
 from checks.asking.deadline import Deadline
+from checks.asking.turns import LONG, known, turns
 from checks.errors import QueryTooSlow, StatementTooLarge
 from policy import at_work
 from policy.errors import Cancelled
@@ -33,24 +35,57 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
+_running: dict[str, float] = {}  # since when, by SQL; of several that are the same, one
 
 
 def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
     """Run a statement, which has the connection's `statement_timeout`, or what the question has left."""
-    left = time.left()
+    time.left()
     try:
         if not can_run(raw):
             with psycopg.RawCursor(raw) as cursor:
                 return cursor.execute(sql.encode(), values).fetchall()
-        if left >= time.seconds * _FRESH:
-            return rows(raw, sql, values)
-        with nullcontext() if in_transaction(raw) else snapshot(raw):
-            _limit(raw, ceil(left * 1000))
-            return rows(raw, sql, values)
+        if turns.count:
+            return _by_turns(raw, sql, values, time)
+        return _in_time(raw, sql, values, time)
     except errors.QueryCanceled:
         raise QueryTooSlow(time.seconds) if time.is_over() else Cancelled from None
     except (errors.ProgramLimitExceeded, errors.StatementTooComplex, errors.TooManyColumns):
         raise StatementTooLarge from None
+
+
+def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
+    """Run it; one that took long the last time, or is just taking long elsewhere, when it is its turn."""
+    if sql in known or monotonic() - _running.get(sql, inf) > LONG:
+        with turns.one(time):
+            return _noted(raw, sql, values, time)
+    return _noted(raw, sql, values, time)
+
+
+def _noted(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
+    began = monotonic()
+    _running.setdefault(sql, began)
+    try:
+        found = _in_time(raw, sql, values, time)
+    except errors.QueryCanceled:
+        known.add(sql)
+        raise
+    finally:
+        _running.pop(sql, None)
+    if monotonic() - began > LONG:
+        known.add(sql)
+    elif sql in known:
+        known.discard(sql)
+    return found
+
+
+def _in_time(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
+    left = time.left()
+    if left >= time.seconds * _FRESH:
+        return rows(raw, sql, values)
+    with nullcontext() if in_transaction(raw) else snapshot(raw):
+        _limit(raw, ceil(left * 1000))
+        return rows(raw, sql, values)
 
 
 @contextmanager

@@ -7,17 +7,14 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from math import inf
-from threading import Lock
-from time import monotonic, sleep
+from time import monotonic
 
 from checks.asking.deadline import Deadline
-from checks.errors import QueryTooSlow, StatementTooLarge
+from checks.asking.turns import LONG, Turn, known, turns
+from checks.errors import Crowded, QueryTooSlow, StatementTooLarge
 
-_LONG = 0.1  # seconds from which on a statement has to share with others that take long
-_TURN = 0.05  # seconds that it then runs before it lets others
-_PAUSE = 0.002  # seconds in which they begin
-_turn = Lock()  # of this process
-_STEPS = 20_000  # of SQLite's machine between two looks at the clock: about a millisecond
+_TURN = 0.5  # seconds that a statement runs before it lets others that take long run
+_STEPS = 100_000  # of SQLite's machine between two looks at the clock: about five milliseconds
 # Of what nests too deep in a WITH, SQLite forgets the outer tables, which are the statement's own.
 _FORGOTTEN = r"no such table: (?:inline_fact|(?:[qr]\d+)*[agrw]\d+)$"
 _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded|{_FORGOTTEN}")
@@ -26,49 +23,60 @@ _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack ov
 def execute(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
     if time.left() == inf:
         return raw.execute(sql, values).fetchall()
-    clock = _Clock(time)
+    clock = _Clock(time, sql)
     raw.set_progress_handler(clock.is_over, _STEPS)
     try:
         return raw.execute(sql, values).fetchall()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-            raise QueryTooSlow(time.seconds) from None
+            raise clock.refusal or QueryTooSlow(time.seconds) from None
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR and _TOO_LARGE.search(str(error)):
             raise StatementTooLarge from None
         raise
     finally:
         raw.set_progress_handler(None, 0)
-        clock.end_turn()
+        clock.end()
 
 
 class _Clock:
-    """What is looked at now and then. Of statements that take long, one of a process runs at a time, by turns.
+    """What is looked at now and then. Statements that take long run by turns; one that is known to, from the start."""
 
-    So they take no more of the processors than one question may, however many there are.
-    """
+    __slots__ = ("_free_until", "_is_known", "_sql", "_time", "_turn", "refusal")
 
-    __slots__ = ("_began", "_has_turn", "_time")
-
-    def __init__(self, time: Deadline):
-        self._time, self._began, self._has_turn = time, monotonic(), False
+    def __init__(self, time: Deadline, sql: str):
+        self._time, self._sql = time, sql
+        self._is_known = sql in known
+        self._free_until = 0.0 if self._is_known else monotonic() + LONG
+        self._turn: Turn | None = None
+        self.refusal: Crowded | None = None
 
     def is_over(self) -> bool:
+        """Say whether the statement is to end; where it has to wait for its turn, once that has come."""
         if self._time.is_over():
             return True
-        if monotonic() - self._began < (_TURN if self._has_turn else _LONG):
-            return False
-        self.end_turn()
-        sleep(_PAUSE)
-        while not _turn.acquire(timeout=_PAUSE):
-            if self._time.is_over():
+        if turns.count and monotonic() >= self._free_until:
+            try:
+                self._take_turn()
+            except Crowded as refusal:
+                self.refusal = refusal
                 return True
-        self._has_turn, self._began = True, monotonic()
         return False
 
-    def end_turn(self) -> None:
-        if self._has_turn:
-            self._has_turn = False
-            _turn.release()
+    def end(self) -> None:
+        if self._turn:
+            self._turn.end()
+        elif self._is_known and not self.refusal:
+            known.discard(self._sql)
+
+    def _take_turn(self) -> None:
+        if not self._is_known:
+            self._is_known = True
+            known.add(self._sql)
+        if self._turn:
+            self._turn.pass_on()
+        else:
+            self._turn = Turn(turns, self._time)
+        self._free_until = monotonic() + _TURN
 
 
 @contextmanager

@@ -1,0 +1,182 @@
+"""Statements that take long have turns; those that do not notice nothing of it."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from django.db import connection
+
+from checks.asking import libpq
+from checks.asking.deadline import Deadline
+from checks.asking.turns import LONG, Known, Turn, Turns, turns
+from checks.errors import Crowded
+from tests.checks.conftest import about, fact, publish, remove, store
+from tests.checks.test_time_limit import SLOW, limit
+
+LOOK = about("User:ann", "Doc:d", action="look")
+READ = about("User:ann", "Doc:d", action="read")
+NUMBERS = [fact("number", f"Integer:{number}") for number in range(300)]
+
+
+# ---- turns alone ---------------------------------------------------------------------------------------------------
+
+
+def test_who_comes_second_waits_until_the_first_has_ended():
+    both, order = Turns(1), []
+    first = Turn(both, Deadline(60))
+
+    def second() -> None:
+        with both.one(Deadline(60)):
+            order.append("second")
+
+    with ThreadPoolExecutor(1) as other:
+        done = other.submit(second)
+        time.sleep(0.05)
+        order.append("first")
+        first.end()
+        done.result(60)
+    assert order == ["first", "second"]
+
+
+def test_as_many_run_as_there_are_turns():
+    two = Turns(2)
+    with two.one(Deadline(60)), two.one(Deadline(60)), pytest.raises(Crowded), two.one(Deadline(0.05)):
+        pass
+
+
+def test_who_passes_a_turn_on_has_the_next_one():
+    both, order = Turns(1), []
+    mine = Turn(both, Deadline(60))
+
+    def other() -> None:
+        with both.one(Deadline(60)):
+            order.append("other")
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(other)
+        while not order:
+            mine.pass_on()
+        order.append("mine")
+        done.result(60)
+    mine.end()
+    assert order == ["other", "mine"] and both.free() == 0
+
+
+def test_no_more_wait_than_there_are_threads_for():
+    few = Turns(1)
+    few.most_here = 1
+    with few.one(Deadline(60)), pytest.raises(Crowded), few.one(Deadline(60)):
+        pass
+    with few.one(Deadline(60)):  # who was refused takes no place, nor does who is done
+        pass
+
+
+HOLDS = """
+import django, os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "authz_project.settings"
+django.setup()
+from checks.asking.turns import Turns
+assert Turns(1, sys.argv[1]).free() == 0
+print("has it", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_processes_have_turns_together_and_one_that_is_killed_leaves_its_own(tmp_path):
+    file = tmp_path / "turns"
+    file.touch()
+    command = [sys.executable, "-c", HOLDS, str(file)]
+    mine = Turns(1, str(file))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"has it\n"
+        assert mine.free() is None
+        other.kill()
+    assert mine.free() == 0
+
+
+def test_few_statements_are_known_and_the_oldest_is_forgotten_first(monkeypatch):
+    monkeypatch.setattr("checks.asking.turns._MOST_KNOWN", 2)
+    some = Known()
+    for sql in "abc":
+        some.add(sql)
+    some.discard("b")
+    some.discard("never known")
+    assert [sql for sql in "abc" if sql in some] == ["c"]
+
+
+# ---- questions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow(api, settings):
+    """Reading takes for ever to decide; the limit is two seconds, and one statement at a time may take long."""
+    assert turns.count >= 1, "the databases of tests are on this machine"
+    publish(api, SLOW)
+    store(api, *NUMBERS, fact("likes", "User:ann", "Doc:d"))
+    settings.STATEMENT_TIMEOUT = 2
+    if connection.vendor == "postgresql":
+        limit("2000")
+    yield api
+    if connection.vendor == "postgresql":
+        limit("DEFAULT")
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """All turns are others' meanwhile."""
+    with ExitStack() as stack:
+        for _ in range(turns.count):
+            stack.enter_context(turns.one(Deadline(0)))
+        yield
+
+
+def test_a_question_that_takes_long_waits_for_its_turn_and_the_others_do_not(slow):
+    assert slow.post("/authorize", READ).status_code == 400  # from now on it is known to take long
+    with held():
+        answer = slow.post("/authorize", READ)
+        assert slow.post("/authorize", LOOK).json() == {"allowed": True}
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert answer.json() == {"message": "too many questions that take long are asked at once, try again"}
+
+
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+def test_on_sqlite_a_question_waits_from_the_moment_on_that_it_takes_long(slow):
+    with held():
+        assert slow.post("/authorize", READ).status_code == 503
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_on_postgresql_it_is_known_while_the_first_one_still_runs(slow):
+    def read() -> int:
+        try:
+            return slow.post("/authorize", READ).status_code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(read)
+        while not libpq._running:
+            time.sleep(0.01)
+        time.sleep(2 * LONG)
+        with held():
+            assert slow.post("/authorize", READ).status_code == 503
+        assert first.result(60) == 400
+
+
+def test_what_took_long_once_and_does_not_any_more_needs_no_turn(slow):
+    assert slow.post("/authorize", READ).status_code == 400
+    remove(slow, *NUMBERS)
+    assert slow.post("/authorize", READ).json() == {"allowed": False}
+    with held():
+        assert slow.post("/authorize", READ).json() == {"allowed": False}
+
+
+def test_a_question_that_ends_in_an_error_gives_its_turn_back(slow):
+    for _ in range(2):
+        assert slow.post("/authorize", READ).status_code == 400
+    with held():
+        pass
