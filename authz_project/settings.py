@@ -242,16 +242,12 @@ REPLICAS = {  # by Django's name for it, where it is
 if REPLICAS:  # a server that has become a standby is not to pass for the primary
     DATABASES["default"]["OPTIONS"].setdefault("target_session_attrs", "read-write")
 
-
-def is_on_this_machine(database: dict) -> bool:
-    return database["HOST"] == "" or database["HOST"].startswith(HERE)
-
-
+# What answers questions is on this machine, and shares its processors.
+DATABASE_IS_HERE = not REPLICAS and (not DATABASES["default"]["HOST"] or DATABASES["default"]["HOST"].startswith(HERE))
 # Statements that take long and run at the same time; 0 is no limit. A processor is left to the others, where all of
 # them are this machine's.
 _all_but_one = max(1, (os.cpu_count() or 1) - 1)
-_shares = is_on_this_machine(DATABASES["default"]) and not REPLICAS
-LONG_AT_ONCE = number("LONG_AT_ONCE", _all_but_one if _shares else 0, int)
+LONG_AT_ONCE = number("LONG_AT_ONCE", _all_but_one if DATABASE_IS_HERE else 0, int)
 
 # ---- secrets ------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ class Intake:
 
     def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
-        self._slots = Slots(threads, more)
+        self._slots = Slots(threads, more, at_once())
         turns.most_here = more  # the others of its threads are never all taken by what takes long
         self._changes = Changes(WAITING, threads)
         self._waiting = Waiting((threads + 1) // 2, self._changes)  # of all threads, with the one that is kept free
@@ -174,6 +174,15 @@ class Intake:
                 say(scope, protocol, 408, message, close=True)
             case "broken":
                 say(scope, protocol, 400, "the body breaks off", close=True)
+
+
+def at_once() -> int:
+    """How many threads are at work, as long as none takes long; 0 is all.
+
+    While PostgreSQL answers one, there is time for others. SQLite mostly answers in less time than it takes to give
+    another thread the interpreter, and where it does not, the next one begins: see `policy/places.py`.
+    """
+    return 1 if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3" else 0
 
 
 def _note_waiting(environ: Environ) -> None:

@@ -5,37 +5,42 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 
 from authz_project.server.line import Line
+from policy import places
 
 log = logging.getLogger("authz.server")
 
 LONG = 0.1  # seconds, after which work does not keep others from theirs
-_TICK = 0.025  # seconds between looks at who has been at work for long
+_TICK = 0.025  # seconds between looks at who has been at work for long, while others wait
 
 Task = tuple[Callable[..., None], tuple[object, ...]]
 Inbox = SimpleQueue[Task]  # of one thread
 
 
 class Slots:
-    """`count` threads are at work; what comes then waits in line, and whoever is done takes it up.
+    """Of its `threads`, `at_once` are at work; what comes then waits in line, and whoever is done takes it up.
 
-    Of those that are idle, the one that worked last is the next: what it needs, and what its connection's process
-    needs, is still in the processor's caches. So few clients keep few threads busy.
+    Threads that have the interpreter by turns hand it over again and again: where each is done soon, that takes longer
+    than one after the other. Of those that are idle, the one that worked last is the next: what it needs, and what its
+    connection's process needs, is still in the processor's caches. So few clients keep few threads busy.
 
-    Whoever has been at work for long does not count: up to `more` threads take their places meanwhile. Where no thread
-    can be had, work waits for those that there are; where there are none, it is not done.
+    Whoever has been at work for long, or says that it takes longer than most, does not count: the other threads, and up
+    to `more`, take their places meanwhile. Where no thread can be had, work waits for those that there are; where there
+    are none, it is not done.
     """
 
-    def __init__(self, count: int, more: int = 0):
-        self.size = self._free = count
-        self._more = more
+    def __init__(self, threads: int, more: int = 0, at_once: int = 0):
+        self.size = threads
+        self._free = min(at_once or threads, threads)
+        self._more = more + threads - self._free
         self._idle: list[Inbox] = []
         self._since: dict[Inbox, float] = {}  # when those began that are at work
         self._long: set[Inbox] = set()  # of those, whose places others have
         self._waiting: deque[Task] = deque()
-        self._line = Line(count)
+        self._line = Line(threads)
         self._lock = threading.Lock()
         self._is_full = threading.Event()
         threading.Thread(target=self._watch, name="long work", daemon=True).start()
@@ -97,6 +102,7 @@ class Slots:
         return inbox
 
     def _work(self, inbox: Inbox) -> None:
+        places.thread.give_up = partial(self._give_up, inbox)
         while True:
             _done(*inbox.get())  # nothing of it may be held here until the next: granian waits for its end
             with self._lock:
@@ -107,6 +113,17 @@ class Slots:
                 else:
                     self._free += 1
                 self._begin()
+
+    def _give_up(self, inbox: Inbox) -> None:
+        with self._lock:
+            self._pass_by(inbox)
+            self._begin()
+
+    def _pass_by(self, inbox: Inbox) -> None:
+        """Have another thread take the place. The lock is held."""
+        if inbox not in self._long and len(self._long) < self._more:
+            self._long.add(inbox)
+            self._free += 1
 
     def _watch(self) -> None:
         while self._is_full.wait():
@@ -120,9 +137,8 @@ class Slots:
         with self._lock:
             long_ago = time.monotonic() - LONG
             for inbox, since in self._since.items():
-                if since < long_ago and inbox not in self._long and len(self._long) < self._more:
-                    self._long.add(inbox)
-                    self._free += 1
+                if since < long_ago:
+                    self._pass_by(inbox)
             self._begin()
             if not self._waiting:
                 self._is_full.clear()

@@ -12,9 +12,10 @@ from time import monotonic
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, Turn, known, turns
 from checks.errors import Crowded, QueryTooSlow, StatementTooLarge
+from policy import places
 
 _TURN = 0.5  # seconds that a statement runs before it lets others that take long run
-_STEPS = 100_000  # of SQLite's machine between two looks at the clock: about five milliseconds
+_STEPS = 20_000  # of SQLite's machine between two looks at the clock: about a millisecond
 # Of what nests too deep in a WITH, SQLite forgets the outer tables, which are the statement's own.
 _FORGOTTEN = r"no such table: (?:inline_fact|(?:[qr]\d+)*[agrw]\d+)$"
 _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded|{_FORGOTTEN}")
@@ -41,19 +42,23 @@ def execute(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadl
 class _Clock:
     """What is looked at now and then. Statements that take long run by turns; one that is known to, from the start."""
 
-    __slots__ = ("_free_until", "_is_known", "_sql", "_time", "_turn", "refusal")
+    __slots__ = ("_free_until", "_has_place", "_is_known", "_sql", "_time", "_turn", "refusal")
 
     def __init__(self, time: Deadline, sql: str):
         self._time, self._sql = time, sql
         self._is_known = sql in known
         self._free_until = 0.0 if self._is_known else monotonic() + LONG
         self._turn: Turn | None = None
+        self._has_place = True
         self.refusal: Crowded | None = None
 
     def is_over(self) -> bool:
         """Say whether the statement is to end; where it has to wait for its turn, once that has come."""
         if self._time.is_over():
             return True
+        if self._has_place:
+            self._has_place = False
+            places.give_up()
         if turns.count and monotonic() >= self._free_until:
             try:
                 self._take_turn()

@@ -9,6 +9,7 @@ import pytest
 
 from authz_project.server import slots as slots_module
 from authz_project.server.slots import Slots
+from policy import places
 
 
 def until(is_so) -> None:
@@ -110,3 +111,45 @@ def test_what_was_worked_at_is_let_go_of():
     del request
     assert done.get(timeout=10) == "done"
     until(lambda: seen() is None)
+
+
+def test_who_takes_longer_than_most_lets_another_begin_at_once(monkeypatch):
+    monkeypatch.setattr(slots_module, "LONG", 1000)
+    slots, order, more = Slots(2, at_once=1), SimpleQueue(), threading.Event()
+
+    def first() -> None:
+        order.put("first")
+        places.give_up()
+        places.give_up()  # it has none any more
+        more.wait(60)
+        order.put("first again")
+
+    slots.do(first)
+    for name in ("second", "third"):
+        slots.do(order.put, name)
+    assert [order.get(timeout=60) for _ in range(3)] == ["first", "second", "third"]
+    more.set()
+    assert order.get(timeout=60) == "first again"
+    until(lambda: not slots.busy)
+    assert_no_more_than(1, slots)
+
+
+def test_as_many_give_up_their_place_as_there_are_threads(monkeypatch):
+    monkeypatch.setattr(slots_module, "LONG", 1000)
+    slots, begun, more = Slots(2, more=1, at_once=1), SimpleQueue(), threading.Event()
+
+    def long() -> None:
+        begun.put("begun")
+        places.give_up()
+        more.wait(60)
+
+    for _ in range(5):
+        slots.do(long)
+    assert [begun.get(timeout=60) for _ in range(3)] == ["begun"] * 3  # the place, and two that were given up
+    assert (slots.busy, slots.waiting) == (3, 2)
+    more.set()
+    assert [begun.get(timeout=60) for _ in range(2)] == ["begun"] * 2
+
+
+def test_outside_of_slots_nobody_has_a_place_to_give_up():
+    places.give_up()
