@@ -15,7 +15,6 @@ env = environ.Env()
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LOG_FORMATS = ("plain", "json")
-HERE = ("/", "%2F", "localhost", "127.", "[::1]", "::1")  # how hosts begin that are this machine
 LARGEST = {float: 1_000_000, int: 10**15}  # seconds; bytes, or things
 
 
@@ -242,12 +241,19 @@ REPLICAS = {  # by Django's name for it, where it is
 if REPLICAS:  # a server that has become a standby is not to pass for the primary
     DATABASES["default"]["OPTIONS"].setdefault("target_session_attrs", "read-write")
 
-# What answers questions is on this machine, and shares its processors.
-DATABASE_IS_HERE = not REPLICAS and (not DATABASES["default"]["HOST"] or DATABASES["default"]["HOST"].startswith(HERE))
+
+def is_here(database: dict) -> bool:
+    """Whether the database is on this machine, and shares its processors."""
+    options = database["OPTIONS"]
+    hosts = str(options.get("hostaddr") or options.get("host") or database["HOST"]).split(",")
+    is_near = all(host in ("", "localhost", "::1") or host.startswith(("/", "127.")) for host in hosts)
+    return is_near and "service" not in options
+
+
 # Statements that take long and run at the same time; 0 is no limit. A processor is left to the others, where all of
 # them are this machine's.
 _all_but_one = max(1, (os.cpu_count() or 1) - 1)
-LONG_AT_ONCE = number("LONG_AT_ONCE", _all_but_one if DATABASE_IS_HERE else 0, int)
+LONG_AT_ONCE = number("LONG_AT_ONCE", _all_but_one if is_here(DATABASES["default"]) and not REPLICAS else 0, int)
 
 # ---- secrets ------------------------------------------------------------------------------------------
 

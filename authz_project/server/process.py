@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import ceil
-from tempfile import TemporaryFile
 
 from django.conf import settings
 from granian import Granian
@@ -68,10 +67,17 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
 
 @contextmanager
 def turns_shared() -> Iterator[None]:
-    """Give workers that start meanwhile a file to agree by on who of them may take long."""
-    with TemporaryFile() as file:
-        os.environ[settings.TURNS_FILE_VARIABLE] = f"/proc/{os.getpid()}/fd/{file.fileno()}"
+    """Give the workers that start meanwhile a file to lock, so that of all of them few take long at a time."""
+    if not hasattr(os, "memfd_create"):  # each has turns of its own
         yield
+        return
+    file = os.memfd_create("turns")
+    os.environ[settings.TURNS_FILE_VARIABLE] = f"/proc/{os.getpid()}/fd/{file}"
+    try:
+        yield
+    finally:
+        del os.environ[settings.TURNS_FILE_VARIABLE]
+        os.close(file)
 
 
 @WorkerProcess.wrap_target

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
-from math import ceil, inf
+from math import ceil
 from time import monotonic
 from weakref import WeakKeyDictionary
 
@@ -23,7 +23,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, known, turns
 from checks.errors import QueryTooSlow, StatementTooLarge
-from policy import at_work
+from policy import at_work, places
 from policy.errors import Cancelled
 
 _FRESH = 0.9  # of a question's time: with so much left, the connection's own limit is near enough
@@ -35,7 +35,7 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
-_running: dict[str, float] = {}  # since when, by SQL; of several that are the same, one
+_running: dict[psycopg.Connection, tuple[float, tuple[str, list[object]]]] = {}  # since when, and what
 
 
 def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
@@ -55,28 +55,33 @@ def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadl
 
 
 def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
-    """Run it; one that took long the last time, or is just taking long elsewhere, when it is its turn."""
-    if sql in known or monotonic() - _running.get(sql, inf) > LONG:
-        with turns.one(time):
+    """Run it; what took long the last time, or is just taking long elsewhere, when it is its turn."""
+    if not (known.has(sql, values) or _takes_long(sql, values)):
+        return _noted(raw, sql, values, time)
+    places.give_up()
+    with turns.one(time) as turn:
+        try:
             return _noted(raw, sql, values, time)
-    return _noted(raw, sql, values, time)
+        except errors.QueryCanceled:
+            raise turn.refusal if time.is_over() else Cancelled from None
+
+
+def _takes_long(sql: str, values: list[object]) -> bool:
+    long_ago = monotonic() - LONG
+    return any(began < long_ago and asked == (sql, values) for began, asked in tuple(_running.values()))
 
 
 def _noted(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
     began = monotonic()
-    _running.setdefault(sql, began)
+    _running[raw] = began, (sql, values)
     try:
-        found = _in_time(raw, sql, values, time)
-    except errors.QueryCanceled:
-        known.add(sql)
-        raise
+        return _in_time(raw, sql, values, time)
     finally:
-        _running.pop(sql, None)
-    if monotonic() - began > LONG:
-        known.add(sql)
-    elif sql in known:
-        known.discard(sql)
-    return found
+        del _running[raw]
+        if monotonic() - began > LONG:
+            known.add(sql, values)
+        elif known.has(sql, values):
+            known.discard(sql, values)
 
 
 def _in_time(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:

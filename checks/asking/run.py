@@ -16,6 +16,7 @@ from checks.asking.deadline import Deadline
 from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
 from checks.engine.sql.rounds import Fetched, Rounds, worked_out
 from checks.engine.sql.text import Statement
+from checks.errors import Crowded, QueryTooSlow
 from policy import clock, noticing
 from policy.configured import configured
 
@@ -91,7 +92,10 @@ def limited(seconds: float) -> Iterator[None]:
     assert in_transaction(), "a limit is one within a snapshot"
     mine = connections[DEFAULT_DB_ALIAS]
     with _driver(mine.vendor).limited(mine.connection, seconds), deadline.shortened(seconds):
-        yield
+        try:
+            yield
+        except Crowded:  # it is not asked again, but gone without
+            raise QueryTooSlow(seconds) from None
 
 
 def in_transaction() -> bool:

@@ -6,12 +6,11 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from math import inf
 from time import monotonic
 
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, Turn, known, turns
-from checks.errors import Crowded, QueryTooSlow, StatementTooLarge
+from checks.errors import QueryTooSlow, StatementTooLarge
 from policy import places
 
 _TURN = 0.5  # seconds that a statement runs before it lets others that take long run
@@ -22,15 +21,14 @@ _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack ov
 
 
 def execute(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
-    if time.left() == inf:
-        return raw.execute(sql, values).fetchall()
-    clock = _Clock(time, sql)
+    time.left()
+    clock = _Clock(time, sql, values)
     raw.set_progress_handler(clock.is_over, _STEPS)
     try:
         return raw.execute(sql, values).fetchall()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-            raise clock.refusal or QueryTooSlow(time.seconds) from None
+            raise clock.refusal from None
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR and _TOO_LARGE.search(str(error)):
             raise StatementTooLarge from None
         raise
@@ -42,41 +40,48 @@ def execute(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadl
 class _Clock:
     """What is looked at now and then. Statements that take long run by turns; one that is known to, from the start."""
 
-    __slots__ = ("_free_until", "_has_place", "_is_known", "_sql", "_time", "_turn", "refusal")
+    __slots__ = ("_asked", "_free_until", "_has_place", "_is_known", "_refusal", "_time", "_turn")
 
-    def __init__(self, time: Deadline, sql: str):
-        self._time, self._sql = time, sql
-        self._is_known = sql in known
+    def __init__(self, time: Deadline, sql: str, values: list[object]):
+        self._time, self._asked = time, (sql, values)
+        self._is_known = known.has(sql, values)
         self._free_until = 0.0 if self._is_known else monotonic() + LONG
         self._turn: Turn | None = None
         self._has_place = True
-        self.refusal: Crowded | None = None
+        self._refusal: BaseException | None = None
+
+    @property
+    def refusal(self) -> BaseException:
+        """Why the statement was ended."""
+        return self._refusal or (self._turn.refusal if self._turn else QueryTooSlow(self._time.seconds))
 
     def is_over(self) -> bool:
         """Say whether the statement is to end; where it has to wait for its turn, once that has come."""
         if self._time.is_over():
             return True
-        if self._has_place:
-            self._has_place = False
-            places.give_up()
-        if turns.count and monotonic() >= self._free_until:
-            try:
-                self._take_turn()
-            except Crowded as refusal:
-                self.refusal = refusal
-                return True
-        return False
+        try:
+            self._let_others()
+        except BaseException as refusal:  # SQLite's caller would not see it
+            self._refusal = refusal
+        return self._refusal is not None
 
     def end(self) -> None:
         if self._turn:
             self._turn.end()
-        elif self._is_known and not self.refusal:
-            known.discard(self._sql)
+        elif self._is_known and not self._refusal:
+            known.discard(*self._asked)
+
+    def _let_others(self) -> None:
+        if self._has_place:
+            self._has_place = False
+            places.give_up()
+        if turns.count and monotonic() >= self._free_until:
+            self._take_turn()
 
     def _take_turn(self) -> None:
         if not self._is_known:
             self._is_known = True
-            known.add(self._sql)
+            known.add(*self._asked)
         if self._turn:
             self._turn.pass_on()
         else:

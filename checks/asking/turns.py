@@ -11,20 +11,20 @@ from __future__ import annotations
 import fcntl
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from threading import Lock
-from time import sleep
+from time import monotonic, sleep
 
 from django.conf import settings
 
 from checks.asking.deadline import Deadline
-from checks.errors import Crowded
+from checks.errors import Crowded, QueryTooSlow
 
 LONG = 0.1  # seconds from which on a statement takes long
 _LOOK = 0.01  # seconds between looks whether somebody's turn has ended
-_MOST_KNOWN = 1000
+_MOST = 1000  # turns, and statements that are known to take long
 
 
 class Turns:
@@ -36,14 +36,14 @@ class Turns:
         self._here = 0
         self._counting = Lock()
         self._mine = [Lock() for _ in range(count)]  # one for each turn: the file's hold off other processes only
-        self._file = os.open(file, os.O_RDWR | os.O_CLOEXEC) if file and count else None  # a turn is one of its bytes
+        self._file = _opened(file) if file and count else None  # a turn is one of its bytes
 
     @contextmanager
-    def one(self, time: Deadline) -> Iterator[None]:
+    def one(self, time: Deadline) -> Iterator[Turn]:
         """Have a turn for what is done inside."""
         turn = Turn(self, time)
         try:
-            yield
+            yield turn
         finally:
             turn.end()
 
@@ -62,9 +62,11 @@ class Turns:
         return next((place for place in range(self.count) if self._takes(place)), None)
 
     def give_back(self, place: int) -> None:
-        if self._file is not None:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, place)
-        self._mine[place].release()
+        try:
+            if self._file is not None:
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, place)
+        finally:
+            self._mine[place].release()
 
     def _takes(self, place: int) -> bool:
         if not self._mine[place].acquire(blocking=False):
@@ -78,13 +80,22 @@ class Turns:
         return True
 
 
-class Turn:
-    """One statement's, from the moment on that it needs one; raises `Crowded` where it gets none in its time."""
+def _opened(file: str) -> int | None:
+    """Open it; where that is not allowed, each process has turns of its own."""
+    try:
+        return os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
 
-    __slots__ = ("_place", "_time", "_turns")
+
+class Turn:
+    """One statement's. Whoever makes it waits for it; and is refused if it does not come in time."""
+
+    __slots__ = ("_place", "_time", "_turns", "waited")
 
     def __init__(self, turns: Turns, time: Deadline):
         self._turns, self._time = turns, time
+        self.waited = 0.0  # seconds
         turns.enter()
         self._place: int | None = None
         try:
@@ -100,14 +111,24 @@ class Turn:
         self._wait()
 
     def end(self) -> None:
-        self._give_back()
-        self._turns.leave()
+        try:
+            self._give_back()
+        finally:
+            self._turns.leave()
+
+    @property
+    def refusal(self) -> Crowded | QueryTooSlow:
+        """What to say when the time is over: that others took most of it, or that it takes too long."""
+        return Crowded() if self.waited > self._time.seconds / 2 else QueryTooSlow(self._time.seconds)
 
     def _wait(self) -> None:
+        began = monotonic()
         while (place := self._turns.free()) is None:
+            self.waited, began = self.waited + monotonic() - began, monotonic()
             if self._time.is_over():
-                raise Crowded
+                raise self.refusal
             sleep(_LOOK)
+        self.waited += monotonic() - began
         self._place = place
 
     def _give_back(self) -> None:
@@ -116,28 +137,34 @@ class Turn:
             self._place = None
 
 
-turns = Turns(settings.LONG_AT_ONCE, settings.TURNS_FILE)
+turns = Turns(min(settings.LONG_AT_ONCE, _MOST), settings.TURNS_FILE)
+
+Asked = tuple[str, tuple[object, ...]]  # a statement with its values: with others it may take no time
 
 
 class Known:
-    """Statements that took long the last time, and so may be expected to."""
+    """What took long the last time, and so may be expected to."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known: OrderedDict[Asked, None] = OrderedDict()
         self._noting = Lock()
 
-    def __contains__(self, sql: str) -> bool:
-        return sql in self._known
+    def has(self, sql: str, values: Sequence[object]) -> bool:
+        return bool(self._known) and (sql, tuple(values)) in self._known
 
-    def add(self, sql: str) -> None:
+    def add(self, sql: str, values: Sequence[object]) -> None:
         with self._noting:
-            self._known[sql] = None
-            if len(self._known) > _MOST_KNOWN:
+            self._known[sql, tuple(values)] = None
+            if len(self._known) > _MOST:
                 self._known.popitem(last=False)
 
-    def discard(self, sql: str) -> None:
+    def discard(self, sql: str, values: Sequence[object]) -> None:
         with self._noting:
-            self._known.pop(sql, None)
+            self._known.pop((sql, tuple(values)), None)
+
+    def clear(self) -> None:
+        with self._noting:
+            self._known.clear()
 
 
 known = Known()
