@@ -33,7 +33,8 @@ def connections_of_worker(threads: int) -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return CONNECTIONS
-    own = _OWN + 6 * threads * _OF_A_THREAD  # those that answer, those for what takes long, and that make changes
+    answering = max(1, threads - 1)
+    own = _OWN + 6 * answering * _OF_A_THREAD  # they, four times as many for what takes long, and who makes changes
     if limit < own + LEAST:
         raise TooFewFiles(limit, own + LEAST)
     return min(CONNECTIONS, limit - own)
