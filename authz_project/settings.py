@@ -198,7 +198,6 @@ def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
 DATABASE_URL = env.str("DATABASE_URL", default="") or f"sqlite:///{Path.cwd() / 'authz.sqlite3'}"
 DATABASES = {"default": database_from_url(DATABASE_URL)}
 
-
 # ---- replicas: PostgreSQL's standbys, which answer questions -------------------------------------------
 
 REPLICA_MAX_LAG = number("REPLICA_MAX_LAG", 10)  # seconds
