@@ -50,8 +50,8 @@ HELD_AT_ONCE = 16  # of the largest bodies, in memory at the same time
 class Intake:
     """What granian calls for each request of a process, whose slow work `threads` of its threads do.
 
-    `MORE` go on for those whose work takes long. One process of a server also `keeps_up`: it does what is to be
-    done from time to time. By their `number`, metrics tell them apart.
+    For each of them `MORE` others may go on, while some take long. One process of a server also `keeps_up`: it does
+    what is to be done from time to time. By their `number`, metrics tell them apart.
     """
 
     def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):

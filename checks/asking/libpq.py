@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
-from math import ceil
+from math import ceil, inf
 from time import monotonic
 from weakref import WeakKeyDictionary
 
@@ -35,14 +35,14 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
-_running: dict[psycopg.Connection, tuple[float, tuple[str, list[object]]]] = {}  # since when, and what
+_asked: dict[psycopg.Connection, tuple[str, list[object]]] = {}  # what each is at work with; `at_work` knows since when
 
 
 def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
     """Run a statement, which has the connection's `statement_timeout`, or what the question has left."""
-    time.left()
     try:
         if not can_run(raw):
+            time.left()  # or none: it raises
             with psycopg.RawCursor(raw) as cursor:
                 return cursor.execute(sql.encode(), values).fetchall()
         if turns.count:
@@ -68,16 +68,17 @@ def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Dea
 
 def _takes_long(sql: str, values: list[object]) -> bool:
     long_ago = monotonic() - LONG
-    return any(began < long_ago and asked == (sql, values) for began, asked in tuple(_running.values()))
+    mine = sql, values
+    return any(at_work.waiting.get(raw, inf) < long_ago for raw, asked in tuple(_asked.items()) if asked == mine)
 
 
 def _noted(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
     began = monotonic()
-    _running[raw] = began, (sql, values)
+    _asked[raw] = sql, values
     try:
         return _in_time(raw, sql, values, time)
     finally:
-        del _running[raw]
+        del _asked[raw]
         if monotonic() - began > LONG:
             known.add(sql, values)
         elif known.has(sql, values):

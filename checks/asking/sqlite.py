@@ -21,7 +21,7 @@ _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack ov
 
 
 def execute(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
-    time.left()
+    time.left()  # or none: it raises
     clock = _Clock(time, sql, values)
     raw.set_progress_handler(clock.is_over, _STEPS)
     try:

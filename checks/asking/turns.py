@@ -57,25 +57,25 @@ class Turns:
         with self._counting:
             self._here -= 1
 
-    def free(self) -> int | None:
+    def take(self) -> int | None:
         """Take one that nobody has; None if there is none."""
-        return next((place for place in range(self.count) if self._takes(place)), None)
+        return next((number for number in range(self.count) if self._takes(number)), None)
 
-    def give_back(self, place: int) -> None:
+    def give_back(self, number: int) -> None:
         try:
             if self._file is not None:
-                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, place)
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, number)
         finally:
-            self._mine[place].release()
+            self._mine[number].release()
 
-    def _takes(self, place: int) -> bool:
-        if not self._mine[place].acquire(blocking=False):
+    def _takes(self, number: int) -> bool:
+        if not self._mine[number].acquire(blocking=False):
             return False
         if self._file is not None:
             try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
             except OSError:  # another process has it
-                self._mine[place].release()
+                self._mine[number].release()
                 return False
         return True
 
@@ -91,13 +91,13 @@ def _opened(file: str) -> int | None:
 class Turn:
     """One statement's. Whoever makes it waits for it; and is refused if it does not come in time."""
 
-    __slots__ = ("_place", "_time", "_turns", "waited")
+    __slots__ = ("_number", "_time", "_turns", "waited")
 
     def __init__(self, turns: Turns, time: Deadline):
         self._turns, self._time = turns, time
         self.waited = 0.0  # seconds
         turns.enter()
-        self._place: int | None = None
+        self._number: int | None = None
         try:
             self._wait()
         except BaseException:
@@ -123,44 +123,46 @@ class Turn:
 
     def _wait(self) -> None:
         began = monotonic()
-        while (place := self._turns.free()) is None:
+        while (number := self._turns.take()) is None:
             self.waited, began = self.waited + monotonic() - began, monotonic()
             if self._time.is_over():
                 raise self.refusal
             sleep(_LOOK)
         self.waited += monotonic() - began
-        self._place = place
+        self._number = number
 
     def _give_back(self) -> None:
-        if self._place is not None:
-            self._turns.give_back(self._place)
-            self._place = None
+        if self._number is not None:
+            self._turns.give_back(self._number)
+            self._number = None
 
 
 turns = Turns(min(settings.LONG_AT_ONCE, _MOST), settings.TURNS_FILE)
 
-Asked = tuple[str, tuple[object, ...]]  # a statement with its values: with others it may take no time
-
 
 class Known:
-    """What took long the last time, and so may be expected to."""
+    """What took long the last time, and so may be expected to: statements, each with its values.
+
+    With other values it may take no time. What is kept is a number that stands for both, as values may be large; two
+    that have the same number wait without need, and are answered all the same.
+    """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Asked, None] = OrderedDict()
+        self._known: OrderedDict[int, None] = OrderedDict()
         self._noting = Lock()
 
     def has(self, sql: str, values: Sequence[object]) -> bool:
-        return bool(self._known) and (sql, tuple(values)) in self._known
+        return bool(self._known) and hash((sql, *values)) in self._known
 
     def add(self, sql: str, values: Sequence[object]) -> None:
         with self._noting:
-            self._known[sql, tuple(values)] = None
+            self._known[hash((sql, *values))] = None
             if len(self._known) > _MOST:
                 self._known.popitem(last=False)
 
     def discard(self, sql: str, values: Sequence[object]) -> None:
         with self._noting:
-            self._known.pop((sql, tuple(values)), None)
+            self._known.pop(hash((sql, *values)), None)
 
     def clear(self) -> None:
         with self._noting:

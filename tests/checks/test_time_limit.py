@@ -3,7 +3,9 @@
 import importlib
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 from django.db import connection
@@ -11,6 +13,7 @@ from django.db import connection
 from checks.asking import deadline, sqlite
 from checks.asking.session import LiveSession
 from tests.checks.conftest import about, fact, publish, store
+from tests.conftest import Api
 
 SLOW = """
 actor User {}
@@ -21,15 +24,25 @@ has_permission(user: User, "read", doc: Doc) if
 """
 
 
+NUMBERS = [fact("number", f"Integer:{number}") for number in range(300)]
+
+
 @pytest.fixture
 def slow(api, settings):
     """An action that takes for ever to decide, and a limit of a second."""
+    with endless(api, settings, 1):
+        yield api
+
+
+@contextmanager
+def endless(api: Api, settings, seconds: int) -> Iterator[None]:
+    """Have one that takes for ever to decide, with a limit meanwhile."""
     publish(api, SLOW)
-    store(api, *(fact("number", f"Integer:{number}") for number in range(300)), fact("likes", "User:ann", "Doc:d"))
-    settings.STATEMENT_TIMEOUT = 1
+    store(api, *NUMBERS, fact("likes", "User:ann", "Doc:d"))
+    settings.STATEMENT_TIMEOUT = seconds
     if connection.vendor == "postgresql":
-        limit("1000")
-    yield api
+        limit(str(1000 * seconds))
+    yield
     if connection.vendor == "postgresql":
         limit("DEFAULT")
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from math import inf
 
 import pytest
 from django.db import connection
@@ -14,12 +15,11 @@ from checks.asking import libpq, run
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, Known, Turn, Turns, known, turns
 from checks.errors import Crowded, QueryTooSlow
-from tests.checks.conftest import about, fact, publish, remove, store
-from tests.checks.test_time_limit import SLOW, limit
+from policy import at_work
+from tests.checks.conftest import about, remove
+from tests.checks.test_time_limit import LOOK, NUMBERS, endless
 
-LOOK = about("User:ann", "Doc:d", action="look")
 READ = about("User:ann", "Doc:d", action="read")
-NUMBERS = [fact("number", f"Integer:{number}") for number in range(300)]
 
 
 # ---- turns alone ---------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def test_who_passes_a_turn_on_has_the_next_one():
         order.append("mine")
         done.result(60)
     mine.end()
-    assert order == ["other", "mine"] and both.free() == 0
+    assert order == ["other", "mine"] and both.take() == 0
 
 
 def test_no_more_wait_than_there_are_threads_for():
@@ -80,7 +80,7 @@ import django, os, sys
 os.environ["DJANGO_SETTINGS_MODULE"] = "authz_project.settings"
 django.setup()
 from checks.asking.turns import Turns
-assert Turns(1, sys.argv[1]).free() == 0
+assert Turns(1, sys.argv[1]).take() == 0
 print("has it", flush=True)
 sys.stdin.read()
 """
@@ -93,9 +93,9 @@ def test_processes_have_turns_together_and_one_that_is_killed_leaves_its_own(tmp
     mine = Turns(1, str(file))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"has it\n"
-        assert mine.free() is None
+        assert mine.take() is None
         other.kill()
-    assert mine.free() == 0
+    assert mine.take() == 0
 
 
 def test_few_statements_are_known_and_the_oldest_is_forgotten_first(monkeypatch):
@@ -128,14 +128,8 @@ def slow(api, settings):
     """Reading takes for ever to decide; the limit is two seconds. Nothing is known yet."""
     known.clear()
     assert turns.count >= 1, "the databases of tests are on this machine"
-    publish(api, SLOW)
-    store(api, *NUMBERS, fact("likes", "User:ann", "Doc:d"))
-    settings.STATEMENT_TIMEOUT = 2
-    if connection.vendor == "postgresql":
-        limit("2000")
-    yield api
-    if connection.vendor == "postgresql":
-        limit("DEFAULT")
+    with endless(api, settings, 2):
+        yield api
 
 
 @contextmanager
@@ -180,7 +174,7 @@ def test_on_postgresql_it_is_known_while_the_first_one_still_runs(slow):
 
 
 def is_long() -> bool:
-    return any(time.monotonic() - began > LONG for began, _ in tuple(libpq._running.values()))
+    return any(time.monotonic() - at_work.waiting.get(raw, inf) > LONG for raw in tuple(libpq._asked))
 
 
 def test_what_took_long_once_and_does_not_any_more_needs_no_turn(slow):
