@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
-from math import ceil, inf
+from math import ceil
 from time import monotonic
 from weakref import WeakKeyDictionary
 
@@ -35,7 +35,9 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
-_asked: dict[psycopg.Connection, tuple[str, list[object]]] = {}  # what each is at work with; `at_work` knows since when
+_Asked = tuple[str, list[object]]
+_asked: dict[psycopg.Connection, tuple[float, _Asked]] = {}  # since when each is at work, and with what
+_TIMES = 2  # in a row that a statement takes long before it waits for its turn: once, the machine may have stood still
 
 
 def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
@@ -55,26 +57,25 @@ def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadl
 
 
 def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
-    """Run it; what took long the last time, or is just taking long elsewhere, when it is its turn."""
-    if not (known.has(sql, values) or _takes_long(sql, values)):
-        return _noted(raw, sql, values, time)
+    """Run it; what took long the last times, or is just taking long elsewhere, when it is its turn."""
+    began = monotonic()
+    if not (known.has(sql, values, _TIMES) or _takes_long(began, sql, values)):
+        return _noted(raw, sql, values, time, began)
     places.give_up()
     with turns.one(time) as turn:
         try:
-            return _noted(raw, sql, values, time)
+            return _noted(raw, sql, values, time, monotonic())
         except errors.QueryCanceled:
             raise turn.refusal if time.is_over() else Cancelled from None
 
 
-def _takes_long(sql: str, values: list[object]) -> bool:
-    long_ago = monotonic() - LONG
+def _takes_long(now: float, sql: str, values: list[object]) -> bool:
     mine = sql, values
-    return any(at_work.waiting.get(raw, inf) < long_ago for raw, asked in tuple(_asked.items()) if asked == mine)
+    return any(now - since > LONG and asked == mine for since, asked in tuple(_asked.values()))
 
 
-def _noted(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
-    began = monotonic()
-    _asked[raw] = sql, values
+def _noted(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline, began: float) -> list[tuple]:
+    _asked[raw] = began, (sql, values)
     try:
         return _in_time(raw, sql, values, time)
     finally:

@@ -2,18 +2,19 @@
 
 Where every processor is busy for long, whoever needs one for a moment waits for milliseconds: ten times as long as
 most questions take. So of the statements that take long, `LONG_AT_ONCE` run at a time, in all processes of a server
-together; the others wait until it is their turn. Where too many wait, one more is told to come again, so that threads
-are left to those that take no time.
+together; the others wait until it is their turn. Where too many wait, and somebody does so for long, one more is told
+to come again, so that threads are left to those that take no time.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import inf
+from itertools import islice
 from threading import Lock
 from time import monotonic, sleep
 
@@ -32,8 +33,8 @@ class Turns:
 
     def __init__(self, count: int, file: str = ""):
         self.count = count
-        self.most_here = inf  # statements of this process that may run and wait, all together
-        self._here = 0
+        self.most_here = sys.maxsize  # statements of this process that may run and wait for long, all together
+        self._here: dict[Turn, float] = {}  # since when, the first one first
         self._counting = Lock()
         self._mine = [Lock() for _ in range(count)]  # one for each turn: the file's hold off other processes only
         self._file = _opened(file) if file and count else None  # a turn is one of its bytes
@@ -47,15 +48,22 @@ class Turns:
         finally:
             turn.end()
 
-    def enter(self) -> None:
+    def enter(self, turn: Turn) -> None:
         with self._counting:
-            if self._here >= self.most_here:
-                raise Crowded
-            self._here += 1
+            self._here[turn] = monotonic()
 
-    def leave(self) -> None:
+    def leave(self, turn: Turn) -> None:
         with self._counting:
-            self._here -= 1
+            del self._here[turn]
+
+    def are_too_many_for(self, turn: Turn) -> bool:
+        """Say whether enough came before it, of whom one is here for long.
+
+        Where all have just come, a machine that stood still may have made them look long: they are soon done.
+        """
+        with self._counting:
+            is_one_too_many = turn not in islice(self._here, self.most_here)
+            return is_one_too_many and monotonic() - next(iter(self._here.values())) > LONG
 
     def take(self) -> int | None:
         """Take one that nobody has; None if there is none."""
@@ -96,12 +104,12 @@ class Turn:
     def __init__(self, turns: Turns, time: Deadline):
         self._turns, self._time = turns, time
         self.waited = 0.0  # seconds
-        turns.enter()
         self._number: int | None = None
+        turns.enter(self)
         try:
             self._wait()
         except BaseException:
-            turns.leave()
+            turns.leave(self)
             raise
 
     def pass_on(self) -> None:
@@ -114,7 +122,7 @@ class Turn:
         try:
             self._give_back()
         finally:
-            self._turns.leave()
+            self._turns.leave(self)
 
     @property
     def refusal(self) -> Crowded | QueryTooSlow:
@@ -127,6 +135,8 @@ class Turn:
             self.waited, began = self.waited + monotonic() - began, monotonic()
             if self._time.is_over():
                 raise self.refusal
+            if self._turns.are_too_many_for(self):
+                raise Crowded
             sleep(_LOOK)
         self.waited += monotonic() - began
         self._number = number
@@ -141,32 +151,34 @@ turns = Turns(min(settings.LONG_AT_ONCE, _MOST), settings.TURNS_FILE)
 
 
 class Known:
-    """What took long the last time, and so may be expected to: statements, each with its values.
+    """What took long the last times, and so may be expected to: statements, each with its values.
 
     With other values it may take no time. What is kept is a number that stands for both, as values may be large; two
     that have the same number wait without need, and are answered all the same.
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[int, None] = OrderedDict()
+        self._times: OrderedDict[int, int] = OrderedDict()  # in a row
         self._noting = Lock()
 
-    def has(self, sql: str, values: Sequence[object]) -> bool:
-        return bool(self._known) and hash((sql, *values)) in self._known
+    def has(self, sql: str, values: Sequence[object], times: int = 1) -> bool:
+        """Say whether it took long so many times in a row."""
+        return bool(self._times) and self._times.get(hash((sql, *values)), 0) >= times
 
     def add(self, sql: str, values: Sequence[object]) -> None:
+        number = hash((sql, *values))
         with self._noting:
-            self._known[hash((sql, *values))] = None
-            if len(self._known) > _MOST:
-                self._known.popitem(last=False)
+            self._times[number] = self._times.get(number, 0) + 1
+            if len(self._times) > _MOST:
+                self._times.popitem(last=False)
 
     def discard(self, sql: str, values: Sequence[object]) -> None:
         with self._noting:
-            self._known.pop(hash((sql, *values)), None)
+            self._times.pop(hash((sql, *values)), None)
 
     def clear(self) -> None:
         with self._noting:
-            self._known.clear()
+            self._times.clear()
 
 
 known = Known()
