@@ -5,6 +5,7 @@ answer leaves. While there are none, a request costs one comparison more at its 
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -49,21 +50,24 @@ class Seen(NamedTuple):
 
 _new = tuple.__new__  # takes half as long as to call the class
 Observer = Callable[[Seen], None]
-_observers: tuple[Observer, ...] = ()
+_observers: tuple[tuple[Observer, float], ...] = ()  # each with the seconds from which on it is told
+_least = math.inf  # of them all
 
 
-def observe(observer: Observer) -> None:
-    """Tell the observer of all requests from now on."""
-    global _observers
-    _observers = (*_observers, observer)
+def observe(observer: Observer, least: float = 0.0) -> None:
+    """Tell the observer from now on of all requests that take so many seconds, or more."""
+    _set_observers((*_observers, (observer, least)))
     note_connecting()
-    noticing.watch(True)
 
 
 def stop(observer: Observer) -> None:
-    global _observers
-    _observers = tuple([each for each in _observers if each != observer])
-    noticing.watch(bool(_observers))
+    _set_observers(tuple([each for each in _observers if each[0] != observer]))
+
+
+def _set_observers(observers: tuple[tuple[Observer, float], ...]) -> None:
+    global _observers, _least
+    _observers, _least = observers, min([least for _, least in observers], default=math.inf)
+    noticing.watch(bool(observers))
 
 
 @cache
@@ -91,16 +95,19 @@ def tell(
 ) -> None:
     """Tell of a request that began then, by `perf_counter`, and is answered now. Never raises an `Exception`."""
     seconds = time.perf_counter() - began
-    environment, key_id = (caller.environment, caller.key_id) if caller is not None else ("", None)
     noticing.end()
+    if seconds < _least:
+        return
+    environment, key_id = (caller.environment, caller.key_id) if caller is not None else ("", None)
     method = method if method in METHODS else ANY_OTHER
     at = time.time() - seconds
     seen = _new(
         Seen,
         (endpoint, method, status, began, seconds, at, request_id, environment, key_id, traceparent, parts or ()),
     )
-    for observer in _observers:
+    for observer, least in _observers:
         try:
-            observer(seen)
+            if seconds >= least:
+                observer(seen)
         except Exception:
             log.exception("request %s: an observer failed", request_id)

@@ -1,7 +1,6 @@
 """The asking half of the interface."""
 
 from abc import ABC, abstractmethod
-from functools import partial
 from typing import ClassVar, NamedTuple
 
 import orjson
@@ -30,9 +29,9 @@ from checks.serializers import (
     MomentQuery,
     any_value,
 )
-from facts.accept import Unused
 from facts.context_header import answer
 from policy.active import Caller
+from policy.configured import configured
 from policy.endpoint import (
     Endpoint,
     Request,
@@ -76,12 +75,10 @@ Said = tuple[object, kept.Found]  # the body, and how it was found
 
 
 class Told(NamedTuple):
-    """What is answered, and by what."""
+    """What is answered, and how it was found."""
 
     body: object
-    unused: Unused
-    revision: int
-    version: int | None
+    found: kept.Found
     logged: object  # the body as the decision log has it
 
 
@@ -93,24 +90,29 @@ class Answering(Asking, ABC):
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
         asked = kept.asked_again(who, self._what(request), request.body)
-        told = read(who, position_seen(request), partial(self._told, request, who, asked))
-        note(request, who, told.logged, told.revision, told.version)
-        return answer(request, told.body, told.unused, told.revision)
+        told = self._read(request, who, asked) if configured.REPLICAS else self._told(request, who, asked)
+        found = told.found
+        note(request, who, told.logged, found.revision, found.version_id)
+        return answer(request, told.body, found.unused, found.revision)
 
-    def _told(self, request: Request, who: Caller, asked: kept.Asked | None) -> Found[Told]:
+    def _read(self, request: Request, who: Caller, asked: kept.Asked | None) -> Told:
+        def attempt() -> Found[Told]:
+            told = self._told(request, who, asked)
+            return Found(told, told.found.seen, self.least(request))
+
+        return read(who, position_seen(request), attempt)
+
+    def _told(self, request: Request, who: Caller, asked: kept.Asked | None) -> Told:
         again = kept.kept(who, asked) if asked else None
         if again is not None:
-            held = again.holding
-            told = Told(again.body, again.unused, held.offset, held.version, again.body)
-            return Found(told, held.seen, self.least(request))
+            return Told(again.body, again, again.body)
         logged, found = self.said(request, who)
         kept.note(who, found)
-        body = logged
-        if asked:
-            body = orjson.dumps(logged)
-            kept.keep(asked, found, body)
-        told = Told(body, found.unused, found.revision, found.version_id, logged)
-        return Found(told, found.seen, self.least(request))
+        if not asked:
+            return Told(logged, found, logged)
+        body = orjson.dumps(logged)
+        kept.keep(asked, found, body)
+        return Told(body, found, logged)
 
     def least(self, request: Request) -> int:
         """Return the revision that the answer is to have at least, by what the request goes on from."""

@@ -9,7 +9,7 @@ from django.conf import settings
 
 from authz_project import observing
 from authz_project.logs.access import AccessLog, json, plain
-from authz_project.logs.slow import SlowQuestions
+from authz_project.logs.slow import tell_if_question
 
 log = logging.getLogger("authz.server")
 
@@ -21,7 +21,7 @@ def begin() -> None:
     if settings.ACCESS_LOG:
         observing.observe(AccessLog(json if settings.LOG_FORMAT == "json" else plain))
     if settings.SLOW_QUESTION_MS:
-        observing.observe(SlowQuestions(settings.SLOW_QUESTION_MS))
+        observing.observe(tell_if_question, settings.SLOW_QUESTION_MS / 1000)
 
 
 def _ended(thread: threading.ExceptHookArgs) -> None:

@@ -19,19 +19,8 @@ LONGEST = 500  # characters of one
 QUESTIONS = frozenset({"compile", "found"})  # parts that only questions have
 
 
-class SlowQuestions:
-    """An observer."""
-
-    def __init__(self, milliseconds: int):
-        self._seconds = milliseconds / 1000
-
-    def __call__(self, seen: Seen) -> None:
-        if seen.seconds >= self._seconds:
-            tell(seen)
-
-
-def tell(seen: Seen) -> None:
-    """Log the request, if a question was asked for it."""
+def tell_if_question(seen: Seen) -> None:
+    """Log the request, if a question was asked for it; an observer of those that take long."""
     keys = dict.fromkeys(part.facts["key"] for part in seen.parts if part.name in QUESTIONS)
     if not keys:
         return

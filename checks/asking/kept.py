@@ -55,6 +55,18 @@ class Kept(NamedTuple):
     unused: Unused
     holding: Holding
 
+    @property
+    def revision(self) -> int:
+        return self.holding.offset
+
+    @property
+    def version_id(self) -> int | None:
+        return self.holding.version
+
+    @property
+    def seen(self) -> Seen:
+        return self.holding.seen
+
 
 def _bytes_of(answer: Kept) -> int:
     return len(answer.asked[-1]) + len(answer.body) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)

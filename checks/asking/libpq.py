@@ -35,8 +35,7 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
-_Asked = tuple[str, list[object]]
-_asked: dict[psycopg.Connection, tuple[float, _Asked]] = {}  # since when each is at work, and with what
+_asked: dict[psycopg.Connection, tuple[float, str, list[object]]] = {}  # since when each is at work, and with what
 _TIMES = 2  # in a row that a statement takes long before it waits for its turn: once, the machine may have stood still
 
 
@@ -58,31 +57,36 @@ def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadl
 
 def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
     """Run it; what took long the last times, or is just taking long elsewhere, when it is its turn."""
-    began = monotonic()
-    if not (known.has(sql, values, _TIMES) or _takes_long(began, sql, values)):
-        return _noted(raw, sql, values, time, began)
+    began, times = monotonic(), known.times(sql, values)
+    if times < _TIMES and not _takes_long(began, sql, values):
+        return _noted(raw, sql, values, time, began, times)
     places.give_up()
     with turns.one(time) as turn:
         try:
-            return _noted(raw, sql, values, time, monotonic())
+            return _noted(raw, sql, values, time, monotonic(), times)
         except errors.QueryCanceled:
             raise turn.refusal if time.is_over() else Cancelled from None
 
 
 def _takes_long(now: float, sql: str, values: list[object]) -> bool:
-    mine = sql, values
-    return any(now - since > LONG and asked == mine for since, asked in tuple(_asked.values()))
+    for since, its_sql, its_values in tuple(_asked.values()):
+        if now - since > LONG and its_sql == sql and its_values == values:
+            return True
+    return False
 
 
-def _noted(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline, began: float) -> list[tuple]:
-    _asked[raw] = began, (sql, values)
+def _noted(
+    raw: psycopg.Connection, sql: str, values: list[object], time: Deadline, began: float, times: int
+) -> list[tuple]:
+    """Run it, and note whether it takes long, as it did so many times in a row."""
+    _asked[raw] = began, sql, values
     try:
         return _in_time(raw, sql, values, time)
     finally:
         del _asked[raw]
         if monotonic() - began > LONG:
             known.add(sql, values)
-        elif known.has(sql, values):
+        elif times:
             known.discard(sql, values)
 
 

@@ -44,7 +44,7 @@ class _Clock:
 
     def __init__(self, time: Deadline, sql: str, values: list[object]):
         self._time, self._asked = time, (sql, values)
-        self._is_known = known.has(sql, values)
+        self._is_known = known.times(sql, values) > 0
         self._free_until = 0.0 if self._is_known else monotonic() + LONG
         self._turn: Turn | None = None
         self._has_place = True

@@ -151,19 +151,18 @@ turns = Turns(min(settings.LONG_AT_ONCE, _MOST), settings.TURNS_FILE)
 
 
 class Known:
-    """What took long the last times, and so may be expected to: statements, each with its values.
+    """What took long, and so may be expected to: statements, each with its values, and how many times in a row.
 
     With other values it may take no time. What is kept is a number that stands for both, as values may be large; two
     that have the same number wait without need, and are answered all the same.
     """
 
     def __init__(self) -> None:
-        self._times: OrderedDict[int, int] = OrderedDict()  # in a row
+        self._times: OrderedDict[int, int] = OrderedDict()
         self._noting = Lock()
 
-    def has(self, sql: str, values: Sequence[object], times: int = 1) -> bool:
-        """Say whether it took long so many times in a row."""
-        return bool(self._times) and self._times.get(hash((sql, *values)), 0) >= times
+    def times(self, sql: str, values: Sequence[object]) -> int:
+        return self._times.get(hash((sql, *values)), 0) if self._times else 0
 
     def add(self, sql: str, values: Sequence[object]) -> None:
         number = hash((sql, *values))

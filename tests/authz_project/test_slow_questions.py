@@ -2,12 +2,11 @@
 
 import json
 import re
-from unittest import mock
 
 import pytest
 
 from authz_project import observing
-from authz_project.logs.slow import SlowQuestions
+from authz_project.logs.slow import tell_if_question
 from tests.authz_project.test_observing import published, send, way  # noqa: F401  fixtures
 from tests.logged import logged
 
@@ -68,11 +67,10 @@ QUESTIONS = [
 @pytest.fixture
 def slow():
     """Every question is slow; the lines, as objects."""
-    observer = SlowQuestions(0)
-    observing.observe(observer)
+    observing.observe(tell_if_question)
     with logged("authz.slow") as found:
         yield found
-    observing.stop(observer)
+    observing.stop(tell_if_question)
 
 
 @pytest.mark.parametrize(("path", "body"), QUESTIONS, ids=lambda each: each if isinstance(each, str) else "")
@@ -107,14 +105,8 @@ def test_names_of_the_policy_are_told(way, slow):  # noqa: F811
     assert slow[0]["shapes"] == ['allow(User _, String "read", Doc ?)']
 
 
-def test_what_is_no_question_or_not_slow_is_not_told(way, slow):  # noqa: F811
+def test_what_is_no_question_is_not_told(way, slow):  # noqa: F811
     published(way)
     send(way, "GET", "/api/stats")
     send(way, "GET", "/api/facts")
     assert slow == []
-    seen = observing.Seen("/api/list", "POST", 200, 0.0, 0.4, 0.0, "id", "", None, "", ())
-    with mock.patch("authz_project.logs.slow.tell") as tell:
-        SlowQuestions(500)(seen)
-        assert not tell.called
-        SlowQuestions(500)(seen._replace(seconds=0.5))
-        assert tell.called

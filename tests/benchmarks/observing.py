@@ -88,7 +88,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
     """All there are, none of them begun, and without threads of their own."""
     from authz_project import observing
     from authz_project.logs import access, lines
-    from authz_project.logs.slow import SlowQuestions
+    from authz_project.logs.slow import tell_if_question
     from authz_project.metrics.worker import Worker
     from authz_project.traces.telemetry import Traces
     from checks.decisions import log
@@ -98,10 +98,10 @@ def kinds(folder: Path) -> dict[str, Kind]:
     access.AccessLog._run = lambda self: None  # type: ignore[method-assign]
     Writer._start = lambda self: None  # type: ignore[method-assign]
     worker, writer = Worker(1, {}), Writer(str(folder / "decisions"), log.line_of)
-    plain, json, slow = access.AccessLog(access.plain), access.AccessLog(access.json), SlowQuestions(500)
+    plain, json = access.AccessLog(access.plain), access.AccessLog(access.json)
 
-    def seen(observer: observing.Observer, behind: Callable[[], object]) -> Kind:
-        return Kind(lambda: observing.observe(observer), lambda: observing.stop(observer), behind)
+    def seen(observer: observing.Observer, behind: Callable[[], object], least: float = 0.0) -> Kind:
+        return Kind(lambda: observing.observe(observer, least), lambda: observing.stop(observer), behind)
 
     def log_to(file: Writer[log.Entry] | None) -> None:
         log.writer = file
@@ -111,7 +111,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
         "access log": seen(plain, plain.flush),
         "access log, JSON": seen(json, json.flush),
         "decision log": Kind(lambda: log_to(writer), lambda: log_to(None), writer.flush),
-        "slow questions": seen(slow, lambda: None),
+        "slow questions": seen(tell_if_question, lambda: None, 0.5),
     }
     spans = Spans()
     traces = Traces(spans.provider.get_tracer("benchmark"))
