@@ -90,12 +90,12 @@ class Answering(Asking, ABC):
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
         asked = kept.asked_again(who, self._what(request), request.body)
-        told = self._read(request, who, asked) if configured.REPLICAS else self._told(request, who, asked)
+        told = self._told_by_replicas(request, who, asked) if configured.REPLICAS else self._told(request, who, asked)
         found = told.found
         note(request, who, told.logged, found.revision, found.version_id)
         return answer(request, told.body, found.unused, found.revision)
 
-    def _read(self, request: Request, who: Caller, asked: kept.Asked | None) -> Told:
+    def _told_by_replicas(self, request: Request, who: Caller, asked: kept.Asked | None) -> Told:
         def attempt() -> Found[Told]:
             told = self._told(request, who, asked)
             return Found(told, told.found.seen, self.least(request))

@@ -36,7 +36,7 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
 _asked: dict[psycopg.Connection, tuple[float, str, list[object]]] = {}  # since when each is at work, and with what
-_TIMES = 2  # in a row that a statement takes long before it waits for its turn: once, the machine may have stood still
+_LONG_TIMES = 2  # in a row, and a statement waits for its turn: if it is once, the machine may have stood still
 
 
 def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
@@ -56,9 +56,9 @@ def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadl
 
 
 def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
-    """Run it; what took long the last times, or is just taking long elsewhere, when it is its turn."""
+    """Run it; what took long twice in a row, or is just taking long elsewhere, when it is its turn."""
     began, times = monotonic(), known.times(sql, values)
-    if times < _TIMES and not _takes_long(began, sql, values):
+    if times < _LONG_TIMES and not _takes_long(began, sql, values):
         return _noted(raw, sql, values, time, began, times)
     places.give_up()
     with turns.one(time) as turn:
@@ -78,16 +78,18 @@ def _takes_long(now: float, sql: str, values: list[object]) -> bool:
 def _noted(
     raw: psycopg.Connection, sql: str, values: list[object], time: Deadline, began: float, times: int
 ) -> list[tuple]:
-    """Run it, and note whether it takes long, as it did so many times in a row."""
+    """Run it, and note whether it takes long; before, it did so many `times` in a row."""
     _asked[raw] = began, sql, values
+    takes_long = False
     try:
-        return _in_time(raw, sql, values, time)
+        found = _in_time(raw, sql, values, time)
     finally:
         del _asked[raw]
-        if monotonic() - began > LONG:
-            known.add(sql, values)
-        elif times:
-            known.discard(sql, values)
+        if takes_long := monotonic() - began > LONG:
+            known.note(sql, values, times + 1)
+    if times and not takes_long:
+        known.forget(sql, values)
+    return found
 
 
 def _in_time(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:

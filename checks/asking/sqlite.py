@@ -54,13 +54,13 @@ class _Clock:
     @property
     def refusal(self) -> BaseException:
         """Why the statement was ended."""
-        return self._refusal or (self._turn.refusal if self._turn else QueryTooSlow(self._time.seconds))
+        return self._refusal or QueryTooSlow(self._time.seconds)
 
     def is_over(self) -> bool:
         """Say whether the statement is to end; where it has to wait for its turn, once that has come."""
-        if self._time.is_over():
-            return True
         try:
+            if self._time.is_over():
+                raise self._turn.refusal if self._turn else QueryTooSlow(self._time.seconds)
             self._let_others()
         except BaseException as refusal:  # SQLite's caller would not see it
             self._refusal = refusal
@@ -70,7 +70,7 @@ class _Clock:
         if self._turn:
             self._turn.end()
         elif self._is_known and not self._refusal:
-            known.discard(*self._asked)
+            known.forget(*self._asked)
 
     def _let_others(self) -> None:
         if self._has_place:
@@ -79,14 +79,14 @@ class _Clock:
         if turns.count and monotonic() >= self._free_until:
             self._take_turn()
         elif self._turn:
-            # The system would leave others behind it for milliseconds, though another processor may be idle. Who
+            # The system would let others wait behind it for milliseconds, though another processor may be idle. Who
             # sleeps lets them go on, and is given a processor that has nothing to do.
             sleep(_ASIDE)
 
     def _take_turn(self) -> None:
         if not self._is_known:
             self._is_known = True
-            known.add(*self._asked)
+            known.note(*self._asked, times=1)
         if self._turn:
             self._turn.pass_on()
         else:

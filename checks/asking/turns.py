@@ -33,7 +33,7 @@ class Turns:
 
     def __init__(self, count: int, file: str = ""):
         self.count = count
-        self.most_here = sys.maxsize  # statements of this process that may run and wait for long, all together
+        self.most_here = sys.maxsize  # statements of this process that may run and wait for their turn, all together
         self._here: dict[Turn, float] = {}  # since when, the first one first
         self._counting = Lock()
         self._mine = [Lock() for _ in range(count)]  # one for each turn: the file's hold off other processes only
@@ -56,14 +56,17 @@ class Turns:
         with self._counting:
             del self._here[turn]
 
-    def are_too_many_for(self, turn: Turn) -> bool:
-        """Say whether enough came before it, of whom one is here for long.
+    def has_place_for(self, turn: Turn) -> bool:
+        """Say whether it is among the first `most_here`; refuse it if not, and the first of all is here for long.
 
-        Where all have just come, a machine that stood still may have made them look long: they are soon done.
+        Where that one has just come, the machine may have stood still and made all of them look long: it is soon done.
         """
         with self._counting:
-            is_one_too_many = turn not in islice(self._here, self.most_here)
-            return is_one_too_many and monotonic() - next(iter(self._here.values())) > LONG
+            if turn in islice(self._here, self.most_here):
+                return True
+            if monotonic() - next(iter(self._here.values())) > LONG:
+                raise Crowded
+        return False
 
     def take(self) -> int | None:
         """Take one that nobody has; None if there is none."""
@@ -131,15 +134,16 @@ class Turn:
 
     def _wait(self) -> None:
         began = monotonic()
-        while (number := self._turns.take()) is None:
+        while (number := self._take()) is None:
             self.waited, began = self.waited + monotonic() - began, monotonic()
             if self._time.is_over():
                 raise self.refusal
-            if self._turns.are_too_many_for(self):
-                raise Crowded
             sleep(_LOOK)
         self.waited += monotonic() - began
         self._number = number
+
+    def _take(self) -> int | None:
+        return self._turns.take() if self._turns.has_place_for(self) else None
 
     def _give_back(self) -> None:
         if self._number is not None:
@@ -164,14 +168,14 @@ class Known:
     def times(self, sql: str, values: Sequence[object]) -> int:
         return self._times.get(hash((sql, *values)), 0) if self._times else 0
 
-    def add(self, sql: str, values: Sequence[object]) -> None:
-        number = hash((sql, *values))
+    def note(self, sql: str, values: Sequence[object], times: int) -> None:
+        """Note that it took long, so many times in a row. Many at once that are all the first are one time."""
         with self._noting:
-            self._times[number] = self._times.get(number, 0) + 1
+            self._times[hash((sql, *values))] = times
             if len(self._times) > _MOST:
                 self._times.popitem(last=False)
 
-    def discard(self, sql: str, values: Sequence[object]) -> None:
+    def forget(self, sql: str, values: Sequence[object]) -> None:
         with self._noting:
             self._times.pop(hash((sql, *values)), None)
 

@@ -148,17 +148,20 @@ def test_a_statement_that_fails_is_told(way, seen):
     assert {"failed": "ValueError"} in seen.parts("statement")
 
 
-def test_an_observer_of_what_takes_long_is_told_of_nothing_else(way, seen):
+@pytest.mark.parametrize(("least", "times"), [(3600.0, 0), (0.000_001, 1)])
+def test_an_observer_of_what_takes_long_is_told_of_nothing_else(way, least, times):
     told: list[Seen] = []
-    with mock.patch.object(observing, "_observers", ((told.append, 3600.0), *observing._observers)):
-        assert send(way, "GET", "/api/stats") == 200
-    assert told == [] and len(seen) == 1
-    observing.observe(told.append, 0.000_001)
+    observing.observe(told.append, least)
     try:
+        assert send(way, "GET", "/api/stats") == 200
+        assert noticing._thread.parts is None  # the request is over for those who note
+        alone = len(told)
+        observing.observe(all_of := Observed())
         assert send(way, "GET", "/api/stats") == 200
     finally:
         observing.stop(told.append)
-    assert len(told) == 1
+        observing.stop(all_of)
+    assert (alone, len(told), len(all_of)) == (times, 2 * times, 1)
 
 
 def test_an_observer_that_fails_harms_nobody(way, seen):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from unittest import mock
 
 import pytest
 from django.db import connection
@@ -75,20 +76,36 @@ def test_no_more_wait_for_long_than_there_are_threads_for():
         pass
 
 
-def test_where_all_have_just_come_nobody_is_one_too_many():
-    few, done = Turns(1), []
+def test_where_all_have_just_come_those_who_are_too_many_wait_for_a_place(monkeypatch):
+    monkeypatch.setattr("checks.asking.turns.LONG", 3600)
+    few, done = Turns(3), []
     few.most_here = 1
 
     def another() -> None:
         with few.one(Deadline(60)):
-            done.append(time.monotonic())
+            done.append(len(few._here))
 
     with ThreadPoolExecutor(3) as pool:
         with few.one(Deadline(60)):
             others = [pool.submit(another) for _ in range(3)]
+            until = time.monotonic() + 60
+            while len(few._here) < 4 and time.monotonic() < until:
+                time.sleep(0.01)
+            time.sleep(0.05)
+            assert done == []  # though there are turns
         for each in others:
             each.result(60)
-    assert len(done) == 3
+    assert sorted(done) == [1, 2, 3]
+
+
+def test_who_has_waited_for_a_turn_is_not_refused_when_passing_it_on():
+    both = Turns(2)
+    both.most_here = 2
+    with both.one(Deadline(60)), both.one(Deadline(60)) as mine:
+        time.sleep(LONG)
+        with pytest.raises(Crowded), both.one(Deadline(60)):
+            pass
+        mine.pass_on()
 
 
 HOLDS = """
@@ -118,20 +135,11 @@ def test_few_statements_are_known_and_the_oldest_is_forgotten_first(monkeypatch)
     monkeypatch.setattr("checks.asking.turns._MOST", 2)
     some = Known()
     for sql in "abc":
-        some.add(sql, [sql, 1])
-    some.discard("b", ["b", 1])
-    some.discard("never known", [])
+        some.note(sql, [sql, 1], 1)
+    some.forget("b", ["b", 1])
+    some.forget("never known", [])
     assert [sql for sql in "abc" if some.times(sql, [sql, 1])] == ["c"]
     assert not some.times("c", ["d", 1])  # with other values it may take no time
-
-
-def test_it_is_known_how_many_times_in_a_row_something_took_long():
-    some = Known()
-    for times in (1, 2):
-        some.add("a", [1])
-        assert some.times("a", [1]) == times
-    some.discard("a", [1])
-    assert some.times("a", [1]) == 0
 
 
 def test_whom_others_took_the_time_from_may_come_again_and_who_takes_too_long_is_told_so():
@@ -191,6 +199,39 @@ def test_on_postgresql_what_took_long_once_needs_no_turn(slow):
 
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_on_postgresql_many_at_once_that_are_all_the_first_took_long_once(slow):
+    def read(_: int) -> int:
+        try:
+            return slow.post("/authorize", READ).status_code
+        finally:
+            connection.close()
+
+    with mock.patch.object(libpq, "_takes_long", return_value=False), ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(read, range(3))) == [400, 400, 400]
+    with held():
+        assert slow.post("/authorize", READ).status_code == 400
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_on_postgresql_what_is_cut_short_is_not_taken_for_quick(slow):
+    for _ in range(2):
+        assert slow.post("/authorize", READ).status_code == 400
+    with mock.patch.object(libpq, "_in_time", side_effect=QueryTooSlow(2)):
+        assert slow.post("/authorize", READ).status_code == 400
+    with held():
+        assert slow.post("/authorize", READ).status_code == 503
+
+
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+def test_on_sqlite_what_takes_long_steps_aside_and_nothing_else_does(slow):
+    with mock.patch("checks.asking.sqlite.sleep") as step_aside:
+        assert slow.post("/authorize", LOOK).json() == {"allowed": True}
+        assert not step_aside.called
+        assert slow.post("/authorize", READ).status_code == 400
+    assert step_aside.call_count > 10
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 def test_on_postgresql_it_is_known_while_the_first_one_still_runs(slow):
     def read() -> int:
         try:
@@ -211,7 +252,7 @@ def is_long() -> bool:
     return any(time.monotonic() - since > LONG for since, *_ in tuple(libpq._asked.values()))
 
 
-def test_what_took_long_once_and_does_not_any_more_needs_no_turn(slow):
+def test_what_took_long_and_does_not_any_more_needs_no_turn(slow):
     for _ in range(2):
         assert slow.post("/authorize", READ).status_code == 400
     remove(slow, *NUMBERS)
@@ -222,7 +263,7 @@ def test_what_took_long_once_and_does_not_any_more_needs_no_turn(slow):
 
 
 def test_a_question_that_ends_in_an_error_gives_its_turn_back(slow):
-    for _ in range(2):
+    for _ in range(3):
         assert slow.post("/authorize", READ).status_code == 400
     with held():
         pass
