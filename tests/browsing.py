@@ -58,7 +58,8 @@ class Browser:
             return wait.until(condition, otherwise)
         except TimeoutException:
             self.picture()
-            raise
+            there_is = self.driver.find_element(By.TAG_NAME, "body").text
+            raise TimeoutException(f"{otherwise}; the page reads: {there_is[:5000]}") from None
 
     def every(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
