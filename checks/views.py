@@ -96,6 +96,8 @@ class Answering(Asking, ABC):
         return answer(request, told.body, found.unused, found.revision)
 
     def _told_by_replicas(self, request: Request, who: Caller, asked: kept.Asked | None) -> Told:
+        """Ask a replica, or the primary where an answer of a replica may be too old."""
+
         def attempt() -> Found[Told]:
             told = self._told(request, who, asked)
             return Found(told, told.found.seen, self.least(request))

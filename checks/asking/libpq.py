@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
-from math import ceil
+from math import ceil, inf
 from time import monotonic
 from weakref import WeakKeyDictionary
 
@@ -35,7 +35,7 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
-_asked: dict[psycopg.Connection, tuple[float, str, list[object]]] = {}  # since when each is at work, and with what
+_asked: dict[psycopg.Connection, tuple[str, list[object]]] = {}  # what each is at work with; `at_work` knows since when
 _LONG_TIMES = 2  # in a row, and a statement waits for its turn: if it is once, the machine may have stood still
 
 
@@ -57,29 +57,27 @@ def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadl
 
 def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
     """Run it; what took long twice in a row, or is just taking long elsewhere, when it is its turn."""
-    began, times = monotonic(), known.times(sql, values)
-    if times < _LONG_TIMES and not _takes_long(began, sql, values):
-        return _noted(raw, sql, values, time, began, times)
+    times = known.times(sql, values)
+    if times < _LONG_TIMES and not _takes_long(sql, values):
+        return _noted(raw, sql, values, time, times)
     places.give_up()
     with turns.one(time) as turn:
         try:
-            return _noted(raw, sql, values, time, monotonic(), times)
+            return _noted(raw, sql, values, time, times)
         except errors.QueryCanceled:
             raise turn.refusal if time.is_over() else Cancelled from None
 
 
-def _takes_long(now: float, sql: str, values: list[object]) -> bool:
-    for since, its_sql, its_values in tuple(_asked.values()):
-        if now - since > LONG and its_sql == sql and its_values == values:
-            return True
-    return False
+def _takes_long(sql: str, values: list[object]) -> bool:
+    long_ago = monotonic() - LONG
+    mine = sql, values
+    return any(at_work.waiting.get(raw, inf) < long_ago for raw, asked in tuple(_asked.items()) if asked == mine)
 
 
-def _noted(
-    raw: psycopg.Connection, sql: str, values: list[object], time: Deadline, began: float, times: int
-) -> list[tuple]:
+def _noted(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline, times: int) -> list[tuple]:
     """Run it, and note whether it takes long; before, it did so many `times` in a row."""
-    _asked[raw] = began, sql, values
+    began = monotonic()
+    _asked[raw] = sql, values
     takes_long = False
     try:
         found = _in_time(raw, sql, values, time)

@@ -59,9 +59,7 @@ class _Clock:
     def is_over(self) -> bool:
         """Say whether the statement is to end; where it has to wait for its turn, once that has come."""
         try:
-            if self._time.is_over():
-                raise self._turn.refusal if self._turn else QueryTooSlow(self._time.seconds)
-            self._let_others()
+            self._go_on()
         except BaseException as refusal:  # SQLite's caller would not see it
             self._refusal = refusal
         return self._refusal is not None
@@ -72,7 +70,10 @@ class _Clock:
         elif self._is_known and not self._refusal:
             known.forget(*self._asked)
 
-    def _let_others(self) -> None:
+    def _go_on(self) -> None:
+        """Let others have what they need, or raise that the time is over."""
+        if self._time.is_over():
+            raise self._turn.refusal if self._turn else QueryTooSlow(self._time.seconds)
         if self._has_place:
             self._has_place = False
             places.give_up()
