@@ -8,7 +8,7 @@ from tests.benchmarks.local_filters import FILTERS, by_hand, fill, made, prepare
 USER, ROWS = "user7", 4000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def application(postgresql_server):
     with psycopg.connect(postgresql_server.create("application"), autocommit=True) as connection:
         fill(connection, ROWS)
