@@ -55,6 +55,26 @@ def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadl
         raise StatementTooLarge from None
 
 
+def glance(raw: psycopg.Connection, sql: str, value: str) -> tuple | None:
+    """Return the one row, of numbers, of a statement that is prepared; None where it is not, or something is wrong.
+
+    `execute` then prepares it, or says what.
+    """
+    names = _names.get(raw)
+    name = names.get(sql) if names else None
+    if not name or not can_run(raw):
+        return None
+    at_work.begun(raw)
+    try:
+        result = raw.pgconn.exec_prepared(name, [value.encode()])
+    finally:
+        at_work.done(raw)
+    if result.status != ExecStatus.TUPLES_OK or result.ntuples != 1:
+        return None
+    found = [result.get_value(0, each) for each in range(result.nfields)]
+    return tuple([None if each is None else int(each) for each in found])
+
+
 def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
     """Run it; what took long twice in a row, or is just taking long elsewhere, when it is its turn."""
     times = known.times(sql, values)

@@ -38,6 +38,14 @@ def execute(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadl
         clock.end()
 
 
+def glance(raw: sqlite3.Connection, sql: str, value: str) -> tuple | None:
+    """Return the first row; None where there is none, or something is wrong: `execute` says what."""
+    found: tuple | None = None
+    with suppress(sqlite3.Error):
+        found = raw.execute(sql, (value,)).fetchone()
+    return found
+
+
 class _Clock:
     """What is looked at now and then. Statements that take long run by turns; one that is known to, from the start."""
 

@@ -23,7 +23,7 @@ def counted() -> Iterator[list[str]]:
             connection.connection.set_trace_callback(None)
         return
     mine = threading.current_thread()
-    execute, rows, executed = psycopg.Cursor.execute, libpq.rows, libpq._executed
+    execute, rows, executed, glance = psycopg.Cursor.execute, libpq.rows, libpq._executed, libpq.glance
 
     def noted(run: Callable) -> Callable:
         def noting(first, statement, *values, **options):
@@ -33,8 +33,15 @@ def counted() -> Iterator[list[str]]:
 
         return noting
 
+    def glancing(raw: psycopg.Connection, sql: str, value: str) -> tuple | None:
+        row = glance(raw, sql, value)
+        if row is not None:
+            found.append(sql)
+        return row
+
     psycopg.Cursor.execute, libpq.rows, libpq._executed = noted(execute), noted(rows), noted(executed)
+    libpq.glance = glancing
     try:
         yield found
     finally:
-        psycopg.Cursor.execute, libpq.rows, libpq._executed = execute, rows, executed
+        psycopg.Cursor.execute, libpq.rows, libpq._executed, libpq.glance = execute, rows, executed, glance

@@ -8,7 +8,7 @@ from checks.asking import libpq
 VALUES = "SELECT $1::text, $2::bigint, $3::text, $4::boolean, 7 < $2::bigint"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def url(postgresql_server):
     return postgresql_server.create("libpq")
 
@@ -79,6 +79,38 @@ def test_a_connection_that_is_lost_says_so_and_runs_nothing_more(raw, url):
     assert not libpq.can_run(raw)
 
 
+def test_a_glance_is_given_numbers(raw):
+    sql = "SELECT oid::bigint, NULL::bigint, -7 FROM pg_class WHERE relname = $1"
+    assert libpq.glance(raw, sql, "pg_class") is None  # it is not prepared yet
+    for _ in range(2):
+        rows = libpq.rows(raw, sql, ["pg_class"])
+    assert libpq.glance(raw, sql, "pg_class") == rows[0]
+    assert libpq.glance(raw, sql, "no such") is None
+
+
+def test_a_glance_at_what_goes_wrong_is_given_nothing(raw, url):
+    own = "SELECT pg_backend_pid() WHERE $1 <> ''"
+    for _ in range(2):
+        ((process,),) = libpq.rows(raw, own, ["x"])
+    raw.autocommit = False
+    assert libpq.glance(raw, own, "x") is None  # a transaction of the framework is left to cursors
+    raw.autocommit = True
+    assert libpq.glance(raw, own, "x") == (process,)
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [process])
+    assert libpq.glance(raw, own, "x") is None
+    assert libpq.glance(raw, own, "x") is None and not libpq.can_run(raw)
+
+
+def test_a_glance_that_runs_out_of_time_is_given_nothing(raw):
+    sql = "SELECT 1 WHERE pg_sleep($1::float8) IS NOT NULL"
+    for _ in range(2):
+        libpq.rows(raw, sql, ["0"])
+    raw.execute("SET statement_timeout = 50")
+    assert libpq.glance(raw, sql, "5") is None
+    assert libpq.glance(raw, sql, "0") == (1,)
+
+
 def test_a_transaction_of_the_framework_is_left_to_cursors(raw):
     assert libpq.can_run(raw)
     raw.autocommit = False
@@ -107,6 +139,15 @@ def test_what_is_forgotten_is_prepared_again(forgetful):
     for _ in range(3):
         assert libpq.rows(forgetful, "SELECT 1", []) == [(1,)]
     assert prepared(forgetful) == 1
+
+
+def test_a_glance_at_what_is_forgotten_is_given_nothing(forgetful):
+    assert libpq.glance(forgetful, "SELECT $1::bigint", "1") is None
+    with libpq.snapshot(forgetful):
+        pass
+    for _ in range(2):
+        libpq.rows(forgetful, "SELECT $1::bigint", ["1"])
+    assert libpq.glance(forgetful, "SELECT $1::bigint", "1") == (1,)
 
 
 def test_a_snapshot_begins_by_finding_out(forgetful):
