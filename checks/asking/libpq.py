@@ -58,11 +58,11 @@ def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadl
 def glance(raw: psycopg.Connection, sql: str, value: str) -> tuple | None:
     """Return the one row, of numbers, of a statement that is prepared; None where it is not, or something is wrong.
 
-    `execute` then prepares it, or says what.
+    `execute` then prepares it, or says what. Within a snapshot, which the first thing that is wrong ends, it does all.
     """
     names = _names.get(raw)
     name = names.get(sql) if names else None
-    if not name or not can_run(raw):
+    if not name or not can_run(raw) or in_transaction(raw):
         return None
     at_work.begun(raw)
     try:

@@ -1,6 +1,6 @@
 """Many checks at once, and the same questions again: processor time of an answer, of the server and of PostgreSQL.
 
-    python -m tests.benchmarks.again --facts 100000 --database postgres [--seconds 2] [--rounds 5]
+    python -m tests.benchmarks.again --facts 100000 --database postgres [--seconds 2] [--rounds 5] [--clients 8]
 
 Two servers over the same facts take turns, one that remembers answers and one that does not (`ANSWER_CACHE=0`). New
 questions are new to both. Every answer of those that are asked again is compared with what the statement by hand says.
@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -31,14 +31,13 @@ from tests.service import Service, start_service
 AT_ONCE = 50
 AGAIN = 100
 BATCHES = 40
-CLIENTS = 2
 THINGS = {"Project": "read", "Repo": "write", "Doc": "edit", "Issue": "close"}
 
 
 def main() -> int:
     options = parsed()
     with served(options.database, Size(options.facts)) as server, forgetting(server) as other:
-        sides = Side(server.service, server.url), Side(other, server.url)
+        sides = Side(server.service, server.url, options.clients), Side(other, server.url, options.clients)
         for name, asking in cells(server):
             taken: list[list[float]] = [[], []]
             for turn in range(options.rounds + 1):
@@ -55,6 +54,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each turn")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clients", type=int, default=2)
     return parser.parse_args()
 
 
@@ -77,14 +77,14 @@ def forgetting(server: Served) -> Iterator[Service]:
 class Side:
     service: Service
     url: str
-    backends: list[int] = field(default_factory=list)
+    clients: int = 2
 
     def milliseconds(self, requests: Sequence[Request], seconds: float) -> float:
         """Of a processor, for each answer."""
-        with closing(Clients(int(self.service.origin.rpartition(":")[2]), CLIENTS)) as clients:
-            clients.ask(requests[:CLIENTS], 0)
+        with closing(Clients(int(self.service.origin.rpartition(":")[2]), self.clients)) as clients:
+            clients.ask(requests[: self.clients], 0)
             before, others = self.used(), self.used_by_database()
-            answers = len(clients.ask(requests[CLIENTS:], seconds).times)
+            answers = len(clients.ask(requests[self.clients :], seconds).times)
             return (self.used() - before + self.used_by_database() - others) / answers / 1e6
 
     def used(self) -> int:

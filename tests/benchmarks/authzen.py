@@ -28,7 +28,7 @@ MARKS = {"one by one": 1.1, f"{AT_ONCE} at once": 3.0}
 def main() -> int:
     options, met = parsed(), True
     with served(options.database, Size(options.facts)) as server, forgetting(server) as service:
-        side = Side(service, server.url)
+        side = Side(service, server.url, options.clients)
         for name, ours, theirs in pairs(server):
             taken: list[list[float]] = [[], []]
             for turn in range(options.rounds + 1):

@@ -95,6 +95,8 @@ def test_a_glance_at_what_goes_wrong_is_given_nothing(raw, url):
     raw.autocommit = False
     assert libpq.glance(raw, own, "x") is None  # a transaction of the framework is left to cursors
     raw.autocommit = True
+    with libpq.snapshot(raw):
+        assert libpq.glance(raw, own, "x") is None
     assert libpq.glance(raw, own, "x") == (process,)
     with psycopg.connect(url, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s, 5000)", [process])

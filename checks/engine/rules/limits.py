@@ -19,7 +19,7 @@ from checks.engine.errors import PlannedTooLong, Sprawling, TooComplex
 PATIENCE = 1.0  # seconds
 REFUSED_FOR = 60.0  # seconds; then it is planned again, since whether a plan is just within the limit may be chance
 MOST_REFUSED = 1000  # that are remembered
-_STEPS_BETWEEN_LOOKS = 25  # at the clock; about a millisecond
+_STEPS_BETWEEN_LOOKS = 50  # at the clock; about a millisecond
 
 
 class _Deadline(threading.local):
