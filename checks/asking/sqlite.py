@@ -39,11 +39,11 @@ def execute(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadl
 
 
 def glance(raw: sqlite3.Connection, sql: str, value: str) -> tuple | None:
-    """Return the first row; None where there is none, or something is wrong: `execute` says what."""
-    found: tuple | None = None
+    """Return the one row; None where there is none, or something is wrong: `execute` says what."""
+    rows: list[tuple] = []
     with suppress(sqlite3.Error):
-        found = raw.execute(sql, (value,)).fetchone()
-    return found
+        rows = raw.execute(sql, (value,)).fetchall()
+    return rows[0] if rows else None
 
 
 class _Clock:
