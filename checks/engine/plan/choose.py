@@ -1,4 +1,4 @@
-"""How a call is met: the one place where that is decided.
+"""How planning meets a call, that is, what it puts in the call's place: the one module that decides this.
 
 allow(:actor, "read", :doc) if …                       in place: its clauses are written where it stands
 … and blocked(:actor, s1.a2)                           tested: it only has to hold, so it is a condition
@@ -25,23 +25,23 @@ FAR_SOURCES = 3  # tables that a branch reads before it is far from the entry
 
 class Meeting(Enum):
     IN_PLACE = auto()  # a branch for each of its clauses
-    AT_ONCE = auto()  # a path of which nobody asks one end: it ends where it starts
+    AT_ONCE = auto()  # a path with an end that nothing else uses: it ends where it starts
     TESTED = auto()  # a condition: whether it holds
-    JOINED = auto()  # with its answers, worked out apart for all that need them
-    LED_TO = auto()  # with all that a path leads to from the facts before it: once for all branches that start so
+    JOINED = auto()  # a relation of its answers, worked out once for all branches that need them
+    LED_TO = auto()  # a relation of all that facts and then a path lead to: once for all branches with these facts
     ENTERED = auto()  # a state of the plan
-    CONTINUED = auto()  # a state of the plan, and then from each of its answers on
-    TWICE = auto()  # two answers of one recursion at once: only rounds say that
+    CONTINUED = auto()  # a state of the plan; the branch goes on from each of its answers
+    TWICE = auto()  # not at all: a recursion takes two of its answers at once, so it needs rounds
 
 
 @value
 class Choice:
-    """How a call is met, with what that takes: most fields are for some meetings only."""
+    """How a call is met, with what is needed for it: most fields are for some meetings only."""
 
     meeting: Meeting
     component: int = FAR
-    left: int = 0  # literals that may still be pending where the state is entered again
-    is_given: bool = False  # whether what is joined knows only what the whole plan is given
+    left: int = 0  # so many literals may be pending where the state is entered again
+    is_given: bool = False  # whether all columns that the joined call mentions are fixed for the whole plan
     rounds: int | None = None
     table: Pattern | None = None
     prefix: Branch | None = None
@@ -52,13 +52,17 @@ IN_PLACE = Choice(Meeting.IN_PLACE)
 
 @dataclass(frozen=True)
 class Chooser:
-    """`apart` are recursions to work out in rounds, as planning found: no clause of theirs shows it (`takes_two`)."""
+    """Decides how calls are met.
+
+    `apart` are the recursions that need rounds, as planning found out, though no clause shows it (see `takes_two`).
+    With `TABLED` among them, all that is tabled is worked out in rounds.
+    """
 
     rules: RuleSet
     apart: set[int]
 
     def chosen(self, call: Call, rest: Draft) -> Choice:
-        """How the call is met, where `rest` is all else of the draft."""
+        """Return how to meet the call, where `rest` is the draft without it."""
         component = self.rules.component(pattern_of(call))
         if TABLED in self.apart:
             return self._in_rounds(rest, component)
@@ -69,7 +73,7 @@ class Chooser:
             if has_idle_end(call, rest):
                 return Choice(Meeting.AT_ONCE)
             if component not in dict(rest.inside.active):
-                return IN_PLACE  # no end is known: its first hop shows one
+                return IN_PLACE  # neither end is known: its first hop binds one
         if component is None:
             return self._not_recursive(call, rest)
         if component in dict(rest.inside.active):
@@ -86,7 +90,7 @@ class Chooser:
         return IN_PLACE
 
     def _in_rounds(self, rest: Draft, component: int | None) -> Choice:
-        """Where all is tabled and worked out in rounds, what is not is written in place."""
+        """Return how to meet a call if all that is tabled is worked out in rounds: in place, if it is not tabled."""
         if component is None:
             return IN_PLACE
         if rest.inside.rounds is None:
@@ -95,7 +99,7 @@ class Chooser:
         return Choice(Meeting.ENTERED if is_last else Meeting.CONTINUED, component)
 
     def _own(self, call: Call, rest: Draft, component: int) -> Choice:
-        """The call of a recursion that the draft is inside of."""
+        """Return how to meet a call of a recursion that the draft is already inside of."""
         left = dict(rest.inside.active)[component]
         if rest.inside.may_jump and len(rest.pending) <= left:
             return Choice(Meeting.ENTERED, component, left)
@@ -117,32 +121,32 @@ class Chooser:
             return Choice(Meeting.JOINED, is_given=True)
         if rest.inside.may_jump:
             return Choice(Meeting.ENTERED, component, len(rest.pending))
-        return Choice(Meeting.TWICE, component=innermost(rest.inside.active))  # from each of its answers
+        return Choice(Meeting.TWICE, component=innermost(rest.inside.active))  # it goes on from its answers here
 
     # ---- what it would come to ---------------------------------------------------------------------------------
 
     def _is_cheap_in_place(self, rest: Draft, call: Call) -> bool:
-        """Whether a check may be written in place: that multiplies nothing."""
+        """Say whether writing a check in place multiplies nothing."""
         are_many = [isinstance(each, Ids) and each.are_many for each in rest.sources]
         is_last = not rest.pending and (not rest.outs or (any(are_many) and all(are_many)))
         repeats = any(isinstance(condition, Holds) for condition in rest.conditions)
         return (is_last and not repeats) or len(self.rules.alternatives(pattern_of(call))) <= 1
 
     def _multiplies(self, rest: Draft, call: Call) -> bool:
-        """Whether writing the call in place would repeat the clauses of another one for each of its own."""
+        """Say whether writing the call in place would repeat another call's clauses for each of its own clauses."""
         others = (each for each in rest.pending if isinstance(each, Call))
         is_wide = self._has_several(call) and any(map(self._has_several, others))
         return is_wide and not is_compared(self.rules, call, (Var, Col))
 
     def _is_far(self, rest: Draft, call: Call) -> bool:
-        """Whether what led here is long enough not to be written again for each clause."""
+        """Say whether only the call is left, and the branch so far is too long to repeat for each of its clauses."""
         return len(rest.sources) >= FAR_SOURCES and not rest.pending and not rest.outs and self._has_several(call)
 
     def _has_several(self, call: Call) -> bool:
-        """Whether the call has several clauses, so that writing it in place makes several branches of one."""
+        """Say whether the call has several clauses, so that writing it in place makes several branches of one."""
         return len(self.rules.alternatives(pattern_of(call))) > 1
 
 
 def is_compared(rules: RuleSet, call: Call, kind: type | tuple[type, ...]) -> bool:
-    """Whether an argument of that kind is only compared, so that nothing would bind it apart from here."""
+    """Say whether an argument of that kind is only compared: a plan of the call alone could not bind it."""
     return any(isinstance(call.args[index], kind) for index in rules.calls.only_compared(pattern_of(call)))

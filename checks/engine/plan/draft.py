@@ -1,4 +1,4 @@
-"""A branch that is being built, and what it is inside of while it is built."""
+"""A branch that is being built, and what it is inside of meanwhile: recursions, rounds, a table."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ from policy.rules.program import TYPED
 
 @value
 class Enclosing:
-    """What a draft is inside of: `fixed` are the operands that its whole plan is given, `active` the recursions that it
-    is in (see `State`), and `in_place` the states that are written out where they are entered."""
+    """What a draft is inside of.
+
+    `fixed` are the operands that its whole plan is given, `active` the recursions that the draft is in (see `State`),
+    and `in_place` the states that are written out where they are entered.
+    """
 
     fixed: frozenset[Operand] = frozenset()
     active: Active = ()
     in_place: frozenset[State] = frozenset()
-    may_jump: bool = True  # not, where it goes on from an answer
-    rounds: int | None = None  # the component that is worked out in rounds here, if one is
-    table: Pattern | None = None  # the pattern whose answers are tabled here, if those of one are
+    may_jump: bool = True  # whether it may enter states: not after it has read an answer, except in rounds
+    rounds: int | None = None  # the component that the plan works out in rounds, if any
+    table: Pattern | None = None  # the pattern whose answers the plan tables, if any
 
 
 OUTERMOST = Enclosing()
@@ -44,10 +47,10 @@ OUTERMOST = Enclosing()
 
 @value
 class Draft:
-    """A branch that is being built: what is still to be met, what is asked, what is read and tested so far.
+    """A branch that is being built: the literals still to be met, what is asked, what is read and tested so far.
 
-    It stands for rows: of what is asked, for each row of its sources that meets its conditions, and each way to meet
-    what is pending from there.
+    It stands for rows of `outs`: one for each row of its sources that meets its conditions, and for each way to make
+    the pending literals true from there.
     """
 
     pending: tuple[Literal, ...]
@@ -61,7 +64,7 @@ class Draft:
         return Branch(self.sources, self.conditions)
 
     def testing(self, conditions: Iterable[Condition]) -> Draft:
-        """The draft with more conditions."""
+        """Return the draft with more conditions."""
         return Draft(self.pending, self.outs, self.sources, (*self.conditions, *conditions), self.inside)
 
     def __str__(self) -> str:
@@ -85,7 +88,7 @@ def bind(draft: Draft, bound: Mapping[Var, Term]) -> Draft:
 
 
 def fixed_in(draft: Draft) -> frozenset[Operand]:
-    """What the literals are given from outside."""
+    """Return the slots in the pending literals, and the columns there that are not of the draft's own sources."""
     own = {source.number for source in draft.sources}
     terms = (term for literal in draft.pending for term in terms_of(literal))
     given = (term for term in terms if isinstance(term, (Slot, Col)))
@@ -93,7 +96,10 @@ def fixed_in(draft: Draft) -> frozenset[Operand]:
 
 
 def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool:
-    """What is left to test: constants are compared now, a name that no rule mentions when the statement runs."""
+    """Return the outcome if it is known now, else the condition to test when the statement runs.
+
+    `=` and `!=` are known now of names, and of anything with itself; other comparisons only of two constants.
+    """
     if left == right and operator in ("=", "!="):
         return operator == "="
     if isinstance(left, (Const, Other)) and isinstance(right, (Const, Other)):
@@ -107,11 +113,14 @@ def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool
 
 
 def is_closed(call: Call, rest: Draft) -> bool:
-    """Nothing else wants to know what the call's variables are."""
+    """Say whether nothing else in the draft uses the call's variables."""
     return not variables_of((call,)) & (variables_of(rest.pending) | set(rest.outs))
 
 
 def has_idle_end(call: Call, rest: Draft) -> bool:
-    """Nobody asks about one end of the path, which may lead nowhere: any value will do, so the other end's own."""
+    """Say whether nothing else uses one end of the path, and both ends have the same type.
+
+    Any value of that end will do then, so it may be that of the other end, by a path of no hops.
+    """
     used = variables_of(rest.pending) | set(rest.outs)
     return call.types[0] == call.types[1] and not all(arg in used for arg in call.args)

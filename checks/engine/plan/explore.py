@@ -1,4 +1,4 @@
-"""A draft -> the ends of its branches, and of those of every state that they lead to.
+"""A draft -> the ends of its branches, and the ends of the branches of every state that they lead to.
 
 can_read(:doc)   ->   entry:    exit <- …, jump to state 0 with (s1.a2) <- parent of :doc
                       state 0:  exit <- …, jump to state 0 with (s3.a2) <- parent of its goal
@@ -18,7 +18,10 @@ from checks.engine.rules.clauses import Col, Key, Operand, Term, mapped
 
 @dataclass
 class Explored:
-    """`twice` says that a recursion takes two answers at once: what is here is not all, then."""
+    """The ends of branches, as far as they are explored.
+
+    If `twice` is set, exploring stopped: a recursion takes two of its answers at once, and ends are missing.
+    """
 
     entry: list[End] = field(default_factory=list)
     goals: dict[State, int] = field(default_factory=dict)  # the number of the source that the state's branches read
@@ -34,7 +37,7 @@ class Explored:
         return any(isinstance(end, Continuation) for end in self.ends())
 
     def from_goal(self, state: State, branch: Branch) -> Branch:
-        """The branch for each goal of the state."""
+        """Return the branch with the goals of the state as its first source."""
         number = self.goals[state]
         tagged = Tagged(number, (self.places[state],))
         return Branch((Goals(number), *branch.sources), (tagged, *branch.conditions))
@@ -53,7 +56,7 @@ class Explored:
         return found
 
     def collected(self, ends: Iterable[End | Twice]) -> list[End]:
-        """The ends, each once; up to one that says `Twice`, which is noted."""
+        """Return the ends, each once. Stop at a `Twice`, which is kept in `twice`."""
         found: list[End] = []
         for end in ends:
             if isinstance(end, Twice):
@@ -73,7 +76,7 @@ def explore(unfolder: Unfolder, starts: Iterable[Draft], enclosing: Enclosing) -
 
 
 def _arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) -> list[Draft]:
-    """A draft for each clause of the state's call, from its goals on."""
+    """Return a draft for each clause of the state's call, with the columns of its goals for its keys."""
 
     def placed(term: Term) -> Term:
         return Col(goals, f"c{term.index}", term.type) if isinstance(term, Key) else term
@@ -84,7 +87,7 @@ def _arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) ->
 
 
 def goals_plan(name: str, width: int, explored: Explored, fixed: frozenset[Operand], form: Form) -> Plan:
-    """The plan of branches that end, or jump to goals and end from there."""
+    """Return the plan, if no branch goes on from an answer: each ends, or jumps to a state."""
     exits = [end for end in explored.entry if isinstance(end, Exit)]
     seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
     moves: list[Jump] = []

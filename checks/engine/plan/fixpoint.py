@@ -1,7 +1,8 @@
-"""Plans whose rules go on from an answer: the answers are worked out for the goals, and joined where they are wanted.
+"""Plans whose rules go on from an answer: the answers to each goal are worked out, and joined where they are wanted.
 
 `"read" if "read" on "parent"`, listed, goes on from each folder that can be read to its children. A tag of the
-answers is a state and a variant; which variants a state has follows from the branches to its answers, by a fixpoint.
+answers stands for a state and a variant. Variants of a state come from those of the states that its branches read, so
+a fixpoint finds them.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def answering_plan(unfolder: Unfolder, name: str, width: int, explored: Explored
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A branch of a state that goes on from the answers of another one."""
+    """A branch of the state `owner` that goes on from the answers of another state, or the same one."""
 
     owner: State
     keys: tuple[Operand, ...]
@@ -69,7 +70,7 @@ class _Waiting:
 
 @dataclass
 class _Work:
-    """Tags as they are found, and who waits for answers of which state."""
+    """The work on the fixpoint: the tags found so far, and which branches wait for the answers of which state."""
 
     unfolder: Unfolder
     explored: Explored
@@ -78,13 +79,13 @@ class _Work:
     tags: dict[tuple[State, Variant], int] = field(default_factory=dict)
     arms: dict[AnswerArm, None] = field(default_factory=dict)
     moves: dict[Jump, None] = field(default_factory=dict)
-    waiting: dict[State, list[_Waiting]] = field(default_factory=dict)  # for answers of which state
+    waiting: dict[State, list[_Waiting]] = field(default_factory=dict)  # by the state whose answers are awaited
     variants: dict[State, list[Variant]] = field(default_factory=dict)
     todo: list[tuple[_Waiting, State, Variant]] = field(default_factory=list)
-    inside: dict[Active, Enclosing] = field(default_factory=dict)  # of drafts that go on from an answer
+    inside: dict[Active, Enclosing] = field(default_factory=dict)  # what drafts that go on from an answer are inside of
 
     def take(self, state: State) -> None:
-        """Note the state's branches: answers where they end, a wait where they go on."""
+        """Note the state's branches: as answers if they end, as waiting if they go on."""
         number, keys = self.explored.goals[state], state.keys if self.has_keys else ()
         columns = tuple([Col(number, f"c{key.index}", key.type) for key in keys])
         for end in self.explored.arms[state]:
@@ -123,7 +124,7 @@ class _Work:
         return self._continued(waiting.owner, waiting.end, called, variant)
 
     def _joined(self, end: Jump | Continuation, called: State, variant: Variant) -> tuple[int, Branch]:
-        """The branch with the answers of that tag to the goal that it asks for."""
+        """Return the branch joined with the called state's answers of that variant, and the number of that source."""
         number = self.unfolder.numbers.source()
         keys = end.keys if self.has_keys else ()
         same = tuple(Same(Col(number, f"c{index}", type_of(key)), key) for index, key in enumerate(keys))
@@ -131,7 +132,7 @@ class _Work:
         return number, Branch((*end.branch.sources, Answers(number)), conditions)
 
     def through(self, jump: Jump, called: State, variant: Variant) -> Exit:
-        """The called state's answers as they are."""
+        """Return the exit that passes on the called state's answers of that variant as they are."""
         number, branch = self._joined(jump, called, variant)
         types = list(map(type_of, called.outs))
         names = tuple(Var(k, type=name) for k, name in enumerate(types))
@@ -143,7 +144,7 @@ class _Work:
         return Exit(branch, outs, tuple(guards_for(variant, names, known)))
 
     def _continued(self, owner: State, end: Continuation, called: State, variant: Variant) -> Iterator[End | Twice]:
-        """What is still to be met, from the called state's answers on."""
+        """Return the ends of what is left of the branch, from the called state's answers of that variant on."""
         number, branch = self._joined(end, called, variant)
         known: dict[Var, Term] = {
             var: Col(number, f"o{k}", var.type) for k, var in enumerate(end.results) if k not in variant.wild

@@ -1,4 +1,4 @@
-"""How a plan recurses: by what exploring the branches of a question shows.
+"""How a plan recurses, as exploring the branches of a question shows.
 
 exits only                                              nothing recurses
 jumps to states                                         goals, each tested at the exits of its state
@@ -14,7 +14,7 @@ from checks.engine.plan.subqueries import Asked
 
 
 def form_of(asked: Asked, explored: Explored) -> Form | Twice:
-    """The form of the plan, or what has to be worked out in rounds for there to be one."""
+    """Return the form of the plan; or `Twice`, where a recursion must be worked out in rounds first."""
     if explored.twice is not None:
         return explored.twice
     if asked.rounds is not None:

@@ -1,9 +1,10 @@
 """Which states of a plan stay states, and which are written in place where they are entered.
 
-    entry -> state 0 -> state 1 -> state 1        ->        entry, by what state 0 does -> state 1 -> state 1
+    the entry jumps to state 0, state 0 to state 1, and state 1 to itself
+    ->  the entry, with the branches of state 0 in it, jumps to state 1, and state 1 to itself
 
-A state costs a table of goals; in place, its branches join with what led to them. So a state stays where it must, on a
-cycle, and where writing it in place would write it more than once.
+A state costs a table of goals; in place, its branches join with what led to them. So a state stays only if it is on a
+cycle, if it would be written in place more than once, or if it was made because it is far from the entry.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from policy.rules.components import reachable
 
 
 def inlined(explored: Explored, again: Callable[[frozenset[State]], Explored]) -> Explored:
-    """The branches explored `again`, with the states in place that need not stay.
+    """Return the branches explored `again`, with the states in place that need not stay.
 
     They are not put together from what was explored before: where a state is entered, more is known than in the state,
-    so that its literals may be met in another order and otherwise. That takes a quarter of the time of planning (of the
-    questions whose plans are golden texts).
+    so its literals may be met in another order and in other ways. Exploring again takes a quarter of planning's time
+    (measured on the questions that have golden plans).
     """
     states = in_place(explored)
     if not states:
@@ -32,7 +33,9 @@ def inlined(explored: Explored, again: Callable[[frozenset[State]], Explored]) -
 
 
 def in_place(explored: Explored) -> frozenset[State]:
-    """The states that need not stay: on no cycle, not entered from several places, nor far from the entry."""
+    """Return the states that need not stay: not on a cycle, not far from the entry (see `FAR`), and entered from one
+    place or with one branch only.
+    """
     following = {s: {e.state for e in ends if isinstance(e, Jump)} for s, ends in explored.arms.items()}
     entered = Counter(end.state for end in explored.ends() if isinstance(end, Jump))
     shared = {state for state, times in entered.items() if times > 1 and len(explored.arms[state]) > 1}

@@ -1,7 +1,7 @@
-"""Where a variable's values can matter: the ids at which a negation may answer otherwise than for any other id.
+"""The ids for which a negation with an unbound variable may answer differently than for all other ids.
 
-A value that no fact has at these places, and no rule mentions, is like every other such value. So "every
-value" is answered by asking about the mentioned ones and one that nothing mentions.
+They are the ids that facts have at certain places, and those that rules mention. The negation answers the same for all
+other ids, so "for every value" is answered by asking about those ids and one id that nothing mentions.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from checks.engine.rules.ruleset import RuleSet
 class Found:
     places: tuple[Place, ...]
     ids: tuple[str, ...]  # that rules mention
-    is_monotone: bool  # no negation inside the negations: more facts, more answers of what is negated
-    is_complete: bool  # no rule compares the variable with another, whose values would count too
+    is_monotone: bool  # nothing in the negations negates or compares the variable: facts with it only make them false
+    is_complete: bool  # no rule compares the variable with another one, whose values would matter too
 
 
 def candidates_of(rules: RuleSet, literals: Iterable[Literal], variable: Var) -> Found:
@@ -69,7 +69,7 @@ def candidates_of(rules: RuleSet, literals: Iterable[Literal], variable: Var) ->
 def _mentions(
     clause: Clause, variable: Term, places: dict[Place, None], ids: set[str], queue: list[tuple[Pattern, int]]
 ) -> bool:
-    """Note where the clause uses the variable; whether it does so without a negation."""
+    """Note where the clause uses the variable; return False if a negation, `=` or `!=` does."""
     positive = True
     for end in _other_ends(clause, variable):
         if isinstance(end, Const):
@@ -97,7 +97,7 @@ def _mentions(
 
 
 def _other_ends(clause: Clause, variable: Term) -> list[Term]:
-    """Where paths from or to the variable end: of no hops at all, it is the same value there."""
+    """Return the other ends of paths from or to the variable: if a path has no hops, both ends are the same value."""
     paths = (each.args for each in clause.body if isinstance(each, Call) and each.is_path)
     return [end for args in paths if variable in args for end in args if end != variable]
 
@@ -107,6 +107,6 @@ def _is_path_to(literal: Literal, end: Term) -> bool:
 
 
 def _is_compared(clause: Clause, variable: Var) -> bool:
-    """Whether it is compared with something else than a constant."""
+    """Say whether the variable is compared with anything but a constant."""
     pairs = ((each.left, each.right) for each in clause.body if isinstance(each, Cmp))
     return any(variable in pair and not any(isinstance(term, Const) for term in pair) for pair in pairs)

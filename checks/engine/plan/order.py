@@ -1,7 +1,7 @@
 """Which literal to meet next: the most determined one.
 
-A fact that a given or joined entity leads to is an index search; names alone (`"reader"`) lead nowhere, since
-half the table may have them. A call with a given argument goes before a fact that would have to be read through.
+A fact that a given or joined entity leads to is an index search. Names alone (`"reader"`) are no good to search by,
+since half the table may have them. A call with a given argument goes before facts that would have to be read through.
 
     has_role(u, "reader", r) and has_relation(:resource, "org", r)    ->  the relation first: it says which r
 """
@@ -26,31 +26,31 @@ from checks.engine.rules.clauses import (
 )
 from checks.engine.rules.ruleset import TABLED, RuleSet
 
-# What meeting a literal next costs; the least goes first. Only the order of the numbers means something.
-PROBE = 0.0  # a fact of which all is known
+# What it costs to meet a literal next: the least goes first. Only the order of the numbers matters.
+PROBE = 0.0  # a fact whose arguments are all known
 RENAMING = 0.1  # a call with one clause at most: writing it in place decides nothing yet
-LISTED = 0.4  # a variable that is one of few constants
+LISTED = 0.4  # a variable that is in a list of constants
 GIVEN = 0.5  # values that the question brings
-PATH_ON = 0.93  # a path from a known start: before what is met at its end, which makes a sum of a product
-PATH_FIXED = 0.95  # a path from what the whole plan is given: small, and worked out once
+PATH_ON = 0.93  # a path from a known start, before what is met at its end: a sum of costs, not a product
+PATH_FIXED = 0.95  # a path from what the whole plan is given: its answers are few, and worked out once
 SEARCH = 1.0  # a fact that something known leads to
-OPEN_ARGUMENT = 0.1  # and more for each argument of it that is still open
+OPEN_ARGUMENT = 0.1  # added to a fact's cost for each argument that is still open
 ALONE = 2.5  # a call that shares no variable with anything else
 LED_TO = 3.0  # a call that something known leads to
-ASIDE = 4.0  # a recursive call of which nobody asks more than whether it holds
-LISTED_LATE = 5.0  # constants of a variable that a fact will bind: a test of that fact then
-JUMP = 7.5  # the recursion's own call, as the last one: before facts are read through, after all else
+ASIDE = 4.0  # a recursive or tabled call that only has to hold: nothing else uses its variables
+LISTED_LATE = 5.0  # a list of constants for a variable that a fact will bind: then the list is a test
+JUMP = 7.5  # the recursion's own call as the last literal: before facts that are read through
 OWN_OPEN = 7.9  # the recursion's own call that nothing leads to
 READ_THROUGH = 8.0  # a fact that nothing known leads to
 OPEN = 9.0  # a call that nothing known leads to
 ANYWHERE = 20.0  # a path with neither end known: from anywhere to anywhere
-OWN_LATER = 30.0  # the recursion's own call before it is the last one
+OWN_LATER = 30.0  # the recursion's own call while more literals are pending
 
-MET = (Scan, Call, Given, Member)  # not tests, which wait for what they are about
+MET = (Scan, Call, Given, Member)  # all but tests, which wait until their variables are bound
 
 
 def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
-    """The literal to meet next; None where only tests of unbound variables are left."""
+    """Return the literal to meet next; None where only tests of unbound variables are left."""
     if len(draft.pending) == 1:
         return draft.pending[0] if isinstance(draft.pending[0], MET) else None
     found, least = None, inf
@@ -64,7 +64,7 @@ def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
 
 
 def _cost(literal: Literal, index: int, draft: Draft, rules: RuleSet) -> float | None:
-    """Of the pending literal with that index."""
+    """Return the cost of the pending literal at that index; None for a test."""
     match literal:
         case Scan(signature, args):
             return _scan_cost(signature.types, args)

@@ -1,4 +1,4 @@
-"""What plans may hold beside the engine's own: bases for what renderers of other databases read and test."""
+"""Base classes for sources and conditions that are not the engine's own: those of renderers for other databases."""
 
 from dataclasses import dataclass
 

@@ -9,12 +9,12 @@ from policy.values import STRING
 
 
 def is_one_path(call: Call) -> bool:
-    """All that one path leads to, from either end."""
+    """Say whether the call is a path of which one end is known: all that it leads to is asked."""
     return call.is_path and sum(map(is_bound, call.args)) == 1
 
 
 def is_backward(call: Call) -> bool:
-    """Only the end of the path is known, so it is followed from there."""
+    """Say whether the call is a path of which only the end is known: it is followed from there."""
     return call.is_path and not is_bound(call.args[0]) and is_bound(call.args[1])
 
 
@@ -23,23 +23,23 @@ def is_free(call: Call) -> bool:
 
 
 def anchors(types: tuple[str, ...], args: tuple[Term, ...]) -> list[Term]:
-    """The arguments that a search can start from: what is known, but for names, which half a table may have."""
+    """Return the arguments that a search can start from: all known ones but names, which half a table may have."""
     bound = [(kind, arg) for kind, arg in zip(types, args) if not isinstance(arg, UNBOUND)]
     return [arg for kind, arg in bound if kind != STRING or not isinstance(arg, (Const, Other))]
 
 
 def is_anchored(call: Call) -> bool:
-    """Whether the question itself gives what a search for the call can start from, not only a row that is read."""
+    """Say whether a search for the call can start from what the question gives, not only from a column of a row."""
     return not all(isinstance(arg, Col) for arg in anchors(call.types, call.args))
 
 
 def is_given(call: Call, fixed: frozenset[Operand]) -> bool:
-    """Whether all that the call knows is given for the whole plan."""
+    """Say whether all columns that the call mentions are given for the whole plan."""
     return not any(isinstance(arg, Col) and arg not in fixed for arg in call.args)
 
 
 def outward(call: Call) -> Call:
-    """The negated call on its own: what was quantified inside the negation is a variable like any other now."""
+    """Return the negated call as a call of its own: each `Inner`, which the negation quantifies, becomes a `Var`."""
     typed = zip(call.args, call.types)
     args = tuple(Var(-1 - arg.number, type=name) if isinstance(arg, Inner) else arg for arg, name in typed)
     return replace(call, args=args)

@@ -1,7 +1,7 @@
 """The plan: what is read, joined and tested, without a word of SQL.
 
-A `Branch` is sources to join and conditions to meet; some of these are plans themselves. A `Plan` is all branches for
-one question or sub-question: its entry, and, where the rules recurse, states that a recursive step moves between.
+A `Branch` has sources to join and conditions to test; either may be plans themselves. A `Plan` has all branches of one
+question or subquery: those of its entry and, where the rules recurse, those of the states that recursion moves between.
 Plans print as text; equal plans are equal values.
 """
 
@@ -67,7 +67,7 @@ class Answers:
 
 @value
 class Relation:
-    """The answers of another plan, those of one variant; columns o0 …."""
+    """The answers of another plan that are of one variant; columns o0 … (or c0, see `Plan.column`)."""
 
     number: int
     plan: Plan
@@ -79,7 +79,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Every id that facts or rules mention at some places, and the empty id for all others; column `v`."""
+    """Each id that facts have at some places, the ids listed, and the empty id for all others; column `v`."""
 
     number: int
     places: tuple[Place, ...]
@@ -138,7 +138,7 @@ class Comparison:
 
 @value
 class Tagged:
-    """The row of goals or answers belongs to one of these states (or states and variants)."""
+    """The row of goals or answers has one of these tags: of goals, states; of answers, states with variants."""
 
     source: int
     tags: tuple[int, ...]
@@ -177,7 +177,7 @@ class Branch:
 
 @value
 class Variant:
-    """Which answer columns stand for every value (by position), and the negations that hold them back.
+    """Which answer columns stand for every value (by position), and the negations that exclude some values.
 
     In `guards`, `Var(k)` is the answer column k.
     """
@@ -202,7 +202,7 @@ class Exit:
 
 @value
 class Jump:
-    """A branch that goes on in a state: the answers are that state's answers, column for column."""
+    """A branch that goes on in a state: its answers are the answers of that state, column for column."""
 
     branch: Branch
     state: State
@@ -239,7 +239,7 @@ class Twice:
 
 
 def _weight(branch: Branch, goals: int, answers: int) -> int:
-    """What a branch reads, where goals and answers read so much."""
+    """Return how many tables a branch reads, if reading goals or answers counts as so many."""
     found = sum(each.plan.weight for each in branch.conditions if isinstance(each, Holds))
     for source in branch.sources:
         match source:
@@ -255,12 +255,12 @@ def _weight(branch: Branch, goals: int, answers: int) -> int:
 
 
 def stored_first(exits: tuple[Exit, ...]) -> list[Exit]:
-    """Exits that need not look through what the request brings, before those that do: often the first one will do."""
+    """Return the exits, those that read facts of the request last: often an earlier one has an answer already."""
     return sorted(exits, key=lambda end: any(isinstance(s, Fact) and s.place != "stored" for s in end.branch.sources))
 
 
 def _is_start(end: Exit) -> bool:
-    """What the path starts from is itself an answer."""
+    """Say whether the exit makes the start of a path an answer, always."""
     return end.branch == Branch() and not end.guards and not isinstance(end.outs[0], Var)
 
 
@@ -273,7 +273,7 @@ def _is_goal(end: Exit) -> bool:
 
 @value
 class AnswerArm:
-    """A branch to answer rows of a tag; `keys` are the goal's columns."""
+    """A branch that makes answers with a tag; `keys` are the columns of the goal that they answer."""
 
     tag: int
     keys: tuple[Operand, ...]
@@ -288,23 +288,23 @@ class AnswerArm:
 
 
 class Form(Enum):
-    """How a plan recurses, if it does, and with it how its answers are worked out."""
+    """How a plan recurses, if it does, and so how its answers are worked out."""
 
     EXITS = auto()  # nothing recurses
-    SET = auto()  # the same, of exits that look for given columns among all answers of other plans
+    SET = auto()  # nothing recurses; each exit looks columns up in the set of all answers of another plan
     GOALS = auto()  # a recursion reaches goals, each tested at the exits
-    PATH = auto()  # goals, of all that one path leads to (see `separate`): it goes on from each as from its start
+    PATH = auto()  # GOALS for all that one path leads to (see `separate`)
     ANSWERS = auto()  # a rule goes on from an answer of its own (`"read" if "read" on "parent"` listed downwards)
-    ROUNDS = auto()  # a rule takes two answers of its own at once: no recursive statement may, so one for each round
+    ROUNDS = auto()  # a rule takes two of its answers at once, as no recursive SQL may: by statements for each round
 
 
 @dataclass(frozen=True)
 class Plan:
     """All branches to the answers of some literals.
 
-    `exits` are those that end. Where the rules recurse, some of them read the goals, which start with
-    `seeds` and go on by `moves` (which read goals themselves), or the answers to those goals, which `answers`
-    make; a tag of the answers is a state and a variant.
+    `exits` are the branches that end. Where the rules recurse, some exits read the goals, or the answers to goals.
+    `seeds` make the first goals, `moves` make goals from goals, and `answers` make the answers. A tag of the goals
+    stands for a state, a tag of the answers for a state and a variant.
     """
 
     name: str = field(compare=False)
@@ -323,14 +323,14 @@ class Plan:
 
     @cached_property
     def _hash(self) -> int:
-        """Once: plans read others, and are looked up by what they say."""
+        """The hash, computed once: plans are keys of caches, and contain other plans."""
         return hash((self.width, self.exits, self.seeds, self.moves, self.answers, self.fixed))
 
     @cached_property
     def weight(self) -> int:
-        """How many tables are read, with each reference to a named one counted as all that it reads.
+        """How many tables are read, if each reference to a named table counts as all the tables that it reads.
 
-        That is what SQLite makes of a statement when it prepares it, and it has a limit.
+        SQLite expands a statement like that when it prepares it, and has a limit for the outcome.
         """
         goals = sum(_weight(jump.branch, 1, 1) for jump in (*self.seeds, *self.moves))
         answers = sum(_weight(arm.exit.branch, goals, 1) for arm in self.answers)
@@ -338,14 +338,14 @@ class Plan:
 
     @cached_property
     def has_rounds(self) -> bool:
-        """Whether it is worked out in rounds, or one that it reads."""
+        """Whether this plan, or one that it reads, is worked out in rounds."""
         return self.form == Form.ROUNDS or any(plan.has_rounds for plan in self.nested())
 
     @property
     def is_plain_path(self) -> bool:
-        """Its answers are just the goals, and its start where that is one: what is reached, and nothing else.
+        """Whether the answers are exactly the goals, and the start of the path if that is an answer, too.
 
-        Each goal must be an answer: where no goal of the wanted type can be reached, those of another type are none.
+        An exit must read the goals: if none does, they are of another type than the one asked for, and no answers.
         """
         return (
             self.form is Form.PATH
@@ -356,11 +356,11 @@ class Plan:
         )
 
     def column(self, index: int) -> str:
-        """What an answer column is called where another plan reads it."""
+        """Return the name of an answer column where another plan reads it."""
         return f"c{index}" if self.is_plain_path else f"o{index}"
 
     def tag_of(self, state: State) -> int:
-        """What the goals of a state are tagged with."""
+        """Return the tag of the state's goals."""
         return self._tags_of_states[state]
 
     @cached_property

@@ -1,8 +1,8 @@
-"""One question's plan, and all that it reads, each planned once.
+"""The plan of one question, and the plans that it reads, each planned once.
 
 explore     the question's branches, and the states that they lead to
-inline      states that need not stay
-form_of     how that recurses: not at all, by goals, by answers, or in rounds
+inlined     the same, with states written in place that need not stay
+form_of     how they recurse: not at all, by goals, by answers, or in rounds
 then the plan of that form; or, where a recursion turns out to need rounds of its own, once more from the start
 """
 
@@ -27,27 +27,27 @@ from checks.engine.rules.clauses import Call, Literal, Neg, Operand, Var
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.program import Signature
 
-MOST_DEEP = 18  # more than so many tables, each worked out from the next
-MOST_NESTED = 12  # checks inside of checks, before what they share is tabled
+MOST_DEEP = 18  # levels of plans that read plans, on top of MOST_NESTED
+MOST_NESTED = 12  # plans below the first such level, in all; with more, what they share is tabled
 
 
 @dataclass
 class Planner:
     """Plans one root of a question.
 
-    A question is planned anew, in another form, where its plan gets too large: `is_bounded` says that there is such a
-    form left, so that `Sprawling` may be raised. The last form works out in rounds all that the rules table.
+    Where a plan gets too large, `Sprawling` is raised, and the question is planned again in another form; `is_bounded`
+    says that there is another form left. The last form (`in_rounds`) works out in rounds all that the rules table.
     """
 
     rules: RuleSet
     places: Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
-    in_rounds: bool = False  # all that the rules table (`RuleSet.asking`)
+    in_rounds: bool = False  # whether all that the rules table is worked out in rounds (`RuleSet.asking`)
     is_bounded: bool = True
     with_values: bool = True  # see `Unfolder`
     sprawling: int = 0  # other roots of the question that took too many steps
     _unfolder: Unfolder = field(init=False)
     _apart: set[int] = field(init=False)  # recursions that take two answers at once
-    _names: Iterator[int] = field(default_factory=count)  # of plans: a plan is read by them
+    _names: Iterator[int] = field(default_factory=count)  # of plans: n0, n1, …
     _depth: int = 0
     _nested: int = 0
 
@@ -64,7 +64,7 @@ class Planner:
     # ---- what a question needs ----------------------------------------------------------------------------------
 
     def plan(self, literals: tuple[Literal, ...], outs: tuple[Var, ...], fixed: frozenset[Operand]) -> Plan:
-        """The plan of all branches that meet the literals, where `fixed` is given for the whole question."""
+        """Return the plan of all branches that meet the literals; `fixed` is given for the whole question."""
         return self._planned(Asked(Draft(literals, outs)), fixed)
 
     def tested(self, guard: Neg) -> Condition | bool:
@@ -82,7 +82,7 @@ class Planner:
     # ---- plans ---------------------------------------------------------------------------------------------------
 
     def _asked_inside(self, asked: Asked) -> Plan:
-        """A plan that another one reads, until there are too many of them."""
+        """Return a plan that another one reads. Raise `Sprawling` if there are too many, and another form is left."""
         if asked.as_set:
             return self._planned(asked, fixed_in(asked.start))
         self._depth += 1
@@ -97,7 +97,7 @@ class Planner:
     def _planned(self, asked: Asked, fixed: frozenset[Operand]) -> Plan:
         name = f"n{next(self._names)}"
         enclosing = Enclosing(fixed, rounds=asked.rounds, table=asked.table)
-        while True:
+        while True:  # once more for each recursion that turns out to need rounds
             known, spent = frozenset(self._apart), (self._nested, self._depth)
             found = self._attempt(name, asked, enclosing)
             if isinstance(found, Plan):

@@ -12,7 +12,10 @@ from checks.engine.rules.clauses import Call, Col, Operand, Var, terms_of
 
 
 def prefix_of(call: Call, rest: Draft) -> Branch | None:
-    """The facts that lead from what is given to the call's start, where nothing else asks what they say."""
+    """Return the facts that lead to the start of the path, with their conditions; None where there is no such prefix.
+
+    There is none if anything else uses the columns of those facts, or if nothing is met after the path.
+    """
     start, end = call.args
     if not isinstance(start, Col) or not isinstance(end, Var) or not rest.pending:
         return None
@@ -33,7 +36,7 @@ def without(rest: Draft, prefix: Branch) -> Draft:
 
 
 def general(prefix: Branch, column: Col) -> Hashable:
-    """The prefix and its column, whatever the numbers of its sources are."""
+    """Return a key for the prefix and its column, which is the same whatever numbers its sources have."""
     places = {source.number: index for index, source in enumerate(prefix.sources)}
 
     def placed(operand: Operand) -> Operand:
@@ -44,7 +47,7 @@ def general(prefix: Branch, column: Col) -> Hashable:
 
 
 def _connected(start: int, conditions: tuple[Condition, ...]) -> set[int]:
-    """The sources that conditions join with this one, directly or through others."""
+    """Return the source and all that conditions join with it, directly or through others."""
     found, size = {start}, 0
     while len(found) > size:
         size = len(found)
@@ -56,7 +59,7 @@ def _connected(start: int, conditions: tuple[Condition, ...]) -> set[int]:
 
 
 def sources_of(condition: Condition) -> set[int]:
-    """The numbers of the sources that the condition mentions."""
+    """Return the numbers of the sources that the condition mentions."""
     match condition:
         case Same(left, right) | Comparison(_, left, right):
             operands = {left, right}

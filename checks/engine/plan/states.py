@@ -1,4 +1,7 @@
-"""Recursive calls as states: what a branch knows becomes keys, so that equal calls are the same state."""
+"""Recursive calls as states: columns become keys, so that calls which differ only in those are the same state.
+
+(y) of p(s1.a0, x) and q(x, y)   ->   the state (y) of p(c0, x) and q(x, y), entered with (s1.a0)
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from checks.engine.rules.clauses import (
 )
 from checks.engine.values import hashed_once, value
 
-FAR = -1_000_000  # stands for a component: what is far from the entry is a state, though it does not recurse
+FAR = -1_000_000  # in place of a component: the state does not recurse, but is far from the entry
 
 Active = tuple[tuple[int, int], ...]
 
@@ -27,10 +30,10 @@ Active = tuple[tuple[int, int], ...]
 @hashed_once
 @value
 class State:
-    """A recursive call and what is to be met after it, with `Key`s for what only the branch before knew.
+    """A recursive call and what is to be met after it, with `Key`s for what only the branch that enters it knows.
 
-    `active` are the components that recursion is inside of, each with how much was still to be met when it was
-    entered: a call that comes back to one of them with no more than that left is the same state again.
+    `active` are the components that the recursion is inside of, outermost first, each with the number of literals that
+    were pending when it was entered. A later call of that component is a state again if no more than that are pending.
     """
 
     call: Call
@@ -66,9 +69,10 @@ def state_of(
     fixed: frozenset[Operand],
     with_values: bool = False,
 ) -> tuple[State, tuple[Operand, ...]]:
-    """The state, whatever the branch's columns and variables are called; and the operands for its keys.
+    """Return the state that the branch enters, and the operands for its keys.
 
-    So are the question's values, if the state is to be the same one `with_values`.
+    Columns become keys, other than those in `fixed`, and variables are numbered anew. `with_values`: the question's
+    values in the call become keys, too, so that the state is the same for any values.
     """
     keys: dict[Operand, Key] = {}
     names: dict[Var, Var] = {}
@@ -90,12 +94,12 @@ def state_of(
 
 
 def before(active: Active, component: int) -> Active:
-    """The components that were entered before this one."""
+    """Return the active components that were entered before this one, without `FAR`."""
     entered = tuple(each for each in active if each[0] != FAR)
     numbers = [number for number, _ in entered]
     return entered[: numbers.index(component)] if component in numbers else entered
 
 
 def innermost(active: Active) -> int:
-    """The component that was entered last."""
+    """Return the component that was entered last, without `FAR`."""
     return next(number for number, _ in reversed(active) if number != FAR)

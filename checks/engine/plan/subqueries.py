@@ -1,10 +1,10 @@
-"""What a branch asks apart: whether literals hold, and answers that it joins with.
+"""Subqueries: plans that a branch reads, to test whether literals hold or to join with answers.
 
     … and not blocked(:actor, s1.a0)      ->   a condition: no answer of the plan of blocked(:actor, s1.a0)
     … and path(:actor, t) and has_role(t, "reader", :doc)
                                           ->   a source: the plan of path(:actor, t), read as t
 
-Each is planned once, and read by all branches that ask the same, whatever their variables are called.
+Each is planned once, and read by all branches that ask the same; how they number their variables does not matter.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from checks.engine.rules.ruleset import RuleSet
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a plan is to answer; `rounds` is the recursion that it works out so, `table` the pattern that it tables."""
+    """What a plan is to answer: `rounds` is the recursion to work out in rounds, `table` the pattern to table."""
 
     start: Draft
     rounds: int | None = None
     table: Pattern | None = None
-    as_set: bool = False  # by looking up, among all that the given arguments answer to
-    is_path: bool = False  # all that one path leads to, from either end
+    as_set: bool = False  # whether columns are in the set of all answers, which is worked out once
+    is_path: bool = False  # all that one path leads to, with either end known
 
 
 @dataclass
 class Numbers:
-    """What tells the sources and variables of a plan apart."""
+    """The numbers of sources and variables, none of which is used twice."""
 
     counter: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -65,7 +65,7 @@ class Numbers:
         return next(self.counter)
 
     def fresh(self, like: Var | Col) -> Var:
-        """A variable of its own, of the same type."""
+        """Return a new variable of the same type."""
         return Var(1000 + next(self.counter), like.name if isinstance(like, Var) else "", like.type)
 
 
@@ -79,7 +79,7 @@ class Subqueries:
     # ---- whether something holds ---------------------------------------------------------------------------------
 
     def with_tests(self, draft: Draft) -> Draft | None:
-        """The draft with the tests that are ready as conditions; None where one is false for certain."""
+        """Return the draft with its tests that have no variables as conditions; None where one is always false."""
         waiting: list[Literal] = []
         conditions = list(draft.conditions)
         for literal in draft.pending:
@@ -96,7 +96,10 @@ class Subqueries:
         return Draft(tuple(waiting), draft.outs, draft.sources, tuple(conditions), draft.inside)
 
     def tested(self, literal: Literal, among: tuple[Source, ...] = ()) -> Condition | bool:
-        """The condition that a test comes to, over rows of these sources."""
+        """Return the condition that the test becomes, or its outcome if that is certain.
+
+        `among` are the sources whose rows are tested (see `holds`).
+        """
         match literal:
             case Cmp(operator, left, right) if not isinstance(left, Var) and not isinstance(right, Var):
                 return comparison(operator, left, right)
@@ -112,9 +115,9 @@ class Subqueries:
         raise AssertionError(f"{literal} is no test, or not ready")
 
     def holds(self, call: Call, among: tuple[Source, ...] = ()) -> Holds | bool:
-        """Whether the call holds, its free variables taken to be anything.
+        """Return the condition that the call holds for some values of its variables, or the outcome if that is certain.
 
-        Asking for many rows, what takes long to find out for each is found out once for all.
+        For rows of facts in `among`, all answers may be worked out once as a set, in which each row is looked up.
         """
         as_set = _is_better_as_set(self.rules, call, among)
         plan = self._planned((call, as_set), Asked(Draft((call,), ()), as_set=as_set))
@@ -132,7 +135,14 @@ class Subqueries:
         rounds: int | None = None,
         table: Pattern | None = None,
     ) -> Iterator[Draft]:
-        """Join with the answers of the call. What only this branch knows is asked there, and joined here."""
+        """Return the draft joined with the answers of the call: a draft for each variant of them.
+
+            (x) of p(s1.a0, x) <- s1 <- stored s
+            ->  (s2.o1) of true <- s1 <- stored s; s2 <- the plan of p(y, x); s2.o0 = s1.a0
+
+        Columns of this branch, other than those in `fixed`, are asked for by the plan and joined here, so that other
+        branches can read the same plan.
+        """
         needed = variables_of(rest.pending) | set(rest.outs)
         joins: dict[Var, Operand] = {}
 
@@ -151,7 +161,7 @@ class Subqueries:
         return self._with_each_variant(rest, plan, results, joins)
 
     def led_from(self, rest: Draft, prefix: Branch, call: Call) -> Iterator[Draft]:
-        """Join with all that a path leads to from what the prefix reads: one recursion for all that start so."""
+        """Return the draft joined with all that the prefix and then the path lead to: equal prefixes share a plan."""
         start, end = call.args
         assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
         assert isinstance(call.part, Path), "a prefix leads to a path"
@@ -161,7 +171,7 @@ class Subqueries:
         return self._with_each_variant(without(rest, prefix), plan, (end,), {})
 
     def _answers_of(self, call: Call, results: tuple[Var, ...], rounds: int | None, table: Pattern | None) -> Plan:
-        """The plan of the call's answers; the same one for the same call, whatever its variables are called."""
+        """Return the plan of the call's answers: calls that only number their variables differently share it."""
         others = sorted(variables_of((call,)) - set(results), key=lambda variable: variable.number)
         names = {variable: variable.numbered(k) for k, variable in enumerate((*results, *others))}
         asked, outs = substituted(call, names), tuple(names[variable] for variable in results)
@@ -181,7 +191,7 @@ class Subqueries:
 
 
 def _with_answers(rest: Draft, source: Relation, results: tuple[Var, ...], joins: dict[Var, Operand]) -> Draft:
-    """The draft with the answers of one variant, whose open columns say nothing of their variables."""
+    """Return the draft joined with the answers of one variant. Its wild columns bind nothing; its guards are added."""
     variant: Variant = source.variant
     columns = {
         variable: Col(source.number, source.plan.column(index), variable.type)
@@ -206,7 +216,11 @@ def _with_answers(rest: Draft, source: Relation, results: tuple[Var, ...], joins
 
 
 def _is_better_as_set(rules: RuleSet, call: Call, among: tuple[Source, ...]) -> bool:
-    """A call that takes more than one look, of many rows of facts perhaps, which something given leads to as well."""
+    """Say whether to look columns of rows up in the set of all answers of the call.
+
+    That is if the rows may be many, if the call takes more than one look-up for each, and if what the question gives
+    limits the set.
+    """
     numbers = {source.number for source in among if not isinstance(source, Ids)}
     columns = [arg for arg in call.args if isinstance(arg, Col)]
     if not columns or not all(column.source in numbers for column in columns):
@@ -216,6 +230,6 @@ def _is_better_as_set(rules: RuleSet, call: Call, among: tuple[Source, ...]) -> 
 
 
 def _reads_several(rules: RuleSet, call: Call) -> bool:
-    """Whether there are several facts to look for."""
+    """Say whether the clauses of the call look several facts up."""
     clauses = rules.alternatives(pattern_of(call))
     return sum(isinstance(literal, Scan) for clause in clauses for literal in clause.body) > 1

@@ -1,9 +1,9 @@
 """Drafts -> the ends of the branches that they become: resolution, done once, when a question is planned.
 
-It goes by steps. A step takes the most determined literal of a draft (see `order`) and meets it: a fact becomes a
-source, a test a condition, a call is met as `choose` says. What comes of a step, drafts and ends, means together what
-the draft did, whatever the facts; each kind of step is a method with an example. A branch ends in an exit, in a jump
-to a state of the plan, or goes on from a state's answers.
+Each step takes the most determined literal of a draft (see `order`) and meets it: a fact becomes a source, a test
+becomes a condition, a call is met as `choose` says. The drafts and ends that a step returns mean together what the
+draft meant, whatever the facts. Each kind of step is a method with an example. A branch ends in an exit, in a jump to a
+state of the plan, or in going on from a state's answers.
 
     has_permission(:actor, "read", :doc)
         ->  exit   <- stored has_permission(:actor, "read", :doc)
@@ -64,14 +64,14 @@ from checks.engine.rules.unify import plain_bindings, resolved
 from policy.rules.program import Signature
 
 MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
-MANY_STEPS = 1_200  # of a plan that can be had in a form which takes fewer
-FEWEST_STEPS = 150  # of such a plan, however many others took too many
+MANY_STEPS = 1_200  # of a plan, if there is another form of it that takes fewer
+FEWEST_STEPS = 150  # of such a plan, however many others took too many steps
 
 Outcome = Draft | End | Twice
 
 
 def many_steps(sprawling: int) -> int:
-    """The steps of a plan that can be had in a form which takes fewer, after so many others that took too many."""
+    """Return the limit of steps for a plan that has another form: halved for each root that took too many before."""
     return min(MANY_STEPS, max(MANY_STEPS >> sprawling, FEWEST_STEPS))
 
 
@@ -82,12 +82,12 @@ class Unfolder:
     numbers: Numbers
     chooser: Chooser
     subqueries: Subqueries
-    most: int | None = None  # steps, of a plan that can be had in a form which takes fewer
-    with_values: bool = True  # whether what is worked out in rounds is the same for any values of the question
+    most: int | None = None  # steps before `SprawlingSteps` is raised; None if there is no other form to plan in
+    with_values: bool = True  # whether plans in rounds have the question's values as keys, to be the same for any
     steps: int = 0
 
     def ends(self, drafts: Iterable[Draft]) -> Iterator[End | Twice]:
-        """The ends of all branches that start as the drafts, depth first."""
+        """Yield the ends of all branches that start as the drafts, depth first."""
         waiting: list[Outcome] = [*drafts]
         waiting.reverse()
         while waiting:
@@ -98,7 +98,7 @@ class Unfolder:
                 yield each
 
     def step(self, draft: Draft) -> Sequence[Outcome]:
-        """What comes of meeting the draft's next literal; nothing, where a test is false for certain."""
+        """Return what the draft becomes when its next literal is met; nothing where a test is always false."""
         self.count()
         settled = self.subqueries.with_tests(draft)
         if settled is None:
@@ -120,7 +120,7 @@ class Unfolder:
         raise AssertionError(f"{literal} is a test: it waits until it is ready")
 
     def count(self) -> None:
-        """One step more of planning; too many are refused."""
+        """Count one step of planning; raise if there are too many."""
         self.steps += 1
         if self.most is not None and self.steps > self.most:
             raise SprawlingSteps
@@ -131,7 +131,7 @@ class Unfolder:
     # ---- values and facts ------------------------------------------------------------------------------------
 
     def given(self, given: Given, rest: Draft) -> list[Draft]:
-        """Read a value that the question gives; a rule may have said before what the variable is.
+        """Read the values that the question gives. If the variable is bound already, test that it is one of them.
 
         (x) of x among :v0 and p(x)   ->   (s1.v) of p(s1.v) <- s1 <- :v0
         """
@@ -150,7 +150,7 @@ class Unfolder:
         return [bind(rest, {variable: Const(text)}) for text in ids]
 
     def scanned(self, scan: Scan, rest: Draft) -> list[Draft]:
-        """Read the fact, wherever facts like it are.
+        """Read the fact from each place where such facts are: stored, or in the request.
 
         (x) of fact s("a", x) and p(x)   ->   (s1.a1) of p(s1.a1) <- s1 <- stored s; s1.a0 = "a"
                                               (s2.a1) of p(s2.a1) <- s2 <- inline s; s2.a0 = "a"
@@ -172,7 +172,7 @@ class Unfolder:
     # ---- calls -------------------------------------------------------------------------------------------------
 
     def met(self, call: Call, choice: Choice, rest: Draft) -> Sequence[Outcome]:
-        """Meet the call as it was chosen."""
+        """Meet the call in the way that was chosen."""
         match choice.meeting:
             case Meeting.IN_PLACE:
                 return self.in_place(call, rest)
@@ -215,7 +215,10 @@ class Unfolder:
     def _opened(
         self, clause: Clause, args: tuple[Term, ...]
     ) -> tuple[tuple[Literal, ...], dict[Var, Term], list[Condition]] | None:
-        """The clause's body for these arguments, with what it binds of them; None where a constant differs."""
+        """Return the clause's body for these arguments, what it binds of their variables, and conditions on the others.
+
+        None where a constant differs.
+        """
         bound = plain_bindings(clause.params, args)
         if bound is not None:
             terms = {each.number: bound.get(each.number) or self.numbers.fresh(each) for each in clause.variables}
@@ -243,7 +246,7 @@ class Unfolder:
         return body, {variable: end for variable, end in ends.items() if variable not in mine}, conditions
 
     def at_once(self, path: Call, rest: Draft) -> list[Draft]:
-        """End a path where it starts: of no hops, where nobody asks for one of its ends.
+        """Make both ends of a path the same value, by no hops, since nothing else uses one of them.
 
         (x) of path 0(x, y) and p(x)   ->   (x) of p(x)
         """
@@ -252,7 +255,7 @@ class Unfolder:
         return [bind(rest, {end: start})]
 
     def tested(self, call: Call, rest: Draft) -> list[Draft]:
-        """Only ask whether the call holds, by a plan of its own.
+        """Make the call a condition: whether it holds, by a plan of its own.
 
         (x) of p("a", y) and q(x)   ->   (x) of q(x) <- answer of plan n1
         """
@@ -262,7 +265,7 @@ class Unfolder:
         return [rest] if held is not False else []
 
     def entered(self, call: Call, choice: Choice, rest: Draft) -> Sequence[Outcome]:
-        """Jump to a state, or do here what it does where it is written in place: once, if it leads back to itself.
+        """Jump to a state; if that is to be in place, write its clauses here instead, but not again inside of them.
 
         (y) of p(s1.a0, x) and q(x, y) <- s1 <- stored s   ->   jump to (y) of p(c0, x) and q(x, y) with (s1.a0)
         """
@@ -291,10 +294,12 @@ class Unfolder:
     # ---- the end of a branch -----------------------------------------------------------------------------------
 
     def finished(self, draft: Draft) -> list[Exit] | list[Draft]:
-        """End the branch: what is unbound now stands for every value, and negations of it hold some back.
+        """End the branch: what is unbound now stands for every value, except those that a negation with it excludes.
 
         (x, s1.a0) of not p(x) <- s1 <- stored s   ->   exit (x, s1.a0) unless p(x) <- s1 <- stored s
         (s1.a0) of not p(x, s1.a0) <- …            ->   (s1.a0) of not p(s2.v, s1.a0) <- …; s2 <- ids at …
+
+        In the second example nothing asks what x is, so it is bound to some value first (see `_with_some`).
         """
         unmet: list[Neg] = []
         for literal in draft.pending:
@@ -314,7 +319,11 @@ class Unfolder:
         return [Exit(draft.branch, substituted_terms(draft.outs, columns), guards)]
 
     def _with_some(self, draft: Draft, variable: Var) -> Draft:
-        """Some value that only negations mention: one that nothing else mentions, or else one of the mentioned."""
+        """Bind a variable that only negations mention, so that they hold for some value of it.
+
+        One id that nothing mentions will do where facts about an id can only make them false. Elsewhere, all ids for
+        which they may answer differently are tried (see `open_values`).
+        """
         found = candidates_of(self.rules, draft.pending, variable)
         if found.is_monotone:
             return bind(draft, {variable: FRESH})
@@ -328,5 +337,5 @@ class Unfolder:
 
 
 def _active(choice: Choice, rest: Draft) -> Active:
-    """The recursions that a state is inside of."""
+    """Return the recursions that the state is inside of, with its own as the last one."""
     return (*before(rest.inside.active, choice.component), (choice.component, choice.left))

@@ -1,4 +1,7 @@
-"""Which answer columns of a branch stand for every value, and what holds them back."""
+"""Which answer columns of a branch stand for every value, and which negations (guards) exclude some values.
+
+exit (x, s1.a0) unless p(x)   ->   column 0 is wild, with the guard not p(column 0)
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from checks.engine.rules.clauses import Col, Neg, Operand, Term, Var, substitute
 
 
 def variant_of(end: Exit, fixed: frozenset[Operand]) -> Variant:
-    """The exit's variant, its guards over nothing but answer columns and what is fixed."""
+    """Return the exit's variant. Refuse guards that mention anything but answer columns and what is fixed."""
     columns = {out: Var(k, type=type_of(out)) for k, out in enumerate(end.outs)}
     guards = []
     for guard in end.guards:
@@ -20,16 +23,16 @@ def variant_of(end: Exit, fixed: frozenset[Operand]) -> Variant:
             raise CannotEnumerate("all but some, by a rule that a list cannot follow")
         guards.append(Neg(replace(guard.call, args=args)))
     wild = frozenset(k for k, out in enumerate(end.outs) if isinstance(out, Var))
-    # A recursion that meets the same guard again at each level has it once: else there were no end of variants.
+    # Each guard is kept once: a recursion that met it at each level would otherwise make new variants without end.
     return Variant(wild, tuple(sorted(set(guards), key=str)), same_columns(end))
 
 
 def same_columns(end: Exit) -> tuple[tuple[int, int], ...]:
-    """Wild columns that stand for the same value as an earlier one."""
+    """Return pairs of wild columns, an earlier and a later one, that stand for the same value."""
     return tuple((out.number, k) for k, out in enumerate(end.outs) if isinstance(out, Var) and out.number != k)
 
 
 def guards_for(variant: Variant, results: tuple[Var, ...], known: Mapping[Var, Term]) -> list[Neg]:
-    """The variant's guards over the variables that its columns bind."""
+    """Return the variant's guards with `results` for its columns, or what is `known` of those."""
     terms = {Var(k): known.get(variable, variable) for k, variable in enumerate(results)}
     return [substituted(guard, terms) for guard in variant.guards]

@@ -14,7 +14,10 @@ _NOTHING: frozenset[int] = frozenset()
 
 @dataclass
 class Calls:
-    """`clauses` are those of a call, `component` what it recurses in; what was found is remembered."""
+    """Answers questions about patterns, and remembers the answers.
+
+    `clauses` gives the clauses of a pattern, `component` the recursive component that it is in.
+    """
 
     clauses: ClausesOf
     component: ComponentOf
@@ -22,13 +25,13 @@ class Calls:
     _compared: dict[Pattern, frozenset[int]] = field(default_factory=dict)
 
     def is_deep(self, pattern: Pattern) -> bool:
-        """Whether answering the call takes following paths or recursion."""
+        """Say whether answering the call takes a path or another recursion."""
         if pattern not in self._deep:
             self._deep[pattern] = any(self.component(each) is not None for each in self._led_to(pattern))
         return self._deep[pattern]
 
     def only_compared(self, pattern: Pattern) -> frozenset[int]:
-        """The arguments that some clause only compares: they are bound where the call is made, or nowhere."""
+        """Return the indexes of arguments that some clause compares and does not bind: the caller has to bind them."""
         if pattern not in self._compared:
             found = dict.fromkeys(self._led_to(pattern), _NOTHING)
             while (more := {each: self._only_compared_by(each, found) for each in found}) != found:
@@ -37,7 +40,7 @@ class Calls:
         return self._compared[pattern]
 
     def _led_to(self, pattern: Pattern) -> list[Pattern]:
-        """The pattern and all that its clauses call, directly or through others."""
+        """Return the pattern and all patterns that its clauses call, directly or through others."""
         return reachable((pattern,), lambda each: calls_made(self.clauses(each)), tick)
 
     def _only_compared_by(self, pattern: Pattern, known: dict[Pattern, frozenset[int]]) -> frozenset[int]:

@@ -1,7 +1,7 @@
 """Terms, literals and clauses: rules made concrete.
 
-A `Clause` is a rule for arguments of known concrete types, with the names that a question fixes
-already put in. Every position of it, and so every variable, has exactly one type.
+A `Clause` is a rule for arguments of known concrete types, with the names that a question fixes already put in. Each
+argument of its literals, and so each variable, has exactly one type.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Const:
 
 @value
 class Other:
-    """A name given with the question that no constant of the policy equals: matched only by variables and facts."""
+    """A name given with the question that equals no constant of the policy: only variables and facts can match it."""
 
     slot: str
 
@@ -40,7 +40,7 @@ class Other:
 
 @value
 class Slot:
-    """A value given with the question."""
+    """A value given with the question. A plan has only its name, so that questions share plans."""
 
     name: str
 
@@ -51,14 +51,14 @@ class Slot:
 @value
 class Var:
     number: int
-    name: str = field(default="", compare=False)  # as the policy has it, for messages
+    name: str = field(default="", compare=False)  # in the policy, for messages
     type: str = field(default="", compare=False)
 
     def __hash__(self) -> int:
         return self.number
 
     def numbered(self, number: int) -> Var:
-        """The variable under another number."""
+        """Return the variable with another number."""
         return Var(number, self.name, self.type)
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Var:
 
 @value
 class Col:
-    """A column of a source in a branch that is being built; sources are numbered through a whole plan."""
+    """A column of a source in a branch that is being built. No two sources of a plan have the same number."""
 
     source: int
     name: str
@@ -79,7 +79,7 @@ class Col:
 
 @value
 class Key:
-    """A column of the goals: what a state was entered with."""
+    """A column of the goals: one of the values that a state was entered with."""
 
     index: int
     type: str = field(default="", compare=False)
@@ -90,7 +90,7 @@ class Key:
 
 @value
 class Inner:
-    """A variable of a negation that nothing outside the negation mentions: no value of it makes the call true."""
+    """A variable that occurs in one negation only, which holds if no value of the variable makes the call true."""
 
     number: int
 
@@ -98,7 +98,7 @@ class Inner:
         return f"_{self.number}"
 
 
-# What has a value when the statement runs. (An `Inner` has none: it is a variable before its negation is met.)
+# Terms that have a value when the statement runs. `Inner` has none: it becomes a `Var` when its negation is planned.
 Operand = Const | Other | Slot | Col | Key | Inner
 Term = Operand | Var
 NOW = Slot("now")
@@ -107,7 +107,7 @@ FRESH = Const("")
 
 
 def type_of(term: Term) -> str:
-    """The type of what the term stands for; empty for a value, which has it where it is used."""
+    """Return the type of a variable or column; empty for other terms, which get their type from where they are used."""
     return term.type if isinstance(term, (Var, Col, Key)) else ""
 
 
@@ -122,17 +122,17 @@ def is_bound(term: Term) -> bool:
 
 
 class Part(StrEnum):
-    """Which of a predicate's clauses are meant."""
+    """Which of a predicate's clauses a call means."""
 
     WHOLE = ""
-    BASE = " base"  # all but those that say that it is transitive (see `linearise`)
-    STEP = " step"  # all but those that close it, from either side (see `closures`)
-    UNCLOSED = " unclosed"  # all but those that close it
+    BASE = " base"  # all but the transitive ones (see `linearise`)
+    STEP = " step"  # one step of a closure: UNCLOSED, in either direction (see `closures`)
+    UNCLOSED = " unclosed"  # all but those that make it transitive or symmetric (see `closures`)
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Not the predicate itself, but which values the hops of one of its arguments lead from and to (see `separate`)."""
+    """Not the predicate itself, but which values any number of hops of one argument connects (see `separate`)."""
 
     number: int
 
@@ -142,9 +142,10 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """All clauses but those that hop (see `separate`) where these names are known, whatever else is known later on.
+    """All clauses but those that hop (see `separate`).
 
-    `is_ground`: the same, where a fact that is all of a call counts as that call.
+    Which clauses hop is decided with only the names in `consts` known, even if the call knows more names by now.
+    `is_ground`: it is decided after facts were turned back into calls (see `with_call` in `hops`).
     """
 
     consts: tuple[Const | Other | None, ...]
@@ -157,14 +158,14 @@ class Core:
 @hashed_once
 @value
 class Call:
-    """The predicate holds for these arguments: by a fact or by a rule."""
+    """The predicate holds for these arguments, by a fact or by a rule."""
 
     predicate: str
     types: tuple[str, ...]
     args: tuple[Term, ...]
     part: Part | Path | Core = Part.WHOLE
     _hash: int = field(init=False, repr=False, compare=False)
-    _pattern: Pattern = field(init=False, repr=False, compare=False)  # once `pattern_of` has made it
+    _pattern: Pattern = field(init=False, repr=False, compare=False)  # set when `pattern_of` is first asked for it
 
     @property
     def is_path(self) -> bool:
@@ -187,11 +188,11 @@ class Scan:
 
 @value
 class Given:
-    """The variable is one of several values given with the question."""
+    """The variable is one of several values that the question gives."""
 
     variable: Term
     slot: str
-    are_many: bool = False  # so many that what they lead to is followed for all of them at once
+    are_many: bool = False  # so many that the plan follows what they lead to for all of them at once
     type: str = ""
 
     def __str__(self) -> str:
@@ -217,7 +218,7 @@ class Neg:
 
 @value
 class Cmp:
-    """`=` and `!=` as text; the order comparisons on Integers only."""
+    """`=` and `!=` compare as text; the order comparisons are on Integers only."""
 
     operator: str
     left: Term
@@ -247,7 +248,7 @@ def mapped(literal: Call, change: Callable[[Term], Term]) -> Call: ...
 @overload
 def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal: ...
 def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
-    """The literal with every term changed."""
+    """Return the literal with every term changed."""
     match literal:
         case Call(predicate, types, args, part):
             return Call(predicate, types, tuple(map(change, args)), part)
@@ -264,7 +265,7 @@ def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
 
 
 def mentioned(literals: Iterable[Literal]) -> list[Call]:
-    """The calls among the literals, and those that they negate."""
+    """Return the calls among the literals, negated ones included."""
     calls = (each.call if isinstance(each, Neg) else each for each in literals)
     return [each for each in calls if isinstance(each, Call)]
 
@@ -290,7 +291,7 @@ def substituted_terms(args: tuple[Term, ...], terms: Mapping[Var, Term]) -> tupl
 
 
 def renumbered(literal: Literal, terms: Mapping[int, Term]) -> Literal:
-    """The literal with variables replaced by their numbers, which are quicker to look up than variables are."""
+    """Return the literal with its variables replaced. `terms` is keyed by their numbers, which are quick to look up."""
     match literal:
         case Call(predicate, types, args, part):
             return Call(predicate, types, renumbered_terms(args, terms), part)
@@ -309,7 +310,7 @@ def renumbered_terms(args: tuple[Term, ...], terms: Mapping[int, Term]) -> tuple
 
 @value
 class Pattern:
-    """What is known of a call before the question's values are: types, and the names that are constants."""
+    """What is known of a call before the question's values are: its types, and which of its names are constants."""
 
     predicate: str
     types: tuple[str, ...]
@@ -318,7 +319,7 @@ class Pattern:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Once: all that is known of a call is found by its pattern."""
+        """Compute the hash once: most caches of planning are keyed by patterns."""
         object.__setattr__(self, "_hash", hash((self.predicate, self.types, self.consts, self.part)))
 
     def __hash__(self) -> int:
@@ -330,7 +331,7 @@ class Pattern:
 
     @property
     def params(self) -> tuple[Term, ...]:
-        """Its names, and variables numbered by place for what is open."""
+        """Return its constants, and a variable for each open argument, numbered by position."""
         return tuple(const or Var(i, type=name) for i, (const, name) in enumerate(zip(self.consts, self.types)))
 
     def __str__(self) -> str:
@@ -339,10 +340,13 @@ class Pattern:
 
 
 def pattern_of(call: Call) -> Pattern:
-    """Of constants, names alone make a pattern of their own: ids come up on the way, and any rule may lead to them."""
+    """Return the call's pattern, which keeps only the constants of type String (names).
+
+    Ids are left open: they turn up in the middle of planning, and any rule may lead to one.
+    """
     try:
         return call._pattern
-    except AttributeError:  # nobody has asked before
+    except AttributeError:  # asked for the first time
         made = _pattern_of(call)
         object.__setattr__(call, "_pattern", made)
         return made
@@ -356,11 +360,11 @@ def _pattern_of(call: Call) -> Pattern:
 
 @value
 class Clause:
-    """The pattern's predicate holds for `params` where the body does. Variables are numbered from 0."""
+    """The pattern's predicate holds for `params` if the body holds. The numbers of its variables are its own."""
 
     params: tuple[Term, ...]
     body: tuple[Literal, ...]
-    _variables: tuple[Var, ...] = field(init=False, repr=False, compare=False)  # once somebody has asked
+    _variables: tuple[Var, ...] = field(init=False, repr=False, compare=False)  # set when `variables` is first read
 
     @property
     def variables(self) -> tuple[Var, ...]:
@@ -375,17 +379,17 @@ class Clause:
         return f"({', '.join(map(str, self.params))}) if {' and '.join(map(str, self.body)) or 'true'}"
 
 
-# A pass makes one of these of another: what it changes is the clauses, whatever pattern they are asked for.
+# The clauses of any pattern. A pass turns one such function into another.
 ClausesOf = Callable[[Pattern], tuple[Clause, ...]]
 
 
 def calls_made(clauses: Iterable[Clause]) -> list[Pattern]:
-    """What the clauses call, as often as they do; negations left out."""
+    """Return the pattern of each call in the clauses, as often as it occurs; negated calls are left out."""
     return [pattern_of(each) for clause in clauses for each in clause.body if isinstance(each, Call)]
 
 
 def canonical(clause: Clause) -> Clause:
-    """The same clause with its variables numbered in order of appearance."""
+    """Return the clause with its variables numbered from 0, in order of appearance."""
     numbers: dict[int, Term] = {}
     for terms in (clause.params, *map(terms_of, clause.body)):
         for term in terms:

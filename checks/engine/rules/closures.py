@@ -2,13 +2,14 @@
 
     linked(x, y) if near(x, y);                             linked(x, y) if linked step(x, y)
     linked(y, x) if linked(x, y);                           linked(x, z) if linked(x, y) and linked step(y, z)
-    linked(x, z) if linked(x, y) and linked(y, z);      ->  linked step(x, y) if linked ground(x, y)
-                                                            linked step(x, y) if linked ground(y, x)
-                                                            linked ground(x, y) if near(x, y)
+    linked(x, z) if linked(x, y) and linked(y, z);      ->  linked step(x, y) if linked unclosed(x, y)
+                                                            linked step(x, y) if linked unclosed(y, x)
+                                                            linked unclosed(x, y) if near(x, y)
 
-What can be reached in steps, and where each step can be taken back, is closed both ways. It does not matter what else
-makes the ground true, be it the relation itself. All that is closed must be of the same types: else one step more may
-lead to where no rule does. Of one type, transitive rules need nothing of this (see `linearise`).
+A relation that is reached by steps is transitive. It is symmetric too if each step may be taken backward. The other
+rules, and stored facts, make up `unclosed`; they may even call the relation itself. All variables of the transitive and
+symmetric rules must have the same types: otherwise one more step may lead to a value that no rule leads to. Transitive
+rules over a single type do not need this pass (see `linearise`).
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from policy.rules import program as p
 class Closure:
     types: p.Types
     is_symmetric: bool
-    rules: tuple[p.Rule, ...]  # that say so
+    rules: tuple[p.Rule, ...]  # the transitive and symmetric ones
 
     def clauses(self, predicate: str, types: tuple[str, ...]) -> Iterator[Clause]:
-        """`linked(x, y)` of these types, by steps."""
+        """Yield the clauses of `linked(x, y)` for these types: one step, or `linked` and then one step."""
         start, end = types
         step = Part.STEP if self.is_symmetric else Part.UNCLOSED
         x, z = Var(0, type=start), Var(1, type=end)
@@ -38,7 +39,7 @@ class Closure:
             yield Clause((x, z), (so_far, Call(predicate, (name, end), (y, z), step)))
 
     def steps(self, predicate: str, types: tuple[str, ...]) -> Iterator[Clause]:
-        """One step, which may be one back."""
+        """Yield the clauses of one step for these types: forward or backward."""
         start, end = types
         x, y = Var(0, type=start), Var(1, type=end)
         yield Clause((x, y), (Call(predicate, types, (x, y), Part.UNCLOSED),))
@@ -46,7 +47,9 @@ class Closure:
 
 
 def closure_of(rules: tuple[p.Rule, ...]) -> Closure | None:
-    """Whether some of a predicate's rules say that it is transitive, and symmetric perhaps, for several types."""
+    """Return the closure that a predicate's rules describe; None where no rule says that it is transitive, where these
+    rules are about a single type, or where their variables have different types.
+    """
     transitive, symmetric = list(filter(_is_transitive, rules)), list(filter(_is_symmetric, rules))
     types = {names for rule in (*transitive, *symmetric) for names in rule.types.values()}
     if not transitive or len(types) != 1 or len(min(types)) < 2:
@@ -55,7 +58,7 @@ def closure_of(rules: tuple[p.Rule, ...]) -> Closure | None:
 
 
 def _is_transitive(rule: p.Rule) -> bool:
-    """`p(x, z) if p(x, y) and p(y, z)`, in either order."""
+    """Say whether the rule is `p(x, z) if p(x, y) and p(y, z)`, its calls in either order."""
     match rule.head.args, _own_calls(rule):
         case (p.Var() as x, p.Var() as z), (one, two) if x != z and len(rule.body) == 2:
             return any(
@@ -67,7 +70,7 @@ def _is_transitive(rule: p.Rule) -> bool:
 
 
 def _is_symmetric(rule: p.Rule) -> bool:
-    """`p(y, x) if p(x, y)`."""
+    """Say whether the rule is `p(y, x) if p(x, y)`."""
     match rule.head.args, _own_calls(rule):
         case (p.Var() as y, p.Var() as x), (only,) if x != y and len(rule.body) == 1:
             return only == (x, y)
@@ -75,6 +78,6 @@ def _is_symmetric(rule: p.Rule) -> bool:
 
 
 def _own_calls(rule: p.Rule) -> list[tuple[p.Term, ...]]:
-    """The arguments of the calls of its own predicate, of as many arguments."""
+    """Return the arguments of each call in the body to the head's own predicate, with as many arguments as the head."""
     own = (rule.head.predicate, len(rule.head.args))
     return [each.args for each in rule.body if isinstance(each, p.Atom) and (each.predicate, len(each.args)) == own]

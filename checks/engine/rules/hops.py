@@ -1,8 +1,9 @@
-"""Clauses that move one argument and hand on the others: hops, and where they lead.
+"""Hops: recursive clauses that change one argument and pass the others on. And where hops lead.
 
     has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g)
 
-is a hop of the third argument, from f to g, whatever u and r are: `(f, g) if has_relation(f, "parent", g)`.
+is a hop of the third argument, from f to g, whatever u and r are. As a `Hop`, it is
+`(f, g) if has_relation(f, "parent", g)`.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ class Hop:
         return str(self.clause)
 
 
-Hops = dict[str, tuple[Hop, ...]]  # of an argument, by the type that they start from
+Hops = dict[str, tuple[Hop, ...]]  # the hops of one argument, by the type that they start from
 
 
 def leads(hops: Hops, start: str, end: str) -> bool:
-    """Whether hops go from one type to the other."""
+    """Say whether any number of hops, or none, lead from one type to the other."""
     return end in reachable((start,), lambda name: _targets(hops, name))
 
 
 def are_cyclic(hops: Hops) -> bool:
-    """Whether some type leads back to itself."""
+    """Say whether hops lead from some type back to it."""
     components = Components(lambda name: _targets(hops, name))
     return any(components.number(name) is not None for name in hops)
 
@@ -66,13 +67,13 @@ def _targets(hops: Hops, name: str) -> list[str]:
 
 
 def hop_of(clause: Clause, pattern: Pattern, component: ComponentOf) -> tuple[int, Hop] | None:
-    """The argument that the clause moves, and its hop; None where it does more or less than that.
+    """Return the index of the argument that the clause moves, and the hop; None where the clause is no hop.
 
-    What the hop goes by must not take part in the recursion of either end, by the `component`s that patterns are in.
+    The rest of the body must not recurse in the component of the clause's pattern, nor in that of the pattern called.
     """
     free = [param for param, const in zip(clause.params, pattern.consts) if const is None]
     if not all(isinstance(param, Var) for param in free) or len(set(free)) < len(free):
-        return None  # holds for some arguments only
+        return None  # the clause holds for some arguments only
     for place, call in enumerate(clause.body):
         if isinstance(call, Call) and (call.predicate, call.part) == (pattern.predicate, pattern.part):
             rest = clause.body[:place] + clause.body[place + 1 :]
@@ -85,10 +86,13 @@ def hop_of(clause: Clause, pattern: Pattern, component: ComponentOf) -> tuple[in
 
 
 def with_call(clause: Clause, pattern: Pattern, clauses: ClausesOf) -> Clause:
-    """The clause with a call of the pattern's predicate where it has all that this call comes to, a fact, instead.
+    """Return the clause with a fact of the pattern's predicate turned back into a call, so that it is seen to hop.
 
     has_role(u, r, t) if has_relation(t, "parent", s) and fact has_role(u, r, s)
     ->  has_role(u, r, t) if has_relation(t, "parent", s) and has_role(u, r, s)
+
+    This is done if the call has a single clause, which reads the fact, and if all of that clause's body is in this one.
+    Other clauses are returned as they are.
     """
     for scan in clause.body:
         if isinstance(scan, Scan) and scan.signature.predicate == pattern.predicate:
@@ -101,7 +105,10 @@ def with_call(clause: Clause, pattern: Pattern, clauses: ClausesOf) -> Clause:
 
 
 def _called_instead(clause: Clause, scan: Scan, target: Pattern, only: Clause) -> Clause | None:
-    """The clause with a call that has one clause only, instead of that one's body; None where that is not in it."""
+    """Return the clause with the body of `only`, the single clause of `target`, replaced by a call of `target`.
+
+    None where that body is not part of the clause, or where variables that the call would hide are used elsewhere.
+    """
     own = [each for each in only.body if isinstance(each, Scan)]
     if len(own) != 1 or own[0].signature != scan.signature or len(clause.body) <= len(only.body):
         return None
@@ -124,10 +131,14 @@ def _called_instead(clause: Clause, scan: Scan, target: Pattern, only: Clause) -
 
 
 def _moved(clause: Clause, call: Call, rest: tuple[Literal, ...]) -> int | None:
-    """The only argument that differs, where the rest of the body is about nothing else."""
+    """Return the index of the only argument in which the call differs from the head.
+
+    None where there is no such argument, or where the rest of the body does not bind both of its variables or mentions
+    other arguments.
+    """
     moved = [index for index, (param, arg) in enumerate(zip(clause.params, call.args)) if param != arg]
     if len(moved) != 1 or len(clause.params) != len(call.args):
-        return None  # a constant that changes is a move too
+        return None  # a constant that changes counts as moved, too
     start, end = clause.params[moved[0]], call.args[moved[0]]
     kept = {param for at, param in enumerate(clause.params) if at != moved[0]}
     if not (isinstance(start, Var) and isinstance(end, Var)) or end in clause.params or start in kept:
@@ -138,5 +149,5 @@ def _moved(clause: Clause, call: Call, rest: tuple[Literal, ...]) -> int | None:
 
 
 def _takes_part(literals: tuple[Literal, ...], own: set[int | None], component: ComponentOf) -> bool:
-    """Whether a call or negation among the literals recurses in one of the components."""
+    """Say whether a call among the literals, negated ones included, recurses in one of the components."""
     return any(component(pattern_of(call)) in own - {None} for call in mentioned(literals))

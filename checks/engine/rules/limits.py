@@ -1,7 +1,7 @@
-"""How long planning may take: a deadline in processor time, which every loop that rules can make long looks at.
+"""The deadline of planning, in processor time: every loop whose length depends on the rules checks it.
 
-Planning holds Python's one lock, so a policy that plans without end would stop its whole worker. Processor time is the
-same on a busy machine as on an idle one: what is refused there is refused here.
+Planning holds Python's interpreter lock, so planning without end would stop the whole worker process. Processor time is
+the same on a busy machine as on an idle one: load does not decide which questions are refused.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from math import inf
 
 from checks.engine.errors import PlannedTooLong, Sprawling, TooComplex
 
-PATIENCE = 1.0  # seconds
-REFUSED_FOR = 60.0  # seconds; then it is planned again, since whether a plan is just within the limit may be chance
-MOST_REFUSED = 1000  # that are remembered
+PATIENCE = 1.0  # seconds of processor time
+REFUSED_FOR = 60.0  # seconds; then planning is tried again, since chance may decide if it is just within the limit
+MOST_REFUSED = 1000  # refusals that are remembered
 _STEPS_BETWEEN_LOOKS = 50  # at the clock; about a millisecond
 
 
 class _Deadline(threading.local):
-    """This thread's, in its processor time; `seconds` is the limit that it was made from, for the message."""
+    """This thread's deadline, in its processor time; `seconds` is the limit that it was made from, for the message."""
 
     until = inf
     seconds = inf
     steps = 0
-    many = inf  # steps after which to ask whether to give up
+    many = inf  # the count of steps after which to ask whether to give up
     gives_up: Callable[[], bool]
     spent: Counter[Hashable]
 
@@ -41,7 +41,10 @@ _deadline = _Deadline()
 
 @contextmanager
 def bounded(seconds: float) -> Iterator[None]:
-    """Let what is inside take so long at most (0: any time), and no longer than a bound outside of it allows."""
+    """Limit the processor time of what is inside; 0 sets no limit. A bound around this one still holds.
+
+    `tick` raises `PlannedTooLong` once the time is up. What `spend` counts starts at zero.
+    """
     outer = _deadline.until, _deadline.seconds
     spent, _deadline.spent = _deadline.spent, Counter()
     until = time.thread_time() + (seconds or inf)
@@ -55,13 +58,13 @@ def bounded(seconds: float) -> Iterator[None]:
 
 
 def steps_taken() -> int:
-    """Of all loops of this thread."""
+    """Return how many steps this thread has taken since it began, in all loops."""
     return _deadline.steps
 
 
 @contextmanager
 def within(steps: int, gives_up: Callable[[], bool]) -> Iterator[None]:
-    """Once so many steps are taken, ask whether to give up what is inside, and raise `Sprawling` then."""
+    """Once `steps_taken` exceeds `steps`, ask once whether to give up what is inside; if so, raise `Sprawling`."""
     _deadline.many, _deadline.gives_up = steps, gives_up
     try:
         yield
@@ -70,10 +73,10 @@ def within(steps: int, gives_up: Callable[[], bool]) -> Iterator[None]:
 
 
 def tick() -> None:
-    """Count one step of a loop; now and then let other threads go first, and refuse once the time is up."""
+    """Count one step of a loop. Now and then, let other threads run, and raise if the time is up."""
     _deadline.steps += 1
     if _deadline.steps % _STEPS_BETWEEN_LOOKS == 0:
-        time.sleep(0)  # gives Python's lock away: who wants it would else wait for 5 ms, each time it takes it again
+        time.sleep(0)  # releases the interpreter lock: a thread that wants it would otherwise wait 5 ms each time
         if time.thread_time() > _deadline.until:
             raise PlannedTooLong(_deadline.seconds)
         if _deadline.steps > _deadline.many:
@@ -83,12 +86,12 @@ def tick() -> None:
 
 
 def spend(what: Hashable) -> None:
-    """Count one step that is taken for something."""
+    """Count one step taken for this rule or predicate."""
     _deadline.spent[what] += 1
 
 
 def spent() -> Counter[Hashable]:
-    """The steps since planning began, by what they were taken for."""
+    """Return how many steps were counted by `spend` since planning began, by what they were taken for."""
     return _deadline.spent
 
 

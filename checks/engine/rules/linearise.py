@@ -1,8 +1,10 @@
-"""Rules that say that a relation is transitive -> linear ones, which call the relation without those rules.
+"""Transitive clauses of a relation -> linear ones, whose second call is to the relation without those clauses.
 
 p(x, z) if p(x, y) and p(y, z)          p(x, z) if p(x, y) and p base(y, z)
 p(x, y) if fact q(x, y)             ->  p(x, y) if fact q(x, y)
                                         p base(x, y) if fact q(x, y)
+
+This is done only where no other clause of the relation recurses directly.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ def linearised(clauses: ClausesOf) -> ClausesOf:
 
 
 def _with_bases(clauses: tuple[Clause, ...], pattern: Pattern) -> tuple[Clause, ...]:
-    """Transitive clauses with one call to the base, where no other clause recurses: then that says the same."""
+    """Return the clauses with the transitive ones made linear; unchanged where another clause mentions the predicate.
+
+    Without such a clause, both forms mean the same.
+    """
     transitive = [clause for clause in clauses if _is_transitive(clause, pattern)]
     others = [clause for clause in clauses if clause not in transitive]
     if any(call.predicate == pattern.predicate for clause in others for call in mentioned(clause.body)):
@@ -36,7 +41,7 @@ def _with_bases(clauses: tuple[Clause, ...], pattern: Pattern) -> tuple[Clause, 
 
 
 def _based(clause: Clause, pattern: Pattern) -> Clause:
-    """The transitive clause, its second call to the pattern without such clauses."""
+    """Return the transitive clause with its second call made to the base."""
     hops = _hops(clause, pattern)
     assert hops, "only transitive clauses have a base"
     one, two = hops
@@ -44,12 +49,12 @@ def _based(clause: Clause, pattern: Pattern) -> Clause:
 
 
 def _is_transitive(clause: Clause, pattern: Pattern) -> bool:
-    """`p(x, z) if p(x, y) and p(y, z)`, the other arguments constants and the same throughout."""
+    """Say whether the clause is `p(x, z) if p(x, y) and p(y, z)`, with equal constants for all other arguments."""
     return _hops(clause, pattern) is not None
 
 
 def _hops(clause: Clause, pattern: Pattern) -> tuple[Call, Call] | None:
-    """The calls from x to y and from y to z."""
+    """Return the calls from x to y and from y to z; None where the clause is not transitive."""
     calls = [each for each in clause.body if isinstance(each, Call)]
     if len(calls) != 2 or len(clause.body) != 2:
         return None

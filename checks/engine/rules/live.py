@@ -1,10 +1,11 @@
-"""Clauses -> without those that nothing can make true, whatever the facts.
+"""Clauses -> only those that some facts can make true.
 
     p(x) if q(x) and fact r(x)          p(x) if fact s(x)
     p(x) if fact s(x) and not q(x)  ->
     q(x) if p(x) and q(x)
 
-A call that no facts are accepted for and that no clause ends in facts for holds nothing: `q` needs a `q` before it.
+A call is dead if it has no finite proof, whatever the facts: here, each proof of `q` needs another proof of `q`, and
+the policy accepts no facts of `q`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from policy.rules.components import reachable
 
 
 class Live:
-    """The pass. What a pattern leads to is decided with it, since only together do they show what ends in facts."""
+    """The pass. It decides a pattern together with all that it leads to, since recursion cannot be decided in parts."""
 
     def __init__(self, clauses: ClausesOf):
         self._clauses = clauses
@@ -41,7 +42,10 @@ class Live:
             self._found[pattern] = tuple(self._without_idle_tests(each) for each in clauses if self._can_hold(each))
 
     def _dead_among(self, every: dict[Pattern, tuple[Clause, ...]]) -> set[Pattern]:
-        """All but the least fixpoint of "some clause of it calls only what can be true"."""
+        """Return the patterns outside of the least fixpoint of "some clause of it calls only live patterns".
+
+        Negations do not count as calls.
+        """
         needed = {pattern: [calls_made((clause,)) for clause in clauses] for pattern, clauses in every.items()}
         dead = set(every)
         while True:
@@ -55,6 +59,6 @@ class Live:
         return self._dead.isdisjoint(calls_made((clause,)))
 
     def _without_idle_tests(self, clause: Clause) -> Clause:
-        """Without negations of what is never true."""
+        """Return the clause without negations of dead calls, which always hold."""
         kept = (each for each in clause.body if not (isinstance(each, Neg) and pattern_of(each.call) in self._dead))
         return Clause(clause.params, tuple(kept))

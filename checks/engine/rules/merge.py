@@ -43,7 +43,7 @@ def merged(clauses: ClausesOf) -> ClausesOf:
 
 
 def _merged_once(clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
-    """Draw the first group of mergeable clauses together; unchanged where there is none."""
+    """Merge the first group of clauses that differ in one constant; return the same clauses where there is none."""
     groups: dict[Clause, list[tuple[int, frozenset[str]]]] = {}
     outlines = [_outline(clause) for clause in clauses]
     times = Counter(outlines)
@@ -66,7 +66,7 @@ def _merged_once(clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
 
 
 def _outline(clause: Clause) -> Hashable:
-    """What clauses that can be drawn together have in common, told without taking anything out of them."""
+    """Return what clauses must have in common to be merged: quick to compare, before constants are taken out of any."""
     return clause.params, tuple([_about(each) for each in clause.body if not isinstance(each, Member)])
 
 
@@ -80,7 +80,10 @@ def _about(literal: Literal) -> Hashable:
 
 
 def _holed(clause: Clause) -> list[tuple[Clause, frozenset[str]]]:
-    """The clause with one constant of a fact taken out, in every way, and what was taken out."""
+    """Return the clause with a hole in place of one constant of a fact, once for each such constant; and the constant.
+
+    A variable of a fact that only a list of constants limits is taken out in the same way, with all of the list.
+    """
     found = []
     for place, literal in enumerate(clause.body):
         if not isinstance(literal, Scan):
@@ -94,7 +97,7 @@ def _holed(clause: Clause) -> list[tuple[Clause, frozenset[str]]]:
 
 
 def _only_member(clause: Clause, scan: Scan, variable: Var) -> Member | None:
-    """The list that the variable is in, where nothing else mentions the variable."""
+    """Return the list that the variable is in, if only this list and one argument of the fact mention the variable."""
     members = [each for each in clause.body if isinstance(each, Member) and each.variable == variable]
     others = [each for each in clause.body if each not in members and each is not scan]
     used = variable in variables_of(others) or variable in clause.params or scan.args.count(variable) > 1
@@ -116,7 +119,7 @@ def _place_without(clause: Clause, place: int, member: Member | None) -> int:
 
 
 def _filled(holed: Clause, ids: frozenset[str]) -> Clause:
-    """The clause with a fresh variable in its hole, in a list of the constants."""
+    """Return the clause with a new variable in its hole, and a list of the constants that the variable may be."""
     name = Var(max((variable.number for variable in holed.variables), default=0) + 1)
     body = tuple(substituted(literal, {_HOLE: name}) for literal in holed.body)
     return canonical(Clause(holed.params, (*body, Member(name, tuple(sorted(ids))))))

@@ -1,11 +1,12 @@
-"""The types that calls can meet -> those that the facts there are can lead to.
+"""The types that arguments of calls can have -> only those that the stored facts can lead to.
 
     linked(x, y) if near(x, y);                             near: (Item, Page), where only such facts are stored
-    linked(y, x) if linked(x, y);                       ->  linked: (Item, Page), (Page, Item)
-    linked(x, z) if linked(x, y) and linked(y, z);                  and ({Item, Page}, {Item, Page})
+    linked(y, x) if linked(x, y);                       ->  linked: (Item, Page) by the first rule,
+    linked(x, z) if linked(x, y) and linked(y, z);                  ({Item, Page}, {Item, Page}) by the others
 
-Without this, each variable may have any type that its rule allows, and untyped rules combine in all of them. It goes by
-whole rules and sets of types, and what it leaves out nothing makes true.
+Without this, each variable may have any type that its rule allows, and untyped rules combine in all of them. The result
+has one set of types for each argument of a rule's head. It may have too many types; what it leaves out, nothing makes
+true.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from policy.values import INTEGER, Value
 
 Key = tuple[str, int]  # predicate and arity
 
-MOST_SIGNATURES = 1_000  # of one accepted pattern: of more, there may be facts of each
-MOST_LOOKS = 20_000  # at shapes: of rules that take more, any types may be met
+MOST_SIGNATURES = 1_000  # of one accepted pattern; with more, each is taken to have facts
+MOST_LOOKS = 20_000  # at shapes; where rules take more, nothing is narrowed
 
 
 def are_missing(program: p.Program, asked: Iterable[Key], are_facts: AreFacts) -> bool:
-    """Whether there are no facts of some signature that the predicates could be made true by."""
+    """Say whether the predicates depend on some signature that has no facts."""
 
     def called(key: Key) -> list[Key]:
         bodies = (rule.body for rule in program.rules_by_predicate.get(key, ()))
@@ -38,13 +39,16 @@ def are_missing(program: p.Program, asked: Iterable[Key], are_facts: AreFacts) -
 
 
 def narrowed(program: p.Program, are_facts: AreFacts) -> Shapes:
-    """The least fixpoint of "a head has the types that its body can meet", from the facts there are."""
+    """Return the least fixpoint of "a head has the types that its body allows", starting from the facts.
+
+    Where that takes too many looks, return all that the program allows.
+    """
     work = _Work(program, are_facts)
     return work.found() if work.is_finished() else program.shapes
 
 
 class _Work:
-    """Shapes as they are found: of stored facts, and one for each rule, which grows."""
+    """The shapes found so far: those of stored facts, and one for each rule, which grows until the fixpoint."""
 
     def __init__(self, program: p.Program, are_facts: AreFacts):
         self._program = program
@@ -63,7 +67,7 @@ class _Work:
         return {key: self._of(key) for key in self._stored.keys() | self._heads.keys()}
 
     def is_finished(self) -> bool:
-        """Go on until nothing changes; say whether that took few enough looks."""
+        """Work until nothing changes; return False, with the work unfinished, if that takes too many looks."""
         waiting = dict.fromkeys(range(len(self._program.rules)))
         while waiting:
             tick()
@@ -83,7 +87,7 @@ class _Work:
         return (*self._stored.get(key, ()), *dict.fromkeys(self._heads.get(key, {}).values()))
 
     def _head(self, rule: p.Rule) -> Shape | None:
-        """The types that the rule's head has by now; None where nothing makes the body true."""
+        """Return the types that the rule's head can have so far; None while nothing makes the body true."""
         types = dict(rule.types)
         for literal in rule.body:
             match literal:
@@ -99,7 +103,7 @@ class _Work:
         return tuple(_types_of(term, types) for term in rule.head.args)
 
     def _met(self, key: Key, types: Shape) -> Shape | None:
-        """Those of the types that some shape of the predicate has; None where none fits."""
+        """Return the types of each argument that shapes of the predicate allow; None where no shape fits."""
         met: list[p.Types] | None = None
         shapes = self._of(key)
         self._looks += len(shapes)
@@ -111,7 +115,10 @@ class _Work:
 
 
 def _stored(predicate: str, pattern: Shape, are_facts: AreFacts) -> list[Shape]:
-    """The pattern, as far as there are facts of it: each signature alone, unless there are facts of all."""
+    """Return the shapes of the facts that there are: one for each signature, or just the pattern if all have facts.
+
+    A pattern with too many signatures to ask about is taken to have facts of all.
+    """
     every = list(_signatures(predicate, pattern))
     there_are = [each for each in every if are_facts(each)]
     if len(there_are) == len(every):
@@ -120,7 +127,7 @@ def _stored(predicate: str, pattern: Shape, are_facts: AreFacts) -> list[Shape]:
 
 
 def _signatures(predicate: str, pattern: Shape) -> Iterator[p.Signature]:
-    """Those of the pattern; none where they are too many to go through."""
+    """Yield the signatures of the pattern; none where there are more than MOST_SIGNATURES."""
     if prod(map(len, pattern)) <= MOST_SIGNATURES:
         yield from (p.Signature(predicate, names) for names in product(*map(sorted, pattern)))
 

@@ -4,8 +4,8 @@
     q(x, y) if r(x, y)                              ->
     r(x, y) if fact s(x, y)
 
-So `"read" if "reader"; "reader" if "writer"` is a few facts to look for, without calls. What is called in other clauses
-and is nothing but a fact is looked for as that fact.
+So `"read" if "reader"; "reader" if "writer"` becomes a few facts to look up, without calls. In all other clauses, a
+call that only stored facts can make true becomes a look-up of those facts.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from policy.rules.program import Signature
 
 
 class Renamed:
-    """The pass. It also knows which calls are others by another name, and which are facts.
+    """The pass. It also knows which calls rename others, and which ones only facts can make true.
 
-    Clauses are not remembered here, but when there are fewer: after the passes that draw them together.
+    It does not remember the clauses: the later passes `subsumed` and `merged` leave fewer, and `merged` keeps those.
     """
 
     def __init__(self, clauses: ClausesOf):
         self._clauses = clauses
-        self._calls: dict[Pattern, frozenset[Call]] = {}  # that the chains of a pattern go through, its own among them
+        self._calls: dict[Pattern, frozenset[Call]] = {}  # on the chains of a pattern, its own call included
         self._stored: dict[Pattern, bool] = {}
         self._hops = cache(self._some_hop)
 
@@ -48,7 +48,7 @@ class Renamed:
         return clauses
 
     def implying(self, call: Call) -> set[Call]:
-        """The call, and those that it renames: whatever makes one of them true makes it true."""
+        """Return the call and all calls that it renames, directly or not: each of them implies the call."""
         pattern = pattern_of(call)
         if pattern not in self._calls:
             self._calls[pattern] = self._walk(pattern)[1]
@@ -56,7 +56,7 @@ class Renamed:
         return {substituted(each, terms) for each in self._calls[pattern]}
 
     def is_stored(self, pattern: Pattern) -> bool:
-        """Whether only facts can make the call true."""
+        """Say whether only facts can make the call true."""
         if pattern not in self._stored:
             clauses = self._clauses(pattern)
             is_fact = len(clauses) == 1 and len(clauses[0].body) == 1 and isinstance(clauses[0].body[0], Scan)
@@ -64,12 +64,12 @@ class Renamed:
         return self._stored[pattern]
 
     def _walk(self, pattern: Pattern) -> tuple[tuple[Clause, ...], frozenset[Call]]:
-        """The clauses at the ends of the pattern's chains, and the calls that those go through."""
+        """Return the clauses at the ends of the pattern's chains, and the calls on those chains."""
         params = pattern.params
         start = Call(pattern.predicate, pattern.types, params, pattern.part)
         queue, seen = [start], {start}
         clauses: dict[Clause, None] = {}
-        for call in queue:  # which grows meanwhile
+        for call in queue:  # grows during the loop
             for clause in self._clauses(pattern_of(call)):
                 tick()
                 made = applied(clause, call.args, params)
@@ -84,7 +84,9 @@ class Renamed:
         return tuple(clauses), frozenset(seen)
 
     def _hops_apart(self, pattern: Pattern, call: Call) -> bool:
-        """Whether the call is of another predicate that hops: its recursion is separated where it is, not from here."""
+        """Say whether the call is of another predicate whose clauses hop. The chain ends before such a call, since that
+        predicate's recursion is separated under its own name (see `separate`).
+        """
         if (call.predicate, call.part) == (pattern.predicate, pattern.part):
             return False
         return self._hops(pattern_of(call))
@@ -102,7 +104,7 @@ class Renamed:
 
 
 def _renamed(clause: Clause) -> Call | None:
-    """The body, where it is one call, whose arguments are the head's or constants."""
+    """Return the body if it is a single call whose arguments are all constants or parameters of the head."""
     match clause.body:
         case (Call() as call,) if all(is_bound(arg) or arg in clause.params for arg in call.args):
             return call

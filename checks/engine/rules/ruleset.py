@@ -1,7 +1,7 @@
-"""Program -> for any pattern of call, the clauses that can make it true, as plans unfold them.
+"""Program -> for any pattern, the clauses that can make it true, as planning unfolds them.
 
-Rules go through passes, each from the clauses of any pattern to the clauses of any pattern. None begins before a
-pattern is asked for, and where finding took long it is remembered: a rule set lives as long as its program.
+The rules go through passes. Each pass is a function from a pattern to its clauses, made from the pass before it. A pass
+works on a pattern only when it is asked for, and keeps what took long to find: a rule set lives as long as its program.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from policy.rules.components import Components, reachable
 from policy.rules.program import Program, Signature
 
 MOST_SHOWN = 200  # characters of a rule in an error
-MOST_KNOWING = 4  # rule sets for some facts that are kept
-TABLED = 0  # stands for a component: its members need not recurse
+MOST_KNOWING = 4  # rule sets that `knowing` keeps
+TABLED = 0  # the component of all patterns whose answers are tabled, whether they recurse or not
 
 
 @dataclass(frozen=True)
 class Passes:
     """The clauses of any pattern after each pass.
 
-    What can never be true goes first: it would keep a relation from being linear, and a chain of names from its end.
-    Subsumption asks which calls are others by another name. Merging needs the facts that names lead to, and what
-    recurses is known at the end, when there is nothing left to rewrite.
+    Their order matters. Dead clauses go first: they would keep a relation from being made linear, and a chain of
+    renaming clauses from its end. Subsumption asks which calls rename others. Merging needs the facts at the ends of
+    such chains. Separation is last: what recurses is known only when nothing is left to rewrite.
     """
 
     specialised: Specialised  # rules, with concrete types
-    live: Live  # without what no fact can make true
+    live: Live  # without what no facts can make true
     linear: ClausesOf  # transitive rules with one recursive call
     renamed: Renamed  # chains of renaming rules walked to their ends
     needed: ClausesOf  # without what another clause subsumes
-    merged: ClausesOf  # those that differ in one constant drawn together
-    separated: Separated  # recursion of one argument apart from that of others
+    merged: ClausesOf  # clauses that differ in one constant made one
+    separated: Separated  # recursion of one argument separated from that of others
 
     @classmethod
     def over(cls, program: Program, are_facts: AreFacts = anywhere) -> Passes:
@@ -63,7 +63,10 @@ class Passes:
 
 @dataclass
 class Known:
-    """Of which signatures there are facts, as far as it was asked: what is made by that is good as long as it is so."""
+    """Remembers for which signatures it was asked whether there are facts, and the answers.
+
+    A rule set that is made with it is valid as long as those answers are.
+    """
 
     are_facts: AreFacts
     answers: dict[Signature, bool] = field(default_factory=dict)
@@ -74,7 +77,7 @@ class Known:
         return self.answers[signature]
 
     def agrees(self, are_facts: AreFacts) -> bool:
-        """Whether the answers are the same by another one, which is asked from now on."""
+        """Say whether another function gives the same answers; if so, ask that one from now on."""
         if any(are_facts(signature) is not answer for signature, answer in self.answers.items()):
             return False
         self.are_facts = are_facts
@@ -85,11 +88,11 @@ class Known:
 class RuleSet:
     program: Program
     patience: float = PATIENCE  # seconds of processor time for one plan
-    tabled: frozenset[Pattern] | None = None  # whose answers are tabled, lest their rules be multiplied out
-    question: tuple[Pattern, Clause] | None = None  # with one, all is tabled that is not just another call
-    passes_of: InitVar[RuleSet | None] = None  # another rule set over the same facts
-    are_facts: InitVar[AreFacts] = anywhere  # of which signatures there may be any
-    lock: RLock = field(default_factory=RLock)  # for whoever plans: what is remembered must not be half written
+    tabled: frozenset[Pattern] | None = None  # whose answers are tabled: their rules are not written out for each call
+    question: tuple[Pattern, Clause] | None = None  # see `asking`; then all is tabled but what is just another call
+    passes_of: InitVar[RuleSet | None] = None  # another rule set over the same facts, to share passes with
+    are_facts: InitVar[AreFacts] = anywhere  # whether there may be facts of a signature
+    lock: RLock = field(default_factory=RLock)  # held while planning: no thread may see what is half remembered
     refused: Refusals = field(default_factory=Refusals)
     _paths: dict[Pattern, int] = field(default_factory=dict)
     _takes_two: dict[int, bool] = field(default_factory=dict)
@@ -103,9 +106,9 @@ class RuleSet:
 
     @contextmanager
     def planning(self, asked: Hashable) -> Iterator[None]:
-        """Only one at a time plans with a rule set, not for long, and not again what was refused a moment ago.
+        """Let one thread at a time plan with this rule set, within its patience; raise again what was refused lately.
 
-        Without collections, too: plans are values, of which none is a cycle, and it keeps nearly all that it makes.
+        The garbage collector is off meanwhile: nearly all that planning makes is kept, and none of it is in a cycle.
         """
         self.refused.repeat(asked)
         with self.lock, without_collections(), bounded(self.patience):
@@ -122,7 +125,7 @@ class RuleSet:
         return self.tabled is not None
 
     def _blame(self, refused: TooComplex) -> None:
-        """Name the rule of the text that most clauses were made of, of those for what was unfolded most."""
+        """Name a rule in the error: of the predicate that was unfolded most, the rule that most clauses came from."""
         by_predicate, taken = self.program.rules_by_predicate, spent()
         unfolded = max(by_predicate, key=lambda each: taken[each], default=None)
         rules = by_predicate[unfolded] if unfolded is not None and taken[unfolded] else self.program.rules
@@ -134,15 +137,16 @@ class RuleSet:
     # ---- what plans ask ------------------------------------------------------------------------------------------
 
     def alternatives(self, pattern: Pattern, backward: bool = False) -> tuple[Clause, ...]:
-        """The clauses of a call; `backward` where only the end of a path is known, not its start."""
+        """Return the clauses of a call; `backward` for a path of which only the end is known, not the start."""
         if self.question and pattern == self.question[0]:
             return self.question[1:]
         return self.passes.separated(pattern, backward)
 
     def component(self, pattern: Pattern) -> int | None:
-        """The number of the component that the pattern recurses in, if it does.
+        """Return the number of the component that the pattern recurses in; None where it does not recurse.
 
-        A path that is no mere identity counts as one of its own: it is followed whole, not hop by hop in place.
+        A path that has hops counts as recursive even if it ends after a few: it is planned as a whole, not hop by hop
+        in place. If its answers are tabled, the pattern is in the component `TABLED`.
         """
         if self.tabled and pattern in self.tabled:
             return TABLED
@@ -156,9 +160,9 @@ class RuleSet:
         return number
 
     def takes_two(self, component: int) -> bool:
-        """Whether a clause of the component needs two of its own answers at once: no recursive statement says that."""
+        """Say whether a clause joins two answers of its own component, which no recursive SQL statement can do."""
         if component <= TABLED:
-            return False  # paths go on by one hop at a time, and tables are read, not gone on from
+            return False  # a path goes on by one hop at a time, and a table is only read
         if component not in self._takes_two:
             members = self._components.members(component)
             clauses = (clause for member in members for clause in self.alternatives(member))
@@ -168,7 +172,7 @@ class RuleSet:
         return self._takes_two[component]
 
     def tabling(self, starts: Iterable[Pattern]) -> RuleSet:
-        """A rule set for questions about these, with answers tabled where several rules call for the same.
+        """Return a rule set for questions about these patterns that tables the answers of what is called several times.
 
         Tabled answers are a relation of the statement, read by name.
         """
@@ -176,9 +180,9 @@ class RuleSet:
         return RuleSet(self.program, self.patience, frozenset(self._shared(every)), passes_of=self)
 
     def knowing(self, are_facts: AreFacts) -> RuleSet:
-        """A rule set without what only facts could make true that are not there.
+        """Return a rule set without the clauses that only missing facts could make true.
 
-        The last ones are kept, for questions by whom the same facts are there.
+        The last few are kept, and one is used again if `are_facts` gives the same answers as when it was made.
         """
         for known, rules in self._knowing:
             if known.agrees(are_facts):
@@ -189,18 +193,21 @@ class RuleSet:
         return rules
 
     def asking(self, question: Call, body: tuple[Literal, ...]) -> RuleSet:
-        """A rule set for one question, which holds where the body does: it and all that it leads to are tabled."""
+        """Return a rule set with one more clause, `question if body`: the question and all it leads to are tabled."""
         clause = Clause(question.args, body)
         return RuleSet(self.program, self.patience, passes_of=self, question=(pattern_of(question), clause))
 
     def _is_renaming(self, pattern: Pattern) -> bool:
-        """Whether one clause with one call at most makes the call true: writing it in place multiplies nothing."""
+        """Say whether the pattern has at most one clause, with at most one call: in place, it multiplies nothing."""
         clauses = self.alternatives(pattern)
         is_question = self.question is not None and pattern == self.question[0]
         return not is_question and len(clauses) <= 1 and len(calls_made(clauses)) <= 1
 
     def _shared(self, patterns: Iterable[Pattern]) -> Iterator[Pattern]:
-        """Those that are called more than once, where answers can be worked out apart and that saves something."""
+        """Yield the patterns that are called more than once and worth tabling: those that call something themselves.
+
+        Left out are recursive ones, and ones with an argument that only the caller can bind.
+        """
         times: dict[Pattern, int] = {}
         for pattern in patterns:
             for called in calls_made(self.alternatives(pattern)):

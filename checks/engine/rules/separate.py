@@ -4,22 +4,22 @@
     has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g)     a hop of argument 2
     has_role(u, r, f) if fact has_role(u, r, f)
 
-becomes, where each hop is there whatever the other arguments are,
+becomes, if the hops of one argument do not depend on the others,
 
     has_role(u, r, f) if path 0(u, w) and path 1(f, g) and has_role core(w, r, g)
     has_role core(u, r, f) if fact has_role(u, r, f)
     path 0(u, u)
     path 0(u, w) if has_group(u, t) and path 0(t, w)
 
-with `core` the clauses that are no hops. Groups and folders are then followed apart and meet at the facts, instead
-of as pairs: a sum where there was a product. Where one rule of the recursion is no hop, as
+where `core` has the clauses that are no hops. Groups and folders are then followed separately and joined at the facts,
+not followed as pairs: the cost is a sum, not a product. If a rule of the recursion is no hop, such as
 
     has_role(u, r, f) if has_relation(f, "parent", g) and has_role(u, r, g) and not barred(u, f)
 
-`core` would recurse as well, and each of its steps would follow all groups again: then nothing is followed apart.
+then `core` would recurse, too, and each of its steps would follow all groups again: nothing is separated.
 
-The recursion may be that of what a hop goes by: of groups of groups, where `f` is a repository below a project below an
-organization. Each of these would follow the groups again, so they are followed apart as well.
+Hops without a cycle are separated as well if the literals that they go by recurse: say, groups of groups for the users,
+and for `f` a repository in a project in an organization. Each of these three would otherwise follow the groups again.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from checks.engine.rules.unify import applied
 from policy.rules.components import Components
 
 Moves = list[tuple[int, Hop]]  # the hops among the clauses of a pattern, each with the argument that it moves
-MovesOf = Callable[[Pattern], Moves | None]  # None: another clause recurses, too
+MovesOf = Callable[[Pattern], Moves | None]  # None: a clause that is no hop recurses, too
 
 
 class Separated:
-    """The pass. The clauses of a path go on at its start, or at its end where they are asked for `backward`."""
+    """The pass. The clauses of a path add a hop at its start or, if asked for `backward`, at its end."""
 
     def __init__(self, clauses: ClausesOf):
         self._clauses = clauses
         self._component = Components(lambda pattern: calls_made(clauses(pattern)), tick).number
         self._hops: dict[tuple[str, Path], Hops] = {}  # of each path
         self._made: dict[tuple[Pattern, bool], tuple[Clause, ...]] = {}
-        # Once for each: every pattern that leads to another one looks at the other's.
+        # Remembered, since each pattern also looks at the hops of all patterns that it leads to.
         self._moves = cache(lambda pattern: _moves_of(pattern, clauses(pattern), self._component))
         self._moves_called = cache(lambda pattern: _moves_of(pattern, self._called(pattern), self._component))
 
@@ -85,12 +85,14 @@ class Separated:
         return self._clauses(pattern)
 
     def _called(self, pattern: Pattern) -> tuple[Clause, ...]:
-        """The clauses, with calls for the facts that these come to (see `with_call`)."""
+        """Return the clauses with facts turned back into calls where that shows hops (see `with_call`)."""
         return tuple([with_call(each, pattern, self._clauses) for each in self._clauses(pattern)])
 
     def _without_hops(self, pattern: Pattern, core: Core) -> Iterator[Clause]:
-        """The clauses that paths do not follow. For a name that is known by now, more of them may be hops: no path
-        has followed those."""
+        """Yield the clauses that are no hops, with only the names of `core` known: those that no path follows.
+
+        With a name that became known later, more of the clauses may be hops, but no path has followed those.
+        """
         whole = replace(pattern, consts=core.consts, part=Part.WHOLE)
         clauses = self._called(whole) if core.is_ground else self._clauses(whole)
         for each in clauses:
@@ -100,7 +102,10 @@ class Separated:
                     yield made if made is each else canonical(made)
 
     def _separate(self, pattern: Pattern, factors: Factors, is_ground: bool) -> Iterator[Clause]:
-        """For each combination of types: paths that lead there, and the core, as far as there are any."""
+        """Yield a clause for each combination of types that hops lead to: the paths that lead there, and the core.
+
+        Combinations whose core has no clauses, or that no path leads to, are left out.
+        """
         paths = {index: self._path(pattern.predicate, hops) for index, hops in factors.hops}
         params = pattern.params
         for target in factors.patterns:
@@ -116,7 +121,7 @@ class Separated:
                 yield clause
 
     def _path(self, predicate: str, hops: Hops) -> tuple[str, Path]:
-        """The path of these hops, and the first predicate that has them: the same one, whatever predicate asks."""
+        """Return the path of these hops, and the predicate that it was made for: others with equal hops share it."""
         for path, known in self._hops.items():
             if all(known.get(kind, each) == each for kind, each in hops.items()):
                 known.update(hops)
@@ -126,7 +131,7 @@ class Separated:
         return made
 
     def _can_hold(self, pattern: Pattern) -> bool:
-        """Whether hops lead from one type to the other, or a core has clauses."""
+        """Say, of a path, whether hops lead from one type to the other; of a core, whether it has clauses."""
         if isinstance(pattern.part, Path):
             return leads(self._hops[pattern.predicate, pattern.part], *pattern.types)
         return bool(self(pattern))
@@ -137,7 +142,7 @@ class Separated:
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """The arguments that hop, with their hops, and every combination of types that hops lead to."""
+    """The arguments that hops move, with their hops; and a pattern for each combination of types that hops lead to."""
 
     hops: tuple[tuple[int, Hops], ...]
     patterns: tuple[Pattern, ...]
@@ -147,17 +152,20 @@ class Factors:
         return any(are_cyclic(table) for _, table in self.hops)
 
     def go_by_recursion(self, component: ComponentOf) -> bool:
-        """Whether a hop goes by what recurses itself, which would be followed again for each of another argument."""
+        """Say whether several arguments hop and some hop goes by a recursive call.
+
+        Without separation, that call would be followed again for each hop of another argument.
+        """
         hops = (hop for _, table in self.hops for each in table.values() for hop in each)
         calls = (call for hop in hops for call in mentioned(hop.clause.body))
         return len(self.hops) > 1 and any(component(pattern_of(call)) is not None for call in calls)
 
 
 def factors_of(pattern: Pattern, moves_of: MovesOf) -> Factors | None:
-    """How the pattern's recursion falls apart; None where it does not, or not all of it."""
+    """Return the separate hops that make up the pattern's recursion; None where they are not all of it."""
     found: dict[Pattern, Moves] = {}
     queue = [pattern]
-    for each in queue:  # which grows meanwhile
+    for each in queue:  # grows during the loop
         tick()
         if each not in found:
             hops = moves_of(each)
@@ -170,7 +178,7 @@ def factors_of(pattern: Pattern, moves_of: MovesOf) -> Factors | None:
 
 
 def _moves_of(pattern: Pattern, clauses: tuple[Clause, ...], component: ComponentOf) -> Moves | None:
-    """The clauses that hop; None where another one recurses, or where they are steps from anything to anything."""
+    """Return the hops among the clauses; None where a clause that is no hop recurses, or where one is of a closure."""
     found = []
     for clause in clauses:
         if any(isinstance(each, Call) and each.part in (Part.STEP, Part.UNCLOSED) for each in clause.body):
@@ -184,7 +192,7 @@ def _moves_of(pattern: Pattern, clauses: tuple[Clause, ...], component: Componen
 
 
 def _calls_back(clause: Clause, pattern: Pattern, component: ComponentOf) -> bool:
-    """Whether the clause calls what leads back to the pattern."""
+    """Say whether the clause calls something that leads back to the pattern."""
     own = component(pattern)
     return own is not None and any(component(called) == own for called in calls_made((clause,)))
 
@@ -195,7 +203,7 @@ def _moved(pattern: Pattern, index: int, name: str) -> Pattern:
 
 
 def _independent(found: dict[Pattern, Moves]) -> dict[int, Hops] | None:
-    """The hops of each argument by its type; None where they depend on another argument's type."""
+    """Return the hops of each argument, by its type; None where they depend on another argument's type."""
     every: dict[int, Hops] = {}
     moving = {index for hops in found.values() for index, _ in hops}
     for pattern, hops in found.items():
@@ -211,7 +219,7 @@ def _independent(found: dict[Pattern, Moves]) -> dict[int, Hops] | None:
 
 
 def _path_clauses(pattern: Pattern, hops: Hops, backward: bool) -> Iterator[Clause]:
-    """`path(x, x)`, and one hop more at the start or, backward, at the end."""
+    """Yield `path(x, x)`, and clauses for one more hop: at the start or, if backward, at the end."""
     start, end = pattern.types
     if start == end:
         own = Var(0, type=start)
@@ -220,7 +228,7 @@ def _path_clauses(pattern: Pattern, hops: Hops, backward: bool) -> Iterator[Clau
 
 
 def _one_more_at_start(pattern: Pattern, hops: Hops) -> Iterator[Clause]:
-    """`path(x, z) if … and path(y, z)`, of hops `(x, y) if …`."""
+    """Yield `path(x, z) if … and path(y, z)` for each hop `(x, y) if …`."""
     start, end = pattern.types
     for hop in hops.get(start, ()):
         if leads(hops, hop.target, end):
@@ -231,7 +239,7 @@ def _one_more_at_start(pattern: Pattern, hops: Hops) -> Iterator[Clause]:
 
 
 def _one_more_at_end(pattern: Pattern, hops: Hops) -> Iterator[Clause]:
-    """`path(w, y) if … and path(w, x)`, of hops `(x, y) if …`."""
+    """Yield `path(w, y) if … and path(w, x)` for each hop `(x, y) if …`."""
     start, end = pattern.types
     for middle, each in hops.items():
         for hop in each:
@@ -243,5 +251,5 @@ def _one_more_at_end(pattern: Pattern, hops: Hops) -> Iterator[Clause]:
 
 
 def _another(clause: Clause, name: str) -> Var:
-    """A variable of that type which the clause does not have."""
+    """Return a variable of the type `name` that is not in the clause."""
     return Var(1 + max(variable.number for variable in clause.variables), type=name)

@@ -7,8 +7,8 @@ asked as has_role(User, "reader", Doc), where parents of a Doc are a Folder or a
     (u, "reader", x) if has_relation(Doc:x, String:"parent", Folder:y) and has_role(User:u, String:"reader", Folder:y)
     (u, "reader", x) if has_relation(Doc:x, String:"parent", Site:y) and has_role(User:u, String:"reader", Site:y)
 
-Facts that are accepted are a clause too: `(u, "reader", x) if fact has_role(u, "reader", x)`. Only typings that some
-fact or rule can meet are made.
+If the policy accepts facts of these types, they are a clause too: `(u, "reader", x) if fact has_role(u, "reader", x)`.
+A copy is made only if each call of its body can match a fact or the head of a rule.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from policy.values import Value
 
 
 def anywhere(signature: p.Signature) -> bool:
-    """Whether there may be facts of a signature, where nobody knows."""
+    """Say that there may be facts of any signature: for use where it is not known which facts are stored."""
     return True
 
 
 class Specialised:
-    """The pass that begins with rules, for whole predicates and the steps of closures: other parts come later."""
+    """The first pass: rules -> clauses of whole predicates and of closures. Later passes make the other parts."""
 
     def __init__(self, program: p.Program, are_facts: AreFacts = anywhere):
         self._program = program
@@ -70,7 +70,7 @@ class Specialised:
 
     @cached_property
     def _shapes(self) -> Shapes:
-        """What calls can meet."""
+        """The types of the facts and rule heads that calls can match."""
         return self._program.shapes if self._are_facts is anywhere else narrowed(self._program, self._are_facts)
 
     def __call__(self, pattern: Pattern) -> tuple[Clause, ...]:
@@ -103,7 +103,7 @@ class Specialised:
                     yield canonical(made)
 
     def _closing(self, pattern: Pattern, clauses: Iterator[Clause]) -> Iterator[Clause]:
-        """The clauses of a closure, as far as their calls can hold; no rule has others of these types."""
+        """Yield the clauses of a closure whose calls can hold. The rules of these types come in by `Part.UNCLOSED`."""
         for clause in clauses:
             tick()
             if all(self._may_hold(call) for call in clause.body if isinstance(call, Call)):
@@ -117,7 +117,7 @@ class Specialised:
         return any(all(name in allowed for name, allowed in zip(call.types, shape)) for shape in shapes)
 
     def _closure_of(self, pattern: Pattern) -> Closure | None:
-        """The closure that the pattern is in, by its types."""
+        """Return the closure of the pattern's predicate; None where there is none, or it lacks one of the types."""
         key = (pattern.predicate, len(pattern.types))
         if len(pattern.types) != 2:
             return None
@@ -127,7 +127,7 @@ class Specialised:
         return closure if closure is not None and closure.types.issuperset(pattern.types) else None
 
     def _rules_for(self, predicate: str, types: tuple[str, ...]) -> list[p.Rule]:
-        """The rules whose heads can have these types."""
+        """Return the rules whose heads can have these types."""
         key = (predicate, types)
         if key not in self._rules:
             rules = self._rules_with_last(predicate, types)
@@ -135,7 +135,7 @@ class Specialised:
         return self._rules[key]
 
     def _rules_with_last(self, predicate: str, types: tuple[str, ...]) -> list[p.Rule]:
-        """Those whose last argument can have its type: of a large policy's many rules for a predicate, most cannot."""
+        """Return the rules whose last argument can have its type: of a large policy's many rules, most cannot."""
         key: tuple[str | int, ...] = (predicate, len(types), *types[-1:])
         if key not in self._rules_by_last:
             rules = self._program.rules_by_predicate.get((predicate, len(types)), ())
@@ -145,7 +145,7 @@ class Specialised:
 
 
 def _may_match(rule: p.Rule, pattern: Pattern) -> bool:
-    """Whether the constants of the rule's head are not others than the pattern's."""
+    """Say whether no constant of the rule's head differs from the pattern's constant at the same place."""
     return all(
         const is None or not isinstance(term, Value) or const == Const(term.id)
         for term, const in zip(rule.head.args, pattern.consts)
@@ -153,7 +153,7 @@ def _may_match(rule: p.Rule, pattern: Pattern) -> bool:
 
 
 def _clauses(shapes: Shapes, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Clause]:
-    """The rule's clauses for these head types; none where the head cannot have them."""
+    """Yield the rule's clauses for these types of the head; none where the head cannot have them."""
     for typing in typings_of(shapes, rule, types):
         clause = _clause(shapes, rule, typing)
         if clause is not None:
@@ -164,13 +164,16 @@ def _clauses(shapes: Shapes, rule: p.Rule, types: tuple[str, ...]) -> Iterator[C
 
 
 def concrete_literals(shapes: Shapes, rule: p.Rule, literal: p.Literal, typing: Typing) -> tuple[Literal, ...] | None:
-    """One literal of the rule with types decided; None where it can never hold."""
+    """Return one literal of the rule with concrete types; None where it can never hold.
+
+    It becomes none where it always holds, and several if it is a negation (see `_literals`).
+    """
     made = _literals(shapes, rule, literal, typing, numbers_of(rule, typing))
     return None if made is None else tuple(made)
 
 
 def numbers_of(rule: p.Rule, typing: Typing) -> dict[p.Var, Var]:
-    """What the rule's variables are called in its clauses."""
+    """Return what each of the rule's variables is in its clauses."""
     return {variable: Var(index, variable.name, typing.get(variable, "")) for index, variable in enumerate(rule.types)}
 
 
@@ -188,7 +191,7 @@ def _clause(shapes: Shapes, rule: p.Rule, typing: Typing) -> Clause | None:
 
 
 def _typed_by_negations(body: list[Literal]) -> dict[Var, Term]:
-    """Variables that only negations mention, with the type that the first of these gives them."""
+    """Return the variables that have no type since only negations mention them, with the type of the first mention."""
     found: dict[Var, Term] = {}
     for literal in body:
         if isinstance(literal, Neg):
@@ -201,12 +204,12 @@ def _typed_by_negations(body: list[Literal]) -> dict[Var, Term]:
 def _literals(
     shapes: Shapes, rule: p.Rule, literal: p.Literal, typing: Typing, numbers: dict[p.Var, Var]
 ) -> list[Literal] | None:
-    """The literal with types decided; None where it can never hold."""
+    """Return what the literal becomes with concrete types; None where it can never hold."""
     match literal:
         case p.Atom():
             return [_call(rule, literal, typing, numbers)]
         case p.Not(atom):
-            # Variables of the negation alone range over all their types: no typing of them may hold.
+            # A variable that only the negation mentions may have any of its types: one negation for each typing.
             typings = atom_typings(shapes, rule, atom, typing)
             alone = _only_in(rule, literal)
             inner: dict[p.Var, Term] = {**numbers, **{variable: Inner(numbers[variable].number) for variable in alone}}
@@ -219,7 +222,7 @@ def _literals(
 
 
 def _only_in(rule: p.Rule, negation: p.Not) -> set[p.Var]:
-    """The variables that nothing but this negation mentions."""
+    """Return the variables that only this negation mentions."""
     outside = set(_variables(rule.head))
     for literal in rule.body:
         if literal is not negation:
@@ -237,9 +240,9 @@ def _comparison(
     types = [types_of(rule, term, typing) for term in (left, right)]
     if operator in ("=", "!="):
         if not types[0] & types[1]:
-            return [] if operator == "!=" else None
+            return [] if operator == "!=" else None  # values of different types are different
     elif types != [frozenset((p.TYPED[operator].type,))] * 2:
-        return None  # false of all that is not of its type
+        return None  # an order comparison is false for values of other types
     return [Cmp(operator, _term(left, numbers), _term(right, numbers))]
 
 

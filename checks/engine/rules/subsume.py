@@ -1,9 +1,9 @@
-"""Clauses -> without those that another one subsumes: it holds wherever they do.
+"""Clauses -> without those that another clause subsumes, that is, where the other one holds whenever they do.
 
     p(x) if member(x, y) and fact s(y)          p(x) if member(x, y) and fact s(y)
     p(x) if owner(x, y) and fact s(y)       ->
 
-where `member(x, y) if owner(x, y)`: whatever has the second clause hold has the first one hold.
+where `member(x, y) if owner(x, y)`: whenever the second clause holds, the first one does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from checks.engine.rules.clauses import Call, Clause, ClausesOf, Literal, Pattern, Term
 from checks.engine.rules.limits import tick
 
-Implying = Callable[[Call], set[Call]]  # the call, and others that it follows from
+Implying = Callable[[Call], set[Call]]  # the call, and others that imply it
 
 
 def subsumed(clauses: ClausesOf, implying: Implying) -> ClausesOf:
@@ -24,7 +24,7 @@ def subsumed(clauses: ClausesOf, implying: Implying) -> ClausesOf:
 
 
 def _without_subsumed(clauses: tuple[Clause, ...], implying: Implying) -> tuple[Clause, ...]:
-    """Without clauses that differ from another in one call, which the other's follows from."""
+    """Return the clauses without those that differ from another in a single call, which implies the other's call."""
     groups: dict[tuple[tuple[Term, ...], tuple[Literal, ...]], list[tuple[int, Call]]] = {}
     for index, clause in enumerate(clauses):
         for place, literal in enumerate(clause.body):

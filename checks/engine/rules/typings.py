@@ -1,4 +1,4 @@
-"""Which types the variables of a rule can have, by what facts and other rules there are.
+"""Which types the variables of a rule can have, given the facts and rules that there are.
 
 `has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)`, with x a Doc and u a User: y is a Folder,
 or else a Site, where those are the parents that a Doc can have.
@@ -14,13 +14,16 @@ from policy.rules import program as p
 from policy.values import INTEGER, Value
 
 Typing = dict[p.Var, str]
-Shape = tuple[p.Types, ...]  # of a fact or a rule's head
-Shapes = Mapping[tuple[str, int], tuple[Shape, ...]]  # what a call can meet, by predicate and arity
+Shape = tuple[p.Types, ...]  # the types of the arguments of a fact, or of a rule's head
+Shapes = Mapping[tuple[str, int], tuple[Shape, ...]]  # of what a call can match, by predicate and arity
 AreFacts = Callable[[p.Signature], bool]  # whether there may be facts of a signature
 
 
 def typings_of(shapes: Shapes, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Typing]:
-    """Every way to type the rule's variables that a fact or some rule can meet."""
+    """Yield every typing of the rule's variables by which each call in the body can match a fact or the head of a rule.
+
+    `types` are those of the head's arguments.
+    """
     typing = head_typing(rule, types)
     if typing is None:
         return
@@ -34,12 +37,12 @@ def typings_of(shapes: Shapes, rule: p.Rule, types: tuple[str, ...]) -> Iterator
 
 
 def may_be(rule: p.Rule, term: p.Term, type_name: str) -> bool:
-    """Whether the term can have the type."""
+    """Say whether the term can have the type."""
     return type_name in types_of(rule, term, {})
 
 
 def head_typing(rule: p.Rule, types: tuple[str, ...]) -> Typing | None:
-    """The types of the head's variables; None where the head cannot have these."""
+    """Return the types of the head's variables; None where the head cannot have these types."""
     typing: Typing = {}
     for term, name in zip(rule.head.args, types):
         match term:
@@ -56,7 +59,7 @@ def head_typing(rule: p.Rule, types: tuple[str, ...]) -> Typing | None:
 
 
 def _member_typings(rule: p.Rule, typing: Typing) -> list[Typing]:
-    """A variable in a list of values has the type of one of them."""
+    """Return the typing with the variables that are in lists of values: one for each type of the values."""
     found = [typing]
     for literal in rule.body:
         if isinstance(literal, p.Member):
@@ -71,7 +74,7 @@ def _member_typings(rule: p.Rule, typing: Typing) -> list[Typing]:
 
 
 def _typings(shapes: Shapes, rule: p.Rule, atoms: list[p.Atom], starts: list[Typing]) -> Iterator[Typing]:
-    """Every way to type the variables of the atoms, the most determined atom first."""
+    """Yield every typing of the variables of the atoms. The atom with the fewest untyped variables goes first."""
     for typing in starts:
         if not atoms:
             yield typing
@@ -82,7 +85,7 @@ def _typings(shapes: Shapes, rule: p.Rule, atoms: list[p.Atom], starts: list[Typ
 
 
 def atom_typings(shapes: Shapes, rule: p.Rule, atom: p.Atom, typing: Typing) -> Iterator[Typing]:
-    """The typings of the atom's variables that a fact or a rule's head allows."""
+    """Yield the typings of the atom's variables by which it can match a fact or a rule's head."""
     seen = set()
     known = [types_of(rule, term, typing) for term in atom.args]
     for pattern in shapes.get((atom.predicate, len(atom.args)), ()):
@@ -98,7 +101,7 @@ def atom_typings(shapes: Shapes, rule: p.Rule, atom: p.Atom, typing: Typing) -> 
 
 
 def _extended(atom: p.Atom, typing: Typing, names: tuple[str, ...]) -> Typing | None:
-    """The typing with the atom's variables so; None where one would have two types."""
+    """Return the typing with the atom's arguments of these types; None where a variable would have two types."""
     extended = dict(typing)
     for term, name in zip(atom.args, names):
         if isinstance(term, p.Var) and extended.setdefault(term, name) != name:

@@ -18,9 +18,12 @@ from checks.engine.rules.clauses import (
 
 
 def applied(clause: Clause, args: tuple[Term, ...], params: tuple[Term, ...] | None = None) -> Clause | None:
-    """The clause for a call with these arguments (over `params`); None where a constant differs.
+    """Return the clause as it is for a call with these arguments; None where two values differ.
 
-    The clause's own variables are renumbered out of the way of those of the arguments.
+        (x, "a") if q(x)   for the arguments (y, z)   ->   (y, "a") if q(y)
+
+    The head is `params`, which are the arguments if not given, with what the clause binds of their variables put in.
+    The clause's other variables get numbers that no argument has.
     """
     params = args if params is None else params
     free = max([term.number for term in (*args, *params) if isinstance(term, Var)], default=-1) + 1
@@ -40,7 +43,10 @@ def applied(clause: Clause, args: tuple[Term, ...], params: tuple[Term, ...] | N
 
 
 def plain_bindings(params: tuple[Term, ...], args: tuple[Term, ...]) -> dict[int, Term] | None:
-    """What the arguments bind of the clause's own variables, where they do no more than that."""
+    """Return which argument each variable among the parameters stands for, by the variable's number.
+
+    None where the arguments do not match, or match only if variables of theirs are bound, too.
+    """
     bound: dict[int, Term] = {}
     for param, arg in zip(params, args):
         known = bound.setdefault(param.number, arg) if isinstance(param, Var) else param
@@ -50,7 +56,7 @@ def plain_bindings(params: tuple[Term, ...], args: tuple[Term, ...]) -> dict[int
 
 
 def _move(literals: Iterable[Literal], terms: dict[int, Term], free: int) -> None:
-    """Note other numbers for the variables that there are no terms for."""
+    """Add to `terms` each variable that has none yet, under a number that is larger by `free`."""
     for literal in literals:
         for term in terms_of(literal):
             if isinstance(term, Var) and term.number not in terms:
