@@ -93,6 +93,7 @@ class _Work:
             self._note(state, columns, replace(end, branch=branch))
 
     def finish(self) -> None:
+        """Go on with each waiting branch from each variant of the state that it waits for, until nothing is new."""
         while self.todo and not self.explored.twice:
             waiting, called, variant = self.todo.pop()
             for end in self.explored.collected(self._gone_on(waiting, called, variant)):

@@ -27,8 +27,8 @@ from checks.engine.rules.clauses import Call, Literal, Neg, Operand, Var
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.program import Signature
 
-MOST_DEEP = 18  # levels of plans that read plans, on top of MOST_NESTED
-MOST_NESTED = 12  # plans below the first such level, in all; with more, what they share is tabled
+MOST_DEEP = 30  # levels of plans that read plans
+MOST_INSIDE = 12  # plans below the first such level, in all; with more, what they share is tabled
 
 
 @dataclass
@@ -48,8 +48,8 @@ class Planner:
     _unfolder: Unfolder = field(init=False)
     _apart: set[int] = field(init=False)  # recursions that take two answers at once
     _names: Iterator[int] = field(default_factory=count)  # of plans: n0, n1, …
-    _depth: int = 0
-    _nested: int = 0
+    _depth: int = 0  # levels of plans that are being planned
+    _inside: int = 0  # plans below the first level
 
     def __post_init__(self) -> None:
         numbers = Numbers()
@@ -86,8 +86,8 @@ class Planner:
         if asked.as_set:
             return self._planned(asked, fixed_in(asked.start))
         self._depth += 1
-        self._nested += self._depth > 1 and asked.table is None
-        are_many = max(self._nested, self._depth - MOST_DEEP) > MOST_NESTED
+        self._inside += self._depth > 1 and asked.table is None
+        are_many = self._inside > MOST_INSIDE or self._depth > MOST_DEEP
         if are_many and self.is_bounded and not self.rules.is_tabling:
             raise Sprawling
         plan = self._planned(asked, fixed_in(asked.start))
@@ -98,13 +98,13 @@ class Planner:
         name = f"n{next(self._names)}"
         enclosing = Enclosing(fixed, rounds=asked.rounds, table=asked.table)
         while True:  # once more for each recursion that turns out to need rounds
-            known, spent = frozenset(self._apart), (self._nested, self._depth)
+            known, spent = frozenset(self._apart), (self._inside, self._depth)
             found = self._attempt(name, asked, enclosing)
             if isinstance(found, Plan):
                 return found
             assert found.component not in known, "what is worked out in rounds takes any number of answers"
             self._apart.add(found.component)
-            self._nested, self._depth = spent
+            self._inside, self._depth = spent
 
     def _attempt(self, name: str, asked: Asked, enclosing: Enclosing) -> Plan | Twice:
         width, explored = len(asked.start.outs), self._explored(asked, enclosing)

@@ -237,6 +237,7 @@ def _variables(literal: p.Literal) -> list[p.Var]:
 def _comparison(
     rule: p.Rule, operator: str, left: p.Term, right: p.Term, typing: Typing, numbers: dict[p.Var, Var]
 ) -> list[Literal] | None:
+    """Return the comparison; nothing where it always holds by its types, None where it never does."""
     types = [types_of(rule, term, typing) for term in (left, right)]
     if operator in ("=", "!="):
         if not types[0] & types[1]:
