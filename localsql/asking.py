@@ -1,6 +1,6 @@
 """Questions -> SQL for the caller's database: the use cases of the endpoints and the command.
 
-What stored facts decide is worked out here, in one snapshot with the policy that the SQL is made for.
+What stored facts decide is evaluated here, in one snapshot with the policy that the SQL is made for.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ Form = Callable[[LocalRenderer, Folded], str]
 
 
 class Said(NamedTuple):
-    """The SQL, what of the question's context counted for nothing, and by what it was made."""
+    """The SQL, the context facts that had no effect, and the policy and revision that it was made by."""
 
     sql: str
     unused: Unused
     version: int | None
-    seen: Seen  # how far the environment was in the snapshot that it was made in
+    seen: Seen  # the environment's state in the snapshot that the SQL was made in
 
     @property
     def revision(self) -> int:
-        """By which it was made, as an answer about facts has it."""
+        """The revision that the SQL was made by, as in answers about facts."""
         return self.seen.offset
 
 
@@ -70,21 +70,21 @@ def authorize(asker: Asker, question: Question, bindings: str | None) -> Said:
 
 
 def actions(asker: Asker, question: Question, bindings: str | None) -> Said:
-    """An action that the policy lets be any is `*`, as in the answers of the service itself."""
+    """Return the actions as rows. If the policy allows any action, that is `*`, as in the service's own answers."""
     return answered(asker, question, bindings, lambda renderer, folded: rows(renderer, folded, ("actions",), EVERY))
 
 
 def filtered(asker: Asker, question: Question, bindings: str | None, column: object, path: str = "column") -> Said:
-    """A condition on the column: it is the one variable that the question asks for."""
+    """Return a condition on the column, which stands for the one variable that the question asks for."""
     with run.question_time():
         checked = check_column(column, bindings_from_text(bindings).dialect, path)
         return answered(asker, question, bindings, lambda renderer, folded: condition(renderer, folded, checked))
 
 
 def selected(asker: Asker, question: Question, bindings: str | None, columns: dict[str, object]) -> Said:
-    """The question's answers, by variable under the name of a column; without any, whether there is an answer.
+    """Return the question's answers as rows, each variable in a column; without columns, whether there is an answer.
 
-    `columns` are by the caller's names for the variables, in the order of the question's.
+    `columns` maps the caller's names of the variables to names of columns, in the order of the question's variables.
     """
     if not columns:
         return answered(asker, question, bindings, lambda renderer, folded: verdict(renderer, folded, "result"))
@@ -113,7 +113,7 @@ def answered(asker: Asker, question: Question, text: str | None, form: Form) -> 
 
 
 def _knows_signatures(shaped: Shaped, session: LiveSession) -> bool:
-    """Whether no signature was given a number since it was planned."""
+    """Say whether the numbers of signatures are still those that the question was planned with."""
     return marks_of(session.environment_id) == shaped.prepared.numbering.marks
 
 
@@ -124,7 +124,7 @@ class Shaped:
     prepared: PreparedPlan
     tables: CallerTables
     slots: dict[str, object]
-    names: tuple[str, ...]  # of the answer columns, as the caller calls them
+    names: tuple[str, ...]  # the caller's names of the answer columns
 
 
 def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Shaped:
@@ -160,7 +160,7 @@ class PreparedPlan:
     splitter: Splitter
     program: Program
     numbering: Numbering
-    reads: int = 0  # tables, as its plan has them
+    reads: int = 0  # how many tables its plan reads
 
 
 class PlanKey(NamedTuple):
@@ -168,7 +168,7 @@ class PlanKey(NamedTuple):
 
     environment_id: int
     policy: Policy
-    signatures: Marks | None  # the marks of the environment's, whose numbers are in statements
+    signatures: Marks | None  # of the environment, whose numbers of signatures are in statements
     dialect: Dialect  # of the stored facts
     tables: CallerTables
     root: Root
@@ -189,7 +189,7 @@ def _found(key: PlanKey) -> PreparedPlan | None:
 
 @lru_cache(maxsize=64)
 def _rules_of(policy: Policy) -> RuleSet:
-    """The rules, apart from those that decisions are planned with: only one at a time plans with a rule set."""
+    """Return a rule set for local SQL alone. Only one thread at a time plans with a rule set; decisions have theirs."""
     return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
 
 
@@ -215,7 +215,7 @@ def _planned(key: PlanKey) -> PreparedPlan:
 
 def _sql(shaped: Shaped, form: Form) -> str:
     prepared = shaped.prepared
-    tables = shaped.tables  # those that it was prepared with may be of another database
+    tables = shaped.tables  # the plan may have been prepared with tables of another database
     execution = Execution(run.execute, shaped.slots)
     residual = Residual(prepared.splitter, shaped.slots, execution.rows, lambda plan: _rule_of(prepared.program, plan))
     folded = Folded(prepared.types, shaped.names, _folded(prepared.branches, residual))
@@ -227,7 +227,7 @@ def _sql(shaped: Shaped, form: Form) -> str:
 
 
 def _folded(branches: SplitBranches, residual: Residual) -> FoldedBranches:
-    """The branches with what stored facts decide worked out: those that are left."""
+    """Return the branches that are left after all that stored facts decide is evaluated."""
     plan = residual.folded(branches.plan, (), {})
     kept = (_folded_branch(plan, branch, residual) for branch in branches.each)
     return FoldedBranches(plan, tuple(branch for branch in kept if branch is not None))
@@ -246,7 +246,7 @@ def _folded_branch(plan: Plan, branch: SplitBranch, residual: Residual) -> Folde
 
 
 def _rule_of(program: Program, plan: Plan) -> str:
-    """The rule that takes two answers of its own recursion, as far as that can be found."""
+    """Return the rule that takes two answers of its own recursion; if none is found, the recursive predicate."""
     names = {state.call.predicate for state in plan.states}
     for rule in program.rules:
         calls = [each for each in rule.body if isinstance(each, Atom) and each.predicate in names]

@@ -25,7 +25,7 @@ class BindingKey:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The arguments that the query's columns are for; the first one where there are only constants."""
+        """The arguments that the query has a column for; none if the key has constants only."""
         return tuple(index for index, constant in enumerate(self.constants) if constant is None)
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ def key_from_text(text: str) -> BindingKey:
 
 
 def _type_of(text: str, arg: WrittenArgument) -> str:
-    """What is written without a type is a String, whatever it looks like."""
+    """Return the argument's type; a constant that is written without one is a String, whatever it looks like."""
     if arg.type is None and arg.id is None:
         raise BindingRejected(text, "a variable needs its type, as `Repo:_`")
     if arg.type in ABSTRACT:

@@ -1,8 +1,8 @@
-"""Is a binding's query one SELECT of so many columns, and nothing else?
+"""Checks that a binding's query is one SELECT of so many columns, and nothing else.
 
-It is the caller's own text, and goes into the statement as it is. What is refused here is what would be a mistake
-there: several statements, comments that hide our text, placeholders that nobody fills, names like ours. And what would
-take the parser long, which tries some constructs twice, and those inside of them twice each time.
+The query is the caller's own text, and goes into the statement unchanged. Refused is what would do harm there: several
+statements, comments that hide the SQL behind them, placeholders that nobody fills, names like ours. A query that would
+take the parser long is refused as well: it tries some constructs twice, so each level of nesting doubles the time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from sqlglot.errors import SqlglotError
 from checks.asking import deadline
 from localsql.dialects import Dialect
 
-OURS = "__"  # what the names that statements give to their own tables start with
+OURS = "__"  # statements start the names of their own tables with this
 LONGEST = 20_000  # characters
 MOST_WORDS = 2_000  # names, values and signs
-_STEPS = 8  # of the parser, for each word; common queries take less than 2
+_STEPS = 8  # of the parser, for each token; common queries take less than 2
 
 _FORBIDDEN = (
     exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Into, exp.Lock, exp.DDL, exp.Drop, exp.Alter, exp.Command,
@@ -33,7 +33,7 @@ _EFFECTS = {
 
 
 def problem_of(query: str, dialect: Dialect, columns: int) -> str | None:
-    """What is wrong with the query; None if nothing is."""
+    """Return what is wrong with the query; None if nothing is."""
     if len(query) > LONGEST:
         return f"the query must have at most {LONGEST} characters"
     if "\0" in query or any(0xD800 <= ord(char) < 0xE000 for char in query):
@@ -61,12 +61,12 @@ def _problem(query: str, dialect: sqlglot.Dialect, columns: int) -> str | None:
 
 
 class _TooManySteps(Exception):
-    """Raised where parsing takes longer than the length of a query can make it."""
+    """Parsing takes more steps than a query of this length can need."""
 
 
 @cache
 def _parser(dialect: type[sqlglot.Dialect]) -> type[sqlglot.Parser]:
-    """The dialect's, which counts how often it goes on to another word, or back to one."""
+    """Return the dialect's parser, made to count how often it goes on to another token, or back to one."""
 
     class Counting(dialect.parser_class):  # type: ignore[name-defined,misc]  # which class, only the caller knows
         steps = 0

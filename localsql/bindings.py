@@ -18,16 +18,19 @@ from policy.rules.program import Signature
 
 MOST = 2000  # facts
 
-# What only `localsql.sync` reads stands behind the others: one file may be for both.
+# The keys that only `localsql.sync` reads come last: one file may serve both.
 KNOWN = ("facts", "sql_types", "domains", "dialect", "version", "source", "dbs", "outbox")
 OF_A_FACT = ("query", "sql_types", "not_null", "db", "collection", "fields", "find", "aggregate", "file", "header")
-_NO_TABLES = ("collection", "file")  # facts out of these can be kept in step, and not be bound
+_NO_TABLES = ("collection", "file")  # facts out of these can be synchronized, but not bound
 _OF_A_DOMAIN = ("query",)
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Facts of one signature out of the caller's tables; `families` of all arguments, those of constants None."""
+    """Facts of one signature out of the caller's tables.
+
+    `families` has an entry for each argument: None for those that are constants.
+    """
 
     key: BindingKey
     query: str
@@ -39,7 +42,7 @@ class Binding:
         return self.key.signature
 
     def family_at(self, index: int) -> Family:
-        """Of an argument that the query selects."""
+        """Return the family of an argument that the query selects."""
         family = self.families[index]
         assert family is not None, "a constant is no column"
         return family
@@ -47,7 +50,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class Bindings:
-    """Equal where plans over them are: whatever the queries say, and whatever database they are for."""
+    """Equal if plans over them are equal, whatever their queries say, and whatever database they are for."""
 
     dialect: Dialect = field(compare=False)
     facts: tuple[Binding, ...] = field(default=(), compare=False)
@@ -63,12 +66,12 @@ class Bindings:
         return found
 
     def family(self, type_name: str) -> Family:
-        """Of the caller's columns that hold ids of the type."""
+        """Return the family of the caller's columns that hold ids of the type."""
         sql_type = self.sql_types.get(type_name)
         return default_family(type_name) if sql_type is None else self.dialect.family_for(type_name, sql_type)
 
     def carried_family(self, type_name: str) -> Family:
-        """Of the type's ids in tables that a statement makes itself: as text, where columns of it differ."""
+        """Return the family of the type's ids in tables that a statement makes itself: text if its columns differ."""
         found = self._families.get(type_name, frozenset()) | {self.family(type_name)}
         return next(iter(found)) if len(found) == 1 else Family.TEXT
 
@@ -89,7 +92,7 @@ class Bindings:
 
 @lru_cache(maxsize=64)
 def bindings_from_text(text: str | None) -> Bindings:
-    """The bindings that the text says; none at all where it says nothing."""
+    """Return the bindings in the text; without any facts if the text has no document."""
     document = document_from_text(text or "")
     if document is None:
         return Bindings(DIALECTS["postgres"])

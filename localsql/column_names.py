@@ -1,4 +1,4 @@
-"""The caller's column: a name that stands in the SQL as it came, so it must be a name and nothing else."""
+"""Checks of the caller's column, which goes into the SQL unchanged: it must be a name and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _QUOTED = {
     '"': re.compile(r'"((?:[^"\0]|"")+)"'),
     "`": re.compile(r"`((?:[^`\0]|``)+)`"),
 }
-# Words that are an expression of their own, or end one, where a column is expected.
+# Words that, where a column is expected, are an expression by themselves, or end the expression.
 _WORDS = (
     "all analyse analyze and any array as asc asymmetric authorization between binary both by case cast check "
     "collate column constraint create cross current_catalog current_date current_role current_schema "
@@ -31,7 +31,7 @@ _RESERVED = frozenset(_WORDS.split())
 
 
 def check_column(text: object, dialect: Dialect, path: str = "column") -> str:
-    """The column as it came; refused where it is more than names with dots between."""
+    """Return the column unchanged; refuse it if it is more than names with dots between them."""
     if not isinstance(text, str) or not text:
         raise ColumnRejected(path, "must be a text: the name of a column")
     parts = _parts(text, dialect)
@@ -55,7 +55,7 @@ def output_name(text: object, path: str) -> str:
 
 
 def _parts(text: str, dialect: Dialect) -> list[str] | None:
-    """The names between the dots, without their quotes; None where the text is something else."""
+    """Return the names between the dots, quoted ones with their quotes; None if the text is something else."""
     found: list[str] = []
     at = 0
     while True:

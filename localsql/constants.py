@@ -1,4 +1,4 @@
-"""Known rows beside columns: which of them can meet, and how their own columns are compared."""
+"""Rows of constants beside columns: which rows can match, and how their own columns are compared."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from localsql.families import Family, is_possible
 from localsql.relations import Known
 
 Rows = list[tuple[str, ...]]
-Columns = Callable[[str], Typed]  # a column of a source, by its name in the plan
+Columns = Callable[[str], Typed]  # gives a column of a source, by its name in the plan
 
 
 def fitting(source: Known, branch: Branch, scope: Scope[Columns]) -> Rows:
-    """The rows without those that a column which must equal theirs cannot have."""
+    """Return the rows without those that have a value which a column that must equal it cannot have.
+
+    rows ('7',), ('x',), whose column must equal a column of integers  ->  ('7',)
+    """
     rows: Rows = list(source.rows)
     for condition in branch.conditions:
         match condition:
@@ -29,13 +32,13 @@ def fitting(source: Known, branch: Branch, scope: Scope[Columns]) -> Rows:
 
 def _possible(rows: Rows, index: int, other: Col, scope: Scope[Columns]) -> Rows:
     if other.source not in scope.seen:
-        return rows  # a source that is named later
+        return rows  # a source that is not in scope yet
     family = scope.seen[other.source](other.name).family
     return [row for row in rows if is_possible(row[index], family)]
 
 
 def families_of(rows: Rows, wanted: list[Family]) -> list[Family]:
-    """As the columns' types say; as text where some value does not fit."""
+    """Return the wanted families; text for a column in which some value does not fit."""
     return [
         family if all(not row[index] or is_possible(row[index], family) for row in rows) else Family.TEXT
         for index, family in enumerate(wanted)

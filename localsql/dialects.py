@@ -1,7 +1,7 @@
-"""What differs between the callers' databases. Whoever renders asks a dialect for words, never for its name.
+"""What differs between the callers' databases. Renderers ask a dialect for SQL, never for its name.
 
-Texts are compared byte by byte, whatever collation a column has. A text that a statement carries along in a table of
-its own (goals, answers, constants) is in the dialect's normal form, which is compared without further ado.
+Texts are compared byte by byte, whatever collation a column has. Tables that a statement makes itself (goals, answers,
+constants) hold texts in the dialect's normal form, which are compared as they are.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Dialect:
 
     parser = ""  # what the parser of binding queries calls it
     quotes = '"'  # around names; the first of them where we write one
-    recursive_arms_join = False  # one recursive arm for each rule
-    fails_when_cut = True  # recursion that goes too deep ends in an error, and not in fewer rows
+    recursive_arms_join = False  # each rule is a recursive arm of its own
+    fails_when_cut = True  # a recursion that goes too deep ends in an error, not in fewer rows
     can_correlate = True  # whether a table in FROM or WITH may mention the select around it
     unmaterialized = " NOT MATERIALIZED"
     text_type = "text"
@@ -49,12 +49,12 @@ class Dialect:
     }  # fmt: skip
 
     def family(self, sql_type: str) -> Family:
-        """Of a type that this database does not have, nothing is known."""
+        """Return the family of an SQL type; a type that this database does not have is UNKNOWN."""
         found = family_of(sql_type)
         return found if found not in NATIVE or found in self.native_types else Family.UNKNOWN
 
     def family_for(self, type_name: str, sql_type: str) -> Family:
-        """Of a column of this SQL type that holds ids of the type; ValueError, in words, where it cannot."""
+        """Return the family of a column of this SQL type that holds ids of the type; raise ValueError if it cannot."""
         found = self.family(sql_type)
         if type_name == BOOLEAN and found != Family.TEXT:
             return self._truths(sql_type, found)
@@ -63,7 +63,7 @@ class Dialect:
         return found
 
     def _truths(self, sql_type: str, found: Family) -> Family:
-        """Numbers are truths where the database has no others."""
+        """Return the family of a column of truth values: integers are accepted if the database has no booleans."""
         if found == Family.INTEGER and self.native_types[Family.BOOLEAN] == self.native_types[Family.INTEGER]:
             return Family.BOOLEAN
         if found in (Family.BOOLEAN, Family.UNKNOWN) and not sql_type.lower().startswith(_NO_TRUTHS):
@@ -80,11 +80,11 @@ class Dialect:
         raise NotImplementedError
 
     def constant(self, value: str, family: Family) -> str | None:
-        """The value in normal form; None where nothing of the family equals it."""
+        """Return the value in normal form; None if nothing of the family equals it."""
         return literal(value, family, self.escaped)
 
     def constants(self, values: Iterable[str], family: Family) -> list[str]:
-        """Those of the values that something of the family can equal."""
+        """Return, in normal form, those of the values that something of the family can equal."""
         return [shown for each in values if (shown := self.constant(each, family)) is not None]
 
     def null(self, family: Family) -> str:
@@ -93,7 +93,7 @@ class Dialect:
     # ---- comparisons ---------------------------------------------------------------------------------------------
 
     def text(self, side: Typed) -> str:
-        """The expression as text in normal form."""
+        """Return the expression as text in normal form."""
         raise NotImplementedError
 
     def equal(self, left: Typed, right: Typed) -> str:
@@ -103,7 +103,7 @@ class Dialect:
         return " <> ".join(self.sides(left, right))
 
     def sides(self, left: Typed, right: Typed) -> tuple[str, str]:
-        """Both as they are compared with each other."""
+        """Return both in the form in which they are compared with each other: as they are, or as text."""
         return self._side(left, right), self._side(right, left)
 
     def _side(self, side: Typed, other: Typed) -> str:
@@ -112,7 +112,7 @@ class Dialect:
         return side.sql if is_native else self.text(side)
 
     def among(self, side: Typed, values: Sequence[str]) -> str | None:
-        """The expression is one of the values; None where it cannot be."""
+        """Return the test that the expression is one of the values; None if it cannot be."""
         if side.family not in NATIVE:
             return _one_of(self.text(side), self.constants(values, Family.TEXT))
         possible = [each for each in values if is_possible(each, side.family)]
@@ -122,7 +122,7 @@ class Dialect:
         return None
 
     def number(self, side: Typed, family: Family = Family.INTEGER) -> str:
-        """The expression as a number of the family; NULL where its text is none."""
+        """Return the expression as a number of the family; NULL if its text is none."""
         return side.sql if side.family in NUMBERS else self._parsed_number(self.text(side), family)
 
     def _parsed_number(self, text: str, family: Family) -> str:
@@ -131,30 +131,30 @@ class Dialect:
     # ---- tables of a statement -------------------------------------------------------------------------------------
 
     def carried(self, side: Typed, family: Family) -> str:
-        """The expression as a column of a table of the statement's own, whose family is `family`."""
+        """Return the expression as a column, of this family, of a table that the statement makes itself."""
         return side.sql if family in NATIVE else self.text(side)
 
     def typed(self, sql: str, family: Family) -> str:
-        """The carried expression, as a column of a recursion must have it in every row."""
+        """Return a carried expression with the type that a column of a recursion must have in every row."""
         return sql
 
     def shown(self, sql: str, family: Family) -> str:
-        """A carried column, as the caller wants to see it."""
+        """Return a carried column as the caller wants to see it."""
         return sql
 
     def list_side(self, column: Typed) -> str:
-        """The caller's column, beside carried values of its family."""
+        """Return the caller's column as it is compared with carried values of its family."""
         return column.sql if column.family in NATIVE else self.text(column)
 
     def listed(self, column: Typed, values: Sequence[str]) -> str | None:
-        """The caller's column is one of the values; None where it cannot be."""
+        """Return the test that the caller's column is one of the values; None if it cannot be."""
         return self.among(column, values)
 
     def rows(self, rows: Sequence[Sequence[str]]) -> str:
         return "VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
 
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
-        """The recursive arms of a table as it may have them; they call the row that they go on from `row`."""
+        """Return the arms as a recursive table may have them; they call the row that they go on from `row`."""
         return arms
 
 
@@ -167,10 +167,10 @@ def _one_of(side: str, constants: Sequence[str]) -> str | None:
 @dataclass(frozen=True)
 class PostgreSQL(Dialect):
     parser = "postgres"
-    recursive_arms_join = True  # one self reference only: the arms go into a lateral union
+    recursive_arms_join = True  # a recursive table may mention itself once: the arms go into a lateral union
 
     def family(self, sql_type: str) -> Family:
-        # Columns of these equal texts that are not the same.
+        # Columns of these types take texts that are not the same for equal.
         is_loose = re.match(r"(n|national )?char(acter)?(?! varying)\b|citext\b|bpchar\b", sql_type.lower())
         return Family.UNKNOWN if is_loose else super().family(sql_type)
 
@@ -178,8 +178,9 @@ class PostgreSQL(Dialect):
         return unicode_escapes(value)
 
     def text(self, side: Typed) -> str:
-        # No more than a label for text and varchar, whose indexes still serve; exact for all other types. A column's
-        # own collation may take different texts for equal; the database's default one, which indexes have, cannot.
+        # For text and varchar, the cast is only a label, and their indexes still serve; for other types it is exact.
+        # A column's own collation may take different texts for equal. The database's default one, which indexes have,
+        # cannot.
         if side.is_normal and side.family not in NATIVE:
             return side.sql
         shown = _shortest(side.sql) if side.family == Family.NUMERIC else side.sql
@@ -196,7 +197,7 @@ class PostgreSQL(Dialect):
         return f"(CASE WHEN {text} ~ {text_literal(f'^({pattern})$', self.escaped)} THEN CAST({text} AS numeric) END)"
 
     def carried(self, side: Typed, family: Family) -> str:
-        # Whatever collations the columns have, those of one table of the statement's own must agree.
+        # Columns may have different collations; those of one table that the statement makes itself must agree.
         if family in NATIVE:
             return side.sql
         return f'{side.sql} COLLATE "default"' if side.is_normal else self.text(side)
@@ -209,7 +210,7 @@ class PostgreSQL(Dialect):
 
 
 def _shortest(number: str) -> str:
-    """PostgreSQL keeps the zeros that a number was written with: 7.00 is the id `7`, and 7.50 is `7.5`."""
+    """Return the number as text without the zeros that PostgreSQL keeps: 7.00 is the id `7`, and 7.50 is `7.5`."""
     digits = f"rtrim(CAST({number} AS text), '0')"
     return f"CASE WHEN {number} = trunc({number}) THEN CAST(trunc({number}) AS text) ELSE {digits} END"
 
@@ -222,7 +223,10 @@ class SQLite(Dialect):
     native_types = {Family.INTEGER: "INTEGER", Family.NUMERIC: "NUMERIC", Family.BOOLEAN: "INTEGER"}
 
     def escaped(self, value: str) -> str:
-        """By code points: the same in databases of any encoding, in calls of as many arguments as are allowed."""
+        """Return calls of `char` with code points, which mean the same in databases of any encoding.
+
+        For example, a' -> char(97,39). A longer text takes several calls, as their arguments are limited in number.
+        """
         points = [str(ord(char)) for char in value]
         calls = [f"char({','.join(points[start : start + 100])})" for start in range(0, len(points), 100)]
         return calls[0] if len(calls) == 1 else f"({' || '.join(calls)})"
@@ -235,7 +239,7 @@ class SQLite(Dialect):
                 return f"{side.sql} COLLATE BINARY"
             case Family.BOOLEAN:
                 return _truth_of_number(side.sql)
-            case Family.NUMERIC:  # 7.0 that no column made a 7 of
+            case Family.NUMERIC:  # 7.0, where no column has made it 7
                 whole = f"CAST({side.sql} AS INTEGER)"
                 return f"CAST(CASE {side.sql} WHEN {whole} THEN {whole} ELSE {side.sql} END AS TEXT) COLLATE BINARY"
         return f"CAST({side.sql} AS TEXT) COLLATE BINARY"
@@ -247,7 +251,7 @@ class SQLite(Dialect):
 
 @dataclass(frozen=True)
 class MySQL(Dialect):
-    """Its normal form of a text is its bytes in UTF-8: collations see no case and no spaces."""
+    """Its normal form of a text is the bytes in UTF-8: collations ignore case and spaces at the end."""
 
     parser = "mysql"
     quotes = "`"
@@ -272,7 +276,7 @@ class MySQL(Dialect):
         return side.sql if side.is_normal else f"CAST({_characters(side)} AS BINARY)"
 
     def among(self, side: Typed, values: Sequence[str]) -> str | None:
-        """Compared as the column compares, for its indexes, and again by bytes, for the truth."""
+        """Return two tests: one as the column compares, which can use its index, and one by bytes, which is exact."""
         exact = super().among(side, values)
         if exact is None or side.family in NATIVE or side.is_normal or not all(each.isascii() for each in values):
             return exact
@@ -288,23 +292,23 @@ class MySQL(Dialect):
         return f"CAST({sql} AS SIGNED)" if family in NATIVE else self._wide(sql)
 
     def _wide(self, sql: str) -> str:
-        # A recursion's columns are as wide as its first row: as wide as no id can be. What is cut off was none.
+        # The first row makes a recursion's columns as wide as no id can be. A value that is cut off was no id.
         return f"CAST(CAST(CONVERT({sql} USING utf8mb4) AS CHAR(513) CHARACTER SET utf8mb4) AS BINARY)"
 
     def shown(self, sql: str, family: Family) -> str:
         return sql if family in NATIVE else f"CONVERT({sql} USING utf8mb4)"
 
     def rows(self, rows: Sequence[Sequence[str]]) -> str:
-        # The two have different words for rows of values, and both have this.
+        # MySQL and MariaDB have different words for rows of values; both have this.
         return " UNION ALL ".join(f"SELECT {', '.join(row)}" for row in rows)
 
 
 @dataclass(frozen=True)
 class MariaDB(MySQL):
-    """After `max_recursive_iterations` steps it goes on with the rows that it has, and warns.
+    """After `max_recursive_iterations` steps it goes on with the rows that it has, and only warns.
 
-    It looks at each recursive arm as many times as there are ways to choose among the others: three times as long for
-    each more, until it has no memory left. In a derived table it looks at each once.
+    It looks at each recursive arm once for each way to choose among the others: each more arm takes three times as
+    long, until there is no memory left. Arms in a derived table are looked at once each, so `steps` puts them into one.
     """
 
     fails_when_cut = False

@@ -1,7 +1,7 @@
 """YAML text -> plain maps, lists, texts, truth values and None: what data bindings are made of, and nothing more.
 
-What is short to write and long to read is refused while it is read, before it costs anything: anchors and aliases,
-merge keys, tags, depth. Numbers and dates stay the texts that they are.
+Anchors and aliases, merge keys, tags and deep nesting are short to write and may take long to read: they are refused
+while the text is parsed, before they cost anything. Numbers and dates stay the texts that they are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LARGEST = 1024 * 1024  # characters of the document
 DEEPEST = 20  # maps and lists in one another
 MOST_NODES = 50_000
 
-_PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is there: thirty times as quick
+_PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml if it is installed: thirty times as fast
 _MERGE = "<<"
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -39,7 +39,7 @@ _WORDS: dict[str, bool | None] = {
 
 
 def document_from_text(text: str) -> object:
-    """What the document says; None where there is none."""
+    """Return what the document says; None if the text has no document."""
     if len(text) > LARGEST:
         raise BindingRejected("", f"must have at most {LARGEST} characters")
     try:
@@ -75,7 +75,7 @@ class _Reader:
         return self._map(depth)
 
     def _map(self, depth: int) -> dict[object, object]:
-        """A key that stands twice is a mistake, not the last of both."""
+        """Read a map. A key that stands twice is refused: to keep the last one would hide a mistake."""
         found: dict[object, object] = {}
         seen: set[str] = set()
         for event in self._until(MappingEndEvent):
@@ -95,7 +95,7 @@ class _Reader:
         return event
 
     def _until(self, end: type[Event]) -> Iterator[Event]:
-        """The events that begin what stands before the end; whoever takes one takes what belongs to it."""
+        """Yield the first event of each node before the end; the caller takes the rest of the node before going on."""
         for event in self._events:
             if type(event) is end:
                 return
@@ -115,7 +115,7 @@ class _Reader:
 
 
 def _scalar(event: ScalarEvent) -> object:
-    """Words that mean something do so only without quotes."""
+    """Return the scalar's value; words such as `true` and `null` have a meaning only without quotes."""
     return _WORDS.get(event.value, event.value) if event.implicit[0] else event.value
 
 

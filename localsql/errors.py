@@ -1,4 +1,4 @@
-"""What local SQL can be refused for."""
+"""The reasons to refuse to make local SQL."""
 
 from policy.errors import AuthzError
 
@@ -22,7 +22,7 @@ class ColumnRejected(AuthzError):
 
 
 class CannotSay(AuthzError):
-    """One statement over the caller's tables cannot say the answer exactly, so it is not said at all."""
+    """One statement over the caller's tables cannot give the answer exactly, so no statement is made."""
 
 
 class OtherSpelling(CannotSay):

@@ -1,4 +1,4 @@
-"""How columns of a type are compared: SQL types in families, and which values a column of a family can have."""
+"""Families of SQL types: how columns are compared, and which values a column of each family can have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Family(Enum):
     BOOLEAN = "boolean"
     UUID = "uuid"
     TEXT = "text"
-    UNKNOWN = "unknown"  # nothing is said of the SQL type: compared as text, whatever it is
+    UNKNOWN = "unknown"  # the SQL type is not said, or not known here: compared as text
 
 
 _SQL_TYPE = re.compile(
@@ -37,7 +37,7 @@ def is_sql_type(text: str) -> bool:
 
 
 def family_of(sql_type: str) -> Family:
-    """Types that are not known here are compared as text: that is never wrong, and never an error when it runs."""
+    """Return the family of an SQL type. Unknown ones are compared as text: that is never wrong, and never fails."""
     name = re.sub(r"\(.*?\)", "", sql_type.lower()).strip()
     if _INTEGERS.fullmatch(name):
         return Family.INTEGER
@@ -58,10 +58,11 @@ def default_family(type_name: str) -> Family:
 
 
 def is_possible(value: str, family: Family) -> bool:
-    """Whether a column of the family can hold the value. The empty id is no fact's: nothing equals it.
+    """Say whether a column of the family can hold the value. No fact has the empty id, so nothing equals it.
 
-    An id is the text that a column shows. What the database would take for the same value as another id (`007` in a
-    column of numbers, a uuid in capitals) is refused: to policies the two are different, to the column they are not.
+    An id is the text that a column shows. If the database would take the value for another id (`007` in a column of
+    numbers, a uuid in capitals), `OtherSpelling` is raised: to policies the two are different, to the column they are
+    not.
     """
     if not value or "\0" in value:
         return False
@@ -89,7 +90,7 @@ def _numeric(text: str) -> str | None:
 
 
 def _number(text: str) -> Decimal | None:
-    """As databases read it, within what any of them can hold."""
+    """Read a number as databases do; None if the text is none, or longer than any that they can hold."""
     if len(text) > _LONGEST:
         return None
     plain = text.replace("_", "")
@@ -117,7 +118,7 @@ _READERS: dict[Family, Callable[[str], str | None]] = {
     Family.UUID: _uuid,
 }
 _SPACE = " \t\n\r\f\v"
-_LONGEST = 60  # characters of a number that is looked at: canonical ones have fewer
+_LONGEST = 60  # characters of a number, beyond which it is not looked at: canonical ones have fewer
 _DIGITS = 38  # of the widest numeric type that all databases have
 _EXACT = Context(prec=200)
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?", re.ASCII)

@@ -1,8 +1,8 @@
-"""How tables that a statement makes itself hold their columns.
+"""The columns of tables that a statement makes itself.
 
-A column of goals or answers means one thing in one state and another in the next: a user here, a folder there. So
-that numbers stay numbers on their way through a recursion, values are kept in columns by family (`ci0`, `ct0`): those
-of one name hold the same family in every row.
+A column of goals or answers means one thing in one state and another in the next: a user here, a folder there. So that
+numbers stay numbers on their way through a recursion, each family has columns of its own (`ci0` for integers, `ct0` for
+texts): a column holds the same family in every row.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Places = dict[str, Place]  # by the plan's names of columns
 
 @dataclass(frozen=True)
 class Carried(Shown):
-    """A term as a column of the statement's own, under a name where it has one."""
+    """A term as a column of a table that the statement makes itself, with an alias where it has a name."""
 
     family: Family
     name: str = ""
-    in_recursion: bool = False  # whose columns must have the same type in every row
+    in_recursion: bool = False  # in a recursion, a column must have the same type in every row
 
 
 @dataclass(frozen=True)
 class ByFamily:
-    """A table of goals or answers: for each tag, where its columns are."""
+    """A table of goals or answers; `places` says, for each tag, in which columns its values are."""
 
     dialect: Dialect
     places: Sequence[Places]
@@ -67,17 +67,17 @@ class Layouts:
         return ByFamily(self.bindings.dialect, [places(plan, tag) for tag in range(len(tags))])
 
     def read(self, source: Goals | Answers, branch: Branch, plan: Plan) -> Places:
-        """The columns of the goals or answers that a branch reads."""
+        """Return the columns of the goals or answers that a branch reads."""
         tests = (each for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
         tag = next(tests).tags[0]
         return self._goals(plan, tag) if isinstance(source, Goals) else self._answers(plan, tag)
 
     def _goals(self, plan: Plan, index: int) -> Places:
-        """Where the goals of a state have its keys."""
+        """Return the columns in which the goals of a state have its keys."""
         return _placed("c", (self.family(key.type) for key in plan.states[index].keys))
 
     def _answers(self, plan: Plan, tag: int) -> Places:
-        """Where the answers with a tag have the keys of their goal, and their own columns."""
+        """Return the columns in which the answers with a tag have the keys of their goal, and their own values."""
         index, _ = plan.tags[tag]
         keys = self._goals(plan, index) if any(arm.keys for arm in plan.answers) else {}
         return keys | _placed("o", (self.family(type_of(out)) for out in plan.states[index].outs))
@@ -86,7 +86,7 @@ class Layouts:
         return [self.family(name) for name in source.types]
 
     def family(self, type_name: str) -> Family:
-        """Of ids of the type; where none is known, they are compared as text."""
+        """Return the family of ids of the type in such tables; text if no other one is known."""
         if not type_name:
             return Family.TEXT
         found = self.bindings.carried_family(type_name)
@@ -96,7 +96,7 @@ class Layouts:
 
 
 def _placed(letter: str, families: Iterable[Family]) -> Places:
-    """Integer, text, text  ->  ci0, ct0, ct1"""
+    """Place values in columns by family: integer, text, text -> ci0, ct0, ct1"""
     counts: dict[Family, int] = {}
     found = {}
     for index, family in enumerate(families):

@@ -1,8 +1,8 @@
 """Values -> SQL text. `literal` is the only place where a value becomes part of a statement.
 
-The text survives what client libraries do to SQL: a `:x`, `%s`, `?`, `$1` or `@x` inside quotes is taken for a
-placeholder by one or the other, and a backslash means different things by configuration. So values of any but plain
-characters are written without those characters.
+The text must survive what client libraries do to SQL: some take a `:x`, `%s`, `?`, `$1` or `@x` inside quotes for a
+placeholder, and a backslash means different things by configuration. So a value with other than plain characters is
+written with escapes in their place.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.,/+=~ ()\[\]|<>-]*", re.ASCII)
 
 
 def literal(value: str, family: Family, escape: Callable[[str], str]) -> str | None:
-    """The value as a constant of the family; None where no column of the family can equal it.
+    """Return the value as a constant of the family; None if no column of the family can equal it.
 
-    `escape` writes a text in the dialect that is not plain.
+    `escape` writes, in the dialect, a text that is not plain.
     """
     if not is_possible(value, family):
         return None
@@ -33,12 +33,12 @@ def literal(value: str, family: Family, escape: Callable[[str], str]) -> str | N
 
 
 def text_literal(value: str, escape: Callable[[str], str]) -> str:
-    # Two hyphens would be a comment to whoever looks at the text without its quotes.
+    # A tool that looks at the text without its quotes would take two hyphens for a comment.
     return f"'{value}'" if _PLAIN.fullmatch(value) and "--" not in value else escape(value)
 
 
 def unicode_escapes(value: str) -> str:
-    """PostgreSQL's E'' string, whose meaning no configuration changes."""
+    """Return PostgreSQL's E'' string, whose meaning no configuration changes."""
     return "E'" + "".join(char if _PLAIN.fullmatch(char) and char != "-" else _escape(char) for char in value) + "'"
 
 

@@ -1,7 +1,7 @@
-"""Statements over stored facts: the parts of branches that they decide, and the recursions that parts read.
+"""Statements over stored facts: for the parts of branches that these decide, and for the recursions that parts read.
 
-A recursion that stored facts decide alone is worked out once, and travels as JSON into the statements of all parts
-that read it.
+A recursion that stored facts decide alone is evaluated once; its rows go as JSON into the statements of all parts that
+read it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.text import Column, Formed, Statement, finished, union
 
 Rows = list[Fetched]
-MOST_VALUES = 100_000  # out of stored facts, in one statement
+MOST_VALUES = 100_000  # values out of stored facts, in one statement
 
 
 @dataclass(frozen=True)
 class Table:
-    """All goals of a plan, or all answers; `slot` is where statements read them from."""
+    """All goals of a plan, or all its answers; `slot` is where statements read them from."""
 
     slot: str
     columns: tuple[str, ...]
@@ -34,14 +34,14 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A statement that reads stored facts, and the tables beside them; its columns are these of the branch."""
+    """A statement that reads stored facts and these tables; it selects these columns of the branch."""
 
     statement: Statement
     rounds: tuple[Rounds, ...]
     tables: tuple[tuple[Table, int], ...]  # each with the tag of the rows that are read
     columns: tuple[Col, ...]
-    place: int  # among the sources of the branch
-    what: str  # it reads, for messages
+    place: int  # of its first source, among those of the branch
+    what: str  # what it reads, for messages
 
 
 @dataclass
@@ -73,7 +73,7 @@ class PartMaker:
         key = (plan, kind)
         if key not in self.tables:
             renderer = self.renderer()
-            # Facts of the caller's may be among what its answers read, where its goals are all that is wanted.
+            # If only the goals are wanted, the answers are left out: they may read the caller's tables.
             wanted = replace(plan, answers=()) if kind is Goals else plan
             start: Scope[Source] = Scope()
             scope, tables = renderer.entered(wanted, start)
@@ -96,12 +96,12 @@ def _what(branch: Branch, plan: Plan) -> str:
 
 @dataclass
 class Execution:
-    """The statements of one question, run with its values in one snapshot."""
+    """The statements of one question, run with its values in one snapshot; what they return is kept."""
 
     run: Run
     slots: Mapping[str, object]
     tables: dict[str, tuple[str, set[int]]] = field(default_factory=dict)  # by slot: the JSON, and its tags
-    ran: dict[Statement, Rows] = field(default_factory=dict)  # branches often ask the same
+    ran: dict[Statement, Rows] = field(default_factory=dict)  # kept, as branches often ask the same
 
     def rows(self, part: Part) -> Rows:
         known = dict(self.slots)

@@ -1,8 +1,9 @@
 """A question -> the engine's plan over the caller's tables and the stored facts, and how to read its exits.
 
-An answer that stands for every value is said by a condition alone (`FALSE OR gate`), or by all ids of the type, where
-the bindings give them. What negations hold back from it has branches of its own, where they mention nothing but that
-value and what is given; those may stand for every value again, and have something held back from them.
+An answer that stands for every value becomes a condition without the column (a gate), or is read from all ids of the
+type, if the bindings have a query for these. Negations may withhold some values from it. If they mention only that
+value and what is given, the withheld values have branches of their own; those may stand for every value again, with
+others withheld from them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from localsql.relations import CallerTables, Domain
 class LocalBranch:
     """An exit of a plan: its answer columns, `Var(k)` where column k stands for every value.
 
-    `withheld` are branches to what is not among those values; None where that cannot be listed.
+    `withheld` are the branches that lead to values which are not among these; None if they cannot be listed.
     """
 
     exit: Exit
@@ -34,14 +35,17 @@ class LocalBranch:
 
 @dataclass(frozen=True)
 class LocalBranches:
-    """All branches to some answers. They are of one plan, whose recursion they share."""
+    """All branches that lead to some answers: exits of one plan, whose recursion they share."""
 
     plan: Plan
     each: tuple[LocalBranch, ...]
 
 
 def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalBranches:
-    """All branches to answers, whose columns have these types. Nothing is tabled for size: the caller reads the SQL."""
+    """Plan all branches to answers, whose columns have these types.
+
+    Unlike for decisions, rules are not tabled to make a large statement smaller: the caller reads the SQL.
+    """
     with rules.planning((tables, root, types)):
         deadline.check()
         try:
@@ -65,7 +69,7 @@ def _branches(planner: Planner, plan: Plan, ends: Iterable[Exit], fixed: frozens
 
 
 def _enumerated(planner: Planner, tables: CallerTables, end: Exit, types: tuple[str, ...]) -> Exit:
-    """The exit with columns that stand for every value read from all ids of their types, where those are known."""
+    """Return the exit; columns that stand for every value are read from all ids of their types, if these are known."""
     sources = list(end.branch.sources)
     columns: dict[Var, Col] = {}
     for out, type_name in zip(end.outs, types):
@@ -96,7 +100,7 @@ def _branch(planner: Planner, end: Exit) -> LocalBranch | None:
 
 
 def _withheld(planner: Planner, guard: Neg, end: Exit) -> LocalBranches | None:
-    """The branches to what the guard holds back; None where that depends on the row, or on several columns."""
+    """Return the branches to what the guard withholds; None if that depends on the row, or on several columns."""
     args = guard.call.args
     if len(end.outs) != 1 or any(isinstance(arg, Col) for arg in args):
         return None

@@ -1,4 +1,4 @@
-"""Recursion without what it cannot reach: moves from goals that nothing leads to, and what nobody answers."""
+"""Drops what a recursion can never use: moves from goals that are not reached, reads of answers that nothing makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dialect cannot say of recursion, and so is not said at all."""
+"""Refusals of recursion that a dialect cannot express."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from localsql.semijoins import Member
 
 
 def check_correlation(dialect: Dialect, plan: Plan) -> None:
-    """A plan that looks at a row around it is a table that mentions the select around it."""
+    """Refuse a plan that mentions a row of an outer select, if the dialect has no tables that may do that."""
     if not dialect.can_correlate and any(isinstance(each, Col) for each in plan.fixed):
         predicate = re.split("[. ]", plan.states[0].call.predicate if plan.states else plan.name)[0]
         raise CannotSay(
@@ -22,7 +22,7 @@ def check_correlation(dialect: Dialect, plan: Plan) -> None:
 
 
 def check_whole(dialect: Dialect, plan: Plan) -> None:
-    """What is negated must be known in full: where recursion may be cut short unnoticed, it cannot be."""
+    """Refuse to negate a recursion that the dialect may cut short without an error: `not` might then be wrong."""
     if not dialect.fails_when_cut and _recurses(plan):
         raise CannotSay(
             "a rule says `not` of what is recursive, and MariaDB stops following recursion after a number of steps"
@@ -31,7 +31,7 @@ def check_whole(dialect: Dialect, plan: Plan) -> None:
 
 
 def _recurses(plan: Plan) -> bool:
-    """Whether any of what the plan reads is recursive."""
+    """Say whether anything that the plan reads is recursive."""
     return bool(plan.seeds or plan.answers) or any(_has_recursion(branch) for branch in plan.branches())
 
 

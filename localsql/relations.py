@@ -1,4 +1,4 @@
-"""What plans over the caller's tables read: those tables, what is known already, and what is stored or comes along."""
+"""The sources of plans over the caller's tables: those tables, known rows, and stored or inline facts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOCAL = "local:"
 
 @dataclass(frozen=True, slots=True)
 class Domain(OtherSource):
-    """Every id of a type, as the bindings say; column `v`."""
+    """Every id of a type, from the bindings' query for it; column `v`."""
 
     type: str
 
@@ -38,7 +38,7 @@ class Mentioned(OtherSource):
     """The ids at some places of the caller's tables, the known ones, and NULL for all others; column `v`."""
 
     ids: tuple[str, ...]
-    places: tuple[tuple[str, int], ...]  # of a binding, an argument
+    places: tuple[tuple[str, int], ...]  # the place of a binding, and the index of an argument
     type: str
 
     def __str__(self) -> str:
@@ -47,14 +47,14 @@ class Mentioned(OtherSource):
 
 @dataclass(frozen=True, slots=True)
 class FoldedRelation(Relation):
-    """The answers of a folded plan, whose columns have the types that they had before some became constants."""
+    """The answers of a folded plan. Its columns have the types from before some of them became constants."""
 
     types: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class CallerTables:
-    """Places as plans name them: `stored`, `inline`, and `local:` with a binding's index."""
+    """The caller's bindings. Plans call places `stored`, `inline`, and `local:` with a binding's index."""
 
     bindings: Bindings
     inline: frozenset[Signature] = frozenset()

@@ -1,6 +1,6 @@
 """Folded plan -> SQL over the caller's tables, with values as literals.
 
-A select comes to nothing where it wants a value that no column can have.
+None instead of a text means a SELECT that can have no rows: it wants a value that its column cannot have.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOP: LocalScope = Scope(mark="__")
 class LocalRenderer(Renderer[Dialect, Columns]):
     tables: CallerTables
     layouts: Layouts
-    texts: dict[str, str] = field(default_factory=dict)  # the tables that selects read by name, in order
+    texts: dict[str, str] = field(default_factory=dict)  # WITH tables by name, in order
     names: dict[object, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     recursions: set[str] = field(default_factory=set)
@@ -40,11 +40,11 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     # ---- statements ------------------------------------------------------------------------------
 
     def anew(self) -> LocalRenderer:
-        """For another statement, or a part that is one of its own."""
+        """Return a renderer without tables: for another statement, or for a part with a WITH clause of its own."""
         return replace(self, texts={}, names={}, counts={}, recursions=set())
 
     def head(self, text: Text, *tables: Text) -> str:
-        """The text after WITH all tables that it reads."""
+        """Return the text after a WITH clause of all tables that it reads."""
         own, ended = [written(table) for table in tables], written(text)
         whole = " ".join((*own, ended))
         kept: list[str] = []
@@ -57,16 +57,16 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return f"WITH {recursive}{', '.join((*shown, *own))} {ended}" if shown or own else ended
 
     def _shared(self, name: str, table: str, whole: str) -> str:
-        """A binding's query that is read more than once stays open to the conditions of each reading."""
+        """Mark a binding's query that is read more than once NOT MATERIALIZED, for the conditions of each reader."""
         is_often = len(re.findall(rf"{name}\b", whole)) > 2
         return table.replace(" AS (\n", f" AS{self.dialect.unmaterialized} (\n", 1) if is_often else table
 
     def outs(self, families: Sequence[Family]) -> ColumnsOf:
-        """The exits' answer columns o0 …"""
+        """Return what gives the answer columns o0 … of an exit."""
         return lambda end: [Carried(out, family, f"o{k}") for k, (out, family) in enumerate(zip(end.outs, families))]
 
     def list_arms(self, ends: Iterable[Exit], side: Typed, scope: LocalScope) -> list[Text]:
-        """The exits' selects of one column, which the caller's is compared with."""
+        """Return the exits' SELECTs of one column, with which the caller's column is compared."""
         found = (self._list_arm(end, side, scope) for end in ends)
         return list(dict.fromkeys(each for each in found if each is not None))
 
@@ -78,12 +78,12 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         is_other = side.family in NATIVE and isinstance(out, Col) and self.typed(out, inner).family != side.family
         arm = self.selected(branch, [Carried(out, family, "o0" if is_other else "")], inner)
         if arm is not None and is_other:
-            # A text that is no number became NULL, and one NULL in the list would make NOT of it NULL.
+            # A text that is no number became NULL. With one NULL in the list, `NOT (… IN (…))` is never true.
             arm = ("SELECT * FROM (", *arm, ") __x WHERE o0 IS NOT NULL")
         return arm
 
     def constants(self, shown: list[str]) -> Text:
-        """Constants as an arm of a union."""
+        """Return constants as an arm of a union."""
         if len(shown) == 1:
             return (f"SELECT {shown[0]}",)
         name = self._table_named(tuple(shown), "k", f"(k0) AS ({self.dialect.rows([[each] for each in shown])})")
@@ -98,7 +98,10 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return super().arm(replace(end, branch=set_apart(end.branch, end.outs)), columns, scope)
 
     def entered(self, plan: Plan, scope: LocalScope) -> tuple[LocalScope, list[Text]]:
-        """Tables that look outside are defined right there, all others once, beside the statement's."""
+        """Return the plan's scope, and the tables to define right there, as they mention rows of outer selects.
+
+        All other tables are defined once, in the WITH clause of the statement.
+        """
         scope = scope.inside(plan)
         if not plan.seeds and not plan.answers:
             return scope, []
@@ -112,7 +115,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def _recursion(
         self, plan: Plan, letter: str, text: Callable[[Plan, LocalScope, str], Text | None], scope: LocalScope
     ) -> str | None:
-        """The name of a recursive table, once for its plan; None where nothing starts it."""
+        """Return the name of a recursive table, which is made once for its plan; None if it has no first rows."""
         key = (letter, plan)
         if key not in self.names:
             name = self._next(letter)
@@ -141,10 +144,10 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def selected(self, branch: Branch, columns: Sequence[Column], scope: LocalScope) -> Text | None:
         deadline.check()
         found = super().selected(branch, columns, scope)
-        return found and (written(found),)  # in one part: large statements put selects into selects again and again
+        return found and (written(found),)  # as one part: large statements nest selects many times over
 
     def row_tests(self, source: Source, branch: Branch, scope: LocalScope) -> Iterable[Text]:
-        """A row with NULL is no fact."""
+        """Return the tests that no column is NULL, where no condition says so already: a row with NULL is no fact."""
         if isinstance(source, Domain):
             return [(f"{scope.seen[source.number]('v').sql} IS NOT NULL",)]
         if not isinstance(source, Fact):
@@ -168,7 +171,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return (f"{shown} AS {column.name}",) if column.name else (shown,)
 
     def _carried(self, term: Term, family: Family, scope: LocalScope) -> str | None:
-        """The term as a column of the statement's own; None where it cannot be."""
+        """Return the term as a column of a table that the statement makes itself; None if it cannot be one."""
         match term:
             case Const(text):
                 return self.dialect.constant(text, family)
@@ -188,7 +191,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     # ---- sources ---------------------------------------------------------------------------------
 
     def seen(self, source: Source, alias: str, branch: Branch, scope: LocalScope) -> Columns:
-        """What the source's columns are, by their names in the plan."""
+        """Return what gives the SQL and the family of each of the source's columns, by its name in the plan."""
         layout: Places = {}
         match source:
             case Fact(place=place):
@@ -231,7 +234,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         raise AssertionError(f"{source} is read by another renderer")
 
     def _table_named(self, key: object, letter: str, text: str) -> str:
-        """The name of the table, which is made now if it is new."""
+        """Return the name of the table with this key, which is made now if it is new."""
         if key not in self.names:
             name = self.names[key] = self._next(letter)
             self.texts[name] = f"{name}{text}"
@@ -253,7 +256,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return (self._table_named(key, "k", f"({columns}) AS ({self.dialect.rows(rows)})"),) if rows else None
 
     def _mentioned(self, source: Mentioned) -> Text:
-        """The ids at places of the caller's tables, the known ones, and NULL for all others."""
+        """Return a table of the ids at places of the caller's tables, the known ids, and NULL for all others."""
         family = self.layouts.family(source.type)
         arms: list[Text] = [(f"SELECT {self.dialect.null(family)} AS v",)]
         constants = self.dialect.constants(source.ids, family)
@@ -316,7 +319,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return self._tests(plan, negated, scope)
 
     def _tests(self, plan: Plan, negated: bool, scope: LocalScope) -> Text | bool:
-        """A plan that reads nothing is an expression."""
+        """Return the test of a plan that reads nothing, as an expression without a SELECT."""
         options: list[Text] = []
         for end in plan.exits:
             found = [self.condition(each, scope) for each in end.branch.conditions]
@@ -334,7 +337,7 @@ def _mentions(text: str, name: str) -> bool:
 
 
 def written(text: Text) -> str:
-    """The text, which has no parameters: values are in it already, as literals."""
+    """Return the text as SQL. It has no parameters: values are in it already, as literals."""
     return finished(text, _no_placeholder).sql
 
 

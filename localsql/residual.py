@@ -1,8 +1,12 @@
-"""Plan -> plan, with all that stored facts and given values decide worked out.
+"""Partial evaluation of a plan: plan -> plan, with all that stored facts and given values decide worked out.
 
-What a branch reads of stored facts becomes constants: one value is put where the column was, values of one column
-become a list that another column is among, everything else is a relation of constants (`Known`). Branches that
-cannot hold are gone, conditions that hold are too; what is left reads the caller's tables.
+What a branch reads of stored facts becomes constants. A column with one value is replaced by that value. If a part has
+only one column, and another column must equal it, that other one is among its values. All else becomes a relation of
+constants (`Known`). Branches that cannot hold are dropped, and so are conditions that do hold; what is left reads the
+caller's tables.
+
+    s0 local repo_org(r, o); s1 stored has_role(:actor, n, o2); o = o2
+        ->   s0 local repo_org(r, o); o in ['acme', 'wow']
 """
 
 from __future__ import annotations
@@ -49,16 +53,16 @@ class Residual:
     splitter: Splitter
     slots: Mapping[str, object]
     run: Callable[[Part], Rows]
-    rule_of: Callable[[Plan], str]  # the rule that makes a plan take two answers at once
+    rule_of: Callable[[Plan], str]  # for messages: the rule that makes a plan take two answers at once
     numbers: Iterator[int] = field(default_factory=lambda: count(-1, -1))
     ran: dict[Part, Rows] = field(default_factory=dict)
     made: dict[Hashable, Plan] = field(default_factory=dict)
-    held: int = 0  # values so far
+    held: int = 0  # values that stored facts came to so far
 
     # ---- plans --------------------------------------------------------------------------------------------------
 
     def plan(self, plan: Plan, variant: Variant | None, environment: Environment) -> Plan:
-        """The plan with its exits of that variant, or all."""
+        """Return the folded plan with its exits of that variant; without a variant, with all."""
         split = self.splitter.of(plan)
         outside = tuple((column, environment.get(column, column)) for column in split.outside)
         key = (plan, variant, outside)
@@ -106,7 +110,7 @@ class Residual:
     def _row(
         self, branch: Branch, split: Split, terms: tuple[Asked, ...], environment: Environment
     ) -> tuple[Branch, tuple[Asked, ...]] | None:
-        """The branch and what is asked of its rows; None where it has none."""
+        """Return the folded branch and what is asked of its rows; None if it has no rows."""
         deadline.check()
         inner = dict(environment)
         for source in split.left.sources:
@@ -135,9 +139,9 @@ class Residual:
         return self.ran[part]
 
     def _narrowed(self, part: Part, rows: Rows, left: Branch, inner: Environment, lists: list[Condition]) -> bool:
-        """Where one column is all that is wanted of a part, and another must equal it: that one is among its values.
+        """If one column is all that is wanted of a part, and another must equal it, test that one against its values.
 
-        False where it cannot be.
+        Return False if that cannot hold.
         """
         if len(part.columns) != 1:
             return True
@@ -153,9 +157,9 @@ class Residual:
         return True
 
     def _known(self, part: Part, rows: Rows, inner: Environment) -> Known | None:
-        """The part's rows as a source; columns of only one value are put in place instead."""
+        """Return the part's rows as a source; None if none is needed. Columns with only one value become constants."""
         if any(column in inner for column in part.columns):
-            return None  # a list already
+            return None  # `_narrowed` has made it a list
         varied = []
         for index, column in enumerate(part.columns):
             if len({row[index] for row in rows}) == 1:
@@ -171,7 +175,7 @@ class Residual:
         return Known(number, tuple(kept), tuple(part.columns[index].type for index in varied))
 
     def _constants(self, source: Source) -> Environment:
-        """What the binding says of the columns that its query does not select."""
+        """Return the constants of the binding's key, by the columns that its query does not select."""
         if not isinstance(source, Fact) or not is_local(source.place):
             return {}
         constants = self.splitter.tables.binding(source.place).key.constants
@@ -180,7 +184,7 @@ class Residual:
     def _sources(
         self, whole: Branch, left: Branch, known: list[tuple[int, Known]], inner: Environment
     ) -> list[Source] | None:
-        """What is read, in the order of the plan."""
+        """Return the sources that are left, in the order of the plan; None if one of them has no rows."""
         placed: list[tuple[int, Source]] = list(known)
         for source in left.sources:
             made = self._source(source, inner)
@@ -212,7 +216,7 @@ class Residual:
     # ---- conditions -------------------------------------------------------------------------------------------------
 
     def _conditions(self, left: Branch, inner: Environment, lists: list[Condition]) -> list[Condition] | None:
-        """The conditions that are still open; None where one is false."""
+        """Return the conditions that are still open; None if one is false."""
         found: dict[Condition, None] = dict.fromkeys(lists)
         for condition in left.conditions:
             verdict = self.condition(condition, inner)
@@ -258,7 +262,7 @@ class Residual:
 
 
 def _types_of(plan: Plan) -> tuple[str, ...]:
-    """Of the plan's answer columns, as its exits tell them."""
+    """Return the types of the plan's answer columns, as far as its exits tell them."""
     return tuple(next(filter(None, (type_of(end.outs[k]) for end in plan.exits)), "") for k in range(plan.width))
 
 

@@ -1,4 +1,4 @@
-"""What only has to be there, not how often, is asked for with IN: rows that occur twice then cost nothing twice.
+"""Semijoins: what only has to exist is tested with IN, so that rows which occur twice do not multiply others.
 
 s0 local has_role(u, n, o), s1 local repo_org(r, o2), o = o2; r is the answer
     ->   s1 local repo_org(r, o2), o2 in (o of s0 local has_role(u, n, o))
@@ -26,7 +26,7 @@ class Member(OtherCondition):
 
 
 def set_apart(branch: Branch, outs: Iterable[Term]) -> Branch:
-    """The branch with what hangs on it by one equality asked for apart."""
+    """Return the branch; sources that only one equality joins with the rest become a `Member` condition."""
     shown = {out.source for out in outs if isinstance(out, Col)}
     if not shown or len(branch.sources) < 2:
         return branch
@@ -50,7 +50,7 @@ def _apart(branch: Branch, group: set[int], link: Condition, member: Member) -> 
 
 
 def _reached(branch: Branch, start: int, link: Condition) -> set[int]:
-    """The sources that are joined with the first, in other ways than by the link."""
+    """Return the sources that other conditions than the link join with the first one, directly or through others."""
     joined = [_mentioned(each) for each in branch.conditions if each != link]
     joined += [_around(source) | {source.number} for source in branch.sources]
     found = {start}
@@ -68,7 +68,7 @@ def _mentioned(condition: Condition) -> set[int]:
 
 
 def _around(source: Source) -> set[int]:
-    """The sources whose rows the source looks at."""
+    """Return the numbers of the sources whose columns the source mentions."""
     fixed = source.plan.fixed if isinstance(source, Relation) else ()
     return {each.source for each in fixed if isinstance(each, Col)}
 
@@ -81,7 +81,7 @@ def _is_local(branch: Branch, group: set[int]) -> bool:
 
 
 def tested(condition: Condition) -> tuple[Term, ...]:
-    """The operands that NULL would fail."""
+    """Return the operands that cannot be NULL where the condition holds."""
     match condition:
         case Same(left, right):
             return (left, right)

@@ -1,4 +1,4 @@
-"""Bodies: the question is that of the other endpoints, under `query`."""
+"""Request bodies: under `query` stands a question as the other endpoints take it."""
 
 from rest_framework import serializers
 
@@ -38,7 +38,7 @@ def bindings_from_json(raw: object, path: str) -> str:
 
 
 def mode_from_json(raw: object, path: str) -> dict:
-    """Which form the SQL is to have."""
+    """Return which form the SQL is to have: a statement, or a condition."""
     if not isinstance(raw, dict):
         raise MalformedRequest(path, 'must be an object with "mode"')
     match raw.get("mode"):
@@ -57,7 +57,7 @@ def mode_from_json(raw: object, path: str) -> dict:
 
 
 def list_query_from_json(raw: object, path: str) -> dict:
-    """Pages mean nothing here; but clients send what there is to say about them, and it must have its form."""
+    """Return the query. Pages mean nothing here, but clients send their members, and these must have the right form."""
     query = decoded(ListQuery, raw, path)
     if not isinstance(query["page_token"], str | None):
         raise MalformedRequest(f"{path}.page_token", "must be a string or null")
@@ -67,7 +67,7 @@ def list_query_from_json(raw: object, path: str) -> dict:
 
 
 def column_from_json(raw: object, path: str) -> object:
-    """Any value: what a column's name may be is for the dialect to say."""
+    """Return any value: whether it is the name of a column depends on the dialect, and is checked later."""
     return raw
 
 

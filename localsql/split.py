@@ -1,10 +1,10 @@
-"""A branch -> what of it the stored facts decide, each part a statement, and what is left for the caller's database.
+"""Splits a branch: into parts that stored facts decide, each a statement, and what the caller's database decides.
 
     local repo_org(r, o); stored has_role(:actor, n, o); n in [...]
         ->   1: SELECT DISTINCT o FROM stored …         left: local repo_org(r, o) with o out of 1
 
-Parts are the stored sources that conditions join with each other: sources that only the caller's rows would join are
-parts of their own, so nothing is multiplied out. Splitting knows no values: it is done once for each shape.
+Stored sources that conditions join are one part. Sources that only the caller's rows would join are parts of their own,
+so that there is no cross product. Splitting needs no values: it is done once for each shape.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Each = tuple[tuple[Ended, Split], ...]
 
 @dataclass(frozen=True, eq=False)
 class SplitPlan:
-    """A plan, and the splits of those of its branches that are not decided by stored facts alone."""
+    """A plan and its split branches, without goals and answers that stored facts alone decide."""
 
     plan: Plan
     exits: Each[Exit] = ()
@@ -68,7 +68,7 @@ class SplitPlan:
 
     @cached_property
     def outside(self) -> tuple[Col, ...]:
-        """The columns of selects around the plan that it mentions."""
+        """The columns of outer selects that the plan mentions."""
         return tuple(sorted((each for each in self.plan.fixed if isinstance(each, Col)), key=str))
 
     @cached_property
@@ -110,7 +110,7 @@ class Splitter:
         self.maker = PartMaker(self._renderer)
 
     def branches(self, branches: LocalBranches) -> SplitBranches:
-        """The branches with all that they read, so that nothing is left to split when questions are answered."""
+        """Split the branches, and all plans that they read: nothing is left to split when questions are answered."""
         plan = branches.plan
         return SplitBranches(self.of(plan), tuple(self._branch(plan, branch) for branch in branches.each))
 
@@ -137,7 +137,7 @@ class Splitter:
         return SplitPlan(plan, exits, seeds, moves, answers)
 
     def split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
-        """`terms` are what is asked of the rows of the branch, which is one of the plan's."""
+        """Split a branch of the plan, and all plans that it reads; `terms` are what is asked of its rows."""
         deadline.check()
         split = self._split(plan, branch, terms)
         for each in (*split.left.sources, *split.left.conditions):
@@ -148,7 +148,7 @@ class Splitter:
         return split
 
     def candidates(self, source: Candidates) -> Part:
-        """The stored ids among those of the source."""
+        """Return the part that reads the stored ids among those of the source."""
         if source not in self.mentions:
             plan, branch = Plan("candidates", 1, ()), Branch((source,))
             type_name = next((place.signature.types[place.index] for place in source.places), "")
@@ -159,7 +159,7 @@ class Splitter:
     # ---- what stored facts decide alone ----------------------------------------------------------------------
 
     def is_central(self, plan: Plan) -> bool:
-        """Whether the plan reads stored facts only."""
+        """Say whether the plan reads nothing of the caller's tables."""
         if plan not in self.central:
             self.central[plan] = all(self._is_central_branch(branch) for branch in plan.branches())
         return self.central[plan]
@@ -193,7 +193,7 @@ class Splitter:
         return self.central_answers[plan]
 
     def _are_central(self, plan: Plan, rows: Sequence[tuple[Branch, tuple[Term, ...]]]) -> bool:
-        """Whether stored facts alone make the rows, whatever row of the caller's is at hand around the plan."""
+        """Say whether the rows depend on stored facts alone, and on no row of an outer select."""
         if plan.form is Form.ROUNDS or not all(self._is_central_branch(branch) for branch, _ in rows):
             return False
         outside = {operand for operand in plan.fixed if isinstance(operand, Col)}
@@ -249,7 +249,7 @@ def _order(column: Col) -> tuple[int, str]:
 
 
 def _components(sources: list[Source], conditions: list[Condition]) -> Iterator[tuple[list[Source], list[Condition]]]:
-    """Sources that conditions join, and their conditions; conditions about no source at all stand alone."""
+    """Yield groups of sources that conditions join, with these; each condition about no source stands alone."""
     groups: list[set[int]] = [{source.number} for source in sources]
     for condition in conditions:
         numbers = numbers_in(condition)

@@ -1,7 +1,7 @@
 """Folded plans -> the SQL that is handed out: a row, rows, or a condition on the caller's column.
 
-What is certain is said plainly: TRUE, FALSE, a list of constants. A condition is one expression that can stand
-beside AND, and after NOT.
+A result that is certain is written without any SELECT of tables: as TRUE, FALSE, or a list of constants. A condition is
+one expression that can stand beside AND, and after NOT.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EVERY = "*"
 
 @dataclass(frozen=True)
 class FoldedBranch:
-    """A branch with what stored facts decide worked out; `withheld` likewise, None where it cannot be listed."""
+    """A branch after all that stored facts decide is evaluated; `withheld` is None if it cannot be listed."""
 
     exit: Exit
     withheld: tuple[FoldedBranches, ...] | None
@@ -40,7 +40,7 @@ class FoldedBranch:
 
     @property
     def is_everything(self) -> bool:
-        """Every id of the type, whatever the bindings list."""
+        """Whether every id of the type is an answer. All ids of a domain are every id, whatever its query lists."""
         branch = self.exit.branch
         if self.open_columns:
             return self.is_certain and self.withheld == ()
@@ -49,7 +49,7 @@ class FoldedBranch:
 
 @dataclass(frozen=True)
 class FoldedBranches:
-    """`plan` has the recursion that the branches share; they are its exits."""
+    """The branches to some answers: exits of `plan`, which has the recursion that they share."""
 
     plan: Plan
     each: tuple[FoldedBranch, ...]
@@ -63,7 +63,7 @@ class FoldedBranches:
         return replace(self.plan, exits=tuple(self.exits))
 
     def plans(self) -> list[Plan]:
-        """What is to be rendered."""
+        """Return all plans that are to be rendered, those of withheld branches included."""
         withheld = (inner for branch in self.each for inner in branch.withheld or ())
         return [self.whole, *(plan for inner in withheld for plan in inner.plans())]
 
@@ -71,7 +71,7 @@ class FoldedBranches:
 @dataclass(frozen=True)
 class Folded:
     types: tuple[str, ...]  # of the answer columns
-    names: tuple[str, ...]  # likewise, as the caller calls them
+    names: tuple[str, ...]  # the caller's names of the answer columns
     branches: FoldedBranches
 
 
@@ -79,7 +79,7 @@ class Folded:
 
 
 def verdict(renderer: LocalRenderer, folded: Folded, column: str) -> str:
-    """A SELECT of one row with one truth value."""
+    """Return a SELECT of one row with one truth value."""
     return _as_column(renderer, _verdict(renderer, folded), column)
 
 
@@ -103,9 +103,9 @@ def _verdict(renderer: LocalRenderer, folded: Folded) -> str:
 
 
 def rows(renderer: LocalRenderer, folded: Folded, columns: Sequence[str], every: str | None = None) -> str:
-    """A SELECT of the distinct answers; `columns` are the names of its columns.
+    """Return a SELECT of the distinct answers; `columns` are the names of its columns.
 
-    An answer that stands for every value is the text `every`, or else refused.
+    An answer that stands for every value is shown as the text `every`; without this text it is refused.
     """
     ends = [_shown(folded, branch, every) for branch in folded.branches.each]
     families = [renderer.layouts.family(name) for name in folded.types]
@@ -148,7 +148,7 @@ def _all_but_some(folded: Folded, index: int) -> CannotSay:
 
 
 def condition(renderer: LocalRenderer, folded: Folded, column: str) -> str:
-    """A truth value for each row that the caller's column is of."""
+    """Return an expression that is true for the rows of the caller whose column is among the answers."""
     side = Typed(column, renderer.tables.bindings.family(folded.types[0]))
     return _Condition(renderer, folded, side).among(folded.branches)
 
@@ -160,7 +160,7 @@ class _Condition:
     side: Typed  # the caller's column
 
     def among(self, branches: FoldedBranches) -> str:
-        """Whether the column is among what the branches lead to."""
+        """Return the test that the column is among the values that the branches lead to."""
         if any(branch.is_everything for branch in branches.each):
             return TRUE
         gates = [self._gate(branches, branch) for branch in branches.each if branch.open_columns]
@@ -173,7 +173,7 @@ class _Condition:
         return f"({' OR '.join(pieces)})"
 
     def _gate(self, branches: FoldedBranches, branch: FoldedBranch) -> str:
-        """Every value, as far as a test of its own holds, but those that are withheld."""
+        """Return the test of a branch to every value: its own conditions, and that the column is not withheld."""
         if branch.withheld is None:
             raise _all_but_some(self.folded, 0)
         tests = [] if branch.is_certain else [_exists(self.renderer, branches.plan, [branch.exit])]
@@ -200,7 +200,7 @@ def _exists(renderer: LocalRenderer, plan: Plan, ends: Iterable[Exit]) -> str:
 
 
 def _listed(renderer: LocalRenderer, plan: Plan, ends: list[Exit], side: Typed) -> str | None:
-    """The column is among the answers of the exits; None where there are none."""
+    """Return the test that the column is among the answers of the exits; None if it cannot be."""
     own = renderer.anew()
     family = side.family if side.family in NATIVE else Family.TEXT
     constants = sorted({text for end in ends for text in constants_of(end) or ()})
@@ -223,7 +223,7 @@ def _one_select(renderer: LocalRenderer, arms: list[Text]) -> str:
 
 
 def constants_of(end: Exit) -> list[str] | None:
-    """The answers of an exit of one column, where they are constants."""
+    """Return the answers of an exit of one column, if they are constants."""
     match end:
         case Exit(Branch((), ()), (Const(text),)):
             return [text]

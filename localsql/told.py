@@ -1,4 +1,4 @@
-"""What people are told of a question for their own database that is not to be told: its shape, and its plan's size."""
+"""What may be told of a confidential question for the caller's own database: its shape, and its plan's size."""
 
 from __future__ import annotations
 

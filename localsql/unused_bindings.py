@@ -1,4 +1,4 @@
-"""What a policy has no use for in data bindings: ignored where questions are asked, and logged."""
+"""Entries of data bindings that a policy has no use for: questions ignore them, and they are logged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("authz.bindings")
 
 
 def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
-    """Facts that the policy does not ask for, and domains of types that it does not know."""
+    """Yield a sentence for each fact that the policy does not ask for, and each domain of a type it does not know."""
     for binding in bindings.facts:
         signature = binding.signature
         if not program.accepts(signature.predicate, signature.types):
@@ -32,6 +32,6 @@ def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
 
 @lru_cache(maxsize=1024)
 def log_once(version: int, bindings: Bindings) -> None:
-    """Log what is not used; as a warning where most likely a name is misspelt, since facts are missing then."""
+    """Log the unused entries; as a warning if a name is probably misspelt, since facts are missing then."""
     for entry in islice(unused_entries(program_of_version(version), bindings), MOST_NAMED):
         log.log(logging.WARNING if "did you mean" in entry else logging.INFO, "data bindings: %s", plain(entry))

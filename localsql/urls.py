@@ -1,4 +1,4 @@
-"""What stands below /api, by path."""
+"""The endpoints below /api, by path."""
 
 from localsql import views
 

@@ -25,7 +25,7 @@ def question_of(query: dict, action: Asked, resource: Asked, outs: tuple[str, ..
 
 
 def check_is_of_now(body: object) -> None:
-    """Refuse to answer as of now what is asked of another moment, or by another policy."""
+    """Refuse a body that asks about another moment, or by another policy: the SQL would be of now."""
     parts = {"": body, "query.": body.get("query") if isinstance(body, dict) else None}
     for path, asked in parts.items():
         if isinstance(asked, dict) and (name := next((each for each in MOMENT if asked.get(each) is not None), "")):

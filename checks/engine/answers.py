@@ -1,7 +1,11 @@
-"""Rows -> answers: what an answer column says, and whether "every value but some" can be said at all.
+"""Rows of a statement -> answers. "Every value but some" is refused where no list can say it.
 
-A row is a tuple of ids; None stands for every value of the column's type. Rows of a guarded exit come with the
-outcome of its guards, for each id that they can tell apart and for one ('') that nothing mentions.
+A row is a tuple of ids; None stands for every value of the column's type. An exit is guarded if negations withhold some
+values from an answer that stands for every value. Its rows come with the outcome of the guards: one row for each id
+that the guards can tell apart, and one with '' for all other ids.
+
+    of one exit: ('',) granted                       ->  [(None,)]
+    of one exit: ('',) granted, ('bob',) withheld    ->  CannotEnumerate, unless another row grants bob
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ UNGUARDED = "0"  # in place of an exit's number
 
 @dataclass
 class _Exit:
-    """What one guarded exit grants and what its guards keep back; '' is any value that neither list mentions."""
+    """What one guarded exit grants, and what its guards withhold; '' is any id that neither set mentions."""
 
     granted: set[Row] = field(default_factory=set)
     withheld: set[Row] = field(default_factory=set)
@@ -30,7 +34,7 @@ class _Exit:
 
 
 def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
-    """The answers out of rows (exit, outcome, answer columns…)."""
+    """Return the distinct answers out of rows (exit, outcome, answer columns…)."""
     plain: set[Row] = set()
     exits: dict[str, _Exit] = {}
     for index, outcome, *columns in rows:
@@ -42,7 +46,7 @@ def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
             (found.granted if outcome else found.withheld).add(row)
     answers = set(plain)
     for found in exits.values():
-        found.withheld -= found.granted  # one row of facts is enough, whatever others say
+        found.withheld -= found.granted  # facts that grant a row are enough, even if others withhold it
     for found in exits.values():
         answers |= _answers_of_exit(found, plain, [other for other in exits.values() if other is not found])
     return list(answers)
@@ -63,7 +67,7 @@ def _is_granted(row: Row, plain: set[Row], others: list[_Exit]) -> bool:
 
 
 def _is_under(row: Row, pattern: Row) -> bool:
-    """Whether the pattern says the row: equal, where the pattern does not stand for any value."""
+    """Say whether the pattern covers the row: they are equal where the pattern has an id, and not None or ''."""
     return all(wanted in (None, "") or wanted == text for text, wanted in zip(row, pattern))
 
 

@@ -1,7 +1,7 @@
 """A question's shape -> a finished statement, and how to read its rows.
 
-The shape is everything about a question but its values: equal shapes share a statement. `compiled` does it all:
-it plans, adds the guards, and renders.
+The shape is everything about a question except its values: questions of equal shape share a statement. `compiled` is
+the entry: it plans, adds the guards, and renders.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from checks.engine.sql.stored_then import ThenRenderer
 from checks.engine.sql.text import Column, Statement, Text, finished, joined, union
 from policy.rules.program import Signature
 
-Places = Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
+Places = Callable[[Signature], tuple[str, ...]]  # where facts of a signature can be: stored, inline
 Knows = Callable[[Signature], bool]  # whether there may be stored facts of a signature
 
 AFTER = Slot("after")
 BEFORE = Slot("before")
 CONTAINED = Slot("contained")
 LIMIT = Slot("limit")
-QUESTION = ""  # the predicate of what is asked, where it is a call of its own
-FEW_STEPS = 1_500  # of planning as if there were facts of all kinds, where there are none of some: some 20 ms
+QUESTION = ""  # the predicate of the question itself, where that is planned as one call
+FEW_STEPS = 1_500  # of planning, some 20 ms; after these, rules whose facts are missing are left out
 MOST_WEIGHT = 40_000  # tables read by a statement; SQLite refuses 65,536 references to one
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Calls that must all hold. `Var(k)` is what answer column k asks for; `givens` are variables of several values.
+    """Calls that must all hold. `Var(k)` is answer column k; `givens` are variables with several given values.
 
-    `others` are what else must hold with them: comparisons, negations, facts.
+    `others` are the other literals that must hold: comparisons, negations, facts.
     """
 
     calls: tuple[Call, ...]
@@ -66,9 +66,10 @@ class Root:
 
 
 class Window(NamedTuple):
-    """Which rows of one column are read, in order: those after an id, the last ones before one, or those with a text.
+    """Which rows of a one-column answer are read, in order.
 
-    `is_counted`: how many there are instead, and how many of them come before an id.
+    `has_after`: those after an id; `has_before`: the last ones before an id; `has_text`: only those that contain a
+    text. `is_counted`: instead of rows, how many there are, and how many of them come before an id.
     """
 
     has_after: bool = False
@@ -79,18 +80,18 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One root, or several whose answers are told apart by a first column with the root's number."""
+    """One root, or several: then a column with the root's number tells whose answer a row is."""
 
     roots: tuple[Root, ...]
-    width: int = 0  # answer columns; none: whether there is an answer
+    width: int = 0  # answer columns; 0: only whether there is an answer
     inline: frozenset[Signature] = frozenset()  # signatures that the request brings facts of
     stored: bool = True  # whether stored facts count
     window: Window | None = None  # None: all rows, in no order
-    most: int = 0  # so many rows, whichever are found first; 0: all
-    is_past: bool = False  # as of a revision
+    most: int = 0  # at most so many rows, whichever are found first; 0: all
+    is_past: bool = False  # answered as of an earlier revision
 
     def places(self, knows: Knows) -> Places:
-        """Where facts of a signature are, given of which there may be stored ones."""
+        """Return where facts of a signature can be; `knows` says of which signatures there may be stored ones."""
 
         def places_of(signature: Signature) -> tuple[str, ...]:
             stored = ("stored",) if self.stored and knows(signature) else ()
@@ -101,7 +102,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """An exit whose rows may stand for all values but some: read with the outcome of its guards."""
+    """An exit whose rows may stand for all values but some; they are read with the outcome of its guards, `tests`."""
 
     exit: Exit
     tests: tuple[Condition, ...]
@@ -109,7 +110,7 @@ class Guarded:
 
 @dataclass(frozen=True)
 class PlannedRoot:
-    """A root's plan, and its exits: those that are read as they are, and those with guards."""
+    """A root's plan, and its exits: those without guards, read as they are, and those with guards."""
 
     plan: Plan
     plain: tuple[Exit, ...]
@@ -124,7 +125,7 @@ class Compiled:
     shape: Shape
     roots: tuple[PlannedRoot, ...]
     statement: Statement | None  # None: nothing can be true, whatever the facts
-    rounds: tuple[Rounds, ...] = ()  # what is worked out first, in this order, each by statements of its own
+    rounds: tuple[Rounds, ...] = ()  # recursions that statements of their own evaluate first, in this order
 
     @property
     def is_guarded(self) -> bool:
@@ -132,16 +133,16 @@ class Compiled:
 
     @property
     def columns(self) -> int:
-        """How many columns a row has: outcome and exit of guards, the root's number, the answer."""
+        """Return how many columns a row has: an exit and the outcome of its guards, the root's number, the answer."""
         return 2 * self.is_guarded + (len(self.roots) > 1) + max(self.shape.width, 1)
 
 
 @dataclass(frozen=True)
 class _Fitting:
-    """Plans roots, each in the first form that is not too large for a statement; `most` is what it may weigh.
+    """Plans each root in the first form that is not too large for a statement: at most `most` by `Plan.weight`.
 
-    `few` is the step of planning until which no root goes by which facts there are. `failed` are roots that take too
-    many steps (None) or weigh too much, written out.
+    Until step `few` of planning, it does not matter which facts are missing. `failed` are the roots that did not fit
+    with rules inlined: None if that took too many steps, else the plan, which weighs too much.
     """
 
     rules: RuleSet
@@ -153,10 +154,10 @@ class _Fitting:
     failed: dict[Root, PlannedRoot | None] = field(default_factory=dict)
 
     def planned(self, root: Root) -> PlannedRoot:
-        """Rules are written out where they are called; else what several rules call is tabled; else all is, in rounds.
+        """Return the first plan that fits: rules inlined, shared answers tabled, or all tabled and evaluated in rounds.
 
-        Rounds, and all that is large, may be due to rules that have no facts: those are left out, then, and before
-        much is done for them.
+        A plan may be large, or need rounds, only because of rules whose facts are missing. So these rules are left out
+        before another form is tried, and at once when planning comes to step `few`.
         """
         rules = self.rules
         asked = [(call.predicate, len(call.args)) for call in _calls(root)]
@@ -177,9 +178,10 @@ class _Fitting:
         return bool(self.places(signature))
 
     def _written_out(self, rules: RuleSet, root: Root) -> PlannedRoot | None:
-        """The root with rules written out; none, where that takes many steps: the fewer, the more roots took too many.
+        """Return the plan with rules inlined where they are called; None if it does not fit.
 
-        They are of one question, so they go by the same rules: what is done for each in vain would be a multiple.
+        The more roots took too many steps, the fewer this one may take: roots of one question use the same rules, so it
+        is likely to fail as well.
         """
         self.failed.pop(root, None)
         sprawling = sum(made is None for made in self.failed.values())
@@ -188,7 +190,7 @@ class _Fitting:
         except SprawlingSteps:
             self.failed[root] = None
         except (Sprawling, RecursionError):
-            pass  # which it may be that only this form comes to
+            pass  # perhaps another form fits
         else:
             if made.plan.weight <= self.most:
                 return made
@@ -196,7 +198,10 @@ class _Fitting:
         return None
 
     def _tabled(self, rules: RuleSet, root: Root) -> PlannedRoot | None:
-        """Where nothing is shared, this comes to the same as what was written out."""
+        """Return the plan with shared answers tabled; None if it does not fit.
+
+        Where no answers are shared, this is the plan with rules inlined, which is not made again.
+        """
         with suppress(Sprawling, RecursionError):
             tabling = rules.tabling(map(pattern_of, _calls(root)))
             is_same = not tabling.tabled and root in self.failed
@@ -213,9 +218,10 @@ def planned(planner: Planner, root: Root, width: int) -> PlannedRoot:
 
 
 def planned_in_rounds(rules: RuleSet, places: Places, root: Root, width: int) -> PlannedRoot:
-    """The root as one call, that a rule of its own answers: all that this rule leads to is tabled.
+    """Plan the root as one call that a rule of its own answers: all that this rule leads to is tabled.
 
-    Tables are the same for any values of the question, unless a guard mentions one: there it has to stay as it is.
+    At first, the tables are planned to be the same for any values of the question. Where a guard mentions a value, that
+    raises `CannotEnumerate`, and the values stay in place.
     """
     literals, outs = _asked(root, width)
     question = Call(QUESTION, tuple(out.type for out in outs), outs)
@@ -231,7 +237,7 @@ def planned_in_rounds(rules: RuleSet, places: Places, root: Root, width: int) ->
 
 
 def _asked(root: Root, width: int) -> tuple[tuple[Literal, ...], tuple[Var, ...]]:
-    """What must hold, and the variables of the answer columns."""
+    """Return the literals that must hold, and the variables of the answer columns."""
     literals = (*root.givens, *root.calls, *root.others)
     named = {variable.number: variable for variable in variables_of(literals)}
     return literals, tuple(named.get(k, Var(k)) for k in range(width))
@@ -249,7 +255,7 @@ def _calls(root: Root) -> list[Call]:
 
 
 def _guarded(planner: Planner, end: Exit) -> Guarded:
-    """The exit with its guarded columns read from the ids that the guards can tell apart."""
+    """Return the exit with its guarded columns read from the ids that the guards can tell apart."""
     outs, sources, guards = list(end.outs), list(end.branch.sources), end.guards
     for index, out in enumerate(end.outs):
         if isinstance(out, Var) and any(out in guard.call.args for guard in guards):
@@ -275,7 +281,7 @@ def _tests(planner: Planner, guards: Iterable[Neg]) -> Iterable[Condition]:
 
 @dataclass(frozen=True)
 class Written:
-    """A shape's plans in SQL: the tables that they define, and the rows. No renderer: nothing can be true."""
+    """A shape's plans in SQL: the WITH tables, and the SELECT of the rows. No renderer: nothing can be true."""
 
     plans: tuple[PlannedRoot, ...]
     renderer: StoredRenderer | None = None
@@ -292,9 +298,9 @@ def compiled(
     knows: Knows = lambda signature: True,
     may_end: Knows = lambda signature: False,
 ) -> Compiled:
-    """The statement for a shape; `around` may put the answer's rows, of so many columns, into a larger SELECT.
+    """Return the statement for a shape; `around` may wrap the SELECT of its rows, of so many columns, in a larger one.
 
-    Facts of signatures that nobody `knows` are left out: there are none.
+    `knows` says of which signatures there may be stored facts: those of other signatures are not read.
     """
     found = written(rules, shape, dialect, number_of, knows, may_end)
     nothing = Compiled(shape, found.plans, None)
@@ -312,7 +318,7 @@ def written(
     knows: Knows,
     may_end: Knows,
 ) -> Written:
-    """The shape planned and put into words."""
+    """Plan the shape and render its SQL."""
     asked: list[bool] = []
 
     def noting(signature: Signature) -> bool:
@@ -335,7 +341,7 @@ def written(
 
 
 def _planned_together(fitting: _Fitting, roots: tuple[Root, ...]) -> tuple[PlannedRoot, ...]:
-    """Plan all roots; where they weigh too much together, those that take more than their share once more."""
+    """Plan all roots. If they weigh too much together, plan those again that weigh more than an equal share."""
     plans = tuple(map(fitting.planned, roots))
     if sum(each.plan.weight for each in plans) <= fitting.most:
         return plans
@@ -376,7 +382,10 @@ def _question(
 
 
 def _seen_through(window: Window, dialect: Dialect, rows: Text) -> Text:
-    """A page of the rows, each once: what sorts them tells equal ones, too. Or how many of them there are."""
+    """Return a SELECT of a page of the distinct rows, or of how many there are.
+
+    GROUP BY makes the rows distinct: the sort that puts them in order finds equal ones, too.
+    """
     column = dialect.bytewise(("q.o0",))
     tests: list[Text] = []
     if window.has_text:

@@ -1,9 +1,9 @@
-"""One question about many rows of values: what is a parameter of a statement becomes a column of a row.
+"""One question about many rows of values, in one statement: its parameters become columns of the rows.
 
     may User:v0 "read" Doc:v1    ->    SELECT r.n, (SELECT EXISTS (… f0.a0 = r.v1 …)) FROM (<rows>) r
 
-The plan is that of the question about one row, and all that it defines stands within the expression, which the database
-works out for each row. Questions of several kinds are arms of one union; their rows are told apart by numbers.
+The plan is that of the question about one row. Its WITH tables stand inside the expression, which the database
+evaluates for each row. Questions of several kinds are arms of one union; the number `n` tells which row is meant.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from checks.engine.sql.tables import inline_table, with_tables
 from checks.engine.sql.text import Part, Statement, Text, finished, joined
 from policy.rules.program import Signature
 
-COLUMNS = 2  # of an arm's rows: the number, and the answer
+COLUMNS = 2  # that an arm selects: the number of the row, and the answer
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A question's answer as a row has it: whether there is one, or the answers' rows as JSON.
+    """The SQL expression of a question's answer for one row: whether there is an answer, or all answers as JSON.
 
-    No text: nothing can be true, whatever the facts.
+    Without a `text`, the question cannot be true, whatever the facts.
     """
 
-    columns: tuple[str, ...]  # of the row, which are slots of the question
+    columns: tuple[str, ...]  # of the row: slots of the question
     text: Text = ()
     is_guarded: bool = False
     weight: int = 0  # how many tables it reads
@@ -44,7 +44,7 @@ def expression_of(
     knows: Knows,
     may_end: Knows,
 ) -> Expression | None:
-    """The one question of the shape as an expression; None where its answer takes rounds of statements."""
+    """Return the shape's one question as an expression; None if its recursion must be evaluated in rounds."""
     found = written(rules, shape, dialect, number_of, knows, may_end)
     if found.renderer is None:
         return Expression(columns)
@@ -57,7 +57,7 @@ def expression_of(
 
 
 def _within(found: Written, shape: Shape, dialect: Dialect) -> Text:
-    """A SELECT of one value."""
+    """Return a SELECT of one value: whether there is an answer, or all answers as JSON."""
     assert found.renderer is not None, "something can be true"
     defined = found.renderer.defined(found.tables)
     if not shape.width:
@@ -80,7 +80,7 @@ def statement_of(
     inline: frozenset[Signature],
     around: Callable[[Text, int], Text],
 ) -> Statement:
-    """The statement for all of them. The rows of each come in a slot of its own, by its place: see `slot_of`."""
+    """Return one statement for all expressions. Each one's rows come in a parameter of its own (see `slot_of`)."""
     arms = [_arm(each, slot_of(place), dialect) for place, each in enumerate(expressions)]
     rows = joined(" UNION ALL ", arms)
     return finished((*with_tables(inline_table(dialect, inline)), *around(rows, COLUMNS)), dialect.placeholder)

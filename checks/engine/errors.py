@@ -1,4 +1,4 @@
-"""What a question can be refused for, and what makes the compiler plan it in another form."""
+"""The reasons to refuse a question, and the exceptions that make the compiler plan it in another form."""
 
 from policy.errors import AuthzError
 
@@ -25,15 +25,15 @@ class CannotEnumerate(AuthzError):
 
 
 class Sprawling(Exception):
-    """Written out, the rules would come to too much text: what they share must be tabled."""
+    """Rules inlined wherever they are called come to too much SQL: what several of them share must be tabled."""
 
 
 class SprawlingSteps(Sprawling):
-    """Planning took too many steps, whatever asks inside of what."""
+    """Planning in one form took too many steps: another form is tried."""
 
 
 class TooMuchRecursion(AuthzError):
-    """Recursion that is worked out in rounds came to more rows than a process should hold."""
+    """A recursion that is evaluated in rounds came to more rows than a process should hold."""
 
     def __init__(self, limit: int):
         super().__init__(f"the question needs more than {limit} intermediate answers; ask about fewer values")

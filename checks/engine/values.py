@@ -1,4 +1,4 @@
-"""Values that planning makes and looks up by the ten thousand: what Python does for each of them, in less time."""
+"""Frozen dataclasses that are faster to make and to look up: planning does both by the ten thousand."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value(made: type[T]) -> type[T]:
-    """Make a frozen dataclass with slots, which sets its fields through them when one is made.
+    """Make a frozen dataclass with slots, whose `__init__` sets the fields through the slots' descriptors.
 
-    It is as frozen as any. By itself, `__init__` looks for each field by its name to get round that: three times as
-    long, and a fifth of the time of planning.
+    The values are as frozen as any. The `__init__` of a usual frozen dataclass calls `object.__setattr__`, which looks
+    up each field by its name: that takes three times as long, and was a fifth of the time of planning.
     """
     found: type[T] = dataclass(frozen=True, slots=True)(made)
     own: list[Any] = [each for each in fields(found) if each.init]  # type: ignore[arg-type]
@@ -31,7 +31,7 @@ def value(made: type[T]) -> type[T]:
 
 
 def hashed_once(made: type[T]) -> type[T]:
-    """Have each value keep its hash in `_hash` from the first time on: it is deep, and plans look values up often."""
+    """Make the class keep each value's hash in `_hash`: to hash goes deep, and plans look values up often."""
     whole: Callable[[Any], int] = made.__hash__
 
     def kept_hash(self: Any) -> int:

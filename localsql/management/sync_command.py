@@ -1,4 +1,4 @@
-"""What the commands share that keep in step: their file, again and again, and numbers about it."""
+"""What the synchronizing commands share: they read a file, may run again and again, and have metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAST_PORT = 65_535
 
 
 class SyncCommand(PolicyCommand):
-    """Reads a file, and does one thing by it, once or again and again."""
+    """Base of commands that read a file and act by it, once or again and again."""
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
@@ -42,7 +42,7 @@ class SyncCommand(PolicyCommand):
         return config_from_text(text, Around(folder, os.environ, connection))
 
     def keep(self, once: Callable[[], bool], config: Config, every: float, metrics: Metrics, port: int | None) -> None:
-        """`once` says whether it failed in a way that may pass."""
+        """Run `once` again and again; it says whether it failed in a way that may pass."""
         if port is not None and port > LAST_PORT:
             raise CommandError(f"--metrics-port must be at most {LAST_PORT}")
         bell = Bell(config.databases)
@@ -57,7 +57,7 @@ class SyncCommand(PolicyCommand):
             again_and_again(lambda: self._told(once, metrics), every, bell)
 
     def _told(self, once: Callable[[], bool], metrics: Metrics) -> bool:
-        """What goes wrong is told, and is no end."""
+        """Run `once`. Report an error instead of raising it, and say whether it may pass."""
         begun = time.monotonic()
         try:
             failed = once()
@@ -72,7 +72,7 @@ class SyncCommand(PolicyCommand):
         except OSError as reason:  # such as a disk that is full
             self._tell_failure(str(reason), metrics, begun)
             failed = True
-        except CommandError as reason:  # told already
+        except CommandError as reason:  # what failed will not pass by itself
             self._tell_failure(str(reason), metrics, begun)
             failed = False
         self.stdout.flush()

@@ -1,7 +1,7 @@
-"""Plans, made so: what is to go first, of all patterns, since revoking is not to wait for granting.
+"""Applies plans: first the deletions of all patterns, since revoking must not wait for granting.
 
-Each batch is a change of its own, a revision by the author `sync`. Who is interrupted has made the first of them, and
-the next comparison finds the others.
+Each batch is a transaction and a revision of its own, by the author `sync`. If a pass is interrupted, its first batches
+are made, and the next comparison finds the rest.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from localsql.sync.stored import ended_by_others
 from policy.revisions import By
 
 AUTHOR = By("sync")
-BATCH = 5_000  # facts of one change: others wait for their turn no longer than it takes
+BATCH = 5_000  # facts of one change: other writers wait no longer than it takes
 
 
 class _NothingLeft(Exception):
-    """Nothing of a batch is to be stored any more: that is no revision."""
+    """Nothing of a batch is left to be stored, so that it makes no revision."""
 
 
 @dataclass
 class Applying:
-    """What is made of plans, batch by batch."""
+    """Applies plans, batch by batch."""
 
     environment_id: int
     tell: Callable[[int], None] = lambda done: None
-    revisions: list[int] = field(default_factory=list)  # those that it made
+    revisions: list[int] = field(default_factory=list)  # the numbers of those that it made
     done: int = 0  # facts
 
     def apply(self, plans: Sequence[Plan]) -> None:
@@ -53,7 +53,7 @@ class Applying:
             self._tell(len(batch))
 
     def _insert(self, plan: Plan, batch: Sequence[Ids]) -> None:
-        """Without what somebody gave an end meanwhile: that is stored already, and keeps it."""
+        """Store a batch, except facts that somebody stored with an end meanwhile: these stay, and keep it."""
         others: set[tuple[str, ...]] = set()
         while True:
             try:
@@ -68,9 +68,10 @@ class Applying:
         self._tell(len(batch))
 
     def _inserts(self, plan: Plan, batch: Iterable[Ids], others: set[tuple[str, ...]]) -> Iterator[store.Change]:
-        """Run in the turn of its change, after which nobody ends a fact before it is committed.
+        """Yield the change that stores the batch; this runs in its transaction, which holds the environment's turn.
 
-        Facts that somebody ended since the comparison began are left out: their rows may be gone, too.
+        So nobody ends a fact between this look and the commit. Facts that somebody ended since the comparison began are
+        left out: their rows may be gone, too.
         """
         key = plan.pattern.key
         left_out = others | ended_by_others(self.environment_id, key, plan.revision, self.revisions)
@@ -96,6 +97,9 @@ def deleted(key: BindingKey, batch: Iterable[Ids]) -> list[Pattern]:
 
 
 def whole(key: BindingKey, ids: Ids) -> tuple[str, ...]:
-    """The ids of all arguments."""
+    """Return the ids of all arguments: those of the variables, with the key's constants in their places.
+
+    has_role(User:_, admin, Org:_) and ('alice', 'acme')  ->  ('alice', 'admin', 'acme')
+    """
     left = iter(ids)
     return tuple([next(left) if constant is None else constant for constant in key.constants])

@@ -1,4 +1,4 @@
-"""What a file asks a database for, of one pattern: a query, a collection, or a file."""
+"""What a file reads for one pattern: a query, a collection, or a CSV file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WRITES = ("$out", "$merge")
 
 
 def asked_of(made: Bindings, text: str, key: BindingKey, entry: Entry, typed: Entry, database: Database) -> Any:
-    """What is read of the database; `typed` is the entry as YAML reads numbers and times."""
+    """Return what to read of the database; `typed` is the entry with numbers and times as YAML reads them."""
     if database.kind is Kind.MONGODB:
         return _mongo_query(text, key, entry, typed)
     if database.kind is Kind.CSV:
@@ -64,7 +64,7 @@ def _stages(text: str, stages: object) -> tuple[Mapping[str, Any], ...]:
 
 
 def _json(text: str, found: Entry, name: str) -> Any:
-    """What YAML says, or the JSON in its text."""
+    """Return what YAML says; if that is a text, the JSON in it."""
     said = found.get(name)
     if not isinstance(said, str):
         return said
@@ -95,7 +95,7 @@ def _csv_file(text: str, key: BindingKey, entry: Entry, database: Database) -> C
 
 
 def _fields(text: str, key: BindingKey, raw: object, needed: bool) -> tuple[Field, ...]:
-    """In the order of the variables: names, or maps; or one map of names."""
+    """Return the fields, in the order of the variables, out of a list of names or maps, or out of one map of names."""
     if raw is None and not needed:
         return ()
     parts = [{name: said} for name, said in raw.items()] if isinstance(raw, dict) else raw

@@ -1,7 +1,7 @@
-"""One pattern: its facts beside its rows -> what differs.
+"""Compares the facts of one pattern with its rows.
 
-The facts are read first. Whoever commits a row and then tells the service, or deletes a row and then its fact, is so
-never contradicted by a comparison that happens in between.
+The facts are read first. So an application that commits a row and then adds its fact, or deletes a row and then its
+fact, is never contradicted by a comparison in between.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from policy.offsets import current_offset
 
 _TOLD_EVERY = 4_096  # facts and rows
 
-Tell = Callable[[int], None]  # how many facts and rows are compared
+Tell = Callable[[int], None]  # is called with how many facts and rows are compared
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What makes a pattern's facts those of its rows."""
+    """The changes that make a pattern's facts those of its rows."""
 
     pattern: Pattern
     equal: int
     added: Part
     deleted: Part
     read: Read
-    revision: int  # the latest one when it was begun
+    revision: int  # the latest one when the comparison began
 
     @property
     def stored(self) -> int:
@@ -54,7 +54,7 @@ def compared(environment_id: int, pattern: Pattern, spills: Spills, skips_bad: b
     if can_sort(pattern):
         try:
             return _compared(environment_id, pattern, spills, Read(pattern, skips_bad), tell, by_database=True)
-        except OutOfOrder:  # as in an SQLite file whose texts are in UTF-16: then it is done here
+        except OutOfOrder:  # as in an SQLite file whose texts are in UTF-16: its rows are sorted here instead
             pass
     return _compared(environment_id, pattern, spills, Read(pattern, skips_bad), tell, by_database=False)
 
@@ -65,7 +65,7 @@ def _compared(
     added, deleted = spills.added.part(), spills.deleted.part()
     revision = current_offset(environment_id)
     with closing(stored_ids(environment_id, pattern.key)) as stored:
-        first = next(stored, None)  # from here on, they are as of one moment
+        first = next(stored, None)  # from the first one on, all are as of one moment
         with closing(rows_of(pattern, by_database)) as rows:
             ids = read.ids(rows)
             source = in_order(ids) if by_database else brought_in_order(ids)
@@ -76,7 +76,7 @@ def _compared(
 def _merged(
     mine: Ids | None, stored: Iterator[Ids], source: Iterator[Ids], added: Part, deleted: Part, tell: Tell
 ) -> int:
-    """How many are on both sides; `mine` is the first of those that are stored."""
+    """Note what differs, and return how many are on both sides; `mine` is the first of the stored ones."""
     equal = steps = 0
     theirs = next(source, None)
     while mine is not None or theirs is not None:

@@ -1,4 +1,4 @@
-"""What a file says that keeps facts in step: patterns of facts, and where the rows of each are."""
+"""What a file for synchronization says: patterns of facts, and where the rows of each are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from localsql.families import Family
 
 
 class Kind(Enum):
-    """Of databases."""
+    """The kinds of databases."""
 
     POSTGRES = "postgres"
     MYSQL = "mysql"
@@ -34,18 +34,18 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where rows are. What it is reached by is a secret, and so are the variables in it."""
+    """Where rows are. Its connection string is secret, and so are the variables filled into it."""
 
     name: str
     kind: Kind
-    dialect: str  # by its name; of databases without SQL, nothing
+    dialect: str  # its name; empty for databases without SQL
     connection: str = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     tls: Tls = Tls()
-    folder: Path = Path()  # what relative paths begin at
+    folder: Path = Path()  # where relative paths begin
 
     def without_secrets(self, text: str) -> str:
-        """What a driver says, to be shown."""
+        """Return what a driver says with each secret replaced by `…`, so that it can be shown."""
         for secret in sorted(self.secrets, key=len, reverse=True):
             text = text.replace(secret, "…")
         return text
@@ -63,7 +63,7 @@ class SqlQuery:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A member of a document, by its path, or a column of a file; of an array, each element is a row."""
+    """A member of a document, by its path, or a column of a file; each element of an array makes a row."""
 
     name: str
     is_array: bool = False
@@ -80,13 +80,13 @@ class MongoQuery:
 @dataclass(frozen=True, slots=True)
 class CsvFile:
     path: Path
-    fields: tuple[Field, ...] = ()  # nothing: the columns in order
+    fields: tuple[Field, ...] = ()  # empty: all columns, in order
     has_header: bool = True
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Facts that are there exactly as long as their rows are. It owns all facts that match it."""
+    """Facts that are to be there exactly as long as their rows are. It owns all facts that match it."""
 
     key: BindingKey
     database: Database
@@ -111,7 +111,7 @@ class Config:
 
     @property
     def databases(self) -> tuple[Database, ...]:
-        """All that are used, each once."""
+        """All databases that are used, each once."""
         used = [pattern.database for pattern in self.patterns]
         if self.outbox is not None:
             used.append(self.outbox.database)

@@ -1,4 +1,4 @@
-"""The part `dbs` of a file: a name -> a `Database`, once something uses it."""
+"""The part `dbs` of a file: names -> databases, each made once something uses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from localsql.sync.errors import ConfigRejected
 from localsql.sync.variables import filled_in
 
 SHORTEST = 3  # characters of a part of a password: hiding less would hide half of each message
-GIVEN = "db"  # what a connection is called that stands in no file
+GIVEN = "db"  # the name of the database that --connection gives
 
 _TYPES = {
     "postgres": (Kind.POSTGRES, "postgres"),
@@ -32,7 +32,7 @@ _TYPES = {
 _WORDED = re.compile(r"(?:password|sslpassword) *= *('[^']+'|[^\s'&]+)", re.IGNORECASE)
 _OF_A_URL = re.compile(
     r"(?:^|[?&\s])(sslmode|sslrootcert|ssl_[a-z_]+|ssl|tls[a-z]*)\s*=", re.IGNORECASE
-)  # what says in a connection string how it is encrypted
+)  # how a connection string says that it is encrypted
 _NAMES = ("postgres", "mysql", "mariadb", "sqlite", "mongodb", "csv")
 _OF_A_DATABASE = ("connection_string", "type", "ssl")
 _OF_TLS = ("ca_file", "use_system_certs", "ssl_mode")
@@ -40,7 +40,7 @@ _OF_TLS = ("ca_file", "use_system_certs", "ssl_mode")
 
 @dataclass(frozen=True)
 class Around:
-    """What a file is read in: where it is, what is set, and a connection beside those that it names."""
+    """What a file is read with: its folder, the environment's variables, and the connection of --connection."""
 
     folder: Path = Path()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -48,7 +48,7 @@ class Around:
 
 
 class Databases:
-    """Those that a file names."""
+    """The databases that a file names, or the one that --connection gives."""
 
     def __init__(self, document: Mapping[object, object], around: Around):
         self.around = around
@@ -60,14 +60,14 @@ class Databases:
         self._made: dict[str, Database] = {}
 
     def named(self, place: str, name: object) -> Database:
-        """The one that a fact names; without a name, the only one."""
+        """Return the database that an entry names; without a name, the only one."""
         if not self.entries:
             raise ConfigRejected(place, "needs a database: name it under `dbs`, or give --connection")
         if name is None:
             if len(self.entries) > 1:
                 raise ConfigRejected(place, f"needs `db`, one of {_listed(self.entries)}")
             name = next(iter(self.entries))
-        elif self.around.connection:  # whatever a file of bindings calls it
+        elif self.around.connection:  # it stands for whatever database a file of bindings names
             name = GIVEN
         if not isinstance(name, str) or name not in self.entries:
             raise ConfigRejected(place, f"there is no database `{name}` under `dbs`; there is {_listed(self.entries)}")
@@ -100,7 +100,7 @@ class Databases:
 
 
 def _usual_type(document: Mapping[object, object]) -> tuple[Kind, str]:
-    """Of databases that say nothing themselves: `source`, as the hosted product has it, or the bindings' dialect."""
+    """Return the type of databases that do not say it: `source`, as the hosted product has it, or else `dialect`."""
     source, dialect = document.get("source"), document.get("dialect")
     if source is not None:
         if not isinstance(source, str) or source.lower() not in _TYPES:
@@ -129,7 +129,7 @@ def _tls(place: str, entry: object) -> Tls:
 
 
 def _check_agreed(place: str, tls: Tls, connection: str) -> None:
-    """Refuse what the connection string says otherwise: one of the two would be ignored, and perhaps the safer one."""
+    """Refuse `ssl` beside a connection string that has such options: one would be ignored, perhaps the safer one."""
     if tls == Tls():
         return
     said = _OF_A_URL.search(connection)
@@ -138,7 +138,10 @@ def _check_agreed(place: str, tls: Tls, connection: str) -> None:
 
 
 def _passwords(connection: str) -> tuple[str, ...]:
-    """As they stand in a URL, or among words, and as a driver may show them; also of a URL that is badly written."""
+    """Return the passwords in a URL or among `name=value` words, in all forms that a driver may show them in.
+
+    A URL that is badly written is searched, too.
+    """
     found = [each.strip("'") for each in _WORDED.findall(connection)]
     _, _, rest = connection.partition("//")
     login, at, _ = rest.rpartition("@")

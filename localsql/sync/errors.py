@@ -1,4 +1,4 @@
-"""What keeping in step can fail for."""
+"""The errors of synchronization."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u20
 
 
 def shown(text: str) -> str:
-    """What somebody wrote into a row, so that a terminal and a log take it for text."""
+    """Return what somebody wrote into a row, with control characters escaped, for a terminal or a log."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -32,7 +32,7 @@ class SourceFailed(Unavailable):
 
 
 class DriverMissing(AuthzError):
-    """A package that only some installations need."""
+    """A driver that only some installations need is not installed."""
 
     def __init__(self, database: str, module: str, extra: str):
         super().__init__(f'`dbs.{database}`: the driver {module} is not installed; `pip install "authz[{extra}]"` does')

@@ -1,4 +1,4 @@
-"""What a command that runs for long does, for Prometheus: `http://127.0.0.1:PORT/metrics`."""
+"""Metrics of a command that runs for long, for Prometheus: `http://127.0.0.1:PORT/metrics`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Metrics:
             self._numbers[key] = self._numbers.get(key, 0) + value
 
     def ended(self, outcome: str, took: float) -> None:
-        """A pass; its outcome is `ok` or `failed`."""
+        """Count a pass that ended; its outcome is `ok` or `failed`."""
         self.add("passes_total", outcome=outcome)
         self.set("last_pass_seconds", took)
         self.set("last_pass_timestamp_seconds", time.time())
@@ -67,7 +67,7 @@ def _shown(labels: dict[str, str]) -> str:
 
 @contextmanager
 def served(metrics: Metrics, port: int | None) -> Iterator[int | None]:
-    """On the loopback alone, while it is entered; without a port, not at all. 0 is any free one."""
+    """Serve the metrics on the loopback interface while entered; without a port, not at all. 0 is any free port."""
     if port is None:
         yield None
         return
@@ -95,6 +95,6 @@ def _handler(metrics: Metrics) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nobody reads who asks."""
+            """Log no request: nobody would read it."""
 
     return Handler

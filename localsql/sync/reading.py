@@ -1,4 +1,4 @@
-"""A file's text -> `Config`. Whatever is wrong is said with its line."""
+"""The text of a file -> `Config`. An error says in which line it is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from localsql.sync.databases import Around, Databases
 from localsql.sync.errors import ConfigRejected
 from policy.rules.program import Signature
 
-TABLE = "authz_outbox"  # where a file says nothing else
+TABLE = "authz_outbox"  # the default
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?", re.ASCII)
 _OF_AN_OUTBOX = ("db", "table")
 
@@ -60,7 +60,7 @@ def _pattern(document: dict[Any, Any], databases: Databases, text: str, entry: o
 
 
 def _bindings(document: dict[Any, Any], database: Database) -> Bindings:
-    """What the types of columns are read by: those of the bindings, in the words of this database."""
+    """Return bindings without facts, which say how this database's dialect reads the types of columns."""
     if not database.dialect:
         return Bindings(DIALECTS["postgres"])
     types = sql_types_of("sql_types", document.get("sql_types"), database.sql_dialect)
@@ -86,7 +86,7 @@ def _outbox(entry: object, databases: Databases) -> Outbox | None:
 
 
 def _check_apart(patterns: tuple[Pattern, ...]) -> None:
-    """Refuse two that may match the same fact: each would delete what it has of the other."""
+    """Refuse two patterns that may match the same fact: each would delete the facts of the other."""
     by_signature: dict[Signature, list[BindingKey]] = {}
     for pattern in patterns:
         by_signature.setdefault(pattern.key.signature, []).append(pattern.key)
@@ -104,7 +104,7 @@ def _check_apart(patterns: tuple[Pattern, ...]) -> None:
 
 
 def _typed(text: str) -> dict[Any, Any]:
-    """With its numbers and times. That it has no aliases, tags and depths, `document_from_text` has seen."""
+    """Return the document with its numbers and times. `document_from_text` has refused aliases, tags and depth."""
     try:
         found = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, TypeError) as reason:
@@ -113,7 +113,7 @@ def _typed(text: str) -> dict[Any, Any]:
 
 
 def _line_of(text: str, place: str) -> int | None:
-    """Where the key stands that an error is about."""
+    """Return the line of the key that an error is about."""
     names = _names(place)
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader) if names else None
@@ -135,7 +135,7 @@ def _names(place: str) -> list[str]:
 
 
 def _is(written: str, name: str) -> bool:
-    """A key as it was written, or as it is shown."""
+    """Say whether a key, as it was written, is the one that an error names."""
     if written == name or "(" not in name:
         return written == name
     try:

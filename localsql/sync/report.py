@@ -18,7 +18,7 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def lines_of(plan: Plan) -> Iterator[str]:
-    """The pattern, `+` what is to come, minus what is to go, `=` what stays; with some of each."""
+    """Yield a line of how many facts come (`+`), go (minus) and stay (`=`), and examples of the first two."""
     yield f"{plan.pattern}  {counts(plan)}"
     yield from _examples(plan.pattern.key, "+", plan.added)
     yield from _examples(plan.pattern.key, MINUS, plan.deleted)

@@ -1,4 +1,4 @@
-"""Rows -> the ids of facts, checked as facts are that somebody sends; and what is no fact, counted and told."""
+"""Rows -> ids of facts, checked as those that a client sends; rows that are no facts are counted and reported."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from policy.values import BOOLEAN, INTEGER
 
 Ids = tuple[str, ...]  # of the pattern's variables
 
-ENOUGH = 100  # wrong rows, after which reading on helps nobody
+ENOUGH = 100  # wrong rows that are listed; reading ends with the next one, unless they are skipped
 _SHOWN = 60  # characters of a wrong id
-_SHORT = MAX_ID_BYTES // 4  # characters: no more bytes than allowed, whatever they are
+_SHORT = MAX_ID_BYTES // 4  # characters that are never more bytes than an id may have
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Read:
     bad: list[str] = field(default_factory=list)  # the first of them
 
     def ids(self, rows: Iterable[Row]) -> Iterator[Ids]:
-        """Those of the rows that are facts. What stands alone in a row of constants only says that there is one."""
+        """Yield the ids of the rows that are facts; () for each row of a pattern without variables."""
         types = [self.pattern.key.signature.types[index] for index in self._columns]
         is_plain, has_columns = INTEGER not in types and BOOLEAN not in types, bool(types)
         for row in rows:
@@ -70,7 +70,7 @@ class Read:
     def _refuse(self, row: Row, reason: str) -> None:
         values = ", ".join(_cut(value) for value in row)
         if any((value or "").startswith("\0") for value in row):
-            reason = next(value for value in row if value and value.startswith("\0"))[1:]  # what a reader says
+            reason = next(value for value in row if value and value.startswith("\0"))[1:]  # the reader's own reason
         self.bad_count += 1
         if len(self.bad) < ENOUGH:
             self.bad.append(f"row {self.rows} ({values}): {shown(reason)}")
@@ -79,7 +79,7 @@ class Read:
 
     @property
     def sentence(self) -> str:
-        """Of all that is wrong."""
+        """The message about all wrong rows."""
         more = f"\n  and {self.bad_count - len(self.bad):,} more" if self.bad_count > len(self.bad) else ""
         return "these rows can be no facts:\n  " + "\n  ".join(self.bad) + more
 

@@ -1,4 +1,4 @@
-"""One pass over all patterns: compare, and perhaps make it so. What is wrong with one leaves the others alone."""
+"""One pass over all patterns: compare, and, if wanted, apply. An error in one pattern leaves the others alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from policy.errors import AuthzError
 from policy.rules.known_names import PLACE
 from policy.rules.program import Program
 
-FEW = 10  # facts that may always go, where the source has some
+FEW = 10  # facts that may always go, if some row of the source is a fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class MostDeletes:
 
     number: int | None = None
     percent: float = 10
-    is_said: bool = False  # by whoever runs it, and not by us
+    is_said: bool = False  # by the user, and not as our default
 
     def allows(self, deleted: int, stored: int, has_rows: bool) -> bool:
         if not deleted:
@@ -47,7 +47,7 @@ class MostDeletes:
 
 
 def most_deletes(text: str) -> MostDeletes:
-    """`10%`, or a number of facts."""
+    """Parse `10%`, or a number of facts."""
     found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)%|([0-9]{1,12})", text, re.ASCII)
     if not found or (found[1] and float(found[1]) > 100):
         raise ArgumentTypeError(f"`{text}` is neither a share such as 10% nor a number of facts")
@@ -56,7 +56,7 @@ def most_deletes(text: str) -> MostDeletes:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How a pass is made."""
+    """The options of a pass."""
 
     applies: bool = False
     most_deletes: MostDeletes = MostDeletes()
@@ -65,7 +65,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A pattern that is left as it is, and why; `may_pass` where the same may work a moment later."""
+    """A pattern that is left as it is, and why; `may_pass` if a retry may work."""
 
     pattern: Pattern
     reason: str
@@ -74,13 +74,13 @@ class Failed:
 
 @dataclass(frozen=True)
 class Passed:
-    """What a pass found, and whether it was made so."""
+    """What a pass found, and whether that was applied."""
 
     plans: tuple[Plan, ...]
     failed: tuple[Failed, ...]
     unknown: tuple[UnknownName, ...] = ()  # roles and relations that the policy does not know
     revisions: int = 0
-    taken_back: int = 0  # facts that were stored, and whose rows were gone by then
+    taken_back: int = 0  # facts that were deleted again, as their rows were gone by then
     is_applied: bool = False
 
     @property
@@ -89,7 +89,7 @@ class Passed:
 
 
 class Told(Protocol):
-    """Who wants to know how far it is."""
+    """Is told how far a pass is, and what it found."""
 
     def begin(self, pattern: Pattern, place: int) -> Tell: ...
     def compared(self, plan: Plan) -> None: ...
@@ -126,7 +126,7 @@ def passed(environment_id: int, config: Config, wanted: Wanted, told: Told) -> P
 
 
 def _taken_back(applying: Applying, plan: Plan, spills: Spills, failures: list[Failed], told: Told) -> int:
-    """How many facts of those that were just stored have no row any more, and are deleted again."""
+    """Delete the facts that were just stored and have no row any more; return how many."""
     if not plan.added.count:
         return 0
     try:
@@ -149,7 +149,7 @@ def _planned(
 
 
 def _unknown(program: Program | None, plans: list[Plan]) -> tuple[UnknownName, ...]:
-    """Among the facts that are to be added."""
+    """Return the roles and relations that the policy does not know, among the facts that are to be added."""
     names = Names(program)
     for plan in plans:
         key = plan.pattern.key
@@ -160,7 +160,7 @@ def _unknown(program: Program | None, plans: list[Plan]) -> tuple[UnknownName, .
 
 
 def _check(plan: Plan, wanted: Wanted) -> None:
-    """Refuse what is most likely a mistake in the source, and not in our facts."""
+    """Refuse a plan that is most likely due to a mistake in the source."""
     if plan.read.bad_count and not wanted.skips_bad:
         raise PatternRefused(f"{plan.read.sentence}\ncorrect them, or leave them out with --skip-bad")
     deleted, stored = plan.deleted.count, plan.stored

@@ -1,8 +1,8 @@
-"""Which of the facts that were just stored have no row any more.
+"""Finds facts that were just stored and have no row any more.
 
-A fact that is deleted while it is not stored yet leaves no trace here: an application that deletes a row, and tells the
-service before a comparison has stored its fact, is told that there was nothing. So whoever stored facts reads their
-rows again. A row that is deleted later is not missed: then its fact is there to be deleted.
+Suppose that an application deletes a row, and tells the service to delete its fact, before a comparison that has read
+the row stores this fact. Nothing is there to be deleted yet, and the fact would stay. So the rows of facts that were
+stored are read again. A row that is deleted after this is no problem: its fact is there to be deleted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AT_ONCE = 5_000  # facts
 
 
 def without_rows(plan: Plan, spill: Spill) -> Part:
-    """Of those that the plan added."""
+    """Return those of the added facts that have no row any more."""
     if can_sort(plan.pattern):
         with suppress(OutOfOrder):
             return _without_rows(plan, spill.part(), by_database=True)
@@ -38,6 +38,6 @@ def _without_rows(plan: Plan, gone: Part, by_database: bool) -> Part:
                     theirs = next(source, None)
                 if theirs != mine:
                     gone.add(mine)
-        for _ in source:  # to its end: what follows may show that it is not in order
+        for _ in source:  # to its end: later rows may show that it is not in order
             pass
     return gone

@@ -1,7 +1,7 @@
 """Both sides in one order: that of the bytes of their ids, which is also Python's order of texts.
 
-What a database has sorted is looked at as it comes. What comes unsorted is sorted here, in files beyond what memory is
-to hold.
+Rows that a database has sorted are checked as they come. Other rows are sorted here: in memory, or, if they are too
+many, in files that are merged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OutOfOrder(Exception):
 
 
 def in_order(rows: Iterable[Ids]) -> Iterator[Ids]:
-    """Each once, as they come in order."""
+    """Yield sorted rows, each once; raise `OutOfOrder` if they are not sorted."""
     last: Ids | None = None
     for row in rows:
         if last is not None and row <= last:
@@ -40,7 +40,7 @@ def in_order(rows: Iterable[Ids]) -> Iterator[Ids]:
 
 
 def brought_in_order(rows: Iterable[Ids], most_rows: int = MOST_ROWS) -> Iterator[Ids]:
-    """Each once, in whatever order they come."""
+    """Yield rows in order, each once, in whatever order they come."""
     rows = iter(rows)
     first = _part(rows, most_rows)
     second = _part(rows, most_rows)
@@ -58,7 +58,7 @@ def brought_in_order(rows: Iterable[Ids], most_rows: int = MOST_ROWS) -> Iterato
 
 
 def _part(rows: Iterator[Ids], most_rows: int) -> list[Ids]:
-    """So many that memory may hold them; sorted, each once."""
+    """Return the next rows, as many as memory may hold, sorted and each once."""
     found: set[Ids] = set()
     characters = 0
     while len(found) < most_rows and characters < MOST_CHARACTERS:

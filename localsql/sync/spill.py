@@ -15,7 +15,7 @@ EXAMPLES = 5
 
 
 class Spill:
-    """A file for one side of all patterns. It is gone when it is closed, or its process ends."""
+    """A file for the additions, or the deletions, of all patterns. It is gone once closed, or with its process."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the pass
@@ -24,13 +24,13 @@ class Spill:
         self._file.close()
 
     def part(self) -> Part:
-        """The next one; written to before another is begun."""
+        """Return the next part; it must be written before another one is begun."""
         return Part(self._file, self._file.seek(0, 2))
 
 
 @dataclass
 class Part:
-    """Of one pattern."""
+    """The part of one pattern."""
 
     _file: IO[bytes]
     start: int

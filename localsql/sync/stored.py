@@ -1,4 +1,4 @@
-"""Our side: stored facts of a pattern, in order of the bytes of their ids, as of one moment; and what went since."""
+"""Our side: stored facts of a pattern, by the bytes of their ids, as of one moment; and those ended since."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from localsql.sync.rows import Ids
 
 
 def stored_ids(environment_id: int, key: BindingKey) -> Generator[Ids, None, None]:
-    """Of the pattern's variables. Facts with an end are among them until it has come."""
+    """Yield the ids of the pattern's variables, of all stored facts that have not ended."""
     numbers, may_end = numbers_and_ends(environment_id)
     number = numbers.get(key.signature)
     if number is None:
@@ -43,7 +43,7 @@ def stored_ids(environment_id: int, key: BindingKey) -> Generator[Ids, None, Non
 def ended_by_others(
     environment_id: int, key: BindingKey, revision: int, own: Sequence[int]
 ) -> set[tuple[str, ...]]:
-    """All ids of the facts of the pattern's signature that were ended after the revision, but by one's own ones."""
+    """Return all ids of facts of the pattern's signature that were ended after the revision, except by `own` ones."""
     number = signature_numbers(environment_id).get(key.signature)
     if number is None:
         return set()

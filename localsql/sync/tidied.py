@@ -1,4 +1,4 @@
-"""Queries as people keep them: with comments, and a semicolon at the end. What is checked and run has neither."""
+"""Removes comments and a semicolon at the end: people keep queries with them, and they are run without."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sqlglot.errors import SqlglotError
 from localsql.binding_queries import LONGEST
 from localsql.dialects import Dialect
 
-# Between two words. What MySQL runs although it looks like a comment is none of these, and is refused later.
+# What may stand between two words. `/*! … */`, which MySQL runs, does not match, and is refused later.
 _BLANK = re.compile(r"(?:\s|--[^\n]*+|(?>/\*(?!!|M!).*?\*/))*+", re.DOTALL)
 _BLANK_IN_MYSQL = re.compile(r"(?:\s|--(?=\s|$)[^\n]*+|\#[^\n]*+|(?>/\*(?!!|M!).*?\*/))*+", re.DOTALL)
 
 
 def tidied(query: str, dialect: Dialect) -> str:
-    """Return the query without its comments and its last semicolon; as it is where it cannot be read so."""
+    """Return the query without its comments and its last semicolon; unchanged if it cannot be read so."""
     try:
         words = sqlglot.tokenize(query, read=dialect.parser) if len(query) <= LONGEST else []
     except SqlglotError:
@@ -37,5 +37,5 @@ def tidied(query: str, dialect: Dialect) -> str:
 
 
 def _blanked(between: str) -> str:
-    """What separates two words, on as many lines."""
+    """Return white space in place of what separates two words, with as many line breaks."""
     return between if between.isspace() or not between else "\n" * between.count("\n") or " "

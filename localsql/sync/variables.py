@@ -13,7 +13,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def filled_in(place: str, text: str, environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The text with its variables, and their values, which are not to be shown."""
+    """Return the text with its variables filled in, and their values, which are secret."""
     alone = _ALONE.fullmatch(text.strip())
     if alone:
         text = f"${{{alone[1]}}}"

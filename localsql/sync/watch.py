@@ -1,4 +1,4 @@
-"""Doing something again and again until a signal ends it; sooner where PostgreSQL has been told `NOTIFY authz_sync`."""
+"""Does something again and again until a signal ends it; sooner if PostgreSQL is told `NOTIFY authz_sync`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from localsql.sync.config import Database, Kind
 from localsql.sync.sources import postgresql
 
 CHANNEL = "authz_sync"
-FIRST_PAUSE = 1.0  # seconds after a failure that may pass; twice as long after each one that follows
+FIRST_PAUSE = 1.0  # seconds after a failure that may pass; doubled after each further one
 LONGEST = 7 * 24 * 3600.0  # seconds
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def seconds(text: str) -> float:
-    """`60s`, `5m`, `1h`, or a number of seconds."""
+    """Parse `60s`, `5m`, `1h`, or a number of seconds."""
     found = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)([smh]?)", text, re.ASCII)
     value = float(found[1]) * _UNITS[found[2]] if found else 0.0
     if not 0 < value <= LONGEST:
@@ -31,14 +31,17 @@ def seconds(text: str) -> float:
 
 
 class Bell:
-    """Connections that hear what the application says to its PostgreSQL."""
+    """Connections that listen to what the application notifies its PostgreSQL databases of."""
 
     def __init__(self, databases: Sequence[Database]):
         self._databases = {each.name: each for each in databases if each.kind is Kind.POSTGRES}
         self._open: dict[str, Any] = {}
 
     def listen(self) -> None:
-        """Before anything is read, so that nothing is missed. That a database is away, its readers tell."""
+        """Open the connections before anything is read, so that no notification is missed.
+
+        A database that is away is passed over: its readers report it.
+        """
         for name, database in self._databases.items():
             if name not in self._open:
                 connection = postgresql.listening(database, CHANNEL)
@@ -46,7 +49,7 @@ class Bell:
                     self._open[name] = connection
 
     def wait(self, pause: float) -> bool:
-        """Whether it rang before so many seconds were over."""
+        """Wait so many seconds, or until something is notified; say whether it was."""
         until = time.monotonic() + pause
         while True:
             names = {connection.fileno(): name for name, connection in self._open.items()}
@@ -70,11 +73,11 @@ class Bell:
 
 
 class Stopped(BaseException):
-    """By a signal."""
+    """A signal came that ends the loop."""
 
 
 def again_and_again(once: Callable[[], bool], every: float, bell: Bell) -> None:
-    """Until it is stopped; `once` says whether it failed in a way that may pass, and is then tried sooner."""
+    """Run `once` until a signal comes. It says whether it failed in a way that may pass, and is then run sooner."""
     failures = 0
     with _stopped_by_signals(), suppress(Stopped, KeyboardInterrupt):
         while True:

@@ -1,14 +1,15 @@
-"""Arms that are the same but for numbers: of signatures, and of tags. One is put into words for all of them.
+"""Arms of a union that differ only in numbers, of signatures and of tags, become one arm over a table of these.
 
-A rule over values of many types is a clause for each combination of them, and each clause an arm:
+A rule over values of many types has a clause for each combination of types, and each clause is an arm:
 
     SELECT 1, 7, … FROM all_goals t0 CROSS JOIN new_answers t1 WHERE t0.tag = 3 AND t1.tag = 12 AND …
     SELECT 1, 8, … FROM all_goals t0 CROSS JOIN new_answers t1 WHERE t0.tag = 4 AND t1.tag = 15 AND …
     ->  SELECT 1, n.column1, … FROM (VALUES (7, 3, 12), (8, 4, 15), …) n
         CROSS JOIN all_goals t0 CROSS JOIN new_answers t1 WHERE t0.tag = n.column2 AND t1.tag = n.column3 AND …
 
-An `Outline` says all that the text goes by but the numbers: arms of equal outlines have equal texts but for these. What
-is not looked into, such as a plan that recurses, is in the outline as it is, and has no marks inside.
+An `Outline` holds all that an arm's text depends on, except these numbers: the texts of arms with equal outlines differ
+in nothing else. A part that is not looked into, such as a recursive plan, is in the outline unchanged, and nothing
+inside of it is marked.
 """
 
 from __future__ import annotations
@@ -41,8 +42,11 @@ from policy.rules.program import Signature
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """`numbers` are what the arm has of its own, the first for a tag that it shows; `marks` are the places of those
-    that a source has, of its signature or of its tag, by the number of the source."""
+    """All that an arm's text depends on, and its numbers.
+
+    `numbers` are the arm's own; the first one is the tag that it selects. `marks` says, by a source's number, which of
+    them is that source's: its signature or its tag.
+    """
 
     key: Hashable
     numbers: tuple[int, ...]
@@ -51,13 +55,13 @@ class Outline:
 
 @dataclass(slots=True)
 class Outliner:
-    """Outlines one arm. `ends` are facts that may have an end: that is another text."""
+    """Makes the outline of one arm. `ends` says whether a fact may have an end: then its text has one more test."""
 
     number_of: Callable[[Signature], int]
     ends: Callable[[Fact], bool]
     numbers: list[int]
     marks: dict[int, int] = field(default_factory=dict)
-    places: dict[int, int] = field(default_factory=dict)  # of sources, in the order that they are named in
+    places: dict[int, int] = field(default_factory=dict)  # by a source's number, its place in the order of mention
 
     def branch(self, branch: Branch) -> Hashable:
         sources = tuple([self._source(each) for each in branch.sources])
@@ -114,12 +118,12 @@ class Outliner:
 
 
 def is_looked_into(plan: Plan) -> bool:
-    """Whether the outline of an arm has that of a plan that it asks, and the arm its numbers."""
+    """Say whether a nested plan is outlined with the arm that tests it, so that its numbers are the arm's."""
     return plan.form is Form.EXITS
 
 
 def drawn(text: Text, rows: Sequence[tuple[int, ...]]) -> Text:
-    """The arm for all rows of numbers at once."""
+    """Return one arm for all rows of numbers, read from VALUES; a number that all rows share stays in place."""
     values = list(zip(*dict.fromkeys(rows)))
     differing = dict.fromkeys(each for each in values if len(set(each)) > 1)
     names = {each: f"n.column{index}" for index, each in enumerate(differing, 1)}
@@ -132,7 +136,7 @@ def drawn(text: Text, rows: Sequence[tuple[int, ...]]) -> Text:
 
 
 def alone(text: Text, numbers: tuple[int, ...]) -> Text:
-    """The arm for one row of numbers."""
+    """Return the arm for one row of numbers."""
     words = list(map(str, numbers))
     return tuple([_said(part, words) for part in text])
 

@@ -1,4 +1,4 @@
-"""What differs between the databases that store facts. Renderers ask a dialect for words, never for its name."""
+"""What differs between the databases that store facts. Renderers ask a dialect for SQL, never for its name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from policy.clock import now_in
 
 @dataclass(frozen=True, eq=False)
 class SQLite:
-    recursive_arms_join = False  # one recursive arm for each rule
-    expands_tables = True  # each mention of a table in WITH is prepared again, with all that it reads
-    joins_apart = False  # reads in the order that is written, by as much of a key as is known
-    joins_numbers = False  # a tenth to a fifth more steps than as many arms
-    needs_hints = True  # of tables without statistics
-    has_clock = False  # the file has that of whoever asks
+    recursive_arms_join = False  # each rule is a recursive arm of its own
+    expands_tables = True  # each mention of a WITH table is prepared again, with all that it reads
+    joins_apart = False  # it joins in the order written, and looks up by as much of a key as is known
+    joins_numbers = False  # one arm that joins numbers takes a tenth to a fifth more steps than many arms
+    needs_hints = True  # its tables have no statistics to choose an index by
+    has_clock = False  # a file has none: the process that asks has one
     now = now_in("sqlite")
     dual = ""
 
@@ -25,66 +25,75 @@ class SQLite:
         return f"?{number}"
 
     def current_time(self, given: Slot) -> Text:
-        """Whole seconds since 1970: as given."""
+        """Return the parameter with the time, in whole seconds since 1970."""
         return (given,)
 
     def seed(self, text: Text) -> Text:
-        """A value as the first row of a recursion has it."""
+        """Return a value as a row of a recursive table must have it."""
         return text
 
     def text_value(self, text: Text) -> Text:
         return text
 
     def answer(self, text: Text) -> Text:
-        """What a SELECT answers with. The sign does nothing to a text, and keeps its column from choosing the index:
-        to tell equal answers by their order, all facts of a signature would be read."""
+        """Return an answer column as a SELECT shows it, with a unary `+`, which changes no text.
+
+        Without it, SQLite would choose an index by this column: to find equal answers by their order, it would read all
+        facts of a signature.
+        """
         return ("+", *text) if is_column(text) else text
 
     def bytewise(self, text: Text) -> Text:
-        """The text, compared byte by byte."""
+        """Return the text so that it is compared byte by byte."""
         return text
 
     def place_of(self, part: Slot, column: str) -> Text:
-        """The place of a text in a column, from 1; 0 where it is not in there."""
+        """Return the position of a text within a column, from 1; 0 if it is not in there."""
         return (f"instr({column}, ", part, ")")
 
     def same_number(self, left: Text, right: Text) -> Text:
-        """Equal, or both NULL."""
+        """Return the test that both are equal, or both NULL."""
         return (*left, " IS ", *right)
 
     def unforeseen(self, number: Text) -> Text:
         return number
 
     def number(self, text: Text) -> Text:
-        """A parameter that is a number of this service's own."""
+        """Return a parameter that is one of this service's own numbers, such as a revision."""
         return text
 
     def integer(self, text: Text, is_one: Text = ()) -> Text:
-        """A text as a number, or NULL where it is none; `is_one` is a test that only numbers pass."""
+        """Return a text as a number; `is_one` is a test that only numbers pass.
+
+        SQLite makes some number of any text, and needs no such test; PostgreSQL makes NULL of a text that is no number.
+        """
         return ("CAST(", *text, " AS INTEGER)")
 
     def values(self, slot: Text) -> Text:
-        """A table of one column `v` out of a JSON list."""
+        """Return a table with one column `v` out of a JSON list."""
         return ("(SELECT value AS v FROM json_each(", *slot, "))")
 
     def table(self, slot: Text, columns: list[str]) -> Text:
-        """A table of text columns (`tag`: a number) out of a JSON list of lists."""
+        """Return a table of text columns (`tag`: a number) out of a JSON list of lists."""
         shown = ", ".join(f"value ->> {index} AS {column}" for index, column in enumerate(columns))
         return (f"SELECT {shown} FROM json_each(", *slot, ")")
 
     def looked_up(self, rows: Text, columns: Sequence[str], alias: str) -> Text:
-        """Rows that depend on those of the tables before, as a table; `of_looked_up` are its columns."""
+        """Return rows that depend on the tables before them, as a table; `of_looked_up` reads its columns."""
         return (f"json_each((SELECT json_group_array(json_array({', '.join(columns)})) FROM (", *rows, f"))) {alias}")
 
     def of_looked_up(self, alias: str, place: int, column: str) -> str:
         return f"({alias}.value ->> {place})"
 
     def gathered(self, columns: str) -> str:
-        """The columns of all rows, as a JSON list of lists."""
+        """Return the columns of all rows as a JSON list of lists."""
         return f"json_group_array(json_array({columns}))"
 
     def rows(self, slot: Text, arity: int) -> Text:
-        """Facts out of a JSON object, lists of ids by signature number; as far as they go: each column takes time."""
+        """Return facts out of a JSON object: lists of ids by signature number, such as {"3": [["alice", "doc1"]]}.
+
+        Only `arity` columns are read, as each one takes time.
+        """
         columns = ", ".join(f"r.value ->> {index} AS a{index}" for index in range(arity))
         head = f"SELECT CAST(s.key AS INTEGER) AS sig, {columns} FROM json_each("
         return (head, *slot, ") s CROSS JOIN json_each(s.value) r")
@@ -95,20 +104,20 @@ class SQLite:
 
 @dataclass(frozen=True, eq=False)
 class PostgreSQL:
-    recursive_arms_join = True  # one self reference only: the arms go into a lateral union
+    recursive_arms_join = True  # a recursive table may mention itself once: the arms go into a lateral union
     expands_tables = False
-    joins_apart = True  # left to itself, it reads a whole signature where statistics say there is hardly a row
+    joins_apart = True  # else it reads a whole signature where statistics say there is hardly a row
     needs_hints = False
     has_clock = True  # the server's
     now = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"  # one for all rows of a statement
-    joins_numbers = True  # many arms that differ in signatures only are one: a third of the time, a tenth of planning
+    joins_numbers = True  # one arm for many that differ only in signatures: a third of the time, a tenth of planning
     dual = ""
 
     def placeholder(self, number: int) -> str:
         return f"${number}"
 
     def current_time(self, given: Slot) -> Text:
-        """As given; where nothing is, by the server's clock: the same in all statements of a snapshot."""
+        """Return the given time; without one, the server's as of the transaction, the same in all its statements."""
         seconds = "CAST(floor(date_part('epoch', transaction_timestamp())) AS bigint)"
         return ("COALESCE(CAST(", given, f" AS text), CAST({seconds} AS text))")
 
@@ -117,7 +126,7 @@ class PostgreSQL:
 
     def text_value(self, text: Text) -> Text:
         if is_column(text):
-            return text  # which has its type
+            return text  # a column has its type
         return ("CAST(", *text, " AS text)")
 
     def answer(self, text: Text) -> Text:
@@ -133,15 +142,17 @@ class PostgreSQL:
         return (*left, " IS NOT DISTINCT FROM CAST(", *right, " AS integer)")
 
     def unforeseen(self, number: Text) -> Text:
-        """The number, unknown to the planner, whose statistics know nothing of the latest changes: to them, an index
-        that leads to all that came after some number leads to nothing."""
+        """Hide the number from the planner, whose statistics know nothing of the latest changes.
+
+        To the planner, an index that leads to all that came after this number would lead to nothing, and so seem best.
+        """
         return ("(SELECT ", *number, ")")
 
     def number(self, text: Text) -> Text:
         return ("CAST(", *text, " AS bigint)")
 
     def integer(self, text: Text, is_one: Text = ()) -> Text:
-        # Evaluated before the signature is known to match, perhaps, so on text that is no number too.
+        # Perhaps evaluated before the signature is tested, and so on texts that are no numbers, too.
         whole = ("CAST(", *text, " AS text)")
         return ("(CASE WHEN ", *(is_one or (*whole, " ~ '^-?[0-9]+$'")), " THEN CAST(", *whole, " AS bigint) END)")
 
@@ -176,7 +187,10 @@ class PostgreSQL:
 
 
 def lateral_step(name: str, row: str, columns: list[str], arms: list[Text], alias: str) -> list[Text]:
-    """The recursive arms as one, where a table may mention itself only once."""
+    """Return the recursive arms as one arm, for databases where a recursive table may mention itself only once.
+
+    arm, arm  ->  SELECT x.tag, x.c0 FROM g1 p1 CROSS JOIN LATERAL (arm UNION ALL arm) x(tag, c0)
+    """
     if not arms:
         return []
     fields = ", ".join(f"{alias}.{column}" for column in columns)
@@ -189,8 +203,8 @@ Dialect = SQLite | PostgreSQL
 
 
 def is_column(text: Text) -> bool:
-    """Whether it is no parameter."""
+    """Say whether the text is a column, and not a parameter."""
     return len(text) == 1 and isinstance(text[0], str)
 
 
-CLOCKS = (SQLite.now, PostgreSQL.now)  # as statements read them
+CLOCKS = (SQLite.now, PostgreSQL.now)  # the clocks, as statements read them

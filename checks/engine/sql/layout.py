@@ -1,4 +1,4 @@
-"""How tables of goals and answers keep what means one thing in one state and another in the next: as text, padded."""
+"""The columns of tables of goals and answers: all text, the same for all states, and empty where a state has none."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from checks.engine.sql.text import Column, Formed, Text
 
 @dataclass(frozen=True)
 class Padded:
-    """Columns that all rows share; where a row has no value for one, or stands for every value, it is empty.
+    """Columns that the rows of all states share; a row that has no value for one, or stands for every value, has ''.
 
-    c0 c1 o0 of an answer to a goal of one key:  'alice', '', 'doc1'
+    answer 'doc1' to a goal with the key 'alice', in the columns c0 c1 o0  ->  'alice', '', 'doc1'
     """
 
     names: tuple[str, ...]
-    seed: Callable[[Text], Text]  # how the database wants the values of a recursion
+    seed: Callable[[Text], Text]  # puts a value as a recursive table needs it
 
     def cells(self, tag: int, terms: Mapping[str, Term]) -> list[Column]:
         return [self._cell(terms.get(name)) for name in self.names]
@@ -28,7 +28,7 @@ class Padded:
 
     @cached_property
     def _empty(self) -> Text:
-        """Once: most cells of wide tables are empty."""
+        """Made once, as most cells of wide tables are empty."""
         return self.seed((Const(""),))
 
 

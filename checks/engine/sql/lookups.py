@@ -1,11 +1,12 @@
-"""Stored facts where more counts than that they are stored: those that may end, and those of an earlier revision.
+"""Look-ups of stored facts that may end, and of facts as of an earlier revision.
 
 As of a revision, facts are looked up among those that are stored and those that are past:
 
     PostgreSQL   LATERAL (SELECT … FROM fact f0 WHERE … UNION ALL SELECT … FROM past_fact f0 WHERE …) f0
     SQLite       json_each((SELECT json_group_array(json_array(a0, a1)) FROM (… UNION ALL …))) f0
 
-SQLite has no LATERAL, but a function's argument may look at the tables before it: the rows come as JSON lists.
+SQLite has no LATERAL, but an argument of a table function may mention the tables before it: the rows come as JSON
+lists.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from checks.engine.sql.text import Text, joined
 from facts.indexes import PAST, STORED, condition, hint, leading
 
 REVISION = Slot("revision")
-MOMENT = Slot("moment")  # its time, in microseconds
+MOMENT = Slot("moment")  # the time of that revision, in microseconds
 
 
 def known_columns(conditions: Iterable[Condition], number: int) -> set[str]:
-    """The columns of a source that conditions give a value, or some."""
+    """Return the columns of a source that the conditions restrict to one value or to several."""
     found: set[str] = set()
     for each in conditions:
         match each:
@@ -46,7 +47,7 @@ def has_not_ended(alias: str, time: Text) -> Text:
 
 
 def stored_with_index(known: set[str], dialect: Dialect) -> Text:
-    """The table of stored facts, to be looked up by an index that leads with a known column."""
+    """Return the table of stored facts, with a hint, if needed, to use an index that leads with a known column."""
     column = leading(known)
     if not dialect.needs_hints or not hint(STORED, column):
         return (STORED,)
@@ -55,9 +56,9 @@ def stored_with_index(known: set[str], dialect: Dialect) -> Text:
 
 
 def rows_then(columns: Sequence[str], alias: str, tests: Sequence[Text], known: set[str], dialect: Dialect) -> Text:
-    """Facts as of the revision, of which the tests hold."""
+    """Return a SELECT of the facts as of the revision that pass the tests."""
     revision = dialect.number((REVISION,))
-    begun: Text = (f"{alias}.since + 0 <= ", *revision)  # not by the index that leads with it
+    begun: Text = (f"{alias}.since + 0 <= ", *revision)  # `+ 0`: not by the index that leads with `since`
     held = [*tests, begun, has_not_ended(alias, dialect.number((MOMENT,)))]
     shown, column = ", ".join(columns), leading(known)
     stored = _arm(shown, STORED, alias, held, column, dialect)

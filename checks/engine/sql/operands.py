@@ -1,6 +1,7 @@
-"""What stands beside an operator where facts are stored: columns, parameters, ids; and the operators themselves.
+"""Operands and their tests in statements over stored facts: columns, parameters, ids.
 
-For example `doc = $2`, `a1 IN ('reader', 'writer')`, or a column as a number where its signature tells that it is one.
+For example `doc = $2`, `a1 IN ('reader', 'writer')`, or a column read as a number where its signature says that it is
+one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class StoredOperands(Renderer[Dialect, Source]):
     """The part of a renderer that knows nothing of plans."""
 
     number_of: Callable[[Signature], int]
-    marks: Mapping[int, int] = field(default_factory=dict, kw_only=True)  # of sources in an arm for many (see `alike`)
+    marks: Mapping[int, int] = field(default_factory=dict, kw_only=True)  # by source, in an arm for many (see `alike`)
 
     def among(self, operand: Operand, ids: tuple[str, ...], scope: Scoped) -> Text:
         if isinstance(operand, Col):
@@ -33,7 +34,7 @@ class StoredOperands(Renderer[Dialect, Source]):
         return (*self.dialect.text_value(self.operand(operand, scope)), " IN (", *options, ")")
 
     def equal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
-        """A parameter beside a parameter has no type of its own."""
+        """Return the test that both are equal. Of two parameters, neither has a type, so both are made text."""
         sides = [self.operand(side, scope) for side in (left, right)]
         if not isinstance(left, Col) and not isinstance(right, Col):
             sides = [self.dialect.text_value(side) for side in sides]
@@ -43,7 +44,7 @@ class StoredOperands(Renderer[Dialect, Source]):
         return (*self.operand(left, scope), " <> ", *self.operand(right, scope))
 
     def number(self, operand: Operand, scope: Scoped) -> Text:
-        """The operand as a number: of a fact, its signature tells that it is one; a value is looked at once."""
+        """Return the operand as a number: a fact's column if its signature matches; a parameter once, in a subquery."""
         text = self.operand(operand, scope)
         if not isinstance(operand, Col):
             return ("(SELECT ", *self.dialect.integer(text), ")")

@@ -4,8 +4,9 @@
     with goals                 WITH RECURSIVE g(tag, c0 …) AS (seeds UNION moves) arms, some of which read g
     with answers               … , a(tag, c0 …, o0 …) AS (…) arms, some of which read a
 
-Join order is the plan's, pinned with CROSS JOIN. Aliases are numbered by position, so that equal branches have
-equal text. A text of None comes to nothing: a select without rows, as where a column cannot have the wanted value.
+Join order is the plan's, pinned with CROSS JOIN. Aliases are numbered by position, so that equal branches have equal
+text. None instead of a text means a SELECT that can have no rows, such as one that wants a value which its column
+cannot have.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ ColumnsOf = Callable[[Exit], Sequence[Column]]
 
 
 def no_columns(end: Exit) -> Sequence[Column]:
-    """Of an exit that only has to be there."""
+    """Return no columns: for an exit that only has to exist."""
     return ()
 
 
@@ -49,14 +50,14 @@ class Words(Protocol):
 
     @property
     def recursive_arms_join(self) -> bool:
-        """Whether the recursive arms go into a lateral union, because there may be one self reference only."""
+        """Whether the recursive arms go into one lateral union, because a table may mention itself only once."""
 
     @property
     def dual(self) -> str:
         """What a SELECT with a condition but without a table reads."""
 
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
-        """The recursive arms of a table as it may have them; they call the row that they go on from `row`."""
+        """Return the arms as a recursive table may have them; they call the row that they go on from `row`."""
 
 
 class Layout(Protocol):
@@ -64,10 +65,10 @@ class Layout(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """All but the tag."""
+        """All columns but the tag."""
 
     def cells(self, tag: int, terms: Mapping[str, Term]) -> Sequence[Column]:
-        """Those of a row with the tag, whose terms are by the plan's names of columns."""
+        """Return the cells of a row with this tag; `terms` are its values, by the plan's names of columns."""
 
 
 AnyDialect = TypeVar("AnyDialect", bound=Words)
@@ -75,7 +76,7 @@ AnyDialect = TypeVar("AnyDialect", bound=Words)
 
 @dataclass
 class Renderer(ABC, Generic[AnyDialect, Seen]):
-    """Walks the plan and writes its SELECTs; what it reads and how it compares, the database's own renderer says."""
+    """Walks a plan and writes its SELECTs; each database's own renderer says what to read and how to compare."""
 
     dialect: AnyDialect
     reads: ClassVar[Part] = " FROM "
@@ -84,47 +85,47 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
 
     @abstractmethod
     def letter(self, source: Source) -> str:
-        """What aliases of such a source start with."""
+        """Return what aliases of such a source start with."""
 
     @abstractmethod
     def seen(self, source: Source, alias: str, branch: Branch, scope: Scope[Seen]) -> Seen:
-        """What is remembered of a source of the branch, while the scope has it in sight."""
+        """Return what the scope remembers of a source of the branch."""
 
     @abstractmethod
     def table(self, source: Source, branch: Branch, scope: Scope[Seen]) -> Text | None:
-        """What the source is read from, where it is neither goals nor answers."""
+        """Return what the source, which is neither goals nor answers, is read from; None if it has no rows."""
 
     @abstractmethod
     def row_tests(self, source: Source, branch: Branch, scope: Scope[Seen]) -> Iterable[Text]:
-        """What makes a row of the table one of the source's."""
+        """Return the tests that make a row of the table one of the source's."""
 
     @abstractmethod
     def layout(self, plan: Plan, kind: type[Goals] | type[Answers]) -> Layout:
-        """How the plan's goals or answers are kept."""
+        """Return the columns of the plan's goals or answers."""
 
     @abstractmethod
     def column(self, column: Text | Shown, scope: Scope[Seen]) -> Text | None:
-        """The column as a SELECT writes it; None where the table can have no such value."""
+        """Return the column as a SELECT writes it; None if it can have no such value."""
 
     @abstractmethod
     def among(self, operand: Operand, ids: tuple[str, ...], scope: Scope[Seen]) -> Text | bool:
-        """Whether the operand is one of the ids."""
+        """Return the test that the operand is one of the ids, or a bool if that is certain."""
 
     @abstractmethod
     def equal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool:
-        """Whether both are the same id."""
+        """Return the test that both are the same id, or a bool if that is certain."""
 
     @abstractmethod
     def unequal(self, left: Operand, right: Operand, scope: Scope[Seen]) -> Text | bool:
-        """Whether they are different ids."""
+        """Return the test that they are different ids, or a bool if that is certain."""
 
     @abstractmethod
     def number(self, operand: Operand, scope: Scope[Seen]) -> Text:
-        """The operand as a number, to be compared by size."""
+        """Return the operand as a number, to be compared by size."""
 
     @abstractmethod
     def entered(self, plan: Plan, scope: Scope[Seen]) -> tuple[Scope[Seen], list[Text]]:
-        """The scope of the plan's exits, and the tables that are to be defined right there."""
+        """Return the scope of the plan's exits, and the tables to define in the plan's own WITH clause."""
 
     # ---- plans ---------------------------------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         exits: Sequence[Exit] | None = None,
         distinct: bool = False,
     ) -> Text | None:
-        """The answers of the plan, or of some of its exits: the columns, or 1 where none are wanted."""
+        """Return a query of the plan's answers, or of some exits: their columns, or 1 if none are wanted."""
         scope, tables = self.entered(plan, scope)
         arms = self.arms(plan.exits if exits is None else exits, scope, columns)
         recursion: Text = ("WITH RECURSIVE ", *joined(", ", tables), " ") if tables else ()
@@ -149,7 +150,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         return self.select(end.branch, columns or [("1",)], scope)
 
     def with_tables(self, plan: Plan, scope: Scope[Seen], goals: str, answers: str) -> tuple[Scope[Seen], list[Text]]:
-        """The scope of the plan's exits, and its tables under these names, as far as anything starts them."""
+        """Return the scope of the plan's exits, and its recursive tables under these names, if they have first rows."""
         tables = []
         made = self.goals(plan, scope, goals) if plan.seeds else None
         if made is not None:
@@ -194,7 +195,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
     def recursive(
         self, name: str, row: str, columns: list[str], seeds: Iterable[Text | None], arms: Iterable[Text | None]
     ) -> Text | None:
-        """A table out of its first rows, and of steps from any of its rows; None where nothing starts it."""
+        """Return a table of first rows, and of steps from any of its rows; None if there are no first rows."""
         first, following = ([settled(each) for each in merged(_some(some))] for some in (seeds, arms))
         if not first:
             return None
@@ -204,12 +205,12 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
     # ---- branches -------------------------------------------------------------------------------------------------
 
     def select(self, branch: Branch, columns: Sequence[Column], scope: Scope[Seen]) -> Text | None:
-        """A SELECT of columns from a branch."""
+        """Return a SELECT of columns from a branch; None if it can have no rows."""
         tick()
         return self.selected(branch, columns, self.named(branch, scope))
 
     def named(self, branch: Branch, scope: Scope[Seen]) -> Scope[Seen]:
-        """The scope with the branch's sources in sight."""
+        """Return the scope with the branch's sources in it."""
         names, seen = dict(scope.names), dict(scope.seen)
         scope = scope._replace(names=names, seen=seen)
         for source in branch.sources:
@@ -219,7 +220,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         return scope
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: Scope[Seen]) -> Text | None:
-        """The same, where the scope has the branch's sources in sight already."""
+        """Return the same as `select`, in a scope that has the branch's sources already."""
         shown = [each.text if isinstance(each, Written) else self.column(each, scope) for each in columns]
         written = _some(shown)
         read = self.read(branch, columns, scope) if len(written) == len(shown) else None
@@ -236,7 +237,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
     def read(
         self, branch: Branch, columns: Sequence[Column], scope: Scope[Seen]
     ) -> tuple[list[Text], list[Text]] | None:
-        """The tables to join and the tests of their rows; None where some table or test lets no row through."""
+        """Return the tables to join and the tests of their rows; None if some table or test lets no row through."""
         tables: list[Text] = []
         tests: list[Text] = []
         for source in branch.sources:
@@ -255,7 +256,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         return tables, tests
 
     def source(self, source: Source, branch: Branch, scope: Scope[Seen]) -> Text | None:
-        """What the source is read from; None where it has no rows."""
+        """Return what the source is read from; None if it has no rows."""
         match source:
             case Goals(number):
                 table = scope.tables.get(number, scope.goals)
@@ -268,7 +269,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
     # ---- conditions -----------------------------------------------------------------------------------------------
 
     def condition(self, condition: Condition, scope: Scope[Seen]) -> Text | bool:
-        """The test; what is certain, or cannot be, is True or False instead of a text."""
+        """Return the test; True or False instead of a text if its outcome is certain."""
         match condition:
             case Same(Col() as left, Const(text)):
                 return self.among(left, (text,), scope)
@@ -287,28 +288,28 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         raise AssertionError(f"{condition} is tested by another renderer")
 
     def holds(self, plan: Plan, negated: bool, scope: Scope[Seen]) -> Text | bool:
-        """Whether the plan has an answer (or, negated, none)."""
+        """Return the test that the plan has an answer (or, negated, none)."""
         query = self.query(plan, scope)
         return negated if query is None else ("NOT EXISTS (" if negated else "EXISTS (", *query, ")")
 
 
 def goal_terms(jump: Jump) -> dict[str, Term]:
-    """The keys of a goal, by the plan's names of columns."""
+    """Return the keys of a goal, by the plan's names of columns."""
     return {f"c{index}": key for index, key in enumerate(jump.keys)}
 
 
 def answer_terms(arm: AnswerArm) -> dict[str, Term]:
-    """The keys of the goal and the answer columns, likewise."""
+    """Return the keys of the goal and the answer columns, by the plan's names of columns."""
     keys = {f"c{index}": key for index, key in enumerate(arm.keys)}
     return {**keys, **{f"o{index}": out for index, out in enumerate(arm.exit.outs)}}
 
 
 def _answers_first(branch: Branch) -> Branch:
-    """The new answer drives the recursive step; its goal is only looked up."""
+    """Put answers first and goals last: the new answer drives the recursive step, and its goal is only looked up."""
     rank = {Answers: 0, Goals: 2}
     return Branch(tuple(sorted(branch.sources, key=lambda source: rank.get(type(source), 1))), branch.conditions)
 
 
 def _some(texts: Iterable[Text | None]) -> list[Text]:
-    """Those that come to something."""
+    """Return the texts that are not None."""
     return [each for each in texts if each is not None]

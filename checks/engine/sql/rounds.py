@@ -1,8 +1,9 @@
-"""Recursion that needs two of its own answers at once: worked out in rounds, one statement each.
+"""A recursion that joins two of its own answers: semi-naive evaluation, in rounds of statements.
 
-No recursive statement may join a relation with itself, so what is known travels as JSON: all goals and answers so
-far, and those that the last round added. A branch is tried wherever one of the rows it reads is new; when a round adds
-nothing, all is known. Rounds of one question must run in one snapshot.
+No recursive statement may join a relation with itself. So each round has statements of its own, and rows travel between
+them as JSON: all goals and answers so far, and those that the last round added. A branch is evaluated once for each row
+it reads that may be new; when a round adds nothing, the fixpoint is reached. Rounds of one question must run in one
+snapshot.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ MOST_ROWS = 1_000_000
 MOST_BRANCHES = 100  # in one statement
 
 
-Tag = tuple[int, int]  # of a new row: whether it is an answer, and what it answers or asks
+Tag = tuple[int, int]  # of a new row: 1 for an answer or 0 for a goal, and its tag in the plan
 
 
 @dataclass(frozen=True)
 class RoundStep:
-    """A statement of each round that has new rows of one of these tags."""
+    """A statement that runs in each round that has new rows with one of these tags."""
 
     tags: frozenset[Tag]
     statement: Statement
@@ -61,24 +62,24 @@ class RoundStep:
 
 @dataclass(frozen=True)
 class Rounds:
-    """How a plan's answers are worked out: the first statement, those of each round, and those of the answers."""
+    """The statements that evaluate a plan: for the first rows, for each round, and for the answers."""
 
     seed: Statement | None
     steps: tuple[RoundStep, ...]  # several, where one would be too large
     exits: tuple[tuple[Variant, Statement], ...]
-    number: int = 0  # its own, among all that are worked out for a statement
+    number: int = 0  # its own, among all the rounds that a statement needs
 
     @property
     def name(self) -> str:
         return f"known{self.number}"
 
     def slot(self, variant: Variant) -> str:
-        """The slot that statements read the answers of a variant from."""
+        """Return the slot from which statements read the answers of a variant."""
         return f"{self.name}v{[each for each, _ in self.exits].index(variant)}"
 
 
 def statements_of(rounds: Iterable[Rounds]) -> Iterator[Statement]:
-    """All that are run."""
+    """Yield all statements that these rounds run."""
     for each in rounds:
         yield from (each.seed,) if each.seed else ()
         yield from (step.statement for step in each.steps)
@@ -86,7 +87,7 @@ def statements_of(rounds: Iterable[Rounds]) -> Iterator[Statement]:
 
 
 def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, str]:
-    """The slots that the plan's answers are read from."""
+    """Run the rounds until nothing is new; return the plan's answers as JSON, by the slots they are read from."""
     known: set[Fetched] = set()
     new = set(run(rounds.seed, slots)) if rounds.seed else set()
     while new:
@@ -102,7 +103,7 @@ def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, 
 
 
 def _tables(known: set[Fetched], new: set[Fetched]) -> dict[str, str]:
-    """Rows (is an answer, tag, …) as the tables that the statements read."""
+    """Return rows (is an answer, tag, …) as the JSON tables that the statements read."""
     return {
         ALL_GOALS: _json(row[1:] for row in known if not row[0]),
         NEW_GOALS: _json(row[1:] for row in new if not row[0]),
@@ -118,11 +119,11 @@ def _json(rows: Iterable[Fetched]) -> str:
 # ---- statements ------------------------------------------------------------------------------------------------
 
 
-Arm = Jump | AnswerArm  # what makes goals, or answers
+Arm = Jump | AnswerArm  # a branch that makes goals, or answers
 
 
 class Renders(Protocol):
-    """What makes the SELECTs of a round."""
+    """What renders the SELECTs of a round."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -133,7 +134,7 @@ class Renders(Protocol):
 
 
 def rounds_for(plan: Plan, renderer: Callable[[], Renders]) -> Rounds:
-    """The statements for a plan: the first one, those of each round, and those of each variant of the answers."""
+    """Return the statements for a plan: for the first rows, each round, and each variant of the answers."""
     exits: dict[Variant, list[Exit]] = {}
     for end in plan.exits:
         exits.setdefault(variant_of(end, plan.fixed), []).append(end)
@@ -143,7 +144,7 @@ def rounds_for(plan: Plan, renderer: Callable[[], Renders]) -> Rounds:
 
 @dataclass(frozen=True)
 class _Alike:
-    """Arms that differ in numbers alone, and the numbers of each; without numbers, one arm as it is."""
+    """Arms that differ only in numbers, and the numbers of each; without numbers, one arm as it is."""
 
     arms: list[Arm]
     marks: Mapping[int, int] = field(default_factory=dict)
@@ -160,10 +161,14 @@ class _Statements:
         return self._statement(rows) if rows else None
 
     def steps(self) -> tuple[RoundStep, ...]:
-        """Branches that go on from new rows of one tag are together, so that few statements have anything to do.
+        """Return the statements of a round. Branches that read new rows of one tag are together: few need to run.
 
-        A branch is tried once for each row that it reads, that one from the new ones and the others from all. It is
-        put into words once, and many that are alike all at once.
+        A branch is evaluated once for each goal or answer that it reads, taking that one from the new rows and the
+        others from all:
+
+            goals g; answers a  ->  new goals g; all answers a  UNION  all goals g; new answers a
+
+        Each branch is rendered once for all of these, and many branches that are alike are rendered as one.
         """
         arms: list[Arm] = [*self.plan.moves, *self.plan.answers]
         tried = [each for alike in self._alike(arms) for each in self._tried(alike)]
@@ -173,7 +178,7 @@ class _Statements:
         return tuple(self._step(chunk) for chunk in chunks)
 
     def _alike(self, arms: list[Arm]) -> list[_Alike]:
-        """Arms with equal outlines, where they are many; the others one by one, each in its place."""
+        """Group arms with equal outlines if they are many; leave the others alone, each in its place."""
         if len(arms) < MANY:
             return [_Alike([arm]) for arm in arms]
         groups: dict[Hashable, _Alike] = {}
@@ -199,7 +204,7 @@ class _Statements:
         return Outline((is_answer, branch, shown), tuple(outliner.numbers), outliner.marks)
 
     def _tried(self, alike: _Alike) -> Iterator[tuple[frozenset[Tag], Text]]:
-        """The rows of the arms, from each table that may have new ones, with the tags of these."""
+        """Yield the arms' rows once for each source that may have new rows, with the tags of these."""
         ways = [_tried(_branch_of(arm)) for arm in alike.arms]
         row = drawn(self._marked_row(alike), alike.numbers) if alike.numbers else self._row(alike.arms[0])
         for same in zip(*ways):
@@ -224,7 +229,7 @@ class _Statements:
         return self._select(_branch_of(arm), [(is_answer,), (str(tag),), *self._layout.cells(tag, terms)])
 
     def _marked_row(self, alike: _Alike) -> Text:
-        """The row of the first one, with marks in the place of the numbers that each has of its own."""
+        """Return the SELECT of the first arm, with marks in the place of the numbers that each arm has of its own."""
         arm = alike.arms[0]
         is_answer, tag, terms = self._says(arm)
         columns: list[Column] = [(is_answer,), (Marked("", 0),), *self._layout.cells(tag, terms)]
@@ -234,19 +239,19 @@ class _Statements:
         return row
 
     def _says(self, arm: Arm) -> tuple[str, int, dict[str, Term]]:
-        """Whether the arm makes answers, of which tag, and with what in which columns."""
+        """Return whether the arm makes answers ("1") or goals ("0"), their tag, and their terms by column."""
         if isinstance(arm, Jump):
             return "0", self.plan.tag_of(arm.state), goal_terms(arm)
         return "1", arm.tag, answer_terms(arm)
 
     def _select(self, branch: Branch, columns: Sequence[Column], renderer: Renders | None = None) -> Text:
-        """The branch's rows, read from tables that are named later."""
+        """Return the branch's SELECT, whose tables of goals and answers `read_from` fills in later."""
         tables: dict[int, Part] = {number: Unnamed(number) for number in _every(branch)}
         return (renderer or self.renderer).select(branch, columns, Scope(tables=tables))
 
     @cached_property
     def _layout(self) -> Padded:
-        """Of goals and answers alike: they travel in one table."""
+        """The columns of goals and answers alike: both are rows of one statement."""
         return padded(self.plan.key_count, self.plan.answer_width, self.renderer.dialect.seed)
 
     def _statement(self, arms: list[Text]) -> Statement:
@@ -264,7 +269,7 @@ class _Statements:
 
 
 def _tried(branch: Branch) -> list[tuple[dict[int, str], Tag]]:
-    """What each of the branch's sources is read from where one of its rows is new, with the tag of that row."""
+    """Return, for each source that may have a new row, the tables of all sources then, and the new row's tag."""
     every = _every(branch)
     tags = {each.source: each.tags[0] for each in branch.conditions if isinstance(each, Tagged)}
     return [

@@ -1,4 +1,4 @@
-"""The sources in sight of a select, and what the goals and answers that it reads are called."""
+"""What a SELECT can mention: the sources in scope, and the names of its tables of goals and answers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class Scope(NamedTuple, Generic[Seen]):
     seen: Mapping[int, Seen] = {}
     depth: int = 0
     prefix: str = ""  # of the names of tables
-    plan: Plan | None = None  # whose goals and answers are in sight
+    plan: Plan | None = None  # the plan whose goals and answers can be read
     goals: str | None = None  # the table's name; None where there are none
     answers: str | None = None
     lateral: type | None = None  # sources of this kind are the row that a recursive step goes on from
-    tables: Mapping[int, Part] = {}  # for goals and answers that are read from elsewhere
-    looked_up: frozenset[int] = frozenset()  # sources that are facts of an earlier moment
-    mark: str = ""  # before all names, where others of somebody else's may be in sight
+    tables: Mapping[int, Part] = {}  # by source, for goals and answers that are read from other tables
+    looked_up: frozenset[int] = frozenset()  # sources that are facts as of an earlier revision
+    mark: str = ""  # before all names, where a caller's SQL has names of its own
 
     def own(self, letter: str) -> str:
-        """The name of a table of this depth."""
+        """Return the name of a table at this depth."""
         return f"{self.mark}{self.prefix}{letter}{self.depth}"
 
     @property
     def row(self) -> str:
-        """The row that a recursive step goes on from: of this depth, so that no step inside takes it for its own."""
+        """The alias of the row that a recursive step goes on from; its depth tells it from that of a step inside."""
         return f"{self.mark}p{self.depth}"
 
     def inside(self, plan: Plan) -> Scope[Seen]:
@@ -41,7 +41,7 @@ class Scope(NamedTuple, Generic[Seen]):
         return self._replace(depth=self.depth + 1, plan=plan, goals=None, answers=None, lateral=None)
 
     def around(self, plan: Plan) -> Hashable:
-        """What the text of a plan inside goes by: all that it is given of this scope, and where its own names begin."""
+        """Return all of this scope that a nested plan's text depends on: what it mentions, where its names start."""
         given = {each.source for each in plan.fixed if isinstance(each, Col)}
         seen = frozenset((n, self.names.get(n), self.seen.get(n), n in self.looked_up) for n in given)
         return seen, len(self.names), self.depth, self.prefix, self.mark
@@ -50,7 +50,7 @@ class Scope(NamedTuple, Generic[Seen]):
         return self.lateral is not None and isinstance(source, self.lateral)
 
     def read(self, sources: tuple[Source, ...]) -> tuple[Source, ...]:
-        """The sources that this select reads itself; the recursive row comes from around it."""
+        """Return the sources that this select reads itself; the recursive row comes from around it."""
         if self.lateral is None:
             return sources
         return tuple(source for source in sources if not isinstance(source, self.lateral))

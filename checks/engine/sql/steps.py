@@ -1,4 +1,4 @@
-"""A branch step by step: what each source that is read is looked up by."""
+"""A branch as steps of a nested loop: each source, with the conditions that it is looked up by."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from checks.engine.sql.text import Column, Formed, Written
 
 
 def steps_of(branch: Branch, read: tuple[Source, ...]) -> Iterator[tuple[Source | None, list[Condition]]]:
-    """Each source with the conditions that can be tested from it on; none with those that need none of them."""
+    """Yield each source with the conditions that can be tested from it on; first None, with those on no source."""
     places = {source.number: place for place, source in enumerate(read, 1)}
     ready: list[list[Condition]] = [[] for _ in range(len(read) + 1)]
     for condition in branch.conditions:
@@ -20,7 +20,11 @@ def steps_of(branch: Branch, read: tuple[Source, ...]) -> Iterator[tuple[Source 
 
 
 def idle_in(branch: Branch, columns: Iterable[Column]) -> list[Source]:
-    """Facts that only have to be there, where there are questions to run besides: nothing else mentions them."""
+    """Return the facts that only have to exist: no column shows them, and no condition joins them with others.
+
+    There are none unless the branch also has a nested plan to test that mentions no source: testing the facts first may
+    spare that test.
+    """
     mentioned = [sources_of(each) for each in branch.conditions]
     if not any(isinstance(each, Holds) and not numbers for each, numbers in zip(branch.conditions, mentioned)):
         return []
@@ -43,7 +47,7 @@ Names = tuple[Col, frozenset[str]]  # a column and the constants it may be
 
 
 def names_of(source: Source | None, conditions: list[Condition]) -> dict[Condition, Names]:
-    """Conditions with constants of the policy, where they complete the key of a stored fact: all of it is known."""
+    """Return the conditions that name constants, if the conditions cover all columns of a stored fact; else nothing."""
     if not isinstance(source, Fact) or source.place != "stored":
         return {}
     columns = [_column_of(each, source.number) for each in conditions]
@@ -63,7 +67,7 @@ def _names_in(condition: Condition) -> Names | None:
 
 
 def _column_of(condition: Condition, source: int) -> str | None:
-    """The column of the source that the condition gives a value, or some."""
+    """Return the column of the source that the condition restricts to one value or to several."""
     match condition:
         case Same(Col(number) as column, _) | Among(Col(number) as column, _) if number == source:
             return column.name

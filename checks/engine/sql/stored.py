@@ -1,4 +1,4 @@
-"""Plans over stored facts -> SQL: one table of facts by the numbers of their signatures, values as parameters."""
+"""Plans over stored facts -> SQL: one table of facts, by the numbers of their signatures; values are parameters."""
 
 from __future__ import annotations
 
@@ -58,31 +58,31 @@ from policy.rules.program import Signature
 
 @dataclass
 class StoredRenderer(StoredOperands):
-    """Any text may be stored, so nothing that it renders comes to nothing."""
+    """Renders plans over stored facts. Any text may be stored, so that its methods never return None."""
 
     reads = READS
 
     places: Callable[[Signature], tuple[str, ...]]
     inline: frozenset[Signature] = frozenset()
-    may_end: Callable[[Signature], bool] = lambda signature: False  # whether facts of a signature have ends
+    may_end: Callable[[Signature], bool] = lambda signature: False  # whether facts of a signature may have ends
     stored_table: str = "fact"
-    rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans that are worked out before the statement runs
-    shared: dict[tuple[Plan, Variant], tuple[str, Text]] = field(default_factory=dict)  # plans that branches join with
-    tested: dict[Hashable, Text | bool] = field(default_factory=dict)  # of plans that have to hold, by what they see
+    rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans that are evaluated before the statement runs
+    shared: dict[tuple[Plan, Variant], tuple[str, Text]] = field(default_factory=dict)  # joined plans, in WITH
+    tested: dict[Hashable, Text | bool] = field(default_factory=dict)  # tests of plans, by all that they depend on
 
     def head(self, tables: Iterable[Text]) -> Text:
-        """WITH all that the statement's selects read by name."""
+        """Return the WITH clause with all that the statement's selects read by name."""
         return with_tables([*inline_table(self.dialect, self.inline), *self.defined(tables)])
 
     def head_of(self, rows: Text, tables: Iterable[Text]) -> Text:
-        """The same for some rows of several statements, with those that they mention of what branches join with."""
+        """Return the WITH clause of one of several statements: of the shared tables, only those that its rows need."""
         texts = dict(self.shared.values())
         named = set(reachable(tables_in(rows), lambda name: tables_in(texts.get(name, ()))))
         read = [text for name, text in texts.items() if name in named]
         return with_tables([*inline_table(self.dialect, self.inline), *read, *tables])
 
     def defined(self, tables: Iterable[Text]) -> list[Text]:
-        """All of that but the facts that the request brings."""
+        """Return all WITH tables except the facts that the request brings."""
         return [*(text for _, text in self.shared.values()), *tables]
 
     # ---- plans ---------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class StoredRenderer(StoredOperands):
         return _always(super().arm(end, columns, scope))
 
     def outs(self, end: Exit) -> list[Column]:
-        """The answer columns o0 …"""
+        """Return the answer columns o0 …"""
         return [self._out(out, f"o{index}") for index, out in enumerate(end.outs)]
 
     def _out(self, term: Term, name: str) -> Column:
@@ -117,7 +117,7 @@ class StoredRenderer(StoredOperands):
         return Formed(term, lambda text: (*self.dialect.answer(text), f" AS {name}"))
 
     def verdict(self, end: Exit, tests: tuple[Condition, ...], scope: Scoped) -> Column:
-        """Whether the tests hold, for a row of the exit."""
+        """Return a column that is 1 if the tests hold for a row of the exit, and 0 if not."""
         if not tests:
             return ("1",)
         named = self.named(end.branch, scope)
@@ -132,13 +132,13 @@ class StoredRenderer(StoredOperands):
     def rounds_of(self, plan: Plan) -> Rounds:
         if plan not in self.rounds:
             made = rounds_for(plan, lambda: replace(self, shared={}, tested={}, marks={}))
-            self.rounds[plan] = replace(made, number=len(self.rounds))  # after those that it reads itself
+            self.rounds[plan] = replace(made, number=len(self.rounds))  # numbered after the rounds that it reads itself
         return self.rounds[plan]
 
     # ---- branches -------------------------------------------------------------------------------------------------
 
     def letter(self, source: Source) -> str:
-        """Stored facts are told apart from all else in query plans."""
+        """Return the letter for aliases: that of stored facts is easily found in the database's query plans."""
         if isinstance(source, Fact):
             return "f" if source.place == "stored" else "c"
         return "i" if isinstance(source, Ids) else "t"
@@ -159,7 +159,7 @@ class StoredRenderer(StoredOperands):
         return self._fact_tests(source, scope) if isinstance(source, Fact) else ()
 
     def _fact_tests(self, source: Fact, scope: Scoped) -> list[Text]:
-        """That a row is a fact of the signature, and has not ended."""
+        """Return the tests that a row is a fact of the signature, and has not ended."""
         tests = [self.number_test(source, scope)]
         if self._ends(source):
             tests.append(has_not_ended(scope.names[source.number], (self.dialect.now,)))
@@ -169,7 +169,7 @@ class StoredRenderer(StoredOperands):
         return Outliner(self.number_of, self._ends, [*numbers])
 
     def marked(self, marks: Mapping[int, int]) -> StoredRenderer:
-        """The renderer of an arm for many, or, without marks, of what all of them have in common."""
+        """Return the renderer of an arm for many; without marks, of a part that is the same in all of them."""
         return replace(self, marks=marks, tested={})
 
     def _ends(self, source: Fact) -> bool:
@@ -181,10 +181,13 @@ class StoredRenderer(StoredOperands):
         return self._read_apart(branch, idle_in(branch, columns), scope)
 
     def _read_apart(self, branch: Branch, idle: list[Source], scope: Scoped) -> tuple[list[Text], list[Text]]:
-        """The same, each stored fact that is joined looked up in a SELECT of its own, by all that is known before it.
+        """Return the same as `read`, with each stored fact that is joined in a SELECT of its own.
 
-        What the request brings has no index to be looked up by: of many, the database makes a table of its own choice.
-        Facts that only have to be there are tested first: what takes longer is then often not run at all.
+            CROSS JOIN LATERAL (SELECT * FROM fact WHERE sig = 3 AND a0 = f0.a1 OFFSET 0) f1
+
+        So it is looked up by all that is known before it. Facts that the request brings have no index: the database
+        joins them as it likes. Facts that only have to exist are tested first, so that a slower test is often not run
+        at all.
         """
         tables: list[Text] = []
         tests: list[Text] = []
@@ -216,7 +219,7 @@ class StoredRenderer(StoredOperands):
         return (*_always(self.source(source, branch, scope)), *((f" {alias}",) if alias else ()))
 
     def _names(self, names: Names, alias: str) -> Text:
-        """The names that a column may have, as a table."""
+        """Return the constants that a column may equal, as a table."""
         column, ids = names
         return (Choice(f"{alias}{column.name}", ids, is_table=True),)
 
@@ -262,7 +265,7 @@ class StoredRenderer(StoredOperands):
         return joined(" UNION ", arms)
 
     def _mentioned(self, place: Place, where: str) -> Text:
-        """The ids that facts have in a place."""
+        """Return a SELECT of the ids that facts have in a place."""
         column, test = f"a{place.index}", f"sig = {self.number_of(place.signature)}"
         ended: Text = ()
         if where == "stored" and self.may_end(place.signature):
@@ -279,12 +282,12 @@ class StoredRenderer(StoredOperands):
         if key not in self.shared:
             slot = self.rounds_of(plan).slot(source.variant) if plan.form is Form.ROUNDS else None
             name = f"r{len(self.shared)}"
-            self.shared[key] = (name, ())  # before those that it reads itself
+            self.shared[key] = (name, ())  # takes its place before the tables that it reads itself
             self.shared[key] = (name, self._defined(source, name) if slot is None else self._fetched(plan, name, slot))
         return (Table(self.shared[key][0]),)
 
     def _in_place(self, source: Relation, scope: Scoped) -> Text:
-        """What looks at a row around it is read right there."""
+        """Return a relation that mentions a row of an outer select, as a subquery in its place."""
         if not source.plan.is_plain_path:
             return ("(SELECT * FROM (", *self.query(source.plan, scope, self.outs, _exits_of(source)), ") x)")
         inner = scope.inside(source.plan)
@@ -298,11 +301,11 @@ class StoredRenderer(StoredOperands):
         return (f"{name}({', '.join(_columns_of(source.plan))}) AS MATERIALIZED (", *rows, ")")
 
     def _fetched(self, plan: Plan, name: str, slot: str) -> Text:
-        """The answers that rounds came to."""
+        """Return the answers that rounds came to, as a table."""
         return (f"{name} AS MATERIALIZED (", *self.dialect.table((Slot(slot),), _columns_of(plan)), ")")
 
     def _path(self, plan: Plan, name: str, scope: Scoped) -> Text:
-        """All that a path leads to, as one recursion: its goals are its answers."""
+        """Return all that a path leads to, as one recursive table: its goals are its answers."""
         scope = scope._replace(tables={each.number: name for jump in plan.moves for each in jump.branch.sources[:1]})
         step = scope._replace(lateral=Goals if self.dialect.recursive_arms_join else None)
         starts = [(end.branch, end.outs[0]) for end in plan.exits if not end.branch.sources]
@@ -323,7 +326,7 @@ class StoredRenderer(StoredOperands):
         return super().condition(condition, scope)
 
     def holds(self, plan: Plan, negated: bool, scope: Scoped) -> Text | bool:
-        """Branches often ask the same of columns of the same name: that is put into words once."""
+        """Return the test of the plan. Its text is kept: branches often test the same for columns of the same name."""
         if self.marks and not is_looked_into(plan):
             return self.marked({}).holds(plan, negated, scope)
         key = (plan, negated, scope.around(plan))
@@ -338,9 +341,10 @@ class StoredRenderer(StoredOperands):
         return ("(", *looked_up, ") IS NOT TRUE" if negated else ") IS TRUE")
 
     def _looked_up(self, plan: Plan, end: Exit, scope: Scoped) -> Text:
-        """Whether columns are in a set: `IN`, which both databases answer from a table of the set that is built once.
+        """Return the test that columns are in a set: `IN`, for which both databases build a table of the set once.
 
-        Under `IS TRUE` it stays that way: PostgreSQL would make a join of it, of sizes that it cannot know.
+        Under `IS TRUE` they do so always: PostgreSQL would else make a join of it, of sizes that it cannot know. A
+        branch that is more than a look-up in one relation is tested with EXISTS.
         """
         source, *others = end.branch.sources
         sides = [_sides(each, source.number) for each in end.branch.conditions]
@@ -354,7 +358,7 @@ class StoredRenderer(StoredOperands):
 
 
 def _exits_of(source: Relation) -> list[Exit]:
-    """Of the variant that the relation is of."""
+    """Return the exits of the relation's variant."""
     return [end for end in source.plan.exits if variant_of(end, source.plan.fixed) == source.variant]
 
 
@@ -363,7 +367,7 @@ def _columns_of(plan: Plan) -> list[str]:
 
 
 def _sides(condition: Condition, number: int) -> tuple[Col, Operand] | None:
-    """The column of a source and what it equals."""
+    """Return the column of the source and what it equals; None for any other condition."""
     match condition:
         case Same(Col(source) as column, operand) if source == number:
             return column, operand
@@ -371,7 +375,7 @@ def _sides(condition: Condition, number: int) -> tuple[Col, Operand] | None:
 
 
 def _alone(source: Fact, conditions: list[Condition], scope: Scoped) -> Scoped:
-    """The scope of a SELECT of this fact alone, whose columns need no name before them: unless others are inside it."""
+    """Return the scope of a SELECT of this fact alone: its columns need no alias, unless a select is nested inside."""
     if not all(isinstance(each, (Same, Among, Comparison)) for each in conditions):
         return scope
     return scope._replace(names={**scope.names, source.number: ""})

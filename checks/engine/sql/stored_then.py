@@ -1,4 +1,4 @@
-"""Plans over the facts of an earlier revision -> SQL: each stored fact is looked up among those that are past, too."""
+"""Plans over the facts of an earlier revision -> SQL: each fact is looked up among stored and past facts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from checks.engine.sql.text import Column, Text
 
 
 class ThenRenderer(StoredRenderer):
-    """The statement has the revision, and its time, as parameters."""
+    """Renders plans as of a revision: the statement has the revision and its time as parameters."""
 
     def named(self, branch: Branch, scope: Scoped) -> Scoped:
         scope = super().named(branch, scope)
@@ -21,7 +21,10 @@ class ThenRenderer(StoredRenderer):
         return scope._replace(looked_up=scope.looked_up | own)
 
     def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]]:
-        """The tables and tests. Questions about a fact are asked outside of its look-up, where they stand once."""
+        """Return the tables and tests. Nested plans that mention a fact are tested outside of its look-up.
+
+        The look-up has two arms: inside, the test would stand twice.
+        """
         tables: list[Text] = []
         tests: list[Text] = []
         for source, conditions in steps_of(branch, scope.read(branch.sources)):

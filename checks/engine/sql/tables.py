@@ -1,4 +1,4 @@
-"""WITH: the tables that a statement reads by name, that of the facts which the request brings among them."""
+"""The WITH clause: the tables that a statement reads by name, including the facts that the request brings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FACTS = Slot("facts")
 
 
 def inline_table(dialect: Dialect, inline: frozenset[Signature]) -> list[Text]:
-    """The facts of these signatures that the request brings, as a table; none where it brings none."""
+    """Return the table of the request's facts of these signatures, in a list that is empty if there are none."""
     if not inline:
         return []
     rows = dialect.rows((FACTS,), max(len(each.types) for each in inline))
@@ -20,5 +20,5 @@ def inline_table(dialect: Dialect, inline: frozenset[Signature]) -> list[Text]:
 
 
 def with_tables(tables: list[Text]) -> Text:
-    """What stands before a SELECT that reads these."""
+    """Return the WITH clause of a SELECT that reads these tables; nothing if there are none."""
     return ("WITH RECURSIVE ", *joined(", ", tables), " ") if tables else ()

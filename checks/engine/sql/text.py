@@ -1,9 +1,9 @@
-"""SQL text with its parameters in place: they never part until a statement is finished.
+"""SQL text that keeps its parameters in their places until a statement is finished.
 
-A `Text` is a tuple of parts: SQL that this package wrote, values, tables that the statement defines, and two that arms
-of a union are drawn together by. `Choice`s are a column and the constants it may equal: arms that differ in one of them
-are one. `Numbered`s say which number a fact's signature has: many arms that differ in these alone may read the numbers
-from a table.
+A `Text` is a tuple of parts: SQL that this package wrote, values, tables that the statement defines, and two kinds of
+tests by which arms of a union are merged. A `Choice` is a column and the constants it may equal: arms that differ in
+one of these become one. A `Numbered` says which number a fact's signature has: many arms that differ only in these may
+read the numbers from a table.
 
     SELECT 1 FROM fact f0 WHERE f0.sig = 3 AND … UNION ALL SELECT 1 FROM fact f0 WHERE f0.sig = 4 AND … UNION ALL …
     ->  SELECT 1 FROM (VALUES (3), (4), …) n CROSS JOIN fact f0 WHERE f0.sig = n.column1 AND …
@@ -28,12 +28,12 @@ class Choice:
     column: str
     ids: frozenset[str]
     is_table: bool = False  # the constants as rows, to join with
-    is_inside: bool = False  # of an arm within another, which says nothing about arms that differ in it
+    is_inside: bool = False  # in a nested select: arms that differ in it are not merged
 
 
 @value
 class Numbered:
-    """Whether the column is the number."""
+    """The test that the column is this number."""
 
     column: str
     number: int
@@ -44,7 +44,7 @@ class Numbered:
 
 @value
 class Marked:
-    """Whether the column is the arm's number of that mark, or without a column that number itself (see `alike`)."""
+    """The test that the column is the arm's number at this mark; without a column, that number (see `alike`)."""
 
     column: str
     mark: int
@@ -52,7 +52,7 @@ class Marked:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The FROM of an arm, and what is read before all else."""
+    """The FROM of an arm, and a table to read before all others."""
 
     first: str = ""
 
@@ -65,7 +65,7 @@ READS = Reads()
 
 @value
 class Table:
-    """A table that the statement defines, by name: what is mentioned is known without reading the SQL."""
+    """A table that the statement defines. As a part of its own, it is found without parsing the SQL."""
 
     name: str
 
@@ -75,7 +75,7 @@ class Table:
 
 @value
 class Unnamed:
-    """The table that a source reads, before that is decided (see `read_from`)."""
+    """The table that a source reads, to be decided later (see `read_from`)."""
 
     source: int
 
@@ -86,21 +86,21 @@ Text = tuple[Part, ...]
 
 @value
 class Shown:
-    """A column of a SELECT that is still to be written: what it shows."""
+    """A column of a SELECT that is not rendered yet: the term that it shows."""
 
     term: Term
 
 
 @value
 class Formed(Shown):
-    """Such a column, and the form to put the term in."""
+    """A column that is not rendered yet, and the form that the term's text is put in."""
 
     form: Callable[[Text], Text]
 
 
 @value
 class Written:
-    """Such a column that is written already, and the numbers of the sources that it looks at."""
+    """A column that is rendered already, and the numbers of the sources that it mentions."""
 
     text: Text
     sources: frozenset[int]
@@ -119,7 +119,7 @@ def joined(separator: str, texts: Iterable[Text]) -> Text:
 
 
 def fused(text: Iterable[Part]) -> Text:
-    """The text with SQL that stands side by side as one part: whatever it is put into goes through its parts again.
+    """Return the text with adjacent SQL as one part: each text that it is put into goes through all parts again.
 
     ("SELECT ", "1", " FROM ", "fact f0", " WHERE ", "f0.a0 = ", :doc)
     ->  ("SELECT 1 FROM fact f0 WHERE f0.a0 = ", :doc)
@@ -140,17 +140,20 @@ def fused(text: Iterable[Part]) -> Text:
 
 
 def read_from(text: Text, tables: Mapping[int, str]) -> Text:
-    """The text with a table for each source that it reads."""
+    """Return the text with the names of tables for the sources that are still unnamed."""
     return tuple([Table(tables[part.source]) if isinstance(part, Unnamed) else part for part in text])
 
 
 def tables_in(text: Text) -> list[str]:
-    """The tables that the text mentions."""
+    """Return the names of the tables that the text mentions."""
     return [part.name for part in text if isinstance(part, Table)]
 
 
 def merged(arms: Iterable[Text]) -> list[Text]:
-    """The arms of a union without repeats, those that differ in one choice of constants, or many in numbers, as one."""
+    """Return a union's arms without duplicates; as one, those that differ in one `Choice`, or many in numbers only.
+
+    … a1 = 'reader'; … a1 = 'writer'  ->  … a1 IN ('reader', 'writer')
+    """
     found = list(dict.fromkeys(arms))
     while len(found) > 1:
         fewer = _merged_once(found)
@@ -161,7 +164,7 @@ def merged(arms: Iterable[Text]) -> list[Text]:
 
 
 def _by_numbers(arms: list[Text]) -> list[Text]:
-    """Many arms that differ in their own numbers only as one, in the place of the first."""
+    """Merge many arms that differ only in their own numbers into one, in the place of the first."""
     groups: dict[Text, list[Text]] = {}
     keys = [_unnumbered(arm) for arm in arms]
     for key, arm in zip(keys, arms):
@@ -176,7 +179,7 @@ def _unnumbered(arm: Text) -> Text:
 
 
 def _drawn(arms: list[Text]) -> Text:
-    """One arm for all, each of whose numbers is a row of a table."""
+    """Return one arm for all: each arm's numbers become a row of a table."""
     numbers = {place: tuple([_number(arm[place]) for arm in arms]) for place, _ in _numbered(arms[0])}
     differing = dict.fromkeys(each for each in numbers.values() if len(set(each)) > 1)
     names = {each: f"n.column{index}" for index, each in enumerate(differing, 1)}
@@ -200,7 +203,7 @@ def _number(part: Part) -> int:
 
 
 def settled(arm: Text) -> Text:
-    """The arm as it stands within another one, which is not drawn together with others by what is in this one.
+    """Return the arm as it stands inside another one, whose merging must not depend on what is in here.
 
     `NOT EXISTS (… a1 = 'x')` or `NOT EXISTS (… a1 = 'y')` is not `NOT EXISTS (… a1 IN ('x', 'y'))`.
     """
@@ -217,7 +220,7 @@ def _settled(part: Part) -> Part:
 
 
 def _merged_once(arms: list[Text]) -> list[Text]:
-    """Every group of arms that differ in one choice, as one arm, as far as no group has an arm of another."""
+    """Merge each group of arms that differ in one `Choice`, unless an arm of it is merged with others already."""
     groups: dict[tuple[int, str, Text], list[tuple[int, Choice]]] = {}
     for index, arm in enumerate(arms):
         tick()
@@ -237,7 +240,7 @@ def _merged_once(arms: list[Text]) -> list[Text]:
 
 
 def union(arms: Iterable[Text], distinct: bool) -> Text:
-    """The rows of all arms, each once if `distinct`."""
+    """Return the rows of all arms; without duplicates, if `distinct`."""
     found = [settled(each) for each in merged(arms)]
     if distinct and len(found) == 1:
         first = found[0][0]
@@ -262,7 +265,7 @@ class Statement:
 
     @cached_property
     def _constants(self) -> dict[int, str]:
-        """By their places among the parameters, which no slot is called by."""
+        """The constants by their places among the parameters. A place is a number, and no slot is named by one."""
         return {place: each.id for place, each in enumerate(self.parameters) if isinstance(each, Const)}
 
     @cached_property
@@ -275,7 +278,7 @@ def _slot(part: Other | Slot) -> str:
 
 
 def finished(text: Text, placeholder: Callable[[int], str]) -> Statement:
-    """The statement; the same value is the same parameter wherever it stands."""
+    """Return the finished statement; equal values are one parameter, wherever they stand."""
     numbers: dict[Const | Other | Slot, int] = {}
 
     def mark(part: Const | Other | Slot) -> str:

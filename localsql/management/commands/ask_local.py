@@ -67,7 +67,7 @@ def _value(text: str) -> Asked:
 
 
 def formatted(sql: str, dialect: str) -> str:
-    """For reading only: what is handed out is never reformatted."""
+    """Return the SQL formatted for reading; what is handed out is never formatted."""
     try:
         return sqlglot.parse_one(sql, dialect=dialect).sql(dialect=dialect, pretty=True)
     except SqlglotError:

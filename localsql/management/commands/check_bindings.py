@@ -41,7 +41,7 @@ def bindings_of_file(name: str) -> Bindings:
 
 
 def text_named(name: str) -> str:
-    """Of a file, or of the standard input."""
+    """Return the text of a file; `-` is the standard input."""
     return decoded(sys.stdin.buffer.read(), "<stdin>") if name == "-" else text_of_file(name)
 
 

@@ -1,4 +1,4 @@
-"""Changes that the application wrote down in its own transactions."""
+"""Makes the changes that the application wrote down in its own transactions."""
 
 from __future__ import annotations
 

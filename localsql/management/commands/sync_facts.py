@@ -1,4 +1,4 @@
-"""Facts beside the rows they come from: what differs, and made so."""
+"""Compares facts with the rows that they come from, and applies the differences."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Command(SyncCommand):
 
 
 class _Told:
-    """Writes what is found as soon as it is; while watching, only what differs."""
+    """Writes each result as soon as it is known; while watching, only differences."""
 
     def __init__(self, command: Command, shown: Progress, patterns: int, is_quiet: bool):
         self.command, self.shown, self.patterns, self.is_quiet = command, shown, patterns, is_quiet

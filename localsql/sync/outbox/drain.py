@@ -21,12 +21,12 @@ from policy.revisions import By
 
 AUTHOR = By("outbox")
 AT_ONCE = 100  # rows of one revision
-OF_A_ROW = (MalformedRequest, FactRejected, TooLarge)  # what is wrong with what a row says; all else passes, or is ours
+OF_A_ROW = (MalformedRequest, FactRejected, TooLarge)  # errors in what a row says; any other error may pass, or is ours
 _SHOWN = 300  # characters of a row that is left out
 
 
 class RowRejected(AuthzError):
-    """A row can be no change, and those behind it wait for it."""
+    """A row is no valid change, and the rows behind it wait for it."""
 
     def __init__(self, row: Written, reason: str):
         self.row, self.reason = row, reason
@@ -40,7 +40,7 @@ def sentence(row: Written, reason: str) -> str:
 
 @dataclass
 class Drained:
-    """What has come of it so far."""
+    """What was drained so far."""
 
     rows: int = 0
     skipped: int = 0
@@ -50,7 +50,7 @@ class Drained:
 def drain(
     environment_id: int, outbox: Outbox | None, skips_bad: bool, tell_bad: Callable[[str], None], done: Drained
 ) -> None:
-    """Until it is empty; rows that are wrong are told, and taken out, or raised."""
+    """Drain the outbox until it is empty. A wrong row is raised; with `skips_bad`, it is reported and taken out."""
     if outbox is None:
         raise ConfigRejected("outbox", "is missing; it names the `db`, and the `table` if that is another")
     with opened(outbox) as table:
@@ -66,13 +66,13 @@ class _Drainer:
     skips_bad: bool
     tell_bad: Callable[[str], None]
     done: Drained
-    alone: int = field(default=0)  # rows that are to be made one by one: among them is one that is wrong
+    alone: int = field(default=0)  # rows that are to be made one by one, as one among them is wrong
 
     def has_more(self) -> bool:
-        """Do a part of it; whether there may be more."""
+        """Drain one batch, and say whether there may be more."""
         try:
             return self._part()
-        except TurnIsOver:  # what the other one has made is gone, or is remembered now
+        except TurnIsOver:  # what the other process has made is gone, or is remembered now
             return True
 
     def _part(self) -> bool:
@@ -95,14 +95,17 @@ class _Drainer:
     def _make(self, turn: Turn, rows: Sequence[Written]) -> None:
         changes = [change for row in rows for change in changes_of(row)]
         with changing():
-            remember(turn, rows)  # whoever drains takes this before an environment's turn, and nobody else takes it
+            remember(turn, rows)  # always locked before an environment's turn, and only by drains: no deadlock
             if changes:
                 store.apply(self.environment_id, changes, AUTHOR)
         self.done.rows += len(rows)
         self.done.revisions += bool(changes)
 
     def _finish(self, turn: Turn) -> None:
-        """Take out what is made. An id that was given again stands for another row, which says something else."""
+        """Take the rows that are made out of the outbox, and forget them.
+
+        A row that got the same id again says something else: by its digest it is another row, and stays.
+        """
         self.table.remove(turn.rows)
         forget(turn)
 
@@ -119,7 +122,7 @@ class _Drainer:
 
 
 def changes_of(row: Written) -> list[Change]:
-    """As in the body of POST /batch."""
+    """Return the changes that the row says, in the form of the body of POST /batch."""
     try:
         said = orjson.loads(row.changes)
     except orjson.JSONDecodeError as error:

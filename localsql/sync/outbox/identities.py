@@ -1,4 +1,4 @@
-"""What a table is by its server's own words: a file that spells it otherwise means the same outbox."""
+"""The identity of an outbox, by what its server says: files that spell its address differently mean the same one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def of_postgresql(outbox: Outbox, execute: Execute) -> str:
 
 
 def of_mysql(outbox: Outbox, execute: Execute) -> str:
-    """MariaDB has no number of its own: there, where it runs tells one server from another."""
+    """Return the identity. MariaDB has no UUID of a server: host, port and directory tell its servers apart."""
     server = ""
     with suppress(SourceFailed):
         server = execute("SELECT @@server_uuid", ())[0][0]

@@ -1,7 +1,8 @@
-"""Which rows of an outbox are made and may stand in it still.
+"""Which rows of an outbox are made and may still stand in it.
 
-What is remembered changes in turns: each change says which turn it goes on from, and counts for nothing if that is
-over. Whoever read rows of the outbox while another made or took them out has to read again.
+This is optimistic locking, by a number that is called the turn. Each change of what is remembered names the turn that
+it goes on from, raises it by one, and fails with `TurnIsOver` if another process has done so before. Then the outbox
+has to be read again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Turn:
 
 
 def turn_of(environment_id: int, name: str) -> Turn:
-    """As of one moment, by one statement."""
+    """Return the turn and its rows as of one moment, which takes one statement."""
     OutboxState.objects.get_or_create(environment_id=environment_id, name=name)
     with connection.cursor() as cursor:
         cursor.execute(
@@ -43,7 +44,7 @@ def turn_of(environment_id: int, name: str) -> Turn:
 
 
 def remember(turn: Turn, rows: Sequence[Written]) -> None:
-    """In the transaction that makes their changes, first thing."""
+    """Remember these rows: the first thing in the transaction that makes their changes."""
     assert transaction.get_connection().in_atomic_block, "a row is remembered with its change, or not at all"
     _take(turn)
     made = [OutboxRow(state_id=turn.state, number=row.number, digest=row.digest) for row in rows]
@@ -51,7 +52,7 @@ def remember(turn: Turn, rows: Sequence[Written]) -> None:
 
 
 def forget(turn: Turn) -> None:
-    """Once its rows are gone from the outbox."""
+    """Forget the turn's rows, once they are gone from the outbox."""
     with transaction.atomic():
         _take(turn)
         OutboxRow.objects.filter(state_id=turn.state, number__in=list(turn.rows)).delete()

@@ -1,4 +1,4 @@
-"""An outbox in the application's database: what stands in it, and what is taken out."""
+"""An outbox in the application's database: reads its rows, and takes them out."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ class Written:
 
     @property
     def digest(self) -> str:
-        """With the number, what tells it from any other, even where numbers are given again."""
+        """The digest of what the row says. With the number, it identifies the row, even if numbers are reused."""
         return sha256(self.changes.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)
 class Table:
-    """In a connection, each statement in a transaction of its own. The name is a plain one, of the file."""
+    """An outbox in an open connection; each statement is a transaction. The file's reader has checked the name."""
 
     _name: str
     _text: str  # the type that shows JSON as text
     _mark: str
     _execute: identities.Execute
-    _database: str  # by its name
+    _database: str  # its name
     identity: str  # what the server says that this table is, however a file spells it
     _digest: str = ""  # what a row's digest is in SQL, if the database can say
 
     def first(self, most: int) -> list[Written]:
-        """Those with the lowest numbers of all that are committed."""
+        """Return so many of the committed rows, those with the lowest numbers."""
         return self._rows(f"ORDER BY id LIMIT {int(most)}", ())
 
     def remove(self, rows: Mapping[int, str]) -> None:
-        """Those that still say what these digests are of."""
+        """Delete those of the rows that still have these digests."""
         if not rows:
             return
         if self._digest:
@@ -64,7 +64,10 @@ class Table:
             raise SourceFailed(self._database, f"the row {left[0]} of the outbox cannot be taken out")
 
     def _removed_by_a_writer(self, rows: Mapping[int, str]) -> list[int]:
-        """Where digests are made here: nobody else writes from the look on."""
+        """Delete the rows where digests are computed here, under SQLite's write lock: no row changes after it is read.
+
+        Return the numbers of those that are still there.
+        """
         self._execute("BEGIN IMMEDIATE", ())
         try:
             numbers = self._as_read(rows)

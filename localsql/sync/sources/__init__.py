@@ -1,7 +1,7 @@
 """Rows as they are in a database: one reader for each kind, all of the same form.
 
-A reader is a generator: it opens a connection that can only read, yields row after row without holding more than a
-part of them, and closes. Values are texts, as the database shows them and as local SQL compares them, or None.
+A reader is a generator: it opens a connection that can only read, yields rows while it holds only a part of them in
+memory, and closes the connection. Values are texts, as the database shows them and as local SQL compares them, or None.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _SORTING = (Kind.POSTGRES, Kind.MYSQL, Kind.SQLITE)
 
 
 def can_sort(pattern: Pattern) -> bool:
-    """Whether the database brings its rows into our order itself."""
+    """Say whether the database itself can put its rows into our order."""
     return pattern.database.kind in _SORTING
 
 
 def rows_of(pattern: Pattern, in_order: bool) -> Generator[Row, None, None]:
-    """Closed, it closes its connection."""
+    """Yield the pattern's rows. Closing the generator closes its connection."""
     yield from _READERS[pattern.database.kind](pattern, in_order)

@@ -1,7 +1,7 @@
-"""Rows out of CSV files. An empty field is none, as NULL is in a table.
+"""Rows out of CSV files. An empty field is None, as NULL is in a table.
 
-A file that somebody writes while it is read is half of one. That it has changed is seen by its size and its time. That
-its last line has no end proves nothing, as many programs write none: a row that was cut off is short of columns.
+If a file is written while it is read, only a part of it may be seen. A change of its size or its time shows this. A
+last line without an end shows nothing, as many programs write it so; but a row that was cut off has too few columns.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _state(file: IO[str]) -> tuple[int, int]:
 
 
 def _places(pattern: Pattern, asked: CsvFile, header: list[str] | None) -> list[int]:
-    """Which columns are read: by name, or by number from 1 where there are no names; else all, in order."""
+    """Return which columns are read: by name, or by number from 1 if there are no names; else all, in order."""
     wanted = max(len(pattern.key.columns), 1)
     if not asked.fields:
         if header is not None and len(header) != wanted:

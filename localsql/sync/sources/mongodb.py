@@ -58,19 +58,19 @@ def _documents(client: Any, database: Database, asked: MongoQuery) -> Any:
 
 
 def _hides_a_part(fields: tuple[Field, ...]) -> bool:
-    """Whether one field is a part of another: a projection can name only one of the two."""
+    """Say whether one field is a part of another: a projection can name only one of the two."""
     names = [field.name for field in fields]
     return any(other.startswith(f"{name}.") for name in names for other in names)
 
 
 def _plain(database: Database, said: Any) -> Any:
-    """What was written, with its extended JSON (`{"$oid": …}`) as the driver's types."""
+    """Return what was written, with its extended JSON (`{"$oid": …}`) as the driver's types."""
     util = driver(database, "bson.json_util", "pymongo", "mongodb")
     return util.loads(orjson.dumps(said, option=orjson.OPT_PASSTHROUGH_DATETIME, default=_moment).decode())
 
 
 def _moment(value: Any) -> Any:
-    """A time as YAML has it, without a zone in UTC."""
+    """Return a YAML time as extended JSON, in UTC if it has no zone; a date as text."""
     text = value.isoformat()
     return {"$date": text if "T" not in text or "+" in text else f"{text}Z"} if "T" in text else text
 
@@ -79,7 +79,7 @@ def _moment(value: Any) -> Any:
 
 
 def rows_of_document(document: Mapping[str, Any], fields: tuple[Field, ...]) -> Iterator[Row]:
-    """One row; or one for each element of the array, where a field is one."""
+    """Yield one row; if a field is an array, one for each of its elements."""
     array = next((field for field in fields if field.is_array), None)
     if array is None:
         yield tuple([_text(_value(document, field.name)) for field in fields])
@@ -92,7 +92,10 @@ def rows_of_document(document: Mapping[str, Any], fields: tuple[Field, ...]) -> 
 
 
 def _elements(document: Mapping[str, Any], path: str) -> list[Any]:
-    """Also `members.id`, where `members` is the array; what is no array stands for itself, as $unwind has it."""
+    """Return the elements at the path, which may go on inside of them: `members.id`, where `members` is the array.
+
+    What is no array is the one element itself, as in $unwind.
+    """
     value: Any = document
     names = path.split(".")
     for place, name in enumerate(names):
@@ -108,13 +111,13 @@ def _elements(document: Mapping[str, Any], path: str) -> list[Any]:
 def _value(document: Any, path: str) -> Any:
     for name in path.split("."):
         if isinstance(document, list):
-            return document  # no id: which of its elements is meant, `is_array` has to say
+            return document  # no id: `is_array` has to say that its elements are meant
         document = document.get(name) if isinstance(document, Mapping) else None
     return document
 
 
 def _text(value: Any) -> str | None:
-    """As `text_of`; the driver's own types are known by what they offer, so that they need not be imported."""
+    """Return the value as `text_of` does. The driver's types are known by their names, so that none is imported."""
     name = type(value).__name__
     if name == "ObjectId":
         return str(value)

@@ -14,7 +14,7 @@ from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row
 from localsql.sync.sources.statement import reading
 
 _PORT = 3306
-# The server waits for whoever reads slowly, sorts by whole ids, and shows times the same everywhere.
+# The server is to wait for a slow reader, sort by whole ids, and show times the same everywhere.
 _SESSION = "SET SESSION net_write_timeout = 3600, max_sort_length = 8192, time_zone = '+00:00'"
 _OPTIONS = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity", "unix_socket", "charset"}
 
@@ -58,7 +58,7 @@ def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
     except (module.MySQLError, OSError) as error:
         raise failed(database, error) from None
     finally:
-        connection._force_close()  # without a word to a server that may be gone
+        connection._force_close()  # without telling the server, which may be gone
 
 
 def _text(value: bytes | str) -> str:
@@ -87,7 +87,7 @@ def _tls(database: Database) -> dict[str, Any]:
     if not tls.is_required:
         return {}
     context = ssl.create_default_context(cafile=tls.ca_file or None)
-    if not (tls.ca_file or tls.uses_system_certificates):  # encrypted, to whoever it is
+    if not (tls.ca_file or tls.uses_system_certificates):  # encrypted, but the server is not verified
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return {"ssl": context}
 

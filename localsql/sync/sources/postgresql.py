@@ -1,4 +1,4 @@
-"""Rows out of PostgreSQL, by a cursor of the server's."""
+"""Rows out of PostgreSQL, by a server-side cursor."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from localsql.sync.sources.drivers import driver
 from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row
 from localsql.sync.sources.statement import reading
 
-# Times look the same whatever a server or a role is set to.
+# Values look the same whatever a server or a role is set to.
 _OPTIONS = "-c timezone=UTC -c datestyle=ISO,YMD -c intervalstyle=iso_8601 -c bytea_output=hex -c extra_float_digits=1"
 
 
 def psycopg(database: Database) -> Any:
-    """Comes with the service, and is not imported where there is no PostgreSQL."""
+    """Return the driver. It comes with the service, but is only imported if there is a PostgreSQL database."""
     return driver(database, "psycopg", "psycopg", "test")
 
 
@@ -54,7 +54,7 @@ def rows(pattern: Pattern, in_order: bool) -> Iterator[Row]:
 
 
 def listening(database: Database, channel: str) -> Any:
-    """A connection that hears what is said there; None where the database is away."""
+    """Return a connection that listens to the channel; None if the database is away."""
     with suppress(SourceFailed, psycopg(database).Error):
         connection = connected(database)
         connection.autocommit = True
@@ -64,7 +64,7 @@ def listening(database: Database, channel: str) -> Any:
 
 
 def heard(database: Database, connection: Any) -> bool | None:
-    """Whether something was said; None where the connection is lost."""
+    """Say whether something was notified; None if the connection is lost."""
     try:
         return bool(list(connection.notifies(timeout=0)))
     except psycopg(database).Error:

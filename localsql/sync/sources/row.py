@@ -1,4 +1,4 @@
-"""What all readers yield, and how values that no database made a text of become one."""
+"""What all readers yield, and how values that a database does not give as text become text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NotText(ValueError):
 
 
 def text_of(value: object) -> str | None:
-    """As PostgreSQL and the local SQL of bindings show it: 7 for 7.0 and 7.00, `true`, a uuid with dashes."""
+    """Return the value as PostgreSQL and local SQL show it: 7 for 7.0 and 7.00, `true`, a uuid with dashes."""
     match value:
         case None | str():
             return value

@@ -14,7 +14,7 @@ from localsql.sync.errors import SourceFailed
 from localsql.sync.sources.row import AT_ONCE, CONNECT_WITHIN, Row
 from localsql.sync.sources.statement import reading
 
-_text = methodcaller("decode", "utf-8", "surrogateescape")  # of each value: without a function in Python
+_text = methodcaller("decode", "utf-8", "surrogateescape")  # runs for each value, so it is no Python function
 
 
 def connected(database: Database, mode: str = "ro") -> sqlite3.Connection:
@@ -31,7 +31,7 @@ def connected(database: Database, mode: str = "ro") -> sqlite3.Connection:
 
 
 def path_of(database: Database) -> Path:
-    """After `sqlite:///` a path as DATABASE_URL has it: absolute with one more slash."""
+    """Return the file. As in DATABASE_URL, a path after `sqlite:///` is relative, and absolute with one more slash."""
     written = database.connection
     for beginning in ("sqlite:///", "sqlite://", "sqlite:"):
         if written.startswith(beginning):

@@ -8,7 +8,7 @@ from localsql.sync.config import Pattern, SqlQuery
 
 
 def reading(pattern: Pattern, dialect: Dialect, in_order: bool, collated: str = "") -> str:
-    """`collated` follows each column of ids, for databases whose order of texts is not that of their bytes."""
+    """Return the statement; `collated` follows each column of ids, for databases that do not sort texts by bytes."""
     asked = pattern.asked
     assert isinstance(asked, SqlQuery), "a database of tables is asked by SQL"
     names = [f"c{index}" for index in range(max(len(pattern.key.columns), 1))]
