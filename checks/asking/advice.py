@@ -1,6 +1,6 @@
-"""What a question names that the policy has no word for, and which word may have been meant.
+"""Finds the words of a question that the policy does not have, and the words that may have been meant.
 
-The answer to such a question is no. Somebody who reads it, rather than a program, is also given the reason.
+The answer to such a question is no. Where a person reads the answer, rather than a program, it comes with this reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from policy.values import STRING, Value
 
 
 class Naming(NamedTuple):
-    """A predicate that takes a name: which argument it is, whose it is, and where blocks declare such names."""
+    """How a predicate takes a name: which argument is the name, which one owns it, and which names blocks declare."""
 
     noun: str
     place: int
@@ -36,11 +36,11 @@ NAMINGS = {
 
 
 class Unknown(NamedTuple):
-    """A word that the policy does not have, and those that it has in its place."""
+    """A word that the policy does not have, and the words of that kind that it has."""
 
     noun: str  # type, action, role or relation
     word: str
-    owner: str  # the type whose name it would be; of a type: nothing
+    owner: str  # the type that would have to declare it; empty if the word is a type
     known: tuple[str, ...]  # in order
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ def _instead(word: str, names: list[str]) -> str:
 def _names(
     program: Program, predicate: str, owner: str, naming: Naming, seen: frozenset[tuple[str, str]] = frozenset()
 ) -> set[str] | None:
-    """Return what blocks declare for the type and rules grant on it; None where a rule may grant any name."""
+    """Return the names that blocks declare for the type or rules grant on it; None where a rule may grant any name."""
     if (predicate, owner) in seen:
         return set()
     seen |= {(predicate, owner)}

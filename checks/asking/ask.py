@@ -1,8 +1,8 @@
 """Questions -> answers: the use cases behind every endpoint and command that asks.
 
-A question is one statement. It carries the check of the caller's key and of the policy version that it was
-compiled for, so nothing is trusted that the database has not confirmed in the same snapshot as the facts: no
-row is a refused key, another version means to compile for that one and ask again.
+A question is one statement, which also checks the caller's key, and the policy version that it was compiled for. So
+nothing is trusted that the database has not confirmed in the same snapshot as the facts. No row means that the key is
+refused. Another version means that the question is compiled for that one and asked again.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ class Answered(NamedTuple):
     questions: Sequence[Question]
     rows: list[tuple[int, Row]]
     unused: Unused  # of the context
-    revision: int  # that is answered
-    held: Holding  # in the snapshot that was answered from
-    holding: Holding | None = None  # while that holds, so does the answer; None: it is of this time only
-    since: Seen | None = None  # before what to ask was read from the facts; None: it was not
+    revision: int  # of the facts
+    held: Holding  # in the snapshot that the answer was read from
+    holding: Holding | None = None  # as long as this holds, so does the answer; None: it is not to be kept
+    since: Seen | None = None  # seen before facts were read to decide what to ask; None: none were
 
     @property
     def seen(self) -> Seen:
-        """Return how far the environment was when the first of what the answer goes by was read."""
+        """Return how far the environment was at the earliest read that the answer depends on."""
         return seen_since(self.session.moment, self.since or self.held.seen)
 
     @property
     def version_id(self) -> int | None:
-        """Return the version of the policy that it was answered by."""
+        """Return the policy version that answered."""
         return self.session.version
 
     @property
     def is_timeless(self) -> bool:
-        """Say whether it stays the same for as long as nothing is changed."""
+        """Say whether the answer stays the same until something is changed."""
         return self.holding is not None
 
     @property
@@ -88,7 +88,7 @@ class Answered(NamedTuple):
 
 
 def answer(asker: Asker, question: Question, page: Page | None = None, moment: Moment | None = None) -> Answered:
-    """Answer one question, with its rows in order where they are a page. Without a moment, it is about now."""
+    """Answer one question, as of the moment, or about now. The rows of a page are in order."""
     return answered(asker, (question,), question.context, page, moment=moment)
 
 
@@ -100,7 +100,7 @@ def allowed_among(
     context: Sequence[Fact] = (),
     moment: Moment | None = None,
 ) -> tuple[list[Value], Answered]:
-    """Return the resources that the actor may act on, as they come; and how that was found."""
+    """Return the resources that the actor may act on, in the order given, and how that was found."""
     ids: dict[str, dict[str, None]] = {}
     for resource in resources:
         ids.setdefault(resource.type, {})[resource.id] = None
@@ -114,14 +114,14 @@ def allowed_among(
 def allowed_each(
     asker: Asker, checks: Sequence[Check], context: Sequence[Fact] = (), moment: Moment | None = None
 ) -> tuple[list[bool], Answered]:
-    """Return of each check whether it is allowed; and how that was found."""
+    """Return for each check whether it is allowed, and how that was found."""
     found = answered_each(asker, [allow(*check, (), context) for check in checks], context, moment)
     allowed = {index for index, _ in found.rows}
     return [index in allowed for index in range(len(checks))], found
 
 
 def plan(asker: Asker, question: Question, page: Page | None = None) -> tuple[Compiled, Unused]:
-    """Return what the question is compiled to, and what of its context counts for nothing. Nothing is asked."""
+    """Return what the question is compiled to, and the context facts that are not used. The question is not asked."""
     session = session_now(asker)
     useful = session.brought(question.context)
     return session.plan(question._replace(context=useful.facts), page), useful.unused
@@ -135,9 +135,9 @@ def answered(
     at_once: int = AT_ONCE,
     moment: Moment | None = None,
 ) -> Answered:
-    """Answer questions about the same facts, `at_once` at most in a statement.
+    """Answer questions with the same context facts, at most `at_once` of them in a statement.
 
-    Where it depends on the policy what to ask, `questions` is a function of the session.
+    `questions` is a function of the session where the policy decides what to ask.
     """
 
     def statements(session: LiveSession, asked: Sequence[Question], facts: Sequence[Fact]) -> list[Ready]:
@@ -149,7 +149,10 @@ def answered(
 def answered_each(
     asker: Asker, questions: Sequence[Question], context: Sequence[Fact] = (), moment: Moment | None = None
 ) -> Answered:
-    """Answer many questions of few kinds: those of one kind are rows of values in one statement, if it is about now."""
+    """Answer many questions of few kinds: questions of one kind are rows of one statement (`by_rows`).
+
+    As of a moment, or where that statement is too large, each question is a statement of its own.
+    """
     with run.question_time():
         if len(questions) > 1 and moment is None:
             with suppress(StatementTooLarge):
@@ -172,7 +175,7 @@ def _answered(
         for _ in range(TRIES):
             asked: Sequence[Question] = ()
             current: int | None
-            # Without a policy, what is asked depends on facts, which are looked at before.
+            # Without a policy, a function decides by facts what to ask, and reads them before the statement does.
             depends = callable(questions) and session.version is None
             since = confirmed(asker).seen if depends and settings.REPLICAS else None
             try:
@@ -180,7 +183,7 @@ def _answered(
                 asked = questions(session) if callable(questions) else questions
                 statements = statements_for(session, asked, useful.facts)
             except AuthzError as refusal:
-                # A refusal by a policy that is not active any more refuses nothing.
+                # The refusal counts only if the policy that refuses is still the active one.
                 current = confirmed(asker).version
                 if current == session.version or moment is not None:
                     raise asked[0].in_words_of_caller(refusal) if len(asked) == 1 else refusal from None
@@ -201,10 +204,10 @@ def _answered(
 
 
 def _run(asker: Asker, session: LiveSession, statements: Sequence[Ready]) -> Found:
-    """Return what holds, and the answers, which count only if its version is the session's."""
+    """Return what holds, and the answers. They count only if the version that holds is the session's."""
     if not statements:
         return Found(confirmed(asker), [])
-    if len(statements) == 1:  # which sees one moment as it is
+    if len(statements) == 1:  # which needs no snapshot around it
         return _run_one(asker, statements[0])
     rows: list[tuple[int, Row]] = []
     with run.snapshot():

@@ -29,7 +29,7 @@ Asker = Caller | Trusted
 
 
 def confirmed(asker: Asker) -> Holding:
-    """Return what holds now, or refuse a key that is not good any more, or opens another environment."""
+    """Return what holds now. Refuse a key that is no longer good, or that opens another environment now."""
     statement = asking_what_holds(asker.environment_id, isinstance(asker, Caller), run.dialect())
     row = run.glance(statement.sql, asker.key_hash) if isinstance(asker, Caller) else None
     if row is None:
@@ -64,7 +64,7 @@ def session_now(asker: Asker) -> LiveSession:
 def session_at(asker: Asker, moment: Moment) -> LiveSession:
     """Return a session by the policy of a moment."""
     generation = likely_session(asker).generation
-    if moment.signatures is None:  # it comes out of a token
+    if moment.signatures is None:  # a moment from a page token does not say
         moment = replace(moment, signatures=latest_signature(asker.environment_id, moment.revision))
     return LiveSession(asker.environment_id, moment.version, isinstance(asker, Caller), generation, moment)
 
@@ -73,11 +73,11 @@ def session_at(asker: Asker, moment: Moment) -> LiveSession:
 
 _sessions: dict[tuple[int, bool], LiveSession] = {}
 _moving = Lock()
-_floor = 0  # the generation that the first session may be of
+_floor = 0  # the oldest generation that a remembered session may have
 
 
 def _forget() -> None:
-    """Begin with other generations, which find no statement of before."""
+    """Go on with new generations, which find none of the statements that were compiled before."""
     global _floor
     with _moving:
         _sessions.clear()
@@ -94,23 +94,23 @@ def likely_session(asker: Asker) -> LiveSession:
 
 
 def session_after(session: LiveSession, current: int | None) -> LiveSession:
-    """Return the session to ask in next, where a statement found another version or of new signatures."""
+    """Return the session to ask in next, after a statement found another version, or new signatures."""
     with _moving:
         known = _sessions.get((session.environment_id, session.needs_key), session)
         if session.moment is not None:
             return replace(session, generation=_generation_after(known, session))
         if current != NEW_SIGNATURE:
             generation = max(known.generation, session.generation)
-            if generation < _floor:  # it was asked before all was forgotten
+            if generation < _floor:  # the session is from before all was forgotten
                 generation = new_generation()
             return _remember(LiveSession(session.environment_id, current, session.needs_key, generation))
         if (known.version, known.generation) != (session.version, session.generation):
-            return known  # others found out before: what they compile serves all
+            return known  # another thread has found out before: all share what is compiled for its session
         return _remember(LiveSession(session.environment_id, session.version, session.needs_key))
 
 
 def _generation_after(known: LiveSession, session: LiveSession) -> int:
-    """Return one that knows the signatures of now."""
+    """Return a generation that knows the signatures of now."""
     if known.generation != session.generation:
         return known.generation
     return _remember(LiveSession(known.environment_id, known.version, known.needs_key)).generation

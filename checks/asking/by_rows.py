@@ -1,10 +1,11 @@
-"""Many questions of few kinds -> few statements: questions that differ in their values are rows of one.
+"""Many questions of few kinds -> few statements: questions that differ in their values only are rows of one statement.
 
     may User:ann read Doc:d, may User:ben read Doc:e    ->    may User:v0 "read" Doc:v1, of (ann, d) and (ben, e)
 
-A statement answers several kinds, each about rows of its own, or none. Kinds that were asked together stay together: so
-there are few statements, whichever kinds meet in a request, and none depends on how many rows there are. A kind whose
-answer takes rounds of statements is asked in the usual way, one row after the other in the same snapshot.
+A kind is a question without its values. One statement answers a group of kinds, each for rows of its own, or for no
+rows. Kinds that were asked together once stay in one group. So there are few statements, whichever kinds a request
+combines, and the number of rows changes none of them. A kind whose answer takes rounds of statements is asked in the
+usual way, one row after the other in the same snapshot.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from policy import noticing
 from policy.rules.program import Signature
 
 MOST_KINDS = 16  # in one statement
-MOST_GROUPS = 64  # of kinds by one policy; then they are put together anew
+MOST_GROUPS = 64  # of kinds by one policy; beyond that, grouping starts anew
 
 V = TypeVar("V")
-Rows = dict[tuple[object, ...], list[int]]  # the values of each row, and which questions they are of
+Rows = dict[tuple[object, ...], list[int]]  # the values of each row, and the places of the questions that have them
 
 
 class Renumbered(Exception):
@@ -45,11 +46,11 @@ class Renumbered(Exception):
 
 
 class Kind(NamedTuple):
-    """What questions with the same outline are compiled to. No expression: it takes rounds."""
+    """What questions with the same outline are compiled to. `expression` is None if the answer takes rounds."""
 
     outline: Outline
     expression: Expression | None
-    misses_signatures: bool  # whether it goes by there being no facts of some signature
+    misses_signatures: bool  # whether it relies on there being no facts of some signature
     marks: Marks  # of the environment's signatures when it was compiled
 
 
@@ -58,7 +59,7 @@ class Grouped(NamedTuple):
 
     statement: Statement
     marks: Marks
-    numbers: Mapping[Signature, int]  # of the facts that a request brings
+    numbers: Mapping[Signature, int]  # of the signatures of facts that a request brings
 
 
 _kinds: Remembered[StatementKey, Kind] = Remembered(8192)
@@ -67,8 +68,8 @@ _statements: Remembered[StatementKey, Grouped] = Remembered(1024)
 
 
 def statements_for(session: LiveSession, questions: Sequence[Question], context: Sequence[Fact]) -> list[Ready]:
-    """Return statements with their values; none for what nothing can make true. The context is what `brought` gives."""
-    given = session.given()  # once: all are answered at one time
+    """Return statements with their values; none for what nothing can make true. `context` comes from `brought`."""
+    given = session.given()  # made once, so that all statements have the same time
     rows = _rows_of(session, questions)
     frame = _frame(session, rows, context)
     program = session.program_of(frame)
@@ -85,7 +86,7 @@ def statements_for(session: LiveSession, questions: Sequence[Question], context:
 
 
 def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outline, Rows]:
-    """Return the outlines, and for each the values that are asked about."""
+    """Return for each outline the rows of values that are asked about."""
     names = session.program.names
     found: dict[Outline, Rows] = {}
     for place, question in enumerate(questions):
@@ -96,7 +97,7 @@ def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outlin
 
 
 def _frame(session: LiveSession, outlines: Iterable[Outline], context: Sequence[Fact]) -> StatementKey:
-    """Return the key of all that the questions have in common."""
+    """Return the key of all that the questions have in common, with no question in it."""
     inline = frozenset(by_signature(context))
     policy: Policy | None = session.version
     if policy is None:
@@ -115,14 +116,14 @@ def _kind(session: LiveSession, frame: StatementKey, outline: Outline) -> Kind:
 
 
 def reads_of(key: StatementKey) -> int | None:
-    """Return how many tables a statement of several kinds reads, of those that are remembered."""
+    """Return how many tables a statement reads for its kinds, as far as they are remembered; None if none is."""
     kinds = [_kinds.get(key._replace(asked=(outline,))) for outline in key.asked if isinstance(outline, Outline)]
     known = [kind.expression.weight for kind in kinds if kind is not None and kind.expression is not None]
     return sum(known) if known else None
 
 
 def _made(session: LiveSession, known: Remembered[StatementKey, V], key: StatementKey, make: Callable[[], V]) -> V:
-    """Return what is remembered by the key, or make it. What is made within a transaction is only good there."""
+    """Return what is remembered by the key, or make it. What is made within a transaction is not remembered."""
     if not session.keeps():
         return make()
     found = known.get(key)
@@ -152,7 +153,7 @@ def _kind_of(session: LiveSession, key: StatementKey, outline: Outline) -> Kind:
 
 
 def _numbering(session: LiveSession, key: StatementKey) -> Numbering:
-    """Return the numbers of now. What the request brings is numbered first, so that all kinds agree on it."""
+    """Return the numbers of now. Signatures of the request's facts come first, so that all kinds agree on them."""
     numbering = Numbering(session.environment_id)
     for signature in sorted(key.inline, key=str):
         numbering.of(signature)
@@ -168,7 +169,7 @@ def _columns_of(outline: Outline) -> tuple[str, ...]:
 
 
 class Groups:
-    """Which kinds are answered together."""
+    """The groups of kinds that are answered together, each by one statement."""
 
     def __init__(self) -> None:
         self._groups: list[list[Kind]] = []
@@ -176,7 +177,7 @@ class Groups:
         self._changing = Lock()
 
     def with_all(self, kinds: Sequence[Kind]) -> list[tuple[Kind, ...]]:
-        """Return the groups that have these kinds, which come into one if they are in none."""
+        """Return the groups that contain these kinds. A kind that is in none yet is put into the last or a new one."""
         with self._changing:
             if len(self._groups) > MOST_GROUPS:
                 self._groups, self._places = [], {}
@@ -220,7 +221,7 @@ def _ready(
 
 
 def _json(rows: Rows) -> str:
-    """Return the rows, each after the place of its first question."""
+    """Return the rows as JSON, each behind the place of its first question: `[[0,"ann","d"],[1,"ben","e"]]`."""
     return orjson.dumps([[places[0], *values] for values, places in rows.items()]).decode()
 
 
@@ -243,7 +244,7 @@ def _group_of(session: LiveSession, frame: StatementKey, group: tuple[Kind, ...]
 
 
 def _is_up_to_date(kind: Kind, marks: Marks) -> bool:
-    """Whether what it was compiled for holds: which facts may end, and, where it goes by that, which there are."""
+    """Say whether the marks are still those it was compiled under; unless it misses signatures, only `ends` counts."""
     return kind.marks.ends == marks.ends and (kind.marks == marks or not kind.misses_signatures)
 
 
@@ -271,7 +272,7 @@ def _answers_of(kind: Kind, said: object) -> Sequence[Row]:
 
 
 def _at(places: Sequence[int], ready: Ready) -> Ready:
-    """Return the statement of one question as that of the equal questions in these places."""
+    """Return the statement of one question, read as the answer to all equal questions, which have these places."""
 
     def read(fetched: list[Fetched]) -> Found:
         found = ready.read(fetched)

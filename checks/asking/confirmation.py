@@ -1,16 +1,18 @@
-"""What a statement confirms of its question, in the snapshot in which it reads the facts.
+"""What a statement confirms along with its answer, in the same snapshot in which it reads the facts.
 
-That the caller's key is good, and for questions; that the policy version is active that the statement was compiled for;
-and that the environment's signatures are those that it knows. Rows of an answer come beside the version that is active,
-the moment (while that is the same, so is every answer) and the offset, which is the revision that is answered.
+It confirms that the caller's key is good, and for questions; that the policy version that it was compiled for is
+active; and that the environment's signatures are those that it knows. With the answer come the active version, the
+moment (a number: while it stays the same, so does every answer) and the offset, which is the revision of the facts.
 
-    SELECT <version>, CASE WHEN <mine> THEN (<truth>) END, <moment>, <offset> FROM <gate>
-    SELECT <version>, <moment> || ':' || <offset>, NULL FROM <gate>
+    SELECT <version>, CASE WHEN <mine> THEN (<truth>) END, <moment>, <offset> FROM <gate>      -- yes or no
+    SELECT <version>, <moment> || ':' || <offset>, NULL FROM <gate>                            -- rows
         UNION ALL SELECT -1, x.* FROM (<rows>) x WHERE EXISTS (<gate and mine>)
-    SELECT <version>, <moment>, <offset> FROM <gate>
+    SELECT <version>, <moment>, <offset> FROM <gate>                                           -- nothing else
 
-A statement as of a revision follows the policy of then. It confirms that the environment still knows that revision, and
-its own version stands for that.
+<gate> is one row while the key is good, and <mine> says that the active version is the statement's own.
+
+A statement as of a revision follows the policy of then. It confirms that the environment still knows that revision: if
+so, <version> is the statement's own, and otherwise `UNKNOWN_REVISION`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _OFFSET = 'e."offset"'
 
 
 class Holding(NamedTuple):
-    """What holds in the snapshot of a statement: the policy version that is active, and the moment."""
+    """What holds in the snapshot of a statement: the active policy version, the moment and the offset."""
 
     version: int | None
     moment: int
@@ -44,19 +46,19 @@ class Holding(NamedTuple):
 
 @lru_cache(maxsize=10_000)
 def asking_what_holds(environment_id: int, needs_key: bool, dialect: Dialect) -> Statement:
-    """The statement of nothing but that; a caller's needs the slot `key`. No row: the key is not good here."""
+    """Return the statement that only confirms; a caller's has the slot `key`, and no row if that is not good."""
     gate = _gate(environment_id, needs_key)
     return finished((f"SELECT e.policy_version_id, {MOMENT}, {_OFFSET} FROM ", *gate), dialect.placeholder)
 
 
 def held_beside_truth(rows: list[tuple[Any, ...]]) -> tuple[Holding, bool]:
-    """What `Confirmation.of_truth` selects."""
+    """Read the row that `Confirmation.of_truth` selects."""
     version, truth, moment, offset = rows[0]
     return Holding(version, moment, offset), bool(truth)
 
 
 def held_beside_rows(rows: list[tuple[Any, ...]]) -> tuple[Holding, list[tuple[Any, ...]]]:
-    """What `Confirmation.of_rows` selects."""
+    """Read the rows that `Confirmation.of_rows` selects."""
     version, numbers, *_ = next(row for row in rows if row[0] != IS_ANSWER)
     moment, offset = map(int, numbers.split(":"))
     return Holding(version, moment, offset), [row[1:] for row in rows if row[0] == IS_ANSWER]
@@ -65,20 +67,20 @@ def held_beside_rows(rows: list[tuple[Any, ...]]) -> tuple[Holding, list[tuple[A
 class Confirmation(NamedTuple):
     environment_id: int
     needs_key: bool
-    watches_signatures: bool  # whether facts of new ones could change what the statement answers
+    watches_signatures: bool  # whether facts of new signatures could change the answer
     ends_mark: int
     dialect: Dialect
     is_past: bool = False
 
     def of_truth(self, truth: Text, columns: int = 1) -> Text:
-        """Select one row while the key is good: what holds, and whether the truth does under my version."""
+        """Select one row if the key is good: what holds, and the truth, or NULL if the version is not mine."""
         mine: Text = ("CASE WHEN ", *self._mine, " THEN (", *truth, ") END")
         return ("SELECT ", *self._version, ", ", *mine, f", {MOMENT}, {_OFFSET} FROM ", *self._gate)
 
     def of_rows(self, rows: Text, columns: int) -> Text:
-        """Select what holds in a row of its own while the key is good, and the rows if the version is mine.
+        """Select a row of what holds if the key is good, and below it the rows if the version is mine.
 
-        Their first column is text, in PostgreSQL, and so the moment is.
+        The moment is cast to text since the rows' first column is text, and PostgreSQL wants one type.
         """
         numbers = f", CAST({MOMENT} AS text) || ':' || {_OFFSET}{', NULL' * (columns - 1)} FROM "
         first: Text = ("SELECT ", *self._version, numbers, *self._gate)
@@ -87,7 +89,7 @@ class Confirmation(NamedTuple):
 
     @property
     def _version(self) -> Text:
-        """Select the policy version, if the environment's signatures are what they were."""
+        """Select the policy version, or `NEW_SIGNATURE` if the signatures are not those of the statement."""
         moved: list[Text] = [] if self.is_past else [(f"e.ends_mark <> {int(self.ends_mark)}",)]
         if self.watches_signatures:
             moved.append(("e.signature_mark <> ", *self.dialect.number((Slot("mark"),))))
@@ -115,7 +117,7 @@ class Confirmation(NamedTuple):
 
 
 def _gate(environment_id: int, needs_key: bool) -> Text:
-    # The environment is part of the check: the statement reads the facts of this one, whatever the key opens now.
+    # The environment is part of the check: the statement reads this one's facts, and the key may open another by now.
     here = f"e.id = {int(environment_id)}"
     if not needs_key:
         return (f"environment e WHERE {here}",)

@@ -1,7 +1,7 @@
 """How long a question may take: one clock for all that is done for it, from its first look at the policy to its answer.
 
-Whoever answers a question opens a `Deadline`. What runs inside of it calls `check` now and then, wherever policies and
-facts decide how long it takes.
+Code that answers a question opens a `Deadline`. Code that runs inside of it calls `check` wherever policies and facts
+decide how long it takes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _opened: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 class Deadline:
-    """So many seconds from now; 0 is no limit. If another is open already, that one keeps counting alone."""
+    """A limit of so many seconds from now; 0 is none. If one is open already, opening this one changes nothing."""
 
     __slots__ = ("_token", "end", "seconds")
 
@@ -49,7 +49,7 @@ class Deadline:
 
 @contextmanager
 def shortened(seconds: float) -> Iterator[None]:
-    """Give what is done inside so long at most, and no longer than the deadline that is open."""
+    """Limit the code inside to so many seconds, or to what the open deadline has left if that is less."""
     mine, outer = Deadline(seconds), _opened.get()
     token = _opened.set(outer if outer is not None and outer.end < mine.end else mine)
     try:
@@ -76,7 +76,7 @@ class Lock(Protocol):
 
 @contextmanager
 def holding(lock: Lock) -> Iterator[None]:
-    """Hold the lock, and wait for it no longer than the question may take."""
+    """Hold the lock. Raise `QueryTooSlow` if the question's time is over before it is free."""
     found = _opened.get()
     if found is None or found.end == inf:
         lock.acquire()

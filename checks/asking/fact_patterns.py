@@ -1,7 +1,7 @@
 """The query of version 1: a pattern of derived facts -> a question for each typing of it, and rows -> facts.
 
-A wildcard without a type is of any type, a variable of a question has one. So each combination of types that a fact or
-a rule of the predicate can have is a question of its own.
+A wildcard may have no type, and then is of any; a variable of a question has one type. So there is a question for each
+combination of types that facts or rules of the predicate can have.
 
     owns(User:ann, _)     ->  owns(User:ann, Doc:_) and owns(User:ann, Folder:_)
 """
@@ -87,7 +87,7 @@ def _program_types(program: Program, pattern: Pattern) -> Iterator[tuple[Types, 
 
 
 def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]) -> Iterator[tuple[Types, ...]]:
-    """Yield the types of facts: without a policy they alone count, and a permission is a decision."""
+    """Yield the types of stored and context facts: without a policy these alone count, permissions for `allow`."""
     names = {pattern.predicate, "has_permission"} if pattern.predicate == "allow" else {pattern.predicate}
     signatures = {*signature_numbers(environment_id), *(fact.signature for fact in context)}
     for signature in sorted(signatures, key=str):
@@ -99,7 +99,7 @@ def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]
 
 
 def facts_to_json(pattern: Pattern, found: Answered) -> list[dict[str, object]]:
-    """Return the facts in order. What holds for every value of every type is one fact, whose argument has no type."""
+    """Return the facts in order. If an argument may be any value of any type, that is one fact, with no type there."""
     rows = {_cells(found.questions[index], row) for index, row in found.rows}
     every = _every_type(found.session.program)
     for place, arg in enumerate(pattern.args):
@@ -119,6 +119,7 @@ def _cells(question: Question, row: Row) -> tuple[_Cell, ...]:
 
 
 def _without_type(rows: set[tuple[_Cell, ...]], place: int, every: Types) -> set[tuple[_Cell, ...]]:
+    # Rows that have every value of every type in this place become one row, without a type there.
     groups: dict[tuple, set[str]] = defaultdict(set)
     for row in rows:
         type_name, text = row[place]

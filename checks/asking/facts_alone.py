@@ -1,4 +1,4 @@
-"""A session over given facts and nothing else: no environment, no key, nothing stored is seen."""
+"""A session over given facts and nothing else: no environment, no key, no stored facts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIME_LIMIT = 20.0  # seconds for all that is asked in one session
 
 @dataclass(eq=False)
 class FactsAlone(Snapshot):
-    """Asks over facts of given signatures: whichever facts there are, statements are the same."""
+    """Asks over facts of given signatures; its statements are the same whatever the facts are."""
 
     @classmethod
     def of_signatures(cls, program: Program, inline: frozenset[Signature]) -> FactsAlone:

@@ -1,13 +1,13 @@
-"""Answers that are kept, for whoever sends the same request again: exact, since nothing is trusted but the database.
+"""A cache of answers, for requests that are sent again. It is exact: the database confirms an answer before each use.
 
-An answer is kept with what held in the snapshot that it was read from: the policy version, and the moment, a number
-that is drawn by lot with every change of the environment. Who asks again is given it once the database says, with the
-check of the key, that the same holds now. All else that an answer depends on is in the request, and the whole request
-is what answers are found by.
+An answer is kept with what held in the snapshot that it was read from: the policy version, and the moment, a random
+number that is drawn anew with every change of the environment. When the request comes again, one small statement checks
+the key and reads what holds now. If that is the same, the kept answer is sent. All else that an answer depends on is in
+the request, and the whole request is the key of the cache.
 
-Which moment is the latest, a process only guesses, by what its statements saw: where an answer cannot be good any more,
-the question is asked at once. So a question that is new, or new since a change, is one statement, as it always is. And
-nothing is kept for a request that comes for the first time: most that do never come again.
+A process remembers the latest moment that its statements saw. An answer of another moment is not worth confirming: the
+question is asked at once. So a question that is new, or new since a change, costs one statement, as without a cache.
+Nothing is kept for a request that comes for the first time, since most requests never come again.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from policy.configured import configured
 
 Asked = tuple[int, str, bytes]  # an environment, what is asked of it, and the body of the request
 _OVERHEAD = 1_000  # bytes that the smallest answer takes, with its places in tables
-_OF_UNUSED = 12_000  # bytes of what can be said of one kind of context facts that count for nothing
+_OF_UNUSED = 12_000  # bytes that one kind of unused context facts may take
 _CONFIRMED: noticing.Noted = ("kept", 0.0, 0.0, {})
-_SHARE = 8  # an answer that is larger than this part of the room is not kept
+_SHARE = 8  # an answer that takes more than 1/_SHARE of the room is not kept
 _MOST_ENVIRONMENTS = 10_000
 _MOST_SEEN = 1 << 16
 
@@ -38,17 +38,17 @@ class Found(Protocol):
     @property
     def unused(self) -> Unused: ...  # of the question's context
     @property
-    def revision(self) -> int: ...  # that is answered
+    def revision(self) -> int: ...  # of the facts
     @property
-    def version_id(self) -> int | None: ...  # the policy's by which it is
+    def version_id(self) -> int | None: ...  # of the policy that answered
     @property
-    def holding(self) -> Holding | None: ...  # while that holds, so does the answer; None: it is not to be kept
+    def holding(self) -> Holding | None: ...  # as long as this holds, so does the answer; None: do not keep it
     @property
     def seen(self) -> Seen: ...  # how far the environment was then
 
 
 class Kept(NamedTuple):
-    """An answer as JSON, what of the question's context counted for nothing, and under what it was found."""
+    """An answer as JSON, the context facts that were not used, and what held when it was found."""
 
     asked: Asked
     body: bytes
@@ -74,14 +74,11 @@ def _bytes_of(answer: Kept) -> int:
 
 _answers: Remembered[Asked, Kept] = Remembered(configured.ANSWER_CACHE, _bytes_of)
 _latest: dict[int, Holding] = {}  # by environment, as far as this process has seen
-_seen = [0] * _MOST_SEEN  # hashes of requests, each in its place, as long as no other needs that
+_seen = [0] * _MOST_SEEN  # hashes of requests; one is overwritten when another takes its place
 
 
 def asked_again(who: Caller, what: str, body: bytes) -> Asked | None:
-    """Return what the answer is kept by; None where none is.
-
-    That is, where nothing is kept at all, or when the request comes for the first time.
-    """
+    """Return the key of the request's answer; None if the cache is off, or the request comes for the first time."""
     if not configured.ANSWER_CACHE:
         return None
     asked = (who.environment_id, what, body)
@@ -98,7 +95,7 @@ def kept(who: Caller, asked: Asked) -> Kept | None:
     found = _answers.get(asked)
     if found is None or found.holding != _latest.get(who.environment_id):
         return None
-    now = confirmed(who)  # whose one statement has a question's time
+    now = confirmed(who)  # one statement, which also checks the key
     _note(who, now)
     if found.holding != now:
         return None
@@ -108,10 +105,10 @@ def kept(who: Caller, asked: Asked) -> Kept | None:
 
 
 def keep(asked: Asked, found: Found, body: bytes) -> None:
-    """Keep an answer, unless it is good for this time only or too large.
+    """Keep an answer, unless it has no `holding`, is too large, or was found within a transaction.
 
-    None is kept within a transaction: what that changes comes bit by bit at one moment, which nobody else sees until
-    all of it is committed. So what is kept under a moment is true at it, for those who ask within a transaction too.
+    A transaction makes its changes bit by bit under one moment, which others see only once all of it is committed. An
+    answer from in between would be wrong under that moment.
     """
     if found.holding is None or run.in_transaction():
         return

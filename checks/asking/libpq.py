@@ -26,24 +26,24 @@ from checks.errors import QueryTooSlow, StatementTooLarge
 from policy import at_work, places
 from policy.errors import Cancelled
 
-_FRESH = 0.9  # of a question's time: with so much left, the connection's own limit is near enough
+_FRESH = 0.9  # of a question's time: while so much is left, the connection's own `statement_timeout` will do
 MOST_PREPARED = 1000  # statements of a connection: a policy has many shapes of questions
 _BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; EXECUTE nothing"
-_FORGOTTEN = b"26000"  # PostgreSQL's code for the name of a prepared statement that there is not
+_FORGOTTEN = b"26000"  # PostgreSQL's error code for a prepared statement that does not exist
 
 StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently used first; None: it ran once
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
-_asked: dict[psycopg.Connection, tuple[str, list[object]]] = {}  # what each is at work with; `at_work` knows since when
-_LONG_TIMES = 2  # in a row, and a statement waits for its turn: if it is once, the machine may have stood still
+_asked: dict[psycopg.Connection, tuple[str, list[object]]] = {}  # what each runs now; `at_work` knows since when
+_LONG_TIMES = 2  # in a row, and a statement has to wait for a turn; once may only mean that the machine stood still
 
 
 def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
-    """Run a statement, which has the connection's `statement_timeout`, or what the question has left."""
+    """Run a statement. Its limit is the connection's `statement_timeout`, or what is left of the question's time."""
     try:
         if not can_run(raw):
-            time.left()  # or none: it raises
+            time.left()  # raises if there is none
             with psycopg.RawCursor(raw) as cursor:
                 return cursor.execute(sql.encode(), values).fetchall()
         if turns.count:
@@ -56,9 +56,10 @@ def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadl
 
 
 def glance(raw: psycopg.Connection, sql: str, value: str) -> tuple | None:
-    """Return the one row, of numbers, of a statement that is prepared; None where it is not, or something is wrong.
+    """Return the one row of numbers of a statement that is prepared; None if it is not, or if anything is wrong.
 
-    `execute` then prepares it, or says what. Within a snapshot, which the first thing that is wrong ends, it does all.
+    The caller then uses `execute`, which prepares the statement, or raises what is wrong. Within a transaction, which
+    the first error would abort, this always returns None.
     """
     names = _names.get(raw)
     name = names.get(sql) if names else None
@@ -76,7 +77,7 @@ def glance(raw: psycopg.Connection, sql: str, value: str) -> tuple | None:
 
 
 def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
-    """Run it; what took long twice in a row, or is just taking long elsewhere, when it is its turn."""
+    """Run a statement; if it took long twice in a row, or just takes long on another connection, wait for a turn."""
     times = known.times(sql, values)
     if times < _LONG_TIMES and not _takes_long(sql, values):
         return _noted(raw, sql, values, time, times)
@@ -95,7 +96,7 @@ def _takes_long(sql: str, values: list[object]) -> bool:
 
 
 def _noted(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline, times: int) -> list[tuple]:
-    """Run it, and note whether it takes long; before, it did so many `times` in a row."""
+    """Run a statement, and note whether it takes long. `times` is how often in a row it did so before."""
     began = monotonic()
     _asked[raw] = sql, values
     takes_long = False
@@ -131,7 +132,7 @@ def snapshot(raw: psycopg.Connection) -> Iterator[None]:
 
 @contextmanager
 def limited(raw: psycopg.Connection, seconds: float) -> Iterator[None]:
-    """Give statements inside so many seconds. One that is cancelled does not end the snapshot."""
+    """Limit each statement inside to so many seconds. After one that is cancelled, the snapshot goes on."""
     command = b"SAVEPOINT limited; SET LOCAL statement_timeout = %d" % max(1, int(seconds * 1000))
     _good(raw, _executed(raw, command), ExecStatus.COMMAND_OK)
     try:
@@ -146,7 +147,7 @@ def in_transaction(raw: psycopg.Connection) -> bool:
 
 
 def can_run(raw: psycopg.Connection) -> bool:
-    """Say whether the connection is up and in no transaction of Django's, which are left to its own cursors."""
+    """Say whether the connection is up, and in no transaction of Django's: within one, `execute` takes a cursor."""
     return raw.pgconn.status == ConnStatus.OK and raw.autocommit
 
 
@@ -162,10 +163,10 @@ def rows(raw: psycopg.Connection, sql: str, values: list[object]) -> list[tuple]
 
 
 def _begin_snapshot(raw: psycopg.Connection) -> None:
-    """Begin a transaction, and run a prepared statement that does nothing as its first one.
+    """Begin a transaction whose first statement is a prepared one that does nothing.
 
-    The driver drops all prepared statements, ours too, when a transaction is rolled back. Within the snapshot, the
-    first that is missing would end it; here that is noticed before, and the transaction begun again.
+    The driver drops all prepared statements, ours too, when a transaction is rolled back. Within the snapshot, a
+    missing one would abort it. So that is noticed here, by the first statement, and the transaction is begun again.
     """
     _names_of(raw)
     begun = _executed(raw, _BEGIN)
@@ -235,7 +236,7 @@ def _is_forgotten(result: PGresult) -> bool:
 def _names_of(raw: psycopg.Connection) -> StatementNames:
     names = _names.get(raw)
     if names is None:
-        _executed(raw, b"PREPARE nothing AS SELECT")  # made before all others: as long as it is there, they are
+        _executed(raw, b"PREPARE nothing AS SELECT")  # prepared before all others: while it exists, so do they
         names = _names[raw] = OrderedDict()
     return names
 
@@ -254,7 +255,7 @@ def _remember(raw: psycopg.Connection, names: StatementNames, sql: str) -> None:
 
 
 def _written(value: object) -> bytes | None:
-    """Return a parameter as text, which may hold no NUL: the library would take it for the end."""
+    """Return a parameter as text. NUL is refused, since the C library would take it for the end of the text."""
     match value:
         case str():
             if "\0" in value:

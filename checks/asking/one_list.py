@@ -1,8 +1,8 @@
 """Pages of a list about now, as one list: all of them are of the moment at which the first was answered.
 
-A token says which moment that is. For ten minutes, and as long as its history is kept, the pages that follow are asked
-as of it; after that, about now, from the same id on. Either way nothing is told twice. Who keeps a token for longer
-does not want to know what was granted then: what was revoked since, is.
+A token says which moment that is. For ten minutes, if its history is kept that long, the following pages are asked as
+of that moment; after that, about now, from the same id on. Either way no id is sent twice. An older token must not show
+what was granted then, since some of it may be revoked by now.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Ask = Callable[[Moment | None], Answered]
 
 
 def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answered, Moment | None]:
-    """Ask for a page, and say of which moment it is: of that of the first one, or (None) of now."""
+    """Ask for a page, and return with it the moment that it is of: that of the first page, or None for now."""
     if first is None or clock.now() - first.at > LONGEST:
         return ask(None), None
-    if confirmed(asker).offset == first.revision:  # most likely now is that moment still, which is asked in less time
+    if confirmed(asker).offset == first.revision:  # likely nothing has changed, and asking about now is quicker
         found = ask(None)
         if found.revision == first.revision and found.is_timeless:
             return found, first
@@ -36,10 +36,10 @@ def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answ
 
 
 def marks_of(found: Answered, first: Moment | None) -> list[int]:
-    """Return what a token says of when its list was answered. Without a policy, only what replicas must have seen."""
+    """Return the numbers by which a token says when its list was answered; without a policy, what replicas need."""
     if first is None and found.version_id is None:
         return [found.revision] if settings.REPLICAS else []
-    # By the database's clock, at once after the statement. What had not come to its end then, counts on all pages.
+    # The database's clock, right after the statement. Facts that had not expired by then count on all pages.
     at = first or Moment(found.revision, clock.now(), found.version_id)
     return [at.revision, at.at, at.version or 0]
 

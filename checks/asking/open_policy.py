@@ -1,4 +1,4 @@
-"""What holds while an environment has no policy: a permission that is a fact is allowed, whatever its types."""
+"""The open policy of environments that have none: `allow` follows from `has_permission` facts, whatever their types."""
 
 from functools import lru_cache
 
@@ -17,7 +17,7 @@ class OpenProgram(Program):
 
 
 def policy_of(version: int | None, types: Types) -> Policy:
-    """Return the policy of questions that mention these types."""
+    """Return the version; without one, the open policy for questions that mention these types."""
     return types if version is None else version
 
 

@@ -2,8 +2,8 @@
 
 A token continues one question of one environment after the last id that was sent, with the size that the first request
 asked for. Pages follow the order of ids, not positions: while facts change, no id that stays granted is left out or
-sent twice. The pages of a list as of a revision are all of that one; those of a list about now are of the moment at
-which the first was answered, as long as its history is kept (`checks/asking/one_list.py`).
+sent twice. All pages of a list as of a revision are of that revision. All pages of a list about now are of the moment
+at which the first one was answered, as long as its history is kept (`checks/asking/one_list.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from policy.moments import Moment
 LARGEST = 2**31  # more than there are
 _SALT = "checks.paging"  # clients have tokens that were signed with it: it stays, wherever this file goes
 OF_A_MOMENT = 3  # numbers that stand at the end of a token, where the request named a moment
-ABOUT_NOW = 1  # follows them where it did not
+ABOUT_NOW = 1  # stands after such numbers where the request named no moment
 _REFUSED = "is not a token that this list was continued with"
 
 
@@ -78,7 +78,7 @@ def page_of_list(asker: Asker, question: Question, cut: Cut) -> tuple[dict[str, 
 
 
 def least_of(token: object) -> int:
-    """Return the revision of the page that a token continues; 0 where it does not say, or is none."""
+    """Return the revision of the list that a token continues; 0 if the token does not say, or is not valid."""
     if isinstance(token, str):
         with suppress(signing.BadSignature, ValueError):
             _, _, _, _, *then = _signer().unsign_object(token)

@@ -1,4 +1,4 @@
-"""Questions of calls: of `allow`, of any one by its variables' places, and the query of version 2 out of JSON."""
+"""Makes questions of calls: of `allow`, of any one predicate, and the query of version 2, which is read from JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_VARIABLES = 20  # of one call
 def allow(
     actor: Asked, action: Asked, resource: Asked, outs: tuple[str, ...] = (), context: Sequence[Fact] = ()
 ) -> Question:
-    """Ask whether `actor` may do `action` on `resource`; `outs` are those of the three that are asked for."""
+    """Return the question whether `actor` may do `action` on `resource`; `outs` names those whose values are wanted."""
     variables = {"actor": actor, "action": action, "resource": resource}
     return Question((("allow", ("actor", "action", "resource")),), variables, outs, context)
 
@@ -30,7 +30,7 @@ def allow(
 def question_about(
     predicate: str, asked: Sequence[Asked], outs: Iterable[int] = (), context: Sequence[Fact] = ()
 ) -> Question:
-    """Return the question of one call. Its variables have names by their places; `outs` are those asked for."""
+    """Return the question of one call, with variables `argument0`, …; `outs` are the places whose values are wanted."""
     names = tuple([f"argument{place}" for place in range(len(asked))])
     return Question(((predicate, names),), dict(zip(names, asked)), tuple([names[place] for place in outs]), context)
 
@@ -59,7 +59,7 @@ def calls_from_json(raw: object, path: str) -> tuple[NamedCall, ...]:
 
 
 def constraints_from_json(raw: object, path: str) -> dict[str, object]:
-    """Leave them as sent: those of variables that occur are decoded later, all others ignored."""
+    """Return the object as sent: constraints of variables in the query are decoded later, all others are ignored."""
     if not isinstance(raw, dict):
         raise MalformedRequest(path, "must be an object from variables to types and ids")
     return raw
@@ -89,9 +89,10 @@ def asked_from_json(constraints: dict[str, object], name: str) -> Asked:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question whose variables are in order of appearance. Those with one value are not asked for.
+    """A question whose variables are in order of appearance; one that has one given id is no answer column.
 
-    Variables are named by their places, as clients make names up anew for each query.
+    Variables are renamed by their places, `?0`, `?1`, …: clients make up new names for each query, and questions share
+    a statement only if their variables have the same names.
     """
 
     question: Question
@@ -106,7 +107,7 @@ class Query:
         return cls(Question(placed, variables, outs, context, dict(zip(variables, names))))
 
     def asking_for(self, names: Iterable[str]) -> Question:
-        """Return the question for the values of these variables, given by the caller's names."""
+        """Return the question with other answer columns: these variables, by the names that the caller gave them."""
         ours = {name: our for our, name in self.question.names.items()}
         for name in names:
             if name not in ours:
@@ -114,7 +115,7 @@ class Query:
         return self.question._replace(outs=tuple([ours[name] for name in names]))
 
     def results(self, rows: Iterable[Row]) -> list[dict[str, str | None]]:
-        """Return an object for each solution, by the variables in order of appearance; null is every value."""
+        """Return an object for each solution: an id for each variable, in order of appearance; null is every value."""
         outs, variables = self.question.outs, self.question.variables
         fixed = {name: asked.one for name, asked in variables.items() if name not in outs}
         solutions = ({**fixed, **dict(zip(outs, row))} for row in rows)

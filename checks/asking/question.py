@@ -1,8 +1,8 @@
-"""What is asked, and what is left of it without its values: questions that differ in nothing else share a statement.
+"""What is asked, and its outline, which is the question without its values: questions of one outline share a statement.
 
     may User:ann read Doc:d    ->    the outline  may User:v0 "read" Doc:v1    and the values  v0 = ann, v1 = d
 
-"read" is part of the outline where the policy mentions it: rules are chosen by it.
+"read" stays in the outline if the policy mentions that name, since names decide which rules apply.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class Asked(NamedTuple):
 
     @property
     def one(self) -> str:
-        """Return the id, where one is asked about."""
+        """Return the one id that is asked about."""
         assert self.ids, "asked about one id"
         return self.ids[0]
 
 
 class Question(NamedTuple):
-    """Calls that must hold together, with variables by name. Answers have the columns `outs`.
+    """A conjunction of calls, with its variables by name. Answers have the columns `outs`.
 
-    Questions share a statement where the names of their variables are the same. Names that callers make up would keep
-    them apart, so variables are called by their places then, and `names` has the caller's, for messages.
+    Questions share a statement only if their variables have the same names. Where callers make names up, variables are
+    named by their places instead, and `names` maps those to the caller's names, for messages.
     """
 
     calls: tuple[tuple[str, tuple[str, ...]], ...]
@@ -70,14 +70,14 @@ class Question(NamedTuple):
         return self.names.get(name, name)
 
     def in_words_of_caller(self, refusal: AuthzError) -> AuthzError:
-        """Return the refusal with the variable that it names called as the caller does."""
+        """Return the refusal; if it names a variable, by the name that the caller gave it."""
         return UnboundVariable(self.called(refusal.name)) if isinstance(refusal, UnboundVariable) else refusal
 
 
 class Page(NamedTuple):
-    """The part of a one-column answer to read: so many ids at most, after an id, or the last ones before one.
+    """The part of a one-column answer to read: at most `limit` ids, the first ones after an id or the last before one.
 
-    With a text, it is of the ids that contain it, and of what stands for every value.
+    With a text, only ids that contain it count, and the row that stands for every value.
     """
 
     limit: int
@@ -94,7 +94,7 @@ class Page(NamedTuple):
         return {"limit": self.limit, "after": self.after, "before": self.before, "contained": self.text}
 
     def of(self, rows: Collection[Row]) -> list[Row]:
-        """Return the page of these rows, in order."""
+        """Return those of the rows that are on the page, in order."""
         _, after, before, part = self
         named = sorted([row for row in rows if row[0] is not None and (after is None or row[0] > after)])
         if part:
@@ -106,7 +106,7 @@ class Page(NamedTuple):
 
 
 def by_ids(row: Row) -> tuple:
-    """Return what puts answers in order: every value first, then by id."""
+    """Return the sort key of an answer: None, which stands for every value, comes before all ids."""
     return tuple((text is not None, text or "") for text in row)
 
 
@@ -121,25 +121,25 @@ def check_predicate(program: Program, predicate: str) -> None:
 # ---- values -------------------------------------------------------------------------------------------------------
 
 EVERY, NAME, OTHER, VALUE, SEVERAL, MANY = "every", "name", "other", "value", "several", "many"
-FEW = 32  # ids that are looked into one by one: for those, all that an actor can reach would be too much to find
+FEW = 32  # up to so many ids are looked into one by one, as to find all that an actor can reach would take longer
 OPERANDS: dict[str, Callable[[str], Operand]] = {NAME: Const, OTHER: Other, VALUE: Slot}
 
 
 @dataclass(slots=True)
 class Values:
-    """Puts values into slots, equal ones into the same, and says what stands for each."""
+    """Puts values into slots, equal ones of a type into the same slot, and says which operand stands for each."""
 
     names: frozenset[str]  # of the policy
     slots: dict[str, object]
     taken: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def one(self, type_name: str, text: str) -> Operand:
-        """Return what stands for the value in what the engine is asked."""
+        """Return the operand that stands for the value in the engine's question."""
         kind, place = self.placed(type_name, text)
         return OPERANDS[kind](place)
 
     def placed(self, type_name: str, text: str) -> tuple[str, str]:
-        """Return what kind of operand the value is, and its text or slot: names of the policy stay as they are."""
+        """Return the value's kind of operand, and its slot, or its text if that is a name of the policy."""
         is_text = type_name == STRING
         if is_text and text in self.names:
             return NAME, text
@@ -150,7 +150,7 @@ class Values:
         return OTHER if is_text else VALUE, slot
 
     def several(self, texts: tuple[str, ...]) -> str:
-        """Return the slot of a list of ids."""
+        """Put a list of ids, as JSON, into a slot of its own, and return the slot."""
         slot = f"ids{len(self.slots)}"
         self.slots[slot] = orjson.dumps(texts).decode()
         return slot
@@ -165,10 +165,10 @@ def inline_rows(facts: Sequence[Fact], number_of: Callable[[Signature], int]) ->
 
 
 class Outline(NamedTuple):
-    """A question without its values. Each request makes and hashes one, which is why it is of plain tuples."""
+    """A question without its values. Each request makes and hashes one, so it is made of plain tuples."""
 
     calls: tuple[tuple[str, tuple[str, ...]], ...]
-    variables: tuple[tuple[str, str, str, str], ...]  # name, type, kind, and the name or slot that it is
+    variables: tuple[tuple[str, str, str, str], ...]  # name, type, kind, and the text or slot of its value
     outs: tuple[str, ...]
 
     @property
@@ -177,7 +177,7 @@ class Outline(NamedTuple):
 
     @property
     def root(self) -> Root:
-        """Return what the engine is asked."""
+        """Return the question as the engine takes it."""
         types = {name: type_name for name, type_name, _, _ in self.variables}
         terms: dict[str, Term] = {name: Var(index, name, types[name]) for index, name in enumerate(self.outs)}
         givens = []

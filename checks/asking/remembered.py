@@ -1,4 +1,4 @@
-"""What was made once for a key, as long as there is room for it."""
+"""A cache of what was made once for a key, as long as there is room for it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ V = TypeVar("V")
 
 
 class Remembered(Generic[K, V]):
-    """Lets go first of what was used least lately. What many ask for at once is made by one of them."""
+    """An LRU cache. If several threads ask for a missing key at once, one makes the value, the others wait."""
 
     def __init__(self, most: int, weigh: Callable[[V], int] | None = None):
-        """Make room for so many, or for so much, where things are weighed."""
+        """Make room for `most` values; with `weigh`, for values of that weight together."""
         self._kept: LRUCache[K, V] = LRUCache(most, weigh)
-        self._changing = Lock()  # every use changes the order in which things go
+        self._changing = Lock()  # reading, too, changes the order of eviction
         self._making = tuple(Lock() for _ in range(16))
 
     def get(self, key: K) -> V | None:
@@ -31,12 +31,12 @@ class Remembered(Generic[K, V]):
                 return None
 
     def keep(self, key: K, made: V) -> None:
-        """Remember what is at hand; it must not weigh more than there is room for."""
+        """Store a value, which must not weigh more than there is room for."""
         with self._changing:
             self._kept[key] = made
 
     def made_once(self, key: K, make: Callable[[], V]) -> V:
-        """Return what `get` gives, or make it. Nobody waits for another longer than the question may take."""
+        """Return the stored value, or make and store it. Waiting for a thread that makes it ends at the deadline."""
         with deadline.holding(self._making[hash(key) % len(self._making)]):
             found = self.get(key)
             if found is None:

@@ -24,12 +24,12 @@ _DIALECTS: dict[str, Dialect] = {"django.db.backends.sqlite3": SQLite(), "django
 
 
 def dialect() -> Dialect:
-    # Each question asks for it: by the settings, since finding the thread's connection takes longer than the rest.
+    # Each question calls this. It goes by the settings, since finding the thread's connection takes longer.
     return _DIALECTS[connections.settings[DEFAULT_DB_ALIAS]["ENGINE"]]
 
 
 def question_time() -> Deadline:
-    """Open it around all that is done for a question."""
+    """Return a question's deadline, to be opened around all that is done for it."""
     return Deadline(configured.STATEMENT_TIMEOUT)
 
 
@@ -40,7 +40,7 @@ def current_time() -> int:
 
 
 def given_time() -> int | None:
-    """Return the time that statements are given; None where the server that answers has a clock of its own."""
+    """Return the time that statements are given as now; None where the database has a clock of its own."""
     return None if dialect().has_clock else int(time_here())
 
 
@@ -64,9 +64,9 @@ def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
 
 
 def glance(sql: str, value: str) -> Fetched | None:
-    """Return the row of numbers that a statement finds by one value; None where it is to be executed like any other.
+    """Return the row of numbers that a statement finds by one value; None where the caller has to `execute` it.
 
-    For what reads a row or two by their keys, and is asked so often that clocks and turns would cost more than it does.
+    This is for statements that read a row or two by key, and so often that deadlines and turns would cost more.
     """
     mine = connections[DEFAULT_DB_ALIAS]
     if mine.connection is None:
@@ -79,7 +79,7 @@ def glance(sql: str, value: str) -> Fetched | None:
 
 
 def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, object]) -> list[Fetched]:
-    """The rows of a statement, after what it reads has been worked out in rounds. All of it sees one moment."""
+    """Run the rounds that work out what a statement reads, then the statement, in one snapshot. Return its rows."""
     if not rounds:
         return execute(statement, slots)
     with question_time(), snapshot():
@@ -90,7 +90,7 @@ def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, obje
 
 @contextmanager
 def snapshot() -> Iterator[None]:
-    """What is executed inside sees the facts of one moment. A transaction that is open already is taken as it is."""
+    """Run statements inside in one snapshot. A transaction that is open already is used as it is."""
     mine = connections[DEFAULT_DB_ALIAS]
     if mine.connection is None:
         mine.ensure_connection()
@@ -103,13 +103,13 @@ def snapshot() -> Iterator[None]:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Inside of a snapshot, what is executed inside takes no longer; what is refused leaves the snapshot as it was."""
+    """Limit statements inside to so many seconds, within a snapshot, which goes on after one that is refused."""
     assert in_transaction(), "a limit is one within a snapshot"
     mine = connections[DEFAULT_DB_ALIAS]
     with _driver(mine.vendor).limited(mine.connection, seconds), deadline.shortened(seconds):
         try:
             yield
-        except Crowded:  # it is not asked again, but gone without
+        except Crowded:  # callers do without the answer, as they do if it is too slow
             raise QueryTooSlow(seconds) from None
 
 

@@ -2,12 +2,12 @@
 
     Question -> StatementKey -> Shape -> Compiled -> PreparedStatement -> Answered
 
-A question without its values makes a `StatementKey`. Most requests ask what others asked before them, about other
-values: their key finds a `PreparedStatement`. Otherwise it makes the engine's `Shape`, which is `Compiled` and then
-prepared.
+A `StatementKey` is made of the question without its values. Most requests differ from earlier ones in their values
+only, so their key finds a `PreparedStatement`. If it finds none, the engine's `Shape` is made of the key, `Compiled`
+and prepared.
 
-A `LiveSession` answers requests: its statements confirm what it takes for granted. A `Snapshot` asks many small
-questions about one moment, where there is nothing to confirm.
+A `LiveSession` answers requests: its statements confirm what it assumes, such as the policy version. A `Snapshot` asks
+many small questions about one moment, where there is nothing to confirm.
 """
 
 from __future__ import annotations
@@ -43,35 +43,35 @@ from policy.moments import Moment
 from policy.rules.program import Program, Signature, Types
 from policy.timeline import timeline
 
-TRIES = 10  # while the policy turns out to be another one
+TRIES = 10  # of a question, while the policy or the signatures turn out to have changed
 _NOTHING: frozenset[Signature] = frozenset()
 _NO_TYPES: Types = frozenset()
 _NO_CONTEXT = Brought(())
 
 
 class StatementKey(NamedTuple):
-    """All that a statement depends on but values: what it is remembered by."""
+    """All that a statement depends on except values: the key by which it is remembered."""
 
-    environment_id: int | None  # whose facts it reads; None: those alone that the request brings
-    policy: Policy | None  # whose rules it follows; None: those of a text, in a session of its own
-    needs_key: bool | None  # whether it confirms the caller's; None: it confirms nothing
-    signatures: int | Marks  # that it knows the numbers of: a snapshot's mark, or a live session's generation
+    environment_id: int | None  # whose facts it reads; None: only facts that the request brings
+    policy: Policy | None  # whose rules it follows; None: those of an unpublished text
+    needs_key: bool | None  # whether it confirms the caller's key; None: it confirms nothing
+    signatures: int | Marks  # whose numbers it contains: a snapshot's marks, or a live session's generation
     dialect: Dialect
     asked: tuple[Outline | Root, ...]
-    width: int  # answer columns, of all that are asked at once
+    width: int  # how many answer columns each of the questions has
     inline: frozenset[Signature] = _NOTHING  # signatures that the request brings facts of
     window: Window | None = None
-    most: int = 0  # so many rows, whichever are found first; 0: all
-    by_rows: bool = False  # whether values come in rows, each of them asked about
-    then: int | None = None  # as of a revision: the one at which the latest signature had come; None: now
+    most: int = 0  # at most so many rows, whichever are found first; 0: all
+    by_rows: bool = False  # whether one statement asks about many rows of values (`by_rows`)
+    then: int | None = None  # as of the past: the revision at which the latest signature of then came; None: now
 
     def places(self, program: Program) -> tuple[int, ...]:
-        """Return which of the questions may have answers: those about types that the program knows."""
+        """Return the places of the questions that may have answers: those about types that the program knows."""
         asked = enumerate(self.asked)
         return tuple([place for place, each in asked if isinstance(each, Root) or all(map(program.knows, each.types))])
 
     def shape(self, places: Iterable[int]) -> Shape:
-        """Return what the engine is asked, of the questions in these places."""
+        """Return the questions in these places as the engine takes them."""
         asked = [self.asked[place] for place in places]
         roots = tuple([each if isinstance(each, Root) else each.root for each in asked])
         has_stored = self.environment_id is not None
@@ -86,7 +86,7 @@ class Found(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A statement with its values, and what reads the rows that it fetches."""
+    """A statement with its values, and the function that reads the rows it fetches."""
 
     statement: Statement
     rounds: tuple[Rounds, ...]
@@ -96,23 +96,23 @@ class Ready(NamedTuple):
 
 
 class PreparedStatement(NamedTuple):
-    """A statement and how to read its rows. No statement: nothing can be true, whatever the facts."""
+    """A statement and how to read its rows. `statement` is None where nothing can be true, whatever the facts."""
 
     statement: Statement | None
     rounds: tuple[Rounds, ...] = ()
     width: int = 0
     is_guarded: bool = False
-    places: tuple[int, ...] = ()  # of its questions, among those that it was asked for
-    numbers: Mapping[Signature, int] = {}  # of the facts that a request brings
-    marks: Marks = Marks()  # of the signatures that it was compiled for
-    is_timeless: bool = True  # whether it is answered the same whatever time it is
-    reads: int = 0  # tables, as its plans have them
+    places: tuple[int, ...] = ()  # of the questions that it answers, among those of its key
+    numbers: Mapping[Signature, int] = {}  # of the signatures of facts that a request brings
+    marks: Marks = Marks()  # of the environment's signatures when it was compiled
+    is_timeless: bool = True  # whether its answer does not depend on the clock
+    reads: int = 0  # how many tables its plans read
 
     @classmethod
     def of(
         cls, made: Compiled, places: tuple[int, ...], numbers: Mapping[Signature, int], marks: Marks
     ) -> PreparedStatement:
-        """Keep what the engine compiled without its plans, which nobody looks at again."""
+        """Return what the engine compiled, without its plans, which are not needed again."""
         every = [*([made.statement] if made.statement else []), *statements_of(made.rounds)]
         is_timeless = not any(map(reads_clock, every))
         shape = made.shape
@@ -127,7 +127,7 @@ class PreparedStatement(NamedTuple):
         return answers_of(rows) if self.is_guarded else rows
 
     def confirmed(self, start: int, page: Page | None, rows: list[Fetched]) -> Found:
-        """Return what the rows of a statement that confirms say; the places of its questions are from `start` on."""
+        """Read the rows of a statement that confirms; `start` is the place of the first question of its key."""
         places = self.places
         first = start + places[0]
         if not self.width:
@@ -145,7 +145,7 @@ UNANSWERED = PreparedStatement(None)
 
 
 def reads_clock(statement: Statement) -> bool:
-    """Say whether the answer may be another one later, though nothing has changed."""
+    """Say whether the statement reads the time, so that its answer may change later, though nothing else has."""
     return NOW in statement.parameters or any(clock in statement.sql for clock in CLOCKS)
 
 
@@ -156,7 +156,7 @@ Statements = Remembered[StatementKey, PreparedStatement]
 
 
 def new_statements() -> Statements:
-    """Make room for a session's own, where nobody else asks by its policy."""
+    """Return an empty store of prepared statements."""
     return Statements(_MOST_STATEMENTS)
 
 
@@ -170,7 +170,7 @@ class Session(ABC):
     def program(self) -> Program: ...
 
     def prepared(self, key: StatementKey) -> PreparedStatement:
-        """Return the statement of the key's questions, compiled now if nobody asked them before."""
+        """Return the statement of the key's questions, compiled now if it is not remembered."""
         found = self.statements.get(key)
         if found is None:
             return self._prepared_now(key)
@@ -182,11 +182,11 @@ class Session(ABC):
         deadline.check()
         self.check(key)
         places = key.places(self.program_of(key))
-        if not places:  # which is not remembered: of types that nobody declared there is no end
+        if not places:  # not remembered: callers could make up undeclared types without end
             return UNANSWERED
         if not self.keeps():
             return self._noted(key, places)
-        # After a change of the policy, many ask the same at once: one compiles it, the others wait and find it done.
+        # After a change of the policy, many threads ask the same at once: one compiles it, the others wait for that.
         return self.statements.made_once(key, lambda: self._noted(key, places))
 
     def _noted(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
@@ -223,10 +223,10 @@ def new_generation() -> int:
 class LiveSession(Session):
     """Asks by the policy version that is active as far as this process knows; every statement confirms it.
 
-    With a moment, it asks as of a revision, by the version and the signatures of then.
+    With a moment, it asks as of a past revision, by the policy version and the signatures of then.
 
-    Statements know the numbers of the signatures that there were. When one tells of others, the next session has
-    another generation, and finds none of the old statements.
+    A statement contains the numbers of the signatures that there were when it was compiled. When it finds that there
+    are others, the next session gets a new generation, which is part of its keys: it finds none of the old statements.
     """
 
     statements = new_statements()  # of all live sessions
@@ -246,7 +246,7 @@ class LiveSession(Session):
         return program_of(policy_of(self.version, types))
 
     def brought(self, context: Sequence[Fact], path: str = "context_facts") -> Brought:
-        """Return the context facts that the policy has a use for: others change neither answers nor statements."""
+        """Return the context facts that the policy can use: the others change neither answers nor statements."""
         return brought(self.program, context, path) if context else _NO_CONTEXT
 
     def statements_for(
@@ -257,10 +257,10 @@ class LiveSession(Session):
         at_once: int = 1,
         given: Mapping[str, object] | None = None,
     ) -> list[Ready]:
-        """Return statements with their values, for `at_once` questions at most in each.
+        """Return statements with their values, each for at most `at_once` questions.
 
-        Questions that nothing can make true have none. The context is what `brought` gives; what is `given`, the
-        request's other statements have as well.
+        There is none for questions that nothing can make true. `context` comes from `brought`. `given` are the slots
+        that all statements of the request share, where the caller has made them already.
         """
         names, found = self.program.names, []
         given = given or self.given()
@@ -277,7 +277,7 @@ class LiveSession(Session):
         return found
 
     def given(self) -> dict[str, object]:
-        """Return the slots that all statements of a request have alike: the time is now, or of then."""
+        """Return the slots that all statements of a request share: the policy version, and the time, now or then."""
         if self.moment is None:
             return {"now": run.given_time(), "version": self.version}
         revision, at = self.moment.revision, self.moment.at
@@ -291,7 +291,7 @@ class LiveSession(Session):
         page: Page | None,
         slots: dict[str, object],
     ) -> StatementKey:
-        """Return the key of the questions without their values, which go into the slots."""
+        """Return the key of the questions, and put their values into `slots`."""
         values = Values(names, slots)
         asked = tuple([outline_of(question, values) for question in questions])
         inline = frozenset(by_signature(context)) if context else _NOTHING
@@ -318,7 +318,7 @@ class LiveSession(Session):
         return self.program_for(key.policy if isinstance(key.policy, frozenset) else _NO_TYPES)
 
     def keeps(self) -> bool:
-        return not run.in_transaction()  # numbers that this very transaction gave may be taken back
+        return not run.in_transaction()  # a rollback takes back the signature numbers that this transaction gave
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
         numbering = Numbering(self.environment_id, key.then)
@@ -343,7 +343,7 @@ class LiveSession(Session):
 
 @lru_cache(maxsize=128)
 def rules_of(policy: Policy) -> RuleSet:
-    """Return the rules as the engine asks them, remembered for all questions by the policy."""
+    """Return the policy's rules in the engine's form, remembered for all questions that they answer."""
     return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
 
 

@@ -1,4 +1,4 @@
-"""A session over the facts of one moment: where many small questions about one answer are asked.
+"""A session over the facts of one moment, for asking many small questions about one answer.
 
 Everything is read in one snapshot, so that what an explanation says holds together. Nothing is ever written.
 """
@@ -40,11 +40,11 @@ from policy.timeline import timeline
 from policy.values import INTEGER, Value
 
 TIME_LIMIT = 10.0  # seconds at most, after which nothing more is looked into
-_MOST = 0.8
-_NO_NUMBER = -1  # of a signature that no fact has
+_MOST = 0.8  # of a question's time
+_NO_NUMBER = -1  # in place of that of a signature that no stored fact has
 
-# Of all that ask by a published policy. Live questions have their own: they neither wait for what is compiled here, nor
-# is theirs let go of for it.
+# The statements of all snapshots by published policies. Live sessions have a store of their own: they do not wait for
+# what is compiled here, and their statements are not evicted for it.
 published = new_statements()
 timeline.forgets(published.clear)
 
@@ -53,7 +53,7 @@ timeline.forgets(published.clear)
 def active_snapshot(
     asker: Asker, context: Sequence[Fact], mentioned: Types, moment: Moment | None = None
 ) -> Iterator[Snapshot]:
-    """Open a snapshot by the policy that is active in it; or of a moment, by the policy of then."""
+    """Open a snapshot of now, by the policy that is active in it; or of a past moment, by the policy of then."""
     if moment is not None:
         with snapshot(asker.environment_id, moment.version, context, mentioned, moment) as found:
             yield replace(found, seen=seen_since(moment, confirmed(asker).seen))
@@ -73,14 +73,14 @@ def active_snapshot(
 def snapshot(
     environment_id: int, version: int | None, context: Sequence[Fact], mentioned: Types, moment: Moment | None = None
 ) -> Iterator[Snapshot]:
-    """Open a snapshot by a version (None: the open policy), of an environment's facts and the context."""
+    """Open a snapshot of an environment's facts and the context, by a policy version (None: the open policy)."""
     policy = policy_of(version, mentioned)
     with _opened(environment_id, policy, cases_of(policy), published, context, moment) as found:
         yield found
 
 
 class Tried(NamedTuple):
-    """A program that is not published, and what is compiled of it, for one snapshot after the other."""
+    """A program that is not published, and its compiled statements, which one snapshot after the other uses."""
 
     cases: Cases
     statements: Statements
@@ -94,7 +94,7 @@ class Tried(NamedTuple):
 def trial(
     environment_id: int, tried: Tried, context: Sequence[Fact], moment: Moment | None = None
 ) -> Iterator[Snapshot]:
-    """Open a snapshot of the same facts by a program that is not published."""
+    """Open a snapshot of an environment's facts and the context, by a program that is not published."""
     with _opened(environment_id, None, *tried, context, moment) as found:
         yield found
 
@@ -135,20 +135,20 @@ def cases_of_text(program: Program) -> Cases:
 
 
 def _patience() -> float:
-    """Return most of a question's time, so that the rest is left for telling what was found."""
+    """Return most of a question's time, in seconds, so that some is left to tell what was found."""
     limit = settings.STATEMENT_TIMEOUT
     return min(TIME_LIMIT, limit * _MOST) if limit > 0 else TIME_LIMIT
 
 
 @dataclass(eq=False)
 class Snapshot(Session):
-    """Asks about one moment, which may be one of the past; the same question is asked once.
+    """Asks about one moment, now or past, and asks the database the same question only once.
 
-    The context is what the program has a use for, and `unused` the rest.
+    `context` has the context facts that the program can use, and `unused` describes the rest.
     """
 
     environment_id: int | None  # None: no stored facts count
-    policy: Policy | None  # None: that of a text
+    policy: Policy | None  # None: that of an unpublished text
     cases: Cases
     context: Sequence[Fact]
     inline: frozenset[Signature]  # of the context
@@ -156,12 +156,12 @@ class Snapshot(Session):
     known: Numbered  # the environment's signatures, of the moment
     statements: Statements
     past: Moment | None = None  # None: now
-    revision: int = 0  # that is asked of
-    seen: Seen = NOTHING_SEEN  # how far the environment is here, for an asker who is confirmed
+    revision: int = 0  # of the facts; 0: not known
+    seen: Seen = NOTHING_SEEN  # how far the environment is here, if an asker was confirmed
     now: int = field(kw_only=True)  # the time of its questions, in whole seconds since 1970
     patience: float = field(default_factory=_patience)  # seconds, after which nothing more is looked into
     started: float = field(default_factory=time.monotonic)
-    planning: float = 0.0  # seconds that it took to compile what nobody asked before
+    planning: float = 0.0  # seconds of processor time that compiling took
     answered: dict[tuple, list[tuple]] = field(default_factory=dict)
     dialect: Dialect = field(default_factory=run.dialect)
 
@@ -175,7 +175,7 @@ class Snapshot(Session):
         return replace(self, policy=None, cases=cases, statements=statements, answered={})
 
     def beside(self, context: Sequence[Fact]) -> Snapshot:
-        """Return the session of another context, over the same facts."""
+        """Return the session with another context, over the same stored facts."""
         useful = brought(self.program, context, "context_facts")
         inline = frozenset(by_signature(useful.facts))
         return replace(self, context=useful.facts, inline=inline, unused=useful.unused, answered={})
@@ -190,24 +190,24 @@ class Snapshot(Session):
 
     @property
     def moment(self) -> Value:
-        """Return the current time of its questions."""
+        """Return the time that is now for its questions."""
         return Value(INTEGER, str(self.now))
 
     # ---- facts -------------------------------------------------------------------------------------------
 
     def number_of(self, signature: Signature) -> int:
-        """Return the number that the signature is stored under; if it is not, one that nothing is stored under."""
+        """Return the signature's number; if it has none, one that no stored fact has."""
         return self.numbers.get(signature) or self._stand_ins.get(signature, _NO_NUMBER)
 
     @cached_property
     def _stand_ins(self) -> dict[Signature, int]:
-        """Return numbers for the context's signatures: always the same, as remembered statements have them."""
+        """Return numbers for context signatures without one: always the same, since remembered statements have them."""
         missing = sorted(self.inline - self.numbers.keys(), key=str)
         return {signature: _NO_NUMBER - 1 - place for place, signature in enumerate(missing)}
 
     @cached_property
     def brought(self) -> frozenset[Fact]:
-        """Return the facts of the context, made once: out of JSON they are made each time one looks at them."""
+        """Return the facts of the context, made once: a context out of JSON makes them anew whenever it is iterated."""
         return frozenset(self.context)
 
     def place_of(self, fact: Fact) -> str | None:
@@ -228,7 +228,7 @@ class Snapshot(Session):
     # ---- asking ------------------------------------------------------------------------------------------
 
     def slots(self) -> dict[str, object]:
-        """Return what every statement may read, to which its own values are added."""
+        """Return the slots that every statement may read; its own values are added to them."""
         then: dict[str, object] = {}
         if self.past is not None:
             then = {"revision": self.past.revision, "moment": self.past.at}
@@ -239,7 +239,7 @@ class Snapshot(Session):
         return inline_rows(self.context, self.number_of)
 
     def rows(self, root: Root, width: int, slots: dict[str, object], most: int = 0) -> list[Row]:
-        """Return at most so many rows that make the root true; None or the empty id stands for any value."""
+        """Return at most `most` rows (0: all) that make the root true; None or the empty id stands for any value."""
         prepared = self.prepared(self._key(root, width, most))
         found = self._run(prepared, slots)
         if prepared.statement is None:
@@ -262,11 +262,11 @@ class Snapshot(Session):
         prepared, slots = self._seen_through(question, page.window, page.slots)
         if prepared.statement is None:
             return []
-        # The statement cuts it already, but not where its rows need guards.
+        # The statement has cut the page already, unless its rows are guarded.
         return page.of(prepared.answers(self._run(prepared, slots)))
 
     def count(self, question: Question, text: str = "", before: str | None = None) -> tuple[int, int]:
-        """Return how many answers of one column are ids that contain the text, and how many come before an id."""
+        """Return how many ids in the one answer column contain the text, and how many of those come before an id."""
         given: dict[str, object] = {"contained": text, "before": before}
         prepared, slots = self._seen_through(question, Window(False, before is not None, bool(text), True), given)
         if prepared.statement is None:
@@ -290,7 +290,7 @@ class Snapshot(Session):
         return self.prepared(self._key(outline, len(question.outs), 0)).statement is not None
 
     def first_answers(self, question: Question, most: int) -> Sequence[Row]:
-        """Return so many at most, in no order, some more than once; not remembered, as they may be many."""
+        """Return at most `most` answers, in no order, some perhaps twice. Not remembered, as they may be many."""
         return self._answers(question, most)
 
     def _answers(self, question: Question, most: int = 0) -> Sequence[Row]:
@@ -303,7 +303,7 @@ class Snapshot(Session):
         return prepared.answers(found)
 
     def _run(self, prepared: PreparedStatement, slots: dict[str, object]) -> list[tuple]:
-        """Return the statement's rows, those of before where it was asked before."""
+        """Run the statement, or return the rows it had with the same values; one with rounds is always run."""
         if prepared.statement is None:
             return []
         if prepared.rounds:
@@ -331,7 +331,7 @@ class Snapshot(Session):
 
 @lru_cache(maxsize=4096)
 def _lookup(number: int, arity: int, dialect: Dialect, may_end: bool, is_past: bool) -> Statement:
-    """Ask whether there is a fact of the signature with this number, by all of its ids."""
+    """Return the statement that asks whether a fact with given ids is stored under the signature's number."""
     ids: list[Text] = [(f"f.a{index} = ", Slot(f"a{index}")) for index in range(arity)]
     tests: list[Text] = [(f"f.sig = {int(number)}",), *ids]
     if is_past:

@@ -14,15 +14,15 @@ from checks.errors import QueryTooSlow, StatementTooLarge
 from policy import places
 
 _TURN = 0.5  # seconds that a statement runs before it lets others that take long run
-_ASIDE = 0.000_001  # seconds that one which takes long sleeps at each look; it comes to some 60 µs
-_STEPS = 20_000  # of SQLite's machine between two looks at the clock: about a millisecond
-# Of what nests too deep in a WITH, SQLite forgets the outer tables, which are the statement's own.
+_ASIDE = 0.000_001  # seconds that a long statement sleeps at each look at the clock; it comes to some 60 µs
+_STEPS = 20_000  # of SQLite's virtual machine between two looks at the clock: about a millisecond
+# Where a WITH nests too deep, SQLite does not find the outer tables, which the statement itself defines.
 _FORGOTTEN = r"no such table: (?:inline_fact|(?:[qr]\d+)*[agrw]\d+)$"
 _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded|{_FORGOTTEN}")
 
 
 def execute(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
-    time.left()  # or none: it raises
+    time.left()  # raises if there is none
     clock = _Clock(time, sql, values)
     raw.set_progress_handler(clock.is_over, _STEPS)
     try:
@@ -39,7 +39,7 @@ def execute(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadl
 
 
 def glance(raw: sqlite3.Connection, sql: str, value: str) -> tuple | None:
-    """Return the one row; None where there is none, or something is wrong: `execute` says what."""
+    """Return the one row; None if there is none, or if anything is wrong, which `execute` then raises."""
     rows: list[tuple] = []
     with suppress(sqlite3.Error):
         rows = raw.execute(sql, (value,)).fetchall()
@@ -47,7 +47,7 @@ def glance(raw: sqlite3.Connection, sql: str, value: str) -> tuple | None:
 
 
 class _Clock:
-    """What is looked at now and then. Statements that take long run by turns; one that is known to, from the start."""
+    """The progress handler of one statement. If that takes long, it runs by turns; if known to, from the start."""
 
     __slots__ = ("_asked", "_free_until", "_has_place", "_is_known", "_refusal", "_time", "_turn")
 
@@ -61,14 +61,14 @@ class _Clock:
 
     @property
     def refusal(self) -> BaseException:
-        """Why the statement was ended."""
+        """Return why the statement was ended."""
         return self._refusal or QueryTooSlow(self._time.seconds)
 
     def is_over(self) -> bool:
-        """Say whether the statement is to end; where it has to wait for its turn, once that has come."""
+        """Say whether SQLite has to end the statement. If it needs a turn, first wait for that."""
         try:
             self._go_on()
-        except BaseException as refusal:  # SQLite's caller would not see it
+        except BaseException as refusal:  # raised in here, it would not reach the caller of SQLite
             self._refusal = refusal
         return self._refusal is not None
 
@@ -79,7 +79,7 @@ class _Clock:
             known.forget(*self._asked)
 
     def _go_on(self) -> None:
-        """Let others have what they need, or raise that the time is over."""
+        """Give way to other threads as needed, or raise that the time is over."""
         if self._time.is_over():
             raise self._turn.refusal if self._turn else QueryTooSlow(self._time.seconds)
         if self._has_place:
@@ -88,8 +88,8 @@ class _Clock:
         if turns.count and monotonic() >= self._free_until:
             self._take_turn()
         elif self._turn:
-            # The system would let others wait behind it for milliseconds, though another processor may be idle. Who
-            # sleeps lets them go on, and is given a processor that has nothing to do.
+            # The operating system would let others wait behind this thread for milliseconds, though another processor
+            # may be idle. A thread that sleeps lets them go on, and wakes up on a processor that has nothing to do.
             sleep(_ASIDE)
 
     def _take_turn(self) -> None:
@@ -115,7 +115,7 @@ def snapshot(raw: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def limited(raw: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Do nothing: the clock that is looked at is the question's."""
+    """Do nothing: the progress handler goes by the deadline, which the caller has shortened."""
     yield
 
 

@@ -1,4 +1,4 @@
-"""What people are told of a question that is not to be told: its shape, without its ids, and how large its plan is."""
+"""What may be told of a question whose ids may not: its shape without them, and how many tables it reads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from checks.engine.compile import Root
 
 
 def shapes_of(key: StatementKey) -> list[str]:
-    """Return the questions of a statement: `allow(User _, String "read", Repository _)`. Names are the policy's own."""
+    """Return the questions of a statement: `allow(User _, String "read", Repository _)`. No names but the policy's."""
     return [shape_of(each) if isinstance(each, Outline) else shape_of_root(each) for each in key.asked]
 
 
 def shape_of(outline: Outline) -> str:
-    """Return a question with `_` for what was asked about, and `?` for what was asked for."""
+    """Return a question with `_` in place of given ids, and `?` in place of ids that are asked for."""
     told = {}
     for name, type_name, kind, place in outline.variables:
         value = f'"{place}"' if kind == NAME else "?" if name in outline.outs else "_"
@@ -23,7 +23,7 @@ def shape_of(outline: Outline) -> str:
 
 
 def shape_of_root(root: Root) -> str:
-    """Return what the engine was asked by a program, by types alone."""
+    """Return a question that was put to the engine without an outline (as explanations do), with types alone."""
     return " and ".join(f"{call.predicate}({', '.join(call.types)})" for call in root.calls)
 
 

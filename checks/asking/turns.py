@@ -1,9 +1,9 @@
-"""Turns of statements that take long, so that a processor is always left to all the others.
+"""Turns for statements that take long, so that a processor is always left for all the others.
 
-Where every processor is busy for long, whoever needs one for a moment waits for milliseconds: ten times as long as
-most questions take. So of the statements that take long, `LONG_AT_ONCE` run at a time, in all processes of a server
-together; the others wait until it is their turn. Where too many wait, and somebody does so for long, one more is told
-to come again, so that threads are left to those that take no time.
+While every processor is busy, a thread that needs one for a moment waits for milliseconds: ten times as long as most
+questions take. So at most `LONG_AT_ONCE` statements that take long run at a time, in all processes of a server
+together; the others wait for a turn. If too many are here, and the oldest of them has been here for long, the next one
+is refused with `Crowded`, so that threads are left for questions that take no time.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from checks.asking.deadline import Deadline
 from checks.errors import Crowded, QueryTooSlow
 
 LONG = 0.1  # seconds from which on a statement takes long
-_LOOK = 0.01  # seconds between looks whether somebody's turn has ended
-_MOST = 1000  # turns, and statements that are known to take long
+_LOOK = 0.01  # seconds between checks whether a turn has become free
+_MOST = 1000  # turns at most; and statements at most that are known to take long
 
 
 class Turns:
-    """`count` at a time, of this process or of all that have the same `file`; 0 is no limit."""
+    """At most `count` turns at a time, in this process or in all processes with the same `file`; 0 is no limit."""
 
     def __init__(self, count: int, file: str = ""):
         self.count = count
-        self.most_here = sys.maxsize  # statements of this process that may run and wait for their turn, all together
-        self._here: dict[Turn, float] = {}  # since when, the first one first
+        self.most_here = sys.maxsize  # statements of this process that may have a turn or wait for one
+        self._here: dict[Turn, float] = {}  # since when each has been here, the oldest first
         self._counting = Lock()
-        self._mine = [Lock() for _ in range(count)]  # one for each turn: the file's hold off other processes only
-        self._file = _opened(file) if file and count else None  # a turn is one of its bytes
+        self._mine = [Lock() for _ in range(count)]  # one for each turn: the file's locks keep off other processes only
+        self._file = _opened(file) if file and count else None  # each turn is a lock on one of its bytes
 
     @contextmanager
     def one(self, time: Deadline) -> Iterator[Turn]:
-        """Have a turn for what is done inside."""
+        """Wait for a turn, and have it while the code inside runs."""
         turn = Turn(self, time)
         try:
             yield turn
@@ -57,9 +57,10 @@ class Turns:
             del self._here[turn]
 
     def has_place_for(self, turn: Turn) -> bool:
-        """Say whether it is among the first `most_here`; refuse it if not, and the first of all is here for long.
+        """Say whether the turn is among the oldest `most_here`; else, if the oldest is here for long, raise `Crowded`.
 
-        Where that one has just come, the machine may have stood still and made all of them look long: it is soon done.
+        If even the oldest has just come, the machine may have stood still, which makes all statements look long. Then
+        the crowd is soon gone, and the turn waits.
         """
         with self._counting:
             if turn in islice(self._here, self.most_here):
@@ -69,7 +70,7 @@ class Turns:
         return False
 
     def take(self) -> int | None:
-        """Take one that nobody has; None if there is none."""
+        """Take a free turn and return its number; None if there is none."""
         return next((number for number in range(self.count) if self._takes(number)), None)
 
     def give_back(self, number: int) -> None:
@@ -92,7 +93,7 @@ class Turns:
 
 
 def _opened(file: str) -> int | None:
-    """Open it; where that is not allowed, each process has turns of its own."""
+    """Open the file; None if that is not possible, and then each process has turns of its own."""
     try:
         return os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -100,7 +101,7 @@ def _opened(file: str) -> int | None:
 
 
 class Turn:
-    """One statement's. Whoever makes it waits for it; and is refused if it does not come in time."""
+    """The turn of one statement. Its constructor waits for it, and raises if it does not come in time."""
 
     __slots__ = ("_number", "_time", "_turns", "waited")
 
@@ -116,9 +117,9 @@ class Turn:
             raise
 
     def pass_on(self) -> None:
-        """Let others have it, and wait for the next one."""
+        """Give the turn to others, and wait for the next one."""
         self._give_back()
-        sleep(_LOOK)  # in which they see it
+        sleep(_LOOK)  # so that they see it
         self._wait()
 
     def end(self) -> None:
@@ -129,7 +130,7 @@ class Turn:
 
     @property
     def refusal(self) -> Crowded | QueryTooSlow:
-        """What to say when the time is over: that others took most of it, or that it takes too long."""
+        """Return the error at the end of the time: `Crowded` if more than half went by waiting, or `QueryTooSlow`."""
         return Crowded() if self.waited > self._time.seconds / 2 else QueryTooSlow(self._time.seconds)
 
     def _wait(self) -> None:
@@ -155,10 +156,10 @@ turns = Turns(min(settings.LONG_AT_ONCE, _MOST), settings.TURNS_FILE)
 
 
 class Known:
-    """What took long, and so may be expected to: statements, each with its values, and how many times in a row.
+    """The statements that took long the last time, each with its values; and how many times in a row they did.
 
-    With other values it may take no time. What is kept is a number that stands for both, as values may be large; two
-    that have the same number wait without need, and are answered all the same.
+    Values count, since a statement may take no time with others. Only a hash of statement and values is kept, as values
+    may be large. If two have the same hash, one may wait without need; it is answered all the same.
     """
 
     def __init__(self) -> None:
@@ -169,7 +170,7 @@ class Known:
         return self._times.get(hash((sql, *values)), 0) if self._times else 0
 
     def note(self, sql: str, values: Sequence[object], times: int) -> None:
-        """Note that it took long, so many times in a row. Many at once that are all the first are one time."""
+        """Note that it took long, now `times` times in a row; several that ran at once all pass the same number."""
         with self._noting:
             self._times[hash((sql, *values))] = times
             if len(self._times) > _MOST:

@@ -1,7 +1,7 @@
 """From requests to questions: decisions, one or many, and searches.
 
-Which properties count depends on the policy, so they are made facts by the one that is active when last seen. The
-statements confirm that it still is; if not, all is done once more by the next one.
+The policy decides which properties become facts. They are made by the policy that was active when last seen. The
+statements confirm that it still is; if it is not, all is done once more by the next one.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ T = TypeVar("T")
 
 Placed = tuple[int, Known]  # the place in a request, and what stands there
 Groups = dict[frozenset[Fact], list[Placed]]  # by the facts that count for them
-NO_GROUPS: list[tuple[frozenset[Fact], list[Placed]]] = [(frozenset(), [])]  # asked all the same: who asks is confirmed
+NO_GROUPS: list[tuple[frozenset[Fact], list[Placed]]] = [(frozenset(), [])]  # asked all the same, to confirm the key
 
 
 class Decision(NamedTuple):
-    """What is answered to one evaluation: whether it is allowed; of one that is wrong, what is wrong."""
+    """What is answered to one evaluation: whether it is allowed; if it is invalid, also what is wrong."""
 
     is_allowed: bool
     fault: MalformedRequest | None = None
 
 
 def decided(asker: Asker, known: Known, moment: Moment | None) -> Answered:
-    """Decide one evaluation; a refusal where a property has no value that the policy could look at."""
+    """Decide one evaluation. It is refused if a property that the policy asks for has a value that no fact can have."""
     return _answered(asker, known, (), None, moment)
 
 
 def all_decided(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None) -> tuple[list[Decision], Answered]:
-    """Decide many evaluations as of one moment; those with the same facts in one statement."""
+    """Decide many evaluations as of one moment; those with the same facts are asked together."""
 
     def by(session: LiveSession) -> tuple[tuple[list[Decision], Answered], int | None]:
         decisions, groups = _by_facts(asked, session)
@@ -77,12 +77,12 @@ def explained(asker: Asker, known: Known, moment: Moment | None) -> Explanation:
 
 
 def searched(asker: Asker, known: Known, out: str, page: Page | None, moment: Moment | None) -> Answered:
-    """Ask for the ids that make the question true."""
+    """Ask for the ids of the part `out` that make the question true."""
     return _answered(asker, known, (out,), page, moment)
 
 
 def ids_of(found: Answered) -> list[str | None]:
-    """Return the ids of a search in order, where None is every one."""
+    """Return the ids that a search found, in order; None, which stands for every id, is first."""
     return [text for (text,) in sorted(found.of_one, key=by_ids)]
 
 
@@ -101,7 +101,7 @@ def _answered(
 
 
 def _by_facts(asked: Sequence[Evaluated], session: LiveSession) -> tuple[list[Decision], Groups]:
-    """Return decisions, of which those of what is wrong are made, and the other evaluations by their facts."""
+    """Return a decision for each evaluation, final for invalid ones only; and the valid ones, grouped by facts."""
     decisions = [Decision(False, each if isinstance(each, MalformedRequest) else None) for each in asked]
     groups: Groups = {}
     for index, each in enumerate(asked):
@@ -115,7 +115,7 @@ def _by_facts(asked: Sequence[Evaluated], session: LiveSession) -> tuple[list[De
 
 
 def _compile(groups: Groups, session: LiveSession, moment: Moment | None) -> None:
-    """Compile what groups are asked by: what is compiled within their snapshot is not kept."""
+    """Compile the groups' statements beforehand: what is compiled within their snapshot is not remembered."""
     for facts, group in groups.items():
         context = session.brought(tuple(facts)).facts
         questions = [question_of(known, context) for _, known in group]
@@ -140,14 +140,14 @@ def _session(asker: Asker, moment: Moment | None) -> LiveSession:
 
 
 def _by_active_policy(asker: Asker, moment: Moment | None, by: Callable[[LiveSession], tuple[T, int | None]]) -> T:
-    """Return what `by` makes of the policy, once that is the version by which it was answered."""
+    """Return what `by` makes of a session, once it was answered by the policy version of that session."""
     with run.question_time():
         for _ in range(TRIES):
             session = _session(asker, moment)
             try:
                 result, version = by(session)
             except AuthzError:
-                # A refusal by a policy that is not active any more refuses nothing.
+                # The refusal counts only if the policy that refuses is still the active one.
                 version = confirmed(asker).version
                 if moment is not None or version == session.version:
                     raise
@@ -160,7 +160,7 @@ def _by_active_policy(asker: Asker, moment: Moment | None, by: Callable[[LiveSes
 
 
 def _together(found: Sequence[Answered]) -> Answered:
-    """Return how several statements of one moment were found, as one; it is kept if each of them may be."""
+    """Return how several answers of one moment were found, as one; it may be kept only if each of them may."""
     last = found[-1]
     holdings = {each.holding for each in found}
     versions = {each.session.version for each in found}

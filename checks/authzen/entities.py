@@ -2,7 +2,7 @@
 
 {"subject": {"type": "user", "id": "ann", "properties": {"role": "admin"}}, "action": {"name": "read"}, "resource": …}
 
-Members that nobody knows are ignored, as the specification asks.
+Unknown members are ignored, as the specification asks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OBJECT: Schema = {"type": "object"}
 
 
 class Part(NamedTuple):
-    """A subject, an action or a resource. Of one that is searched for any is asked, and its properties do not count."""
+    """A subject, an action or a resource. One that is searched for has a type, but neither an id nor properties."""
 
     asked: Asked
     properties: Members = NONE
@@ -57,7 +57,7 @@ class PageAsked(NamedTuple):
 
 
 def entity_from_json(raw: object, path: str) -> Part:
-    """A subject or a resource."""
+    """Read a subject or a resource."""
     if not isinstance(raw, dict):
         raise _no_object(raw, path)
     type_name = name_from_json(raw.get("type"), f"{path}.type")
@@ -66,7 +66,7 @@ def entity_from_json(raw: object, path: str) -> Part:
 
 
 def searched_from_json(raw: object, path: str) -> Part:
-    """What is searched for has a type; an id is ignored, and so are properties."""
+    """Read what is searched for: it has a type; an id is ignored, and so are properties."""
     return Part(Asked(name_from_json(_object(raw, path).get("type"), f"{path}.type")))
 
 
@@ -92,7 +92,7 @@ def options_from_json(raw: object, path: str) -> Options:
 
 
 def evaluations_from_json(raw: object, path: str) -> list[object]:
-    """Leave each as sent: one that is wrong is answered in its place."""
+    """Return the evaluations as sent: one that is invalid is not refused here, but answered in its place."""
     if not isinstance(raw, list):
         raise MalformedRequest(path, "must be an array")
     if len(raw) > MAX_EVALUATIONS:

@@ -1,4 +1,4 @@
-"""What a request asks: one evaluation, many of which some may be wrong, or a search."""
+"""What a request asks: one evaluation; or many, some of which may be invalid; or a search."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from policy.errors import MalformedRequest
 from policy.serializers import decoded
 
 INHERITED = ("subject", "action", "resource", "context")
-Evaluated = Known | MalformedRequest  # one that was asked, or what is wrong with it
+Evaluated = Known | MalformedRequest  # a valid evaluation, or what is wrong with it
 
 
 def known_of(body: Mapping) -> Known:
-    """Return the parts of what is decoded; an action that is searched for is none of its members."""
+    """Return the parts of a decoded body. A body without an action searches for actions, and asks about any."""
     return Known(body["subject"], body.get("action", ANY_ACTION), body["resource"], body["around"])
 
 
 def evaluated(defaults: Mapping[str, object], raw: Sequence[object]) -> list[Evaluated]:
-    """Read many evaluations. A member that one has replaces the whole of that beside them."""
+    """Read many evaluations. A member that is missing or null in one is taken from the defaults, as a whole."""
     return [_evaluated(defaults, each, f"evaluations[{index}]") for index, each in enumerate(raw)]
 
 

@@ -1,4 +1,4 @@
-"""Lines of the decision log about AuthZEN: what they asked, and what their answers say that holds."""
+"""Reads lines of the decision log about AuthZEN: what they asked, and what was allowed or found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SEARCHES = {
 
 
 class Apart(AuthzError):
-    """Evaluations that were asked with different facts are no one question."""
+    """Evaluations that were asked with different facts cannot be asked again together."""
 
     def __init__(self) -> None:
         super().__init__("its evaluations have different properties, or some are wrong")
@@ -61,7 +61,7 @@ def _facts_of(line: Line, known: Known) -> tuple[Fact, ...]:
 
 
 def answers_of(line: Line, answer: Summary) -> list[str | bool]:
-    """Return of each question whether it is allowed; or what a search found."""
+    """Return for each question whether it is allowed; or the names or ids that a search found."""
     if "results" not in answer:
         return [answer["allowed"]]
     results: list[Any] = answer["results"]

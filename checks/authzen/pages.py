@@ -1,8 +1,8 @@
 """Pages of a search: how many are wanted, and what token continues them.
 
 A token is signed. It continues one search of one environment after the last id that was sent, so no result is left out
-or sent twice while facts change, and as of the moment at which the first page was answered, as long as its history is
-kept (`checks/asking/one_list.py`).
+or sent twice while facts change. All pages are of the moment at which the first one was answered, as long as its
+history is kept (`checks/asking/one_list.py`).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Cut:
 
 
 def digest_of(environment_id: int, path: str, body: dict[str, object]) -> str:
-    """Return what is the same for all pages of a search."""
+    """Return a digest that all pages of a search share, and no other search has."""
     asked = {name: value for name, value in body.items() if name != "page"}
     return sha256(orjson.dumps([environment_id, path, asked], option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def cut_of(asked: PageAsked | None, digest: str) -> Cut | None:
-    """Return the part that is wanted; None where all is."""
+    """Return the part that is wanted; None if all results are."""
     if asked is None or (asked.token is None and asked.limit is None):
         return None
     limit = None if asked.limit is None else min(asked.limit, LARGEST)
@@ -65,7 +65,7 @@ def cut_of(asked: PageAsked | None, digest: str) -> Cut | None:
 
 
 def least_of(asked: object) -> int:
-    """Return the revision of the page that is continued; 0 where that is not said, or none is."""
+    """Return the revision of the search that is continued; 0 if the token does not say, or there is none."""
     token = asked.get("token") if isinstance(asked, dict) else None
     if isinstance(token, str):
         with suppress(signing.BadSignature, ValueError):
@@ -77,12 +77,12 @@ def least_of(asked: object) -> int:
 def page_of(
     cut: Cut | None, ids: list[str | None], digest: str, marks: Callable[[], list[int]]
 ) -> tuple[list[str | None], dict[str, object]]:
-    """Return the results of this page, and what is said of it. The next one has the marks."""
+    """Return the results of this page, and its member `page`. `marks` gives what the token of the next page says."""
     if cut is None:
         return ids, {"next_token": "", "count": len(ids)}
     shown = ids[: cut.size]
     token = ""
     if len(ids) > cut.size:
-        last = (shown[-1] or "") if shown else cut.after  # of a page of none, what comes after is what came
+        last = (shown[-1] or "") if shown else cut.after  # a page of no results is followed from where it began
         token = signing.Signer(salt=_SALT).sign_object([digest, cut.size, last, *marks()])
     return shown, {"next_token": token, "count": len(shown)}

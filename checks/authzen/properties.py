@@ -4,11 +4,12 @@ resource {"type": "record", "id": "r1", "properties": {"status": "archived"}}   
 subject  {"type": "user", "id": "bob", "properties": {"groups": ["a", "b"]}}     groups(user{"bob"}, "a"), …
 resource {"type": "record", "id": "r1", "properties": {"is_public": true}}       is_public(record{"r1"}), and
                                                                                  is_public(record{"r1"}, true)
-action   {"name": "delete", "properties": {"soft": true}}                        soft("delete", true)
+action   {"name": "delete", "properties": {"soft": true}}                        soft("delete"), and
+                                                                                 soft("delete", true)
 context  {"ip": "10.0.0.1"}                                                      context("ip", "10.0.0.1")
 
-The policy has a use for some of them, and the others are ignored. A value that is none, such as a fraction or an
-object, is refused where the policy asks for that property: to ignore it could grant by way of a `not`.
+Facts that the policy has no use for are ignored. A value that no fact can have, such as a fraction or an object, is
+refused if the policy asks for that property: if it were ignored, a `not` could hold for lack of the fact, and grant.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Known(NamedTuple):
 
     @property
     def has_properties(self) -> bool:
-        """Tell whether there is more than names, which most requests have not."""
+        """Say whether there are properties or a context, which most requests do not have."""
         subject, action, resource, context = self
         return bool(subject.properties or action.properties or resource.properties or context)
 
@@ -76,12 +77,12 @@ def _of(about: Value, properties: Members, path: str, program: Program) -> Itera
 
 
 def _has_predicate(program: Program, name: str, type_name: str) -> bool:
-    """Tell whether the program asks for facts of this name about values of the type, by themselves or with another."""
+    """Say whether the program accepts facts of this name with a value of the type, alone or before one other value."""
     return any(type_name in pattern[0] for arity in (1, 2) for pattern in program.accepted.get((name, arity), ()))
 
 
 def _values(raw: object, path: str) -> Iterator[Value]:
-    """Of a list, one for each of its elements."""
+    """Yield the value; of a list, one for each of its elements."""
     if isinstance(raw, list):
         for index, each in enumerate(raw):
             yield _value(each, f"{path}[{index}]")

@@ -1,4 +1,4 @@
-"""What AuthZEN has of paths, whole."""
+"""The whole paths of AuthZEN's endpoints."""
 
 from checks.authzen import views
 from checks.authzen.metadata import Metadata

@@ -80,7 +80,7 @@ class EvaluateMany(Evaluate):
 def _each_explained(
     who: Caller, asked: Sequence[Evaluated], moment: Moment | None
 ) -> tuple[list[dict[str, object]], Explanation]:
-    """Return what is answered to each, and the last explanation, by which the others are found as well."""
+    """Return what is answered to each, and the last explanation, whose revision and policy are those of all."""
     if len(asked) > MOST_EXPLAINED:
         raise MalformedRequest("options.explain", f"explains at most {MOST_EXPLAINED} evaluations at once")
     shown: list[dict[str, object]] = []
@@ -105,7 +105,7 @@ MOST_EXPLAINED = 100
 
 
 def _until_decided(answers: Iterable[dict[str, object]], options: Options) -> list[dict[str, object]]:
-    """Return the answers, up to the one that decides, where the request says what does."""
+    """Return the answers; if the request says what decides, only up to the first one that does."""
     stops = {DENY_ON_FIRST_DENY: False, PERMIT_ON_FIRST_PERMIT: True}.get(options.semantic)
     shown = []
     for each in answers:
@@ -150,7 +150,7 @@ class Search(AuthZen):
 
     @abstractmethod
     def result(self, body: dict, text: str) -> dict[str, str]:
-        """Return one result as JSON; of all ids at once, the text is `*`."""
+        """Return one result as JSON; the text `*` stands for every id."""
 
 
 class SearchSubjects(Search):

@@ -1,5 +1,5 @@
-"""Decisions that were made: written down as they are answered, read again, and asked again.
+"""The log of decisions: they are written down as they are answered, read back, and asked again.
 
-`answers` says what is kept of an answer, `log` writes lines, `lines` reads them, `again` asks one again, `questions`
-has what it asked as questions, and `policies` how two policies answer that.
+`answers` says what is kept of an answer, `log` makes lines, `writer` writes them, and `lines` reads them. `questions`
+makes questions of a line, `again` asks a line again, and `policies` compares how two policies answer it.
 """

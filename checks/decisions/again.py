@@ -1,7 +1,7 @@
-"""Asks a line of the log again: as of its revision, by whatever policy was active then, or now.
+"""Asks a line of the log again: as of its revision, by the policy that was active then; or about now.
 
-It goes the way of the interface, from the body to the answer. A moment is a revision and a time; the time is that of
-the line, as far as it is one of the revision: from its commit on, until that of the next.
+The line's body goes through its endpoint, like that of a request. A moment is a revision and a time. The time is that
+of the line, moved, if it has to be, into the lifetime of the revision: from its commit until that of the next one.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Endpoints = Mapping[str, Endpoint]
 
 
 class NotAsked(Exception):
-    """Nothing can be said about the line; why not."""
+    """The line cannot be asked again, for the reason given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A line, and what is answered to it; or why that is refused."""
+    """A line, and what is answered to it now; or why it is refused."""
 
     line: Line
     answer: Summary | None
@@ -48,7 +48,7 @@ class Replayed:
 
 
 def replayed(line: Line, endpoints: Endpoints, is_now: bool = False) -> Replayed:
-    """Ask the line again; `NotAsked` where the log or the database does not have what it takes."""
+    """Ask the line again; raise `NotAsked` if the log or the database lacks what that needs."""
     endpoint: Any = endpoints.get(line.endpoint)
     if not hasattr(endpoint, "said"):
         raise NotAsked(f"there is no endpoint `{line.endpoint}` that is asked")
@@ -72,7 +72,10 @@ def check_can_be_asked(line: Line, is_now: bool) -> None:
 
 
 def _as_of_then(line: Line, endpoint: Any) -> Replayed:
-    """The facts were read some time between the beginning and the end: what is answered at either of them is right."""
+    """Ask as of the request's end, and if the answer differs from the log's, as of its beginning.
+
+    The facts were read at some time in between, so the line is confirmed if either answer is the same.
+    """
     found = Replayed(line, None)
     for at in (line.at, line.at - line.microseconds):
         answer, revision = _answer(line, endpoint, as_of(line.question, moment_text(line, at)))
@@ -85,7 +88,7 @@ def _as_of_then(line: Line, endpoint: Any) -> Replayed:
 
 
 def _if_nothing_changed(line: Line, endpoint: Any) -> Replayed:
-    """SQL is made of what holds now."""
+    """Ask again for SQL, which is made for now only; raise `NotAsked` if anything has changed since."""
     if line.revision is None or current_offset(line.environment) != line.revision:
         raise NotAsked("SQL is not made as of an earlier revision")
     answer, _ = _answer(line, endpoint, line.question)
@@ -106,8 +109,8 @@ def _answer(line: Line, endpoint: Any, question: object) -> tuple[Summary, int]:
 
 
 def as_of(question: Any, moment: str | int) -> Any:
-    """Return the body with the moment in it, unless it names one, or goes on with a list that did or did not."""
-    if isinstance(question, list):  # the first one says it for all
+    """Return the body with the moment in it, unless it names one itself, or continues a list by a token."""
+    if isinstance(question, list):  # the first one names it for all
         return [as_of(each, moment) for each in question[:1]] + question[1:]
     if not isinstance(question, dict) or question.get("as_of") is not None or question.get("page_token") is not None:
         return question
@@ -127,7 +130,7 @@ def moment_of_line(line: Line) -> Moment | None:
 
 
 def moment_text(line: Line, at: int) -> str | int:
-    """Return a time of the line's revision, as near to `at` as there is one; its number, where there is none."""
+    """Return the time nearest to `at` in the lifetime of the line's revision; its number if it has no such time."""
     if line.revision is None:
         return text_of(at)
     begun, ended = _lifetime(line.environment, line.revision)
@@ -137,7 +140,7 @@ def moment_text(line: Line, at: int) -> str | int:
 
 
 def _lifetime(environment_id: int, number: int) -> tuple[int | None, int | None]:
-    """When the revision was committed, and when the next one; None: it is not known, and there is none yet."""
+    """Return when the revision was committed (None: not known), and when the next one was (None: there is none yet)."""
     if _is_latest(environment_id, number):
         return _begun(environment_id, number), None
     return _past_lifetime(environment_id, number)
@@ -161,7 +164,7 @@ def _begun(environment_id: int, number: int) -> int | None:
 
 
 def explained(found: Replayed, is_now: bool = False) -> Iterator[Explanation]:
-    """Explain what holds by one of the answers only, as far as the log keeps them, by what is answered now."""
+    """Yield an explanation of each goal that holds by only one of the two answers, as far as the log keeps them."""
     line = found.line
     given = given_by(line)
     was, now = (claims_of(line, given, answer) if answer else set() for answer in (line.answer, found.answer))

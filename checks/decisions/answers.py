@@ -2,7 +2,7 @@
 
 {"allowed": true}                                       of a decision
 {"count": 2, "results": ["a", "b"]}                     of a list; of a long one the first, and a digest of all
-{"count": 3, "allowed": 1, "results": [true, false, …]} of many decisions, as also those of AuthZEN
+{"count": 3, "allowed": 1, "results": [true, false, …]} of many decisions, also AuthZEN's
 {"characters": 120, "digest": "5f1c…"}                  of SQL
 """
 
@@ -19,7 +19,7 @@ Summary = dict[str, Any]
 
 
 def summary_of(body: Any) -> Summary:
-    """Return what is kept of a body that was answered."""
+    """Return what is kept of the body of an answer."""
     if isinstance(body, list):  # of /bulk_actions
         return _listed([each["results"] for each in body])
     if "allowed" in body:
@@ -58,7 +58,7 @@ def is_denial(summary: Summary) -> bool:
 
 
 def shown(summary: Summary) -> str:
-    """Say it in a few words: `allowed`, `2 found`, `1 of 3 allowed`."""
+    """Return the summary in a few words: `allowed`, `2 found`, `1 of 3 allowed`."""
     allowed, count = summary.get("allowed"), summary.get("count")
     if count is None:
         return f"SQL of {summary['characters']:,} characters" if allowed is None else "allowed" if allowed else "denied"
@@ -66,7 +66,7 @@ def shown(summary: Summary) -> str:
 
 
 def is_summary(found: dict[str, Any]) -> bool:
-    """Say whether it has the form of one."""
+    """Say whether an object has the form of a summary."""
     if "count" in found:
         return isinstance(found["count"], int) and isinstance(found.get("results"), list)
     return isinstance(found.get("allowed"), bool) or isinstance(found.get("characters"), int)

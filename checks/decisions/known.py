@@ -1,5 +1,5 @@
-"""What was found out about answers: of those from memory, each of which is one and the same object every time, and of
-those that say yes or no and nothing else.
+"""Remembers what was found out about answers: about JSON from the cache, which is the same object every time, and about
+answers that say yes or no and nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Found = TypeVar("Found")
 
 
 class Known(Generic[Found]):
-    """Looks at a body, and at one that is JSON already only once."""
+    """Calls `look` on a body; only once for the same JSON (bytes), or for the same yes or no."""
 
     def __init__(self, look: Callable[[object], Found]):
         self._look = look

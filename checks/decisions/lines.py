@@ -20,7 +20,7 @@ _MEMBERS = (*_TEXTS, *_NUMBERS, *_NUMBERS_OR_NULL, "question", "answer")
 
 
 class BadLine(AuthzError):
-    """What stands there is no line of a decision log."""
+    """A line of the file is no line of a decision log."""
 
     def __init__(self, number: int, reason: str):
         super().__init__(f"line {number}: {reason}")
@@ -46,7 +46,7 @@ class Line:
 
     @property
     def at(self) -> int:
-        """When it was answered, in microseconds."""
+        """Return when it was answered, in microseconds since 1970."""
         return microseconds_of(datetime.fromisoformat(self.time))
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Line:
 
 
 def lines_of(file: Iterable[bytes]) -> Iterator[Line | BadLine]:
-    """Read one after the other, without empty lines."""
+    """Yield each line that is not empty, or a `BadLine` that says what is wrong with it."""
     for number, text in enumerate(file, 1):
         if text.strip():
             yield line_of_text(text, number)

@@ -1,7 +1,7 @@
 """The decision log: a line of JSON for each question that the interface answers.
 
-An answer notes what there is to say, and waits for nothing: another thread makes lines of it a few times a second, and
-writes them (`writer`).
+A request only queues what there is to say, and waits for nothing. Several times a second, another thread makes lines of
+what is queued, and writes them (`writer`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from policy.timeline import timeline
 
 log = logging.getLogger("authz.decisions")
 
-_OVERHEAD, _A_RESULT = 1_000, 100  # bytes that a question takes at least, and about as many for each of its results
+_OVERHEAD, _A_RESULT = 1_000, 100  # bytes: what a question takes at least, and each result about
 _MOST_NAMES = 10_000
 _CONTEXT = "context_facts"
 _AUTHZEN = "/access/"  # how its paths begin
@@ -40,15 +40,15 @@ class Entry(NamedTuple):
     """What there is to say of a question, before it is a line."""
 
     at: int  # nanoseconds since 1970
-    began: float  # by `perf_counter`, as when it ended
+    began: float  # by `perf_counter`, and so is `ended`
     ended: float
     request_id: str
     environment_id: int
     key: str
     path: str
     question: bytes  # the request's body
-    is_published: bool  # whether a published client sent it, which lists are answered otherwise
-    answer: object  # the body, or JSON
+    is_published: bool  # whether a published client sent it: lists for those have another form
+    answer: object  # the body, or its JSON as bytes
     revision: int
     policy_version: int | None
     is_drawn: bool  # for the sample
@@ -68,7 +68,7 @@ def _size_of(question: bytes, answer: object) -> int:
 
 
 def note(request: Request, who: Caller, answer: object, revision: int, version_id: int | None) -> None:
-    """Write down a question that is answered, as a body or as JSON; if that is wanted. Never raises an `Exception`."""
+    """Queue an answered question for the log: any if denials are wanted, else a sample. Never raises an `Exception`."""
     if noticing.is_on:
         _notice(answer)
     if writer is None:
@@ -120,7 +120,7 @@ def _entry(
     )
 
 
-_names: dict[Any, Any] = {}  # what people know keys and versions by, which never changes but for a key's label
+_names: dict[Any, Any] = {}  # authors by key, and numbers by version; they never change, except for a key's label
 timeline.forgets(_names.clear)
 
 
@@ -150,9 +150,9 @@ class _Said(NamedTuple):
 
 
 def line_of(entry: Entry) -> bytes | None:
-    """Return the line with its end; None where it is not to be written.
+    """Return the line with its newline; None if it is neither in the sample nor a denial.
 
-    It is put together of pieces that are JSON, most of which are the same for many lines.
+    It is put together from pieces of JSON, most of which are the same for many lines.
     """
     (
         at, began, ended, request_id, environment_id, key, path, question, is_published, answer, revision, version,
@@ -165,7 +165,7 @@ def line_of(entry: Entry) -> bytes | None:
     if not configured.DECISION_LOG_CONTEXT:
         question, left_out = _without_context_of(path, question)
         more += b',"context_facts_left_out":%d' % left_out if left_out else b""
-    if b"\n" in question or b"\r" in question:  # in JSON, ends of lines stand between its signs only
+    if b"\n" in question or b"\r" in question:  # in JSON, a raw newline can only be whitespace between tokens
         question = question.replace(b"\n", b" ").replace(b"\r", b" ")
     second, nanoseconds = divmod(at, 1_000_000_000)
     return b'{"time":"%b.%06dZ","request_id":%b%b%b%b,"revision":%d,"policy_version":%b,"microseconds":%d%b}\n' % (

@@ -2,8 +2,8 @@
 
     "read" if "reader";  ->  gone, and with it 12 answers
 
-An answer that differs is explained by both policies. Of the rules in its proof, or else among what stands in the way by
-the other policy, the first one that only one of the policies has makes the difference.
+An answer that differs is explained by both policies. The rule that makes the difference is the first one that only one
+of the policies has: in the proof by the policy that allows, or else among the obstacles by the one that does not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from policy.rules.program import Program
 
 
 class Change(NamedTuple):
-    """What makes a difference: a rule that only one of the policies has. No rule: what that is could not be told."""
+    """What makes a difference: a rule that only one of the policies has. `rule` is None if it could not be found."""
 
     is_new: bool
     rule: RuleText | None
@@ -49,7 +49,7 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An answer to a line that would be another one, explained by both policies, and why."""
+    """A line whose answer would change, with explanations by both policies, and the rule that makes the difference."""
 
     line: Line
     flip: Flip
@@ -57,14 +57,14 @@ class Difference:
 
 
 class OtherPolicy:
-    """A policy that is not published, beside those that lines were answered by."""
+    """A policy that is not published, to be compared with the published ones."""
 
     def __init__(self, program: Program):
         self._tried = Tried.of(program)
         self._changes: dict[int | None, Changes] = {}
 
     def differences(self, line: Line, is_now: bool = False) -> list[Difference]:
-        """Ask both policies what the line asked; `NotAsked` where that cannot be."""
+        """Ask both policies what the line asked, and return what differs; raise `NotAsked` where they cannot be."""
         check_can_be_asked(line, is_now)
         try:
             given = given_by(line)
@@ -80,7 +80,7 @@ class OtherPolicy:
 
     @contextmanager
     def _sides(self, line: Line, version: int | None, given: Given, is_now: bool) -> Iterator[Sides]:
-        """The facts of the line's revision, or those of now, in one snapshot by both policies."""
+        """Open one snapshot, of the facts of the line's revision or of now, with a session by each of the policies."""
         types = frozenset(given.types)
         moment = None if is_now else moment_of_line(line)
         with (
@@ -95,7 +95,7 @@ class OtherPolicy:
         return Difference(line, flip, _change(flip, self._changes_from(version, sides)))
 
     def _changes_from(self, version: int | None, sides: Sides) -> Changes:
-        """Return the rules that differ: the same for all lines of a version."""
+        """Return the rules that differ, found once for each version."""
         if version not in self._changes:
             found = [(each.is_new, each.rule) for each in changes_between(*sides) if each.rule is not None]
             gone, new = (
@@ -114,7 +114,7 @@ def _explained(session: Snapshot, goal: Goal) -> ExplainedGoal:
 
 
 def _change(flip: Flip, changes: Changes) -> Change:
-    """Look where the answer is given first, then at what stands in its way by the other policy."""
+    """Return the first rule that differs: in the proof by the policy that allows, else in the other's obstacles."""
     assert flip.before and flip.after, "both sides are explained"
     gives, lacks = (flip.after, flip.before) if flip.is_allowed else (flip.before, flip.after)
     for goal, is_new in ((gives, flip.is_allowed), (lacks, not flip.is_allowed)):

@@ -1,4 +1,4 @@
-"""What a line of the log asked, as questions; and what its answer says that holds."""
+"""Reads a line of the log: the questions that it asked, and the goals that hold according to its answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from policy.serializers import decoded
 
 
 class NoQuestion(AuthzError):
-    """What is answered with SQL is decided elsewhere."""
+    """The endpoint answers with SQL, so the decision is made elsewhere."""
 
     def __init__(self, endpoint: str):
         super().__init__(f"what `{endpoint}` answers is decided by the caller's own database")
@@ -40,7 +40,7 @@ class NoQuestion(AuthzError):
 
 
 def given_by(line: Line) -> Given:
-    """Return what was asked; a refusal where the body is none that the endpoint takes."""
+    """Return what the line asked; raise an `AuthzError` if the endpoint does not take its body."""
     if authzen.is_of_authzen(line):
         return authzen.given_by(line)
     read = _READERS.get(line.endpoint)
@@ -112,7 +112,7 @@ _READERS: dict[str, Callable[[object], Given]] = {
 
 
 def claims_of(line: Line, given: Given, answer: Summary) -> set[Goal]:
-    """Return what the answer says that holds, as far as the log keeps it."""
+    """Return the goals that hold according to the answer, as far as the log keeps it."""
     if line.endpoint == "query":
         facts = [fact_from_json(each, "") for each in answer["results"] if all(arg["id"] for arg in each["args"])]
         return {Goal(fact.predicate, fact.args) for fact in facts}

@@ -1,16 +1,16 @@
-"""How many decisions there are in an answer, and how they came out: what is counted of it, whatever it is about."""
+"""Counts the decisions in an answer by how they came out, whatever they are about."""
 
 from __future__ import annotations
 
 from typing import Any
 
-Tally = dict[str, int]  # `allowed` and `denied`; or `rows` of a list; or neither, of SQL
+Tally = dict[str, int]  # `allowed` and `denied`; or `rows` of a list; or, of SQL, nothing
 
-_ALLOWED, _DENIED = {"allowed": 1, "denied": 0}, {"allowed": 0, "denied": 1}  # which nobody changes
+_ALLOWED, _DENIED = {"allowed": 1, "denied": 0}, {"allowed": 0, "denied": 1}  # shared, so never changed
 
 
 def tally_of(body: Any) -> Tally:
-    """Return what is counted of a body."""
+    """Return the counts of the body of an answer."""
     if isinstance(body, list):  # of /bulk_actions
         return {"rows": sum(len(each["results"]) for each in body)}
     if "allowed" in body:

@@ -1,7 +1,7 @@
 """The queue of the decision log, and the thread that writes it: whole lines, however many processes append to a file.
 
-An answer waits for nothing here. What has no room is left out and counted. The file is opened for each write, so that
-one that was moved away is followed by a new one.
+No request waits for the queue: an entry that has no room in it is left out and counted. The file is opened for each
+write, so that a new one is made after the old one was moved away.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _notice_lines(**numbers: int) -> None:
 
 
 class Writer(Generic[Waiting]):
-    """Has a queue, and a thread that empties it, from the first question on."""
+    """A queue, and a thread that empties it, which starts with the first entry."""
 
     def __init__(self, path: str, line_of: Callable[[Waiting], bytes | None]):
         self._path, self._line_of = path, line_of
@@ -43,7 +43,7 @@ class Writer(Generic[Waiting]):
         self._size = 0
         self._left_out, self._reason = 0, ""
         self._complained = -_COMPLAINT_EVERY
-        self._is_torn = self._was_torn = False  # whether the last line may have no end
+        self._is_torn = self._was_torn = False  # whether the last line may lack its end: now; before the latest write
         self._written = 0  # lines
         self._changing, self._writing = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
@@ -67,7 +67,7 @@ class Writer(Generic[Waiting]):
                 self._start()
 
     def flush(self) -> None:
-        """Write what is there. Never raises an `Exception`."""
+        """Write all that is queued. Never raises an `Exception`."""
         with self._writing:
             with self._changing:
                 entries, self._waiting, self._size = self._waiting, [], 0
@@ -86,7 +86,7 @@ class Writer(Generic[Waiting]):
             _notice_lines(written=self._written - before)
 
     def complain(self) -> None:
-        """Say how many decisions are not in the log, once a minute."""
+        """Report how many decisions are not in the decision log, at most once a minute."""
         with self._changing:
             now = time.monotonic()
             if not self._left_out or now - self._complained < _COMPLAINT_EVERY:
@@ -114,7 +114,7 @@ class Writer(Generic[Waiting]):
         if not lines:
             return
         if self._path == STANDARD_OUTPUT:
-            for line in lines:  # a pipe takes short ones whole
+            for line in lines:  # a pipe takes a short line in one piece
                 self._put_out(1, line)
                 self._written += 1
             return
@@ -126,10 +126,10 @@ class Writer(Generic[Waiting]):
                 self._put_out(file, b"".join(lines))
             self._written += len(lines)
         finally:
-            os.close(file)  # which ends its lock as well
+            os.close(file)  # which releases its lock as well
 
     def _append(self, file: int, text: bytes) -> None:
-        """Add to a file; where its disk is full, all lines that it takes whole, and no part of one."""
+        """Append to a file. If its disk is full, keep the lines that were written whole, and cut off the rest."""
         is_alone = _locked(file)
         start = os.fstat(file).st_size
         try:
@@ -153,7 +153,10 @@ class Writer(Generic[Waiting]):
 
 
 def _locked(file: int) -> bool:
-    """Keep other processes from going on behind a part of a line; not every disk has locks, and one may not end."""
+    """Lock the file, so that no other process writes behind a part of a line, and say whether that succeeded.
+
+    It fails on a disk without locks, or if another process does not release its lock in time.
+    """
     until = time.monotonic() + _LOCKED_WITHIN
     while True:
         try:
@@ -168,5 +171,5 @@ def _locked(file: int) -> bool:
 
 
 def opened(path: str) -> int:
-    """Open the file to append to it; it is its owner's alone where it is made now."""
+    """Open the file to append to it. If it is made now, only its owner can read it."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""What makes conditions of a rule true together: bindings of their variables, found by one statement.
+"""Finds bindings of variables for which conditions of a rule hold together.
 
 has_relation(doc, "folder", up) and has_role(user, "reader", up)      with doc = Doc:d and user = User:ann
 ->  up = Folder:f
@@ -20,7 +20,7 @@ from policy.rules.program import Atom, Compare, Var
 from policy.values import Value
 
 _FREE = 500  # numbers of variables that are not asked for begin here
-_FEW = 8  # bindings that facts give and that are followed one by one
+_FEW = 8  # up to so many bindings that facts give are followed one by one
 
 Conditions = Sequence[RuleCondition]
 
@@ -28,11 +28,11 @@ Conditions = Sequence[RuleCondition]
 def bindings_for(
     session: Snapshot, case: Case, known: RuleBindings, most: int, is_certain: bool = False
 ) -> list[RuleBindings] | None:
-    """Return bindings, the known ones included, for which the whole case holds: so many at most.
+    """Return at most `most` bindings, the known ones included, for which the whole case holds; None if not known.
 
-    None is returned where nothing can be said. Where the engine cannot list the values of what a rule leaves open, a
-    value that nothing mentions is tried. `is_certain` says that the case holds: if only one possibility is left then,
-    it is not asked whether it holds.
+    Where the engine cannot list the values of a variable, a value that nothing mentions is tried. `is_certain` says
+    that the case is known to hold: if one possibility is left then, with no variable open, it is returned without
+    asking.
     """
     questions = _Questions(session, case)
     starts, conditions = questions.starts(known, case.conditions)
@@ -43,7 +43,10 @@ def bindings_for(
 
 
 def first_bindings(session: Snapshot, case: Case, known: RuleBindings, conditions: Conditions) -> RuleBindings | None:
-    """Return bindings for which these conditions hold, without variables that cannot be listed; None if none do."""
+    """Return bindings for which these conditions hold; None if there are none.
+
+    Variables stay unbound where the engine cannot list their values.
+    """
     questions = _Questions(session, case)
     starts, others = questions.starts(known, conditions)
     for start in starts:
@@ -66,8 +69,8 @@ class _Questions:
     def starts(self, known: RuleBindings, conditions: Conditions) -> tuple[list[RuleBindings], Conditions]:
         """Return bindings to start from, and the conditions that are still to be asked for each of them.
 
-        Where the conditions that only facts can meet give few bindings, each is followed alone: what is derived is
-        then asked for given values only. Where they give many, all conditions are asked at once.
+        The conditions that only facts can meet are asked first. If they give few bindings, each is followed alone, so
+        that derived conditions are asked about given values only. If they give many, all conditions are asked at once.
         """
         facts = [each for each in conditions if self._is_met_by_facts_alone(each, known)]
         others = [each for each in conditions if each not in facts]
@@ -80,7 +83,7 @@ class _Questions:
     def extended(
         self, known: RuleBindings, conditions: Conditions, most: int, is_certain: bool
     ) -> list[RuleBindings] | None:
-        """Return the known bindings with those of the conditions' other variables; None where nothing can be said."""
+        """Return the known bindings with those of the conditions' other variables; None if these are not known."""
         if _is_undecidable(conditions, known):
             return None
         wanted = _unbound(conditions, known)
@@ -128,7 +131,7 @@ class _Questions:
     def _with_any_value(
         self, known: RuleBindings, conditions: Conditions, wanted: Sequence[Var]
     ) -> list[RuleBindings] | None:
-        """Try values that nothing mentions; None if that fails, since others may do."""
+        """Try values that nothing mentions; None if the conditions fail for them, since they may hold for others."""
         bindings = known | {variable: Value(self.case.types[variable], ANY) for variable in wanted}
         try:
             return self.answers(bindings, conditions, (), 1) or None
@@ -136,7 +139,7 @@ class _Questions:
             return None
 
     def _terms(self, known: RuleBindings, wanted: Sequence[Var], slots: dict[str, object]) -> dict[EngineVar, Term]:
-        """Return what stands for each variable: its value, or a variable, those that are wanted numbered first."""
+        """Return the engine's term for each variable: its value, or a variable; wanted ones have the first numbers."""
         values = Values(self.session.program.names, slots)
         terms: dict[EngineVar, Term] = {}
         for variable, engine_variable in self.case.numbers.items():
@@ -158,7 +161,7 @@ def _unbound(conditions: Conditions, known: RuleBindings) -> tuple[Var, ...]:
 
 
 def _is_undecidable(conditions: Conditions, known: RuleBindings) -> bool:
-    """Say whether a condition compares a value that may be any one otherwise than by `=` and `!=`."""
+    """Say whether a condition compares by `<` or the like, and one of its sides may be any value."""
     of_any = {variable for variable, value in known.items() if value.id == ANY}
     for condition in conditions:
         match condition.literal:

@@ -1,8 +1,7 @@
 """Rules as they were written, ready to be asked one at a time.
 
-The engine rewrites rules until they are quick; explanations are about the rules of the text. A `Case` is one of those
-rules with the types of its variables decided, and its conditions in an order in which each can be asked after those
-before it.
+The engine rewrites rules to make them quick; explanations are about the rules of the text. A `Case` is such a rule with
+one type for each variable, and with its conditions in an order in which each can be asked after those before it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ ANY = ""  # the id of a value that nothing mentions: what holds for it holds for
 _ANY_OTHER = Other("")  # a name that no rule mentions
 
 RuleBindings = dict[Var, Value]  # what variables of a rule are
-_KnownName = Const | Other | None  # a name of the policy; that it is none of them; or nothing, where it is not known
+_KnownName = Const | Other | None  # a name of the policy; one that the policy does not have; None: not known
 Argument = TypeVar("Argument")
 _Place = tuple[str, int, int]  # predicate, number of arguments, and which of them
 
@@ -58,7 +57,7 @@ class Goal:
 class RuleCondition:
     """A literal of a rule, and what the engine is asked for it.
 
-    A negation is asked as several where variables of its own may have several types.
+    A negation is asked as several literals if variables that only it mentions may have several types.
     """
 
     literal: Literal
@@ -67,14 +66,14 @@ class RuleCondition:
 
     @property
     def call(self) -> Call:
-        """What the engine is asked for an atom."""
+        """Return what the engine is asked for an atom."""
         (call,) = self.asked
         assert isinstance(call, Call), "an atom of a rule is one call"
         return call
 
     @cached_property
     def binds(self) -> tuple[Var, ...]:
-        """The variables that it can find values for."""
+        """Return the variables that the literal can find values for."""
         return tuple(variables_in(self.literal)) if isinstance(self.literal, Atom | Member) else ()
 
 
@@ -88,12 +87,12 @@ class Case:
 
     @cached_property
     def numbers(self) -> dict[Var, EngineVar]:
-        """What the rule's variables are called in what the engine is asked."""
+        """Return the engine's variable for each variable of the rule."""
         return numbers_of(self.rule, self.types)
 
     @cached_property
     def names(self) -> dict[Var, str]:
-        """What the text calls the rule's variables, in order of appearance."""
+        """Return what the text calls the rule's variables, in order of appearance."""
         literals = (self.rule.head, *self.rule.body)
         return {variable: variable.name.partition("#")[0] for each in literals for variable in variables_in(each)}
 
@@ -131,7 +130,7 @@ class Cases:
         self._components = Components(self._called, tick)
 
     def pattern(self, goal: Goal) -> Pattern:
-        """Return the goal's predicate, types and names of the policy. Goals that have the same have the same cases."""
+        """Return the goal's pattern: its predicate, types and names. Goals of one pattern have the same cases."""
         args = goal.args
         return Pattern(goal.predicate, tuple([arg.type for arg in args]), tuple(map(self._name, args)))
 
@@ -144,7 +143,7 @@ class Cases:
         return self._pattern_of_call(condition.literal, condition.call, names)
 
     def of(self, pattern: Pattern) -> tuple[Case, ...]:
-        """Return the cases for goals of this pattern in the order of the text, those last that lead back to it."""
+        """Return the cases for goals of this pattern in the order of the text, but recursive ones last."""
         known = self._found.get(pattern)
         if known is None:
             with deadline.holding(self.rules.lock):
@@ -155,8 +154,8 @@ class Cases:
     def component(self, pattern: Pattern) -> int | None:
         """Return the number of the recursion that goals of this pattern take part in; None if they do not.
 
-        Goals that may follow from each other have the same number, by whatever names they do: a name that a goal does
-        not share with all goals that follow from it may be any other on the way back, and says nothing here.
+        Goals that may follow from each other have the same number, whatever the names in their open places are: a rule
+        asks there for any name, so the name may change on the way from a goal back to itself.
         """
         with deadline.holding(self.rules.lock):  # numbers must not change while a proof is searched
             return self._components.number(self._without_open_names(pattern))
@@ -168,9 +167,10 @@ class Cases:
 
     @cached_property
     def _open_places(self) -> frozenset[_Place]:
-        """Return the arguments that some rule asks for any name in, and those that such a name is passed on to.
+        """Return the arguments in which some rule asks for any name, and those to which such a name is passed on.
 
-        So does `reads(u, d) if gives(r) and has_role(u, r, d)` with the second argument of `has_role`.
+        The rule `reads(u, d) if gives(r) and has_role(u, r, d)` asks for any name in the argument of `gives`, and in
+        the second one of `has_role`.
         """
         asked: list[_Place] = []
         passed: dict[_Place, list[_Place]] = defaultdict(list)
@@ -192,7 +192,7 @@ class Cases:
         return Const(value.id) if value.id in self.program.names else _ANY_OTHER
 
     def _pattern_of_call(self, literal: Literal, call: Call, names: Mapping[Term, _KnownName]) -> Pattern:
-        """`names` has the names of variables, as far as they are known."""
+        """Return the pattern of a call; `names` has the names that variables stand for, as far as they are known."""
         terms = terms_of(literal)
         known = [self._name(term) if isinstance(term, Value) else names.get(term) for term in terms]
         return Pattern(call.predicate, call.types, tuple(known))
@@ -215,7 +215,7 @@ class Cases:
                     yield Case(rule, types, conditions)
 
     def _condition(self, rule: Rule, literal: Literal, types: dict[Var, str]) -> RuleCondition | None:
-        """None where the literal can never hold for these types."""
+        """Return the condition; None if the literal can never hold for these types."""
         asked = concrete_literals(self.program.shapes, rule, literal, types)
         if asked is None:
             return None
@@ -234,7 +234,7 @@ class Cases:
         return list(dict.fromkeys(map(self._without_open_names, called)))
 
     def _calls(self, case: Case, pattern: Pattern) -> Iterator[Pattern]:
-        """Yield the patterns of what the case asks for, where its head is of this pattern."""
+        """Yield the patterns of the atoms in the case's body, for a head of this pattern."""
         names: dict[Term, _KnownName] = dict(zip(case.rule.head.args, pattern.consts))
         for condition in case.conditions:
             if isinstance(condition.literal, Atom):

@@ -1,7 +1,7 @@
 """Why a question is answered as it is: the use case behind the endpoint, the command and the workbench.
 
-The question has a value for each of its variables. What holds is proved (`search`); of what does not hold, each rule's
-failure is found (`failures`). All of it happens in one session, with the decision that it explains.
+The question has a value for each of its variables. A call that holds is proved (`search`); for a call that does not,
+the failure of each rule is found (`failures`). Decision and explanation are made in one session, over the same facts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from policy.values import Value
 class ExplainedGoal:
     """One goal with its proof if it holds, else with the failures of the rules that could have granted it.
 
-    `note` says what it names that the policy has no word for, or that no rule is about it.
+    `note` says which words of the goal the policy does not have, or that no rule is about it.
     """
 
     text: str
@@ -50,10 +50,10 @@ class Explanation:
     version: int | None  # the policy version's number
     goals: tuple[ExplainedGoal, ...]
     unused: Unused = ALL_USED  # of the context
-    revision: int = 0  # that is explained
+    revision: int = 0  # of the facts
     version_id: int | None = None  # the key of the same version
     seen: Seen = NOTHING_SEEN  # how far the environment was then
-    holding: None = None  # it is of this time only
+    holding: None = None  # an explanation is not kept for the next request
 
     @property
     def allowed(self) -> bool:
@@ -61,7 +61,7 @@ class Explanation:
 
 
 def explain(asker: Asker, question: Question, moment: Moment | None = None) -> Explanation:
-    """Explain the answer of the active policy; or of a moment, by the policy of then."""
+    """Explain the answer by the active policy; as of a moment, by the policy of then."""
     with active_snapshot(asker, question.context, question.mentioned, moment) as session:
         goals = explain_calls(session, question)
         version_id = session.policy if isinstance(session.policy, int) else None
@@ -81,7 +81,7 @@ def explain_goal(session: Snapshot, goal: Goal) -> ExplainedGoal:
 
 
 def _with_stays(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[ExplainedGoal, ...]:
-    """Return the goals with when the facts that they name were there, looked up for all of them together."""
+    """Return the goals with the times at which their facts were stored, looked up for all of them together."""
     told = iter(with_stays(session, [reason for goal in goals for reason in goal.reasons]))
     return tuple(
         [

@@ -20,7 +20,7 @@ from policy.values import Value
 
 MAX_LEVELS = 4  # of conditions that are missing because others are
 MAX_TRIED = 60  # rules
-_Args = tuple[Value | None, ...]  # None is unknown: whatever it is, the goal does not hold
+_Args = tuple[Value | None, ...]  # None is unknown: the goal holds for no value of it
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class _Failures:
         return tuple(reasons)
 
     def _attempt(self, case: Case, bindings: RuleBindings) -> _Attempt | None:
-        """None where the case holds after all: what fails together with other conditions may hold alone."""
+        """Return how far the case gets; None if all of it holds: what fails beside other conditions may hold alone."""
         found = bindings
         for met in range(len(case.conditions)):
             more = first_bindings(self.session, case, bindings, case.conditions[: met + 1])
@@ -141,5 +141,5 @@ class _Failures:
 
 
 def _shown_atom(predicate: str, args: _Args, types: Sequence[str]) -> str:
-    """Return the atom with any value of the type for what is unknown."""
+    """Return the atom's text; an unknown argument is shown as any value of its type."""
     return shown_atom(predicate, tuple([arg or Value(type_name, ANY) for arg, type_name in zip(args, types)]))

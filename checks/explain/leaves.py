@@ -1,4 +1,4 @@
-"""Since when the facts of an explanation are stored, and until when those were that it misses."""
+"""Looks up since when facts of an explanation are stored, and until when facts that are missing in it were stored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def with_stays(session: Snapshot, reasons: Sequence[Reason]) -> list[Reason]:
 
 
 def _row(session: Snapshot, reason: Reason) -> Row | None:
-    """Return the row that a leaf has among the stored facts, or could have had."""
+    """Return the row that a leaf has among the stored facts, or could have had; None if it has none."""
     if reason.atom is None or not (reason.kind == "missing" or (reason.kind == "fact" and reason.source == "stored")):
         return None
     predicate, args = reason.atom
@@ -47,5 +47,5 @@ def _told(session: Snapshot, reason: Reason, stays: Mapping[Row, Stay]) -> Reaso
 
 
 def _is_over(stay: Stay) -> bool:
-    """Say of a fact that does not hold whether it did: its end has come, swept or not."""
+    """Say whether a fact that does not hold once did: it was removed, or has expired, swept or not."""
     return stay.until is not None or stay.expires_at is not None

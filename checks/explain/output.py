@@ -26,7 +26,7 @@ def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, o
 
 
 def _goal_to_json(goal: ExplainedGoal) -> dict[str, object]:
-    """In the interface, the failures of rules are obstacles."""
+    """Return the goal as JSON, where the failures of rules are called obstacles."""
     return {
         "goal": goal.text,
         "allowed": goal.holds,
@@ -37,7 +37,7 @@ def _goal_to_json(goal: ExplainedGoal) -> dict[str, object]:
 
 
 def _reason_to_json(reason: Reason) -> dict[str, object]:
-    """Leave out the members that are empty."""
+    """Return the reason as JSON, without members that are empty."""
     found: dict[str, object] = {"kind": reason.kind, "text": reason.text}
     if reason.atom:
         predicate, args = reason.atom
@@ -60,7 +60,7 @@ def _reason_to_json(reason: Reason) -> dict[str, object]:
 
 
 def _stay_to_json(stay: Stay) -> dict[str, object]:
-    """Times are as all answers have them; where something was not kept, it is null."""
+    """Return when the fact was stored, and until when. Times are as in all responses; what was not kept is null."""
     found: dict[str, object] = {"since": _mark_to_json(stay.since)}
     if stay.until:
         found["until"] = _mark_to_json(stay.until)
@@ -75,7 +75,7 @@ def _mark_to_json(mark: Mark) -> dict[str, object]:
 
 
 def _value_to_json(value: Value) -> dict[str, str | None]:
-    """An id of null is any id."""
+    """Return the value as JSON; an id of null is any id."""
     return {"type": value.type, "id": None if value.id == ANY else value.id}
 
 
@@ -159,10 +159,10 @@ def _stored(reason: Reason) -> str:
 
 
 def _located(rule: RuleText | None, filename: str) -> str:
-    """Return the rule after the place where it stands."""
+    """Return the place where the rule stands, and its text."""
     assert rule is not None, "reasons that name a rule have one"
     if rule.line is None:
         return f"the rule that is there by default: {rule.text}"
-    # A text of several files has lines of its own.
+    # A text made of several files has lines of its own, which are those of no file.
     place = f"{filename}:{rule.line}" if filename and ", " not in filename else f"line {rule.line}"
     return f"{place}: {rule.text}"

@@ -1,8 +1,8 @@
-"""Why something holds: for each goal a fact, or a rule with bindings of its variables, found one level at a time.
+"""Finds proofs: for each goal a fact, or a rule with bindings of its variables, one level at a time.
 
 A goal that takes part in a recursion may follow from itself, which proves nothing. Such goals are searched breadth
-first, by all rules at once, until facts or rules outside of the recursion prove the first one: so a proof is as short
-as it can be, and never leads back to itself. All other goals take the first rule that holds.
+first, by all rules at once, until facts or rules outside of the recursion prove the goal that the search began with. So
+its proof is as short as it can be, and never leads back to itself. All other goals take the first rule that holds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Proof = dict[Goal, ProofStep]
 
 
 def proof_of(session: Snapshot, goals: list[Goal]) -> Proof:
-    """Return a step for each of the goals, which hold, and for all that these follow from; none follows from itself."""
+    """Return a step for each of the goals, which must hold, and for all premises below; no goal follows from itself."""
     search = _Search(session)
     waiting, seen = list(reversed(goals)), set()
     while waiting:
@@ -62,7 +62,7 @@ def proof_of(session: Snapshot, goals: list[Goal]) -> Proof:
 
 
 def values_of(atom: Atom, call: Call, bindings: RuleBindings, now: Value) -> tuple[Value, ...]:
-    """Return the atom's arguments, any value of the type for variables that are not bound."""
+    """Return the values of the atom's arguments; an unbound variable is any value of its type."""
     terms = zip(atom.args, call.types)
     return tuple([value_in(bindings, arg, now) or Value(type_name, ANY) for arg, type_name in terms])
 
@@ -104,18 +104,18 @@ class _Search:
         ]
 
     def fact(self, goal: Goal) -> ByFact | None:
-        """Return the step of a goal that is a fact."""
+        """Return the step of a goal that is a fact; None if it is none. The goal must hold."""
         self.looked_into += 1
         fact = Fact(goal.predicate, goal.args)
-        if not self.rules_about(goal).cases:  # then only a fact can be why it holds, and the database is not asked
+        if not self.rules_about(goal).cases:  # it holds by no rule, so it is a fact, and the database is not asked
             return ByFact("context" if fact in self.session.brought else "stored")
         source = self.session.place_of(fact)
         return ByFact(source) if source else None
 
     def steps(self, goal: Goal, most: int) -> Iterator[list[ByRule]]:
-        """Yield the steps that each case makes to the goal, so many at most.
+        """Yield for each case the steps by which it proves the goal, at most `most`.
 
-        The goal holds and is no fact. So the last case holds if no other does, and need not be asked whether it does.
+        The goal holds and is no fact. So if no other case holds, the last one does, and the database is not asked.
         """
         matched = ((case, case.matched(goal.args)) for case in self.rules_about(goal).cases)
         heads = [(case, bindings) for case, bindings in matched if bindings is not None]
@@ -126,7 +126,7 @@ class _Search:
             yield [ByRule(case, each) for each in found or ()]
 
     def limit_met(self) -> Unexplained | None:
-        """Return why no more is looked into, once a limit is met."""
+        """Return why no more is looked into once a limit is met; None before."""
         if self.looked_into >= MAX_GOALS:
             return Unexplained(f"more than {MAX_GOALS:,} goals would have to be looked into")
         if self.session.is_late:
@@ -167,6 +167,7 @@ class _RecursionSearch:
     cut: dict[Goal, None] = field(default_factory=dict)  # goals to which a rule has more steps than were looked at
 
     def find(self, start: Goal) -> None:
+        # By few bindings of each rule first; by more only if these give no proof.
         proof = self.search.proof
         queue = deque([start])
         for most in (_MOST_AT_FIRST, *_MOST_LATER):
@@ -186,7 +187,7 @@ class _RecursionSearch:
         proof[start] = Unexplained("the rules behind it leave open what their variables are")
 
     def _look_into(self, goal: Goal, most: int) -> Iterator[Goal]:
-        """Prove the goal, or note the steps that would once others are proved; yield those others."""
+        """Prove the goal, or note the steps that will prove it once their premises are proved; yield those premises."""
         if goal in self.search.proof:
             return
         if fact := self.search.fact(goal):
@@ -209,7 +210,7 @@ class _RecursionSearch:
         return self.search.rules_about(goal).component == self.component
 
     def _prove(self, goal: Goal, step: ProofStep) -> None:
-        """Give the goal its step, and then all goals theirs whose steps waited for nothing else."""
+        """Give the goal its step; then do the same for each goal that has a step which waited for nothing else."""
         proved = [(goal, step)]
         while proved:
             goal, step = proved.pop()

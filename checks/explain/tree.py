@@ -34,7 +34,7 @@ class Reason:
     Of a proof:
     rule         it follows by `rule`, because of what is below
     part         one of a rule's alternatives holds; `rule` is the alternative
-    fact         `source` has it: the stored facts, with the `stay` of this one there, or the context
+    fact         a fact: `source` says whether it is stored (`stay`: since when) or from the context
     comparison   a comparison that is true, or a value in a list
     absence      a `not`: nothing makes it true
     again        it was explained before
@@ -42,7 +42,7 @@ class Reason:
 
     Of what does not hold:
     obstacle     `rule` could have granted it; its conditions `met` hold, and what is below is missing
-    missing      a condition that does not hold: no such fact, and it does not follow; `stay` where it was there once
+    missing      a condition that does not hold: no such fact, and it does not follow; `stay` if there once was
     false        a comparison that is not true
     present      a `not` of something that holds, and why that holds
     """
@@ -71,7 +71,7 @@ class Reason:
 
 
 def tree_of(program: Program, proof: Proof, goal: Goal, now: int) -> Reason:
-    """Return the proof of the goal as a tree. Each goal is explained once; what passes a limit says so."""
+    """Return the proof of the goal as a tree. Each goal is explained once; a goal beyond a limit says so instead."""
     return _Tree(program, proof, now).of_goal(goal, 0)
 
 
@@ -144,7 +144,7 @@ def source_text(program: Program, span: Span) -> str:
 
 
 def formula_of(program: Program, predicate: str, arity: int) -> str:
-    """Return the formula that stands in the text for a predicate that the compiler made up."""
+    """Return the formula of the text for which the compiler made up this predicate."""
     rules = program.rules_by_predicate.get((predicate, arity), ())
     texts = dict.fromkeys(source_text(program, rule.origin) for rule in rules)
     return abbreviated(" or ".join(texts))
@@ -155,7 +155,7 @@ def abbreviated(text: str, most: int = MAX_RULE_TEXT) -> str:
 
 
 def named_bindings(case: Case, bindings: RuleBindings) -> tuple[tuple[str, Value], ...]:
-    """Return what the rule's variables are, by the names that the text gives them, in order of appearance."""
+    """Return the values of the rule's variables by their names in the text, in order of appearance, without `_`."""
     named = [(variable, name) for variable, name in case.names.items() if variable in bindings]
     names = [name for _, name in named]
     return tuple(

@@ -1,7 +1,7 @@
 """Which rules the tests of a policy exercise.
 
-A rule is exercised where, over the facts of some test, its body holds for values that the test mentions. A rule that
-is never exercised could be taken away, or never have worked, and no test would fail.
+A rule is exercised if, over the facts of some test, its body holds for values that the test mentions, or for names of
+the policy. If a rule that is not exercised were removed, or never worked, no test would fail.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IdsByType = dict[str, tuple[str, ...]]
 
 
 def measured(program: Program, seconds: float) -> Coverage | None:
-    """Return the coverage of the policy's tests; None where it takes longer, or a rule cannot be asked for."""
+    """Return the coverage of the policy's tests; None if that takes too long, or a rule cannot be asked for."""
     if not program.tests:
         return Coverage(len(program.written), tuple(uncovered(program, frozenset())))
     try:
@@ -65,7 +65,7 @@ def _probe(name: str, rule: Rule) -> Atom:
 
 
 def _questions(name: str, rule: Rule, mentioned: _IdsByType) -> Iterator[Question]:
-    """Ask whether the rule's body holds for some of the values that are mentioned, for each typing of its head."""
+    """Yield a question for each typing of the rule's head: whether its body holds for some of the mentioned values."""
     variables = [term.name for term in _probe(name, rule).args if isinstance(term, Var)]
     choices = [sorted(rule.types[Var(variable)] & mentioned.keys()) for variable in variables]
     for types in product(*choices):

@@ -1,6 +1,6 @@
 """Runs the tests of a policy on the engine that answers questions, each over nothing but its own facts.
 
-Assertions that differ in one argument are one question, whose answer says of each of them whether it holds.
+Assertions that differ in one argument only are asked as one question, whose answer says which of them hold.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run(program: Program, fail_fast: bool = False) -> TestReport:
 
 
 def signatures_of(program: Program) -> frozenset[Signature]:
-    """Return those of the facts in all tests: with these, a question has the same shape in every test."""
+    """Return the signatures of the facts in all tests: with these, a question has the same shape in every test."""
     return frozenset(fact_of_atom(atom).signature for test in program.tests for atom in test.facts)
 
 
@@ -55,7 +55,7 @@ def _outcome(session: FactsAlone, test: Test, fail_fast: bool) -> TestOutcome:
 
 
 def _verdict(test_run: _TestRun, assertion: Assertion) -> tuple[str, bool]:
-    """Return why the assertion fails, nothing if it passes; and whether more holds than it says."""
+    """Return why the assertion fails (empty if it passes), and whether more holds than it says."""
     try:
         if assertion.iff_values is not None:
             return _verdict_on_list(test_run, assertion)
@@ -78,7 +78,7 @@ def _truth(held: bool) -> str:
 
 
 def _verdict_on_list(test_run: _TestRun, assertion: Assertion) -> tuple[str, bool]:
-    """Return that of an assertion that lists the values of its variable for which it holds."""
+    """Return the verdict on an assertion that lists all values of its variable for which it holds."""
     wanted: set[TypedId] = {(value.type, value.id) for value in assertion.iff_values or ()}
     if assertion.iff_negated:
         wanted = _declared_names(test_run.session.program, assertion) - wanted
@@ -132,7 +132,7 @@ def _names_declared(program: Program, predicate: str, args: tuple) -> Iterable[s
 
 
 class _AssertionGroup(NamedTuple):
-    """What assertions have in common that differ in one argument: its place and type, and the other arguments."""
+    """What assertions share that differ in one argument only: its place and type, and the other arguments."""
 
     predicate: str
     place: int
@@ -172,7 +172,7 @@ class _TestRun:
         return found
 
     def _questions(self, assertion: Assertion) -> list[Question]:
-        """Return one for each type that the variable can have."""
+        """Return a question for each type that the variable can have; one question if there is no variable."""
         if assertion.variable_type is None:
             return [_question(assertion, "")]
         types = self.session.program.subtypes.get(assertion.variable_type, frozenset())
@@ -199,7 +199,10 @@ def _groups(assertions: Iterable[Assertion]) -> dict[_AssertionGroup, dict[str, 
 
 
 def _group(assertion: Assertion) -> tuple[_AssertionGroup, str]:
-    """Return the assertion without its last entity, and that entity's id."""
+    """Return the assertion's group, and the id of the argument that the group leaves out.
+
+    That is the last argument that is no string; if all are strings, the last one.
+    """
     args = [arg for arg in assertion.atom.args if isinstance(arg, Value)]
     assert len(args) == len(assertion.atom.args), "an assertion without a variable has values alone"
     place = max(range(len(args)), key=lambda index: (args[index].type != STRING, index))

@@ -1,4 +1,4 @@
-"""Lines by which GitHub shows failures and rules without a test beside the code, and the results in words."""
+"""Lines by which GitHub shows failures, and rules that no test exercises, beside the code; and the results in words."""
 
 from checks.testing.reports.ran import Ran
 from policy.management.github import annotation, problem_line

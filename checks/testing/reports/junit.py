@@ -12,14 +12,14 @@ from checks.testing.reports.text import coverage_lines
 from policy.testing import TestOutcome
 
 FAILURE, ERROR = "failure", "error"
-_UNFIT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what no XML may hold
-_SPACES = {"\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}  # which an attribute keeps only so
-_WHOLE = "policy"  # the suite of what is about no file
+_UNFIT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML does not allow
+_SPACES = {"\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}  # an attribute keeps these as references only
+_WHOLE = "policy"  # the suite of the case that is about no file
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """`kind` is the element that says why it is none that passed; empty if it is one."""
+    """A test case. `kind` is the element of its failure or error; empty if it passed."""
 
     file: str
     line: int

@@ -50,21 +50,21 @@ class Ran:
 
     @cached_property
     def coverage_failure(self) -> str:
-        """Why the tests are not enough; empty where they are."""
+        """Return why the tests exercise too few rules; empty if they exercise enough."""
         if self.coverage is None or self.minimum is None or self.coverage.percent >= self.minimum:
             return ""
-        # Rounded down: 89.99 % are not shown as the 90 % that they are not.
+        # Rounded down, so that 89.99 % is not shown as 90 %.
         percent = int(self.coverage.percent * 10) / 10
         return f"{self.coverage.told}, {percent:g} %; at least {self.minimum:g} % are asked for"
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """How the run ends, if it does not end well."""
+        """Return why the run fails; nothing if it does not."""
         failed = () if self.report.success else (results_of(self.report),)
         return (*failed, self.coverage_failure) if self.coverage_failure else failed
 
     def place_of(self, test: TestOutcome) -> tuple[str, int]:
-        """The file and the line of the first assertion."""
+        """Return the file and the line of the test's first assertion."""
         return self.bundle.line_of_file(test.assertions[0].line)
 
 

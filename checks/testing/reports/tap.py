@@ -49,10 +49,10 @@ def _failures(test: TestOutcome, ran: Ran) -> list[str]:
 
 
 def _scalar(text: str) -> str:
-    """As YAML takes it: a JSON text is one of its quoted scalars."""
+    """Return the text as a YAML scalar: every JSON string is one."""
     return json.dumps(text)
 
 
 def _described(name: str) -> str:
-    """On one line, and with nothing in it that would be a directive."""
+    """Return the name on one line, with backslashes and `#` escaped: a `#` could begin a directive."""
     return spelled_out(" ".join(name.split())).replace("\\", "\\\\").replace("#", "\\#")
