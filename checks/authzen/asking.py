@@ -1,7 +1,8 @@
 """From requests to questions: decisions, one or many, and searches.
 
 The policy decides which properties become facts. They are made by the policy that was active when last seen. The
-statements confirm that it still is; if it is not, all is done once more by the next one.
+statements confirm that it still is; if it is not, all is done once more by the next one. So it is if signatures are
+given numbers meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from checks.asking import ask, by_rows, run
 from checks.asking.ask import Answered
 from checks.asking.askers import Asker, confirmed, likely_session, session_after, session_at
+from checks.asking.confirmation import NEW_SIGNATURE
 from checks.asking.query import Check, allow
 from checks.asking.question import Page, Question, by_ids
 from checks.asking.session import TRIES, LiveSession
@@ -144,6 +146,7 @@ def _by_active_policy(asker: Asker, moment: Moment | None, by: Callable[[LiveSes
     with run.question_time():
         for _ in range(TRIES):
             session = _session(asker, moment)
+            version: int | None
             try:
                 result, version = by(session)
             except AuthzError:
@@ -151,6 +154,8 @@ def _by_active_policy(asker: Asker, moment: Moment | None, by: Callable[[LiveSes
                 version = confirmed(asker).version
                 if moment is not None or version == session.version:
                     raise
+            except by_rows.Renumbered:
+                version = NEW_SIGNATURE
             else:
                 if version == session.version:
                     return result

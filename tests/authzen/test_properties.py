@@ -3,6 +3,9 @@
 import orjson
 import pytest
 
+from facts import store
+from facts.notation import fact_from_text
+from facts.store import Inserts
 from policy import publishing
 
 POLICY = """
@@ -53,6 +56,24 @@ def test_true_is_a_fact_of_one_argument_too(pdp):
     assert not allowed(pdp, "write", doc={"is_open": False})
     assert not allowed(pdp, "write", doc={"is_open": "true"})
     assert not allowed(pdp, "write", {"is_open": True})  # of the user
+
+
+def test_facts_of_a_new_signature_change_decisions_about_other_properties(new_pdp):
+    """Statements for some kinds are compiled before the signature has a number, and those for others after."""
+    pdp = new_pdp(POLICY, ["has_relation(doc:child, parent, doc:d)"])
+
+    def asked(action: str) -> dict:
+        plain = {"subject": USER, "action": {"name": action}}
+        shared = {"subject": USER | {"properties": {"groups": ["a"]}}, "action": {"name": action}}
+        docs = [{"resource": {"type": "doc", "id": each}} for each in ("d", "e")]
+        return {"evaluations": [start | doc for start in (plain, shared) for doc in docs]}
+
+    assert pdp.post("evaluations", asked("read")).status == 200
+    store.apply(pdp.environment_id, [Inserts([fact_from_text('shared_with(doc:d, "a")')], None)])
+    for action, allowed in (("write", []), ("read", [2]), ("write", [])):
+        found = pdp.post("evaluations", asked(action))
+        assert found.status == 200, found.body
+        assert [place for place, each in enumerate(found.body["evaluations"]) if each["decision"]] == allowed
 
 
 def test_whole_numbers_are_values(pdp):
