@@ -1,6 +1,6 @@
 """How HTTP meets the endpoints: keys in, JSON in and out, and one answer to whatever goes wrong.
 
-A request comes to its endpoint by `short_way`, or by `endpoint_views` through the framework. What both do stands here.
+A request comes to its endpoint by `short_way`, or by `endpoint_views` through the framework. What both share is here.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from policy.scopes import Scope
 
 JSON = "application/json"
 
-primary.prepare = refresh_connection  # of whoever asks it what no replica has answered
+primary.prepare = refresh_connection  # called before the primary is asked what no replica has answered
 
 # ---- keys ----------------------------------------------------------------------------------------------
 
@@ -35,16 +35,17 @@ primary.prepare = refresh_connection  # of whoever asks it what no replica has a
 def caller_of(
     headers: Mapping[str, Any], needs: Scope | None, is_question: bool = False, mine: BaseDatabaseWrapper | None = None
 ) -> Caller:
-    """Who sends the request, with a key for what it needs; `mine` is the thread's connection, if it is at hand.
+    """Return who sends the request, by its key; `mine` is the thread's connection, if it is at hand.
 
-    `KeyRefused` where nobody says so, and `TooManyRequests` where the key has sent too many lately.
+    Raise `KeyRefused` without a good key, `ScopeMissing` where the key lacks the scope that the request `needs`, and
+    `TooManyRequests` where the key has sent too many lately.
     """
     token = token_of(headers)
-    if not (is_question and configured.REPLICAS and is_remembered(token)):  # then this connection may not be needed
+    if not (is_question and configured.REPLICAS and is_remembered(token)):  # else a replica may answer without it
         refresh_connection(mine)
     try:
         caller = caller_of_token(token, needs)
-    except ScopeMissing:  # of a good key: it counts like any other request with it
+    except ScopeMissing:  # the key is good, so this counts like any other of its requests
         if configured.RATE_LIMIT is not None:
             take_token(hash_of(token), configured.RATE_LIMIT)
         raise
@@ -68,7 +69,7 @@ class KeyAuthentication(BaseAuthentication):
 
 
 def parsed(text: bytes) -> Any:
-    """Any body is JSON, whatever it says it is; one of nothing but spaces is null."""
+    """Return the parsed body, which must be JSON whatever its content type; None for one of nothing but whitespace."""
     try:
         return orjson.loads(text) if text.strip() else None
     except orjson.JSONDecodeError as error:
@@ -76,7 +77,7 @@ def parsed(text: bytes) -> Any:
 
 
 def written(data: object) -> bytes:
-    """What is bytes already is as it is to be sent."""
+    """Return the data as JSON; bytes are returned as they are."""
     return data if isinstance(data, bytes) else orjson.dumps(data)
 
 
@@ -100,7 +101,7 @@ class Renderer(BaseRenderer):
 
 
 class AlwaysJson(BaseContentNegotiation):
-    """Whatever `Accept` and `Content-Type` say."""
+    """Chooses JSON, whatever `Accept` and `Content-Type` say."""
 
     def select_parser(self, request, parsers):
         return parsers[0]
@@ -113,7 +114,7 @@ class AlwaysJson(BaseContentNegotiation):
 
 
 def refused(endpoint: Endpoint, request: Request, error: Exception) -> Response:
-    """The answer to a request that raised the error."""
+    """Return the response to a request that raised the error. Forget the key, if the error refuses it."""
     error = endpoint.reason(request, error)
     if isinstance(error, KeyRefused) and not isinstance(error, ScopeMissing):
         forget(token_of(request.headers))

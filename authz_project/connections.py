@@ -1,8 +1,8 @@
-"""Connections outlive requests, and sometimes the database does not outlive connections.
+"""Drops connections that no longer work: they outlive requests, and the database may restart meanwhile.
 
-Asking each time whether one still works would cost every request a round trip. So a thread asks only when
-its connection has been idle for long, or when any thread of the process has lost one since it last asked:
-a restart of the database is one failed request for a process, not one for each of its threads.
+To test a connection before each request would cost a round trip. So a thread tests its connection only if the
+connection has been idle for long, or if any thread of the process has lost one since this thread last used its own.
+A restart of the database is then one failed request for a process, not one for each of its threads.
 """
 
 import threading
@@ -18,18 +18,21 @@ from policy.timeline import is_outdated
 IDLE = 30.0  # seconds
 
 _lost_at = 0.0
-_is_silent = False  # the database is there, and does not answer
+_is_silent = False  # the database neither answers nor hangs up
 _thread = threading.local()
 
 
 def note_loss() -> None:
-    """A connection broke: others may have, too."""
+    """Note that a connection broke, so that each thread tests its own before it uses it again."""
     global _lost_at
     _lost_at = time.monotonic()
 
 
 def note_silence(is_silent: bool) -> None:
-    """Nobody is to wait for a database that does not answer; when it does again, all connections are doubtful."""
+    """Note whether the database is silent: while it is, no request begins to wait for it.
+
+    When that changes, each thread tests its connection before it uses it again.
+    """
     global _is_silent
     if is_silent != _is_silent:
         note_loss()
@@ -37,7 +40,10 @@ def note_silence(is_silent: bool) -> None:
 
 
 def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
-    """Before a request uses this thread's connection, which may be at hand: drop it if it is dead."""
+    """Drop this thread's connection if it is dead; called before a request uses it. It is `mine`, if it is at hand.
+
+    Raise `OperationalError` while the database is silent.
+    """
     if _is_silent:
         raise OperationalError("the database does not answer")
     now = time.monotonic()
@@ -53,23 +59,23 @@ def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
 
 
 def let_go_if_broken() -> BaseDatabaseWrapper:
-    """Before and after a request, as Django has it around those that it answers: drop what errors left unusable.
+    """Drop this thread's connection if an error left it unusable; called before and after a request, as Django does.
 
-    Return the thread's connection: to look it up takes longer than most of what is done for a request.
+    Return the connection: to look it up takes longer than most of what is done for a request.
     """
     mine = connections[DEFAULT_DB_ALIAS]
     had_one = mine.connection is not None
     mine.close_if_unusable_or_obsolete()
-    if had_one and mine.connection is None:  # none gets old here
+    if had_one and mine.connection is None:  # it was broken: none is dropped for its age
         _note_lost()
     return mine
 
 
 @cache
 def note_connecting() -> None:
-    """From now on, while somebody observes, how long it takes until there is a connection is a part of a request.
+    """Have the time that connecting takes noted as a part of the request, while somebody observes.
 
-    Django tells of connections that are made, and not when it begins to make one.
+    Django's method is replaced for this: its signal tells of connections that were made, and not when that began.
     """
     connect = BaseDatabaseWrapper.connect
 

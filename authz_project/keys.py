@@ -22,7 +22,7 @@ from policy.scopes import Scope
 
 DEV_KEY = "e_0123456789_12345_osotesttoken01xiIn"
 
-TEST_SLUG = re.compile(r"testenv[a-z0-9]{11}")  # of environments for one test run each, and no others
+TEST_SLUG = re.compile(r"testenv[a-z0-9]{11}")  # slugs of environments for one test run each, and of no others
 _TEST_KEY = re.compile(rf"e_{TEST_SLUG.pattern}_")
 
 _ALPHABET = string.ascii_letters + string.digits
@@ -35,7 +35,7 @@ def hash_of(token: str) -> str:
 
 DEV_KEY_HASH = hash_of(DEV_KEY)
 
-# What every statement that answers a caller confirms. The apps below find it by `settings.KEY_CHECK`.
+# Every statement that answers a caller includes this check of its key. Lower apps find it by `settings.KEY_CHECK`.
 CHECK = KeyCheck(
     before="api_key k CROSS JOIN environment e WHERE k.hash = ",
     after=(
@@ -61,7 +61,7 @@ def create_key(
     scopes: Collection[Scope] = ALL,
     by: By = NOBODY,
 ) -> tuple[ApiKey, str]:
-    """A new key, and its text, which cannot be had again."""
+    """Create a key, and return it with its text, which is stored nowhere."""
     key_id = "".join(secrets.choice(_ALPHABET) for _ in range(10))
     secret = "".join(secrets.choice(_ALPHABET) for _ in range(40))
     token = f"e_{environment.slug}_{key_id}_{secret}"
@@ -86,7 +86,7 @@ def keep_key(
 
 
 def revoke_key(key: ApiKey) -> None:
-    """From the next statement on the primary on, in every process, the key opens nothing.
+    """Revoke the key: no statement on the primary accepts it from now on, in any process.
 
     Replicas answer with it for a second and a bit, until each process has looked at the primary.
     """
@@ -97,9 +97,9 @@ def revoke_key(key: ApiKey) -> None:
 
 
 def keep_dev_key(environment: Environment) -> None:
-    """The well-known key of development, for the environment; whatever it opened before.
+    """Have the well-known development key open this environment, whatever it opened before.
 
-    Another such server may be at work with it: it is never gone in between.
+    Another development server may be using the key. So it is replaced in one transaction, and only if it must be.
     """
     usual = dict.fromkeys(SCOPE_COLUMNS.values(), True)
     with changing():
@@ -116,28 +116,34 @@ def drop_dev_key() -> None:
 
 # ---- for requests ----------------------------------------------------------------------------------------
 
-# By hash and what is needed, unconfirmed: a hint, which every statement behind it confirms.
+# Callers, by the key's hash and the scope that is needed: hints, which every statement that uses one confirms.
 _callers: dict[str, Mapping[Scope | None, Caller]] = {}
 
 
 def token_of(headers: Mapping[str, Any]) -> str:
-    """From `Authorization: Bearer <key>`; the oldest clients say Basic, and send the key just as plainly."""
+    """Return the key of `Authorization: Bearer <key>`; empty if there is none.
+
+    The oldest clients send `Basic <key>`, with the key as it is, too.
+    """
     scheme, _, token = headers.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
     return token.strip() if scheme.lower() in ("bearer", "basic") else ""
 
 
 def is_remembered(token: str) -> bool:
-    """Whether this process has seen the key open something, and not seen it refused since."""
+    """Say whether this process has looked the key up, found it good, and not seen it refused since."""
     return bool(token) and hash_of(token) in _callers
 
 
 def forget(token: str) -> None:
-    """After a refusal: the key may have been good before."""
+    """Forget the key after a refusal: it may have been good before."""
     _callers.pop(hash_of(token), None)
 
 
 def caller_of_token(token: str, needs: Scope | None = None) -> Caller:
-    """Who sends this key, for what is needed. Known keys cost no query here, and are not confirmed."""
+    """Return the caller with this key, for the scope that is needed. Raise `KeyRefused` or `ScopeMissing`.
+
+    A key that is remembered costs no query here, and is not confirmed.
+    """
     key_hash = hash_of(token)
     if not token or (not configured.DEV_SERVER and (key_hash == DEV_KEY_HASH or _TEST_KEY.match(token))):
         raise KeyRefused

@@ -1,7 +1,7 @@
-"""Telling of requests, once they are answered, to whoever observes: metrics, logs, traces.
+"""Tells observers of each request that is answered: metrics, logs, traces.
 
-Whichever way a request comes to its answer, observers are told of it alike, in the thread that answered, before the
-answer leaves. While there are none, a request costs one comparison more at its beginning, and one at its end.
+Observers are told in the same way however a request was answered, by the thread that answered it, and before the
+response is sent. Without observers, this costs a request one comparison at its beginning, and one at its end.
 """
 
 import logging
@@ -22,13 +22,13 @@ from policy.noticing import Noted, Part
 log = logging.getLogger("authz.observing")
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
-ANY_OTHER = "_OTHER"  # method, as conventions call it
-FOR_PEOPLE = frozenset({"admin", "docs", "static"})  # how paths begin that Django answers
+ANY_OTHER = "_OTHER"  # any other method, as OpenTelemetry's conventions call it
+FOR_PEOPLE = frozenset({"admin", "docs", "static"})  # the first segments of paths that Django answers
 OTHER = "other"
 
 
 class Seen(NamedTuple):
-    """A request that is answered. Of what a caller chooses freely, it has the id of the request and `traceparent`."""
+    """An answered request. Of what a caller chooses freely, it has only the request's id and `traceparent`."""
 
     endpoint: str  # its path, if it is one of the table's; or `admin`, `docs`, `static`, `other`
     method: str  # one of `METHODS`, or `_OTHER`
@@ -37,25 +37,25 @@ class Seen(NamedTuple):
     seconds: float
     at: float  # when it began, in seconds since 1970
     request_id: str
-    environment: str  # what it was called when this process first saw the key; "" where no key was known
+    environment: str  # its name when this process last looked the key up; "" where no key was known
     key_id: int | None
     traceparent: str
     noted: Sequence[Noted]
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """In the order in which they ended; that it waited for a thread comes before it began."""
+        """Return the parts in the order in which they ended. A wait for a thread is first, and lies before `began`."""
         return tuple(map(Part._make, self.noted))
 
 
 _new = tuple.__new__  # takes half as long as to call the class
 Observer = Callable[[Seen], None]
-_observers: tuple[tuple[Observer, float], ...] = ()  # each with the seconds from which on it is told
-_least = math.inf  # of them all
+_observers: tuple[tuple[Observer, float], ...] = ()  # each with the least seconds of requests that it is told of
+_least = math.inf  # the least of those
 
 
 def observe(observer: Observer, least: float = 0.0) -> None:
-    """Tell the observer from now on of all requests that take so many seconds, or more."""
+    """Tell the observer, from now on, of all requests that take at least `least` seconds."""
     _set_observers((*_observers, (observer, least)))
     note_connecting()
 
@@ -76,7 +76,7 @@ def _endpoints() -> frozenset[str]:
 
 
 def name_of(path: str) -> str:
-    """The endpoint at the path, or where it belongs to: one of few names, whatever is asked for."""
+    """Return the path if an endpoint has it, else `admin`, `docs`, `static` or `other`: one of few names."""
     if path in _endpoints():
         return path
     first = path[1:].partition("/")[0]
@@ -93,7 +93,7 @@ def tell(
     traceparent: str = "",
     parts: noticing.Parts | None = None,
 ) -> None:
-    """Tell of a request that began then, by `perf_counter`, and is answered now. Never raises an `Exception`."""
+    """Tell of a request that `began` then, by `perf_counter`, and is answered now. Never raises an `Exception`."""
     seconds = time.perf_counter() - began
     noticing.end()
     if seconds < _least:

@@ -1,7 +1,7 @@
-"""From a request to its endpoint, past the framework: what is the same for every request is found out at the start.
+"""Takes a request to its endpoint past the framework: what is the same for every request is found out at the start.
 
-The views of `api.py` answer the same under plain Django, to the byte; `tests/authz_project/test_two_ways.py` plays them
-side by side.
+Under plain Django, the views of `endpoint_views.py` answer the same, byte for byte;
+`tests/authz_project/test_two_ways.py` compares the two.
 """
 
 import time
@@ -26,7 +26,7 @@ from policy.noticing import WAITS_SINCE
 Environ = dict[str, Any]  # as the specification of WSGI has it
 Headers = list[tuple[str, str]]
 
-# On every answer: what says application/json is not to be taken for anything else, and nobody learns our paths.
+# On every response: browsers keep to the content type that it gives, and tell no other site our paths.
 ANSWERED_WITH = [("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "same-origin")]
 
 
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 class Route:
-    """An endpoint, with what all of its answers have in common."""
+    """An endpoint, with the headers that all of its responses share."""
 
     def __init__(self, path: str, endpoint: Endpoint):
         handlers, description = endpoint.handlers, description_of(endpoint)
@@ -53,7 +53,7 @@ class Route:
         ]
 
     def answer(self, environ: Environ) -> Answer:
-        """Never raises an `Exception`."""
+        """Answer a request. Never raises an `Exception`: it becomes a response."""
         started = time.perf_counter()
         parts = noticing.begin(started, environ.get(WAITS_SINCE, 0.0)) if noticing.is_on else None
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
@@ -63,7 +63,7 @@ class Route:
         try:
             response = self._response(request)
             content = written(response.data)
-        except Exception as error:  # what nobody can write, or an endpoint that fails at its refusal
+        except Exception as error:  # no JSON can be made of the data, or the endpoint fails to refuse
             response = refused(Endpoint(), request, error)
             content = written(response.data)
         headers = [("Content-Type", JSON)] if "Content-Type" not in response.headers else []
@@ -110,10 +110,10 @@ def body_of(environ: Environ) -> bytes:
 
 
 def read(body: bytes) -> Any:
-    """The body as the framework has it: none at all is an empty object."""
+    """Return the parsed body; as with the framework, an empty body is an empty object."""
     return parsed(body) if body else {}
 
 
 def routes_of(table: Mapping[str, Endpoint]) -> dict[str, Route]:
-    """By the whole path."""
+    """Return a route for each endpoint of the table, by its path with the leading slash."""
     return {f"/{path}": Route(f"/{path}", endpoint) for path, endpoint in table.items()}

@@ -1,11 +1,14 @@
-"""Writers of one environment that wait in the same process share a transaction: one turn and one commit for all.
+"""Group commit: writers of one environment that wait in the same process share one transaction.
 
-The first leads. Once it has the environment's row, it takes all that wait by then and stores what they bring, in the
-order in which they came, each under an offset of its own. After the commit each has its own answer. Whoever is refused,
-by its key or by the policy, is left out before anything of it is stored. Only small changes that name their facts come
-together: what may take long has a transaction of its own, and so have facts with an end. So has each of a group whose
-common one failed for a reason that may be one writer's; where the database was lost or ended it, all of them are told
-so.
+The first writer leads. Once it has the lock on the environment's row, it takes all writers that wait by then, and
+stores their changes in the order in which they came, each writer's under an offset of its own. After the commit, each
+writer gets its own answer. A writer that is refused, because of its key or by the policy, is left out before anything
+of it is stored.
+
+Only small changes that name their facts share a transaction. A change that may take long has one of its own, and so
+has a change that inserts facts with an end. If the shared transaction fails for a reason that may lie with one writer,
+each writer of the group gets a transaction of its own. If the database was lost or ended the transaction, all of them
+get that error.
 """
 
 from __future__ import annotations
@@ -35,12 +38,12 @@ from policy.offsets import Turn, advance, changing, claim
 from policy.revisions import By, Done, Kind, record
 from policy.rules.program import Program
 
-SMALL = 100  # facts and patterns of a change that may share
-MOST = 100  # changes of one commit
+SMALL = 100  # facts and patterns, at most, of a change that may share a transaction
+MOST = 100  # writers of one commit
 
 
 def apply(caller: Caller, changes: Sequence[Change], request_id: str = "") -> int:
-    """Make the changes, all or none, as whoever holds the caller's key now; the offset at which they are committed."""
+    """Make all of the changes or none, as whoever holds the caller's key now; return the offset of the commit."""
     if not _may_share(changes):
         return made(partial(_apply_alone, caller, changes, request_id))
     writer = _Writer(caller, changes, request_id)
@@ -52,14 +55,14 @@ def apply(caller: Caller, changes: Sequence[Change], request_id: str = "") -> in
         try:
             made(partial(_lead, queue, writer))
         finally:
-            queue.hand_on(writer)  # where nobody was found to make it
+            queue.hand_on(writer)  # in case no thread was found for `_lead`
     if writer.is_alone:
         return made(partial(_apply_alone, caller, changes, request_id))
     if writer.error is not None:
         try:
             raise writer.error
         finally:
-            writer.error = None  # or the two would keep each other, and what they know, until a collection
+            writer.error = None  # or it and the traceback would keep each other until a garbage collection
     return writer.offset
 
 
@@ -83,13 +86,13 @@ def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> 
 
 @dataclass(eq=False, slots=True)
 class _Writer:
-    """A change that waits, and what became of it: an offset, an error, or that it is to be made alone."""
+    """Changes that wait, and their outcome: an offset, an error, or `is_alone` for a transaction of their own."""
 
     caller: Caller
     changes: Sequence[Change]
     request_id: str
     leads: bool = False
-    woken: Event = field(default_factory=Event)  # because it leads, or is decided
+    woken: Event = field(default_factory=Event)  # set once it leads, or has its outcome
     since: float = field(default_factory=time.monotonic)
     author: str = ""  # once its key is confirmed
     offset: int = 0
@@ -98,7 +101,7 @@ class _Writer:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether it inserts and deletes, perhaps the same."""
+        """Say whether it both inserts and deletes, perhaps the same facts."""
         return len(set(map(type, self.changes))) > 1
 
     @property
@@ -120,19 +123,19 @@ class _Queue:
             self._follow(writer)
 
     def wait(self, writer: _Writer) -> None:
-        """Until it leads or is decided; `Busy` is raised where that takes too long."""
+        """Wait until the writer leads or has its outcome. Raise `Busy` if nobody takes it within `WRITE_TIMEOUT`."""
         if not writer.woken.wait(settings.WRITE_TIMEOUT or None):
             self._give_up(writer)
             writer.woken.wait()  # somebody is at work on it, or has just made it the leader
 
     def take(self) -> list[_Writer]:
-        """Those who waited longest, the leader among them."""
+        """Remove the writers that have waited longest, the leader among them, and return them."""
         with _entering:
             taken, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
         return taken
 
     def hand_on(self, leader: _Writer) -> None:
-        """To whoever waits for longest, unless the leader has done so."""
+        """Have the writer that has waited longest lead next. Do nothing if the leader has handed on before."""
         with _entering:
             if self.leader is not leader:
                 return
@@ -155,11 +158,11 @@ class _Queue:
 
 
 _queues: dict[int, _Queue] = {}  # by environment, of those that have a leader
-_entering = Lock()  # all of the above
+_entering = Lock()  # guards all of the above
 
 
 def _entered(writer: _Writer) -> _Queue:
-    """The queue of the environment that the key opened when it was last seen."""
+    """Enter the queue of the environment that the writer's key opened when last seen, and return the queue."""
     environment_id = writer.caller.environment_id
     with _entering:
         queue = _queues.get(environment_id)
@@ -173,11 +176,11 @@ def _entered(writer: _Writer) -> _Queue:
 
 
 class _NobodyAccepted(Exception):
-    """The turn is given back."""
+    """All writers of the group are refused: the transaction is rolled back, and with it the turn."""
 
 
 def _lead(queue: _Queue, leader: _Writer) -> None:
-    """Commit what a group brings, and tell each of it what became of its change."""
+    """Commit the changes of a group of writers, and tell each writer its outcome."""
     group: list[_Writer] = []
     waited = time.monotonic() - leader.since
     try:
@@ -185,10 +188,10 @@ def _lead(queue: _Queue, leader: _Writer) -> None:
             turn = advance(queue.environment_id, waited)
             group = queue.take()
             _write(queue, turn, leader, group)
-    except (_NobodyAccepted, NotFound):  # of an environment that is gone, no key is left: what follows finds out
+    except (_NobodyAccepted, NotFound):  # if the environment is gone, so are its keys: each writer finds out alone
         group = group or [leader]
     except (OperationalError, InterfaceError, Unavailable) as error:
-        if not group:  # nobody else is concerned
+        if not group:  # only the leader is concerned, and its thread raises this
             raise
         _fail(group, error)
     except Exception:
@@ -209,13 +212,13 @@ def _write(queue: _Queue, turn: Turn, leader: _Writer, group: Sequence[_Writer])
         raise _NobodyAccepted
     claim(queue.environment_id, len(accepted) - 1)
     inserted = _store(queue.environment_id, turn, accepted)
-    # What is committed is told before anything else, such as a look at the statistics.
+    # Registered first, so that writers are told of the commit before anything else, such as a look at the statistics.
     transaction.on_commit(partial(_tell, queue, leader, accepted, turn.offset))
     fact_table().note_stored(inserted)
 
 
 def _refuse_keys(environment_id: int, group: Sequence[_Writer]) -> None:
-    """By what the database says of each now. Who turns out to belong elsewhere goes there alone."""
+    """Look up each key of the group now. A writer whose key now opens another environment makes its changes alone."""
     for key_hash in {each.caller.key_hash for each in group}:
         holders = [each for each in group if each.caller.key_hash == key_hash]
         try:
@@ -239,7 +242,10 @@ def _is_accepted(program: Program | None, writer: _Writer) -> bool:
 
 
 def _store(environment_id: int, turn: Turn, accepted: Sequence[_Writer]) -> int:
-    """In order, each writer's as a revision; how many facts are new."""
+    """Store the changes in order, each writer's as one revision; return how many facts are new.
+
+    Neighbors that only insert or only delete share statements. A writer that does both has statements of its own.
+    """
     work = store.Work(environment_id, turn)
     numbered = list(enumerate(accepted, turn.offset))
     for is_mixed, run in groupby(numbered, lambda each: each[1].is_mixed):
@@ -255,7 +261,7 @@ def _store(environment_id: int, turn: Turn, accepted: Sequence[_Writer]) -> int:
 
 
 def _make(work: store.Work, changes: Iterable[tuple[int, Change]]) -> None:
-    """In order, neighbours of a kind by one statement."""
+    """Make the changes in order, neighbors of a kind together: insert, insert, delete -> one insert, one delete."""
     for kind, run in groupby(changes, lambda change: type(change[1])):
         if kind is Inserts:
             _insert(work, run)
@@ -265,7 +271,7 @@ def _make(work: store.Work, changes: Iterable[tuple[int, Change]]) -> None:
 
 
 def _insert(work: store.Work, changes: Iterable[tuple[int, Change]]) -> None:
-    """Store what is inserted, of equal facts the first."""
+    """Insert the facts of all changes together; of equal facts, only the first one."""
     rows: dict[Row, NewRow] = {}
     for number, change in changes:
         if isinstance(change, Inserts):
@@ -287,7 +293,7 @@ def _tell(queue: _Queue, leader: _Writer, accepted: Iterable[_Writer], first: in
 
 
 def _fail(group: Iterable[_Writer], error: Exception) -> None:
-    """Each with an exception of its own: one that is raised remembers where."""
+    """Give each writer a copy of the error: raised exceptions keep tracebacks, so writers cannot share one."""
     for each in group:
         if each.error is None:
             each.error = _copied(error)

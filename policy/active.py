@@ -1,8 +1,8 @@
 """What holds now: which environment a key opens, and which policy is active there.
 
-A process remembers compiled programs by policy version, which never changes, and never remembers which
-version is active: that is read from the database, with the key, in the statement of the question itself
-(`key_check`) or in one of its own (`confirm`).
+A process caches compiled programs by policy version, whose text never changes. It never caches which version is active.
+That is read from the database, together with the key: by the statement of the question itself (`key_check`), or by a
+statement of its own (`confirm`).
 """
 
 import hmac
@@ -26,12 +26,12 @@ from policy.rules.program import Program
 from policy.scopes import Scope
 from policy.timeline import timeline
 
-# Of an environment `e`: with the offset, which servers of before there were moments move, too.
+# The moment of an environment `e`, plus its offset: servers of older versions know no moments, and move that alone.
 MOMENT = '(e.moment + e."offset")'
 
 
 class Seen(NamedTuple):
-    """How far an environment is in the snapshot of a statement, or known to be at least."""
+    """How far an environment is in the snapshot of a statement, or how far it is known to be at least."""
 
     offset: int
     moment: int | None = None  # None: not known
@@ -44,11 +44,11 @@ NOTHING_SEEN = Seen(0)
 
 
 class KeyCheck(NamedTuple):
-    """How statements check a key: `FROM {before}<its hash>{after}` has one row while it is good, none when it is not.
+    """How statements check a key: `FROM {before}<its hash>{after}` has one row if the key is good, and none if not.
 
-    There, `e` is the environment that the key opens, and `hash`, `number` and `label` are the key's own. For each
-    scope there is a condition that is true of keys that have it, and they say so of what they are now. On PostgreSQL,
-    `version` is another number after each change of the key.
+    In it, `e` is the environment that the key opens. `hash`, `number` and `label` are expressions for columns of the
+    key. `scopes` has a condition for each scope, which is true if the key has it now. On PostgreSQL, `version` is
+    another number after each change of the key.
     """
 
     before: str
@@ -62,11 +62,11 @@ class KeyCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose request this is. Until it is `confirmed`, the environment is what the key opened when last seen."""
+    """Whose request this is. Until it is `confirmed`, the environment is the one that the key opened when last seen."""
 
     environment_id: int
     key_hash: str
-    needs: Scope | None = None  # for this request; what confirms the key confirms that it has it
+    needs: Scope | None = None  # the scope that this request needs; what confirms the key confirms that the key has it
     confirmed: bool = False
     policy_version_id: int | None = None  # once confirmed
     author: str = ""  # as revisions name the key, once confirmed
@@ -77,15 +77,15 @@ class Caller:
 
 @cache
 def key_check() -> KeyCheck:
-    """What stands with the keys, in the app above: it is named in the settings, not imported."""
+    """Return the check of keys. The app above defines it: it is named in the settings, not imported."""
     found: KeyCheck = import_string(settings.KEY_CHECK)
     return found
 
 
 def caller_of_hash(key_hash: str, needs: Scope | None = None) -> Caller:
-    """The confirmed caller that the key with this hash stands for.
+    """Look up the key with this hash, and return its caller, confirmed.
 
-    `KeyRefused` where there is none, and `ScopeMissing` where the key is good, but not for this.
+    Raise `KeyRefused` where there is no good key, and `ScopeMissing` where the key is good, but lacks the scope.
     """
     check = key_check()
     has_scope = "" if needs is None else f", {check.scopes[needs]}"
@@ -109,7 +109,7 @@ def caller_of_hash(key_hash: str, needs: Scope | None = None) -> Caller:
 
 
 def confirm(caller: Caller) -> Caller:
-    """The caller as the database has it now."""
+    """Return the caller as the database has it now."""
     return caller_of_hash(caller.key_hash, caller.needs)
 
 
@@ -117,7 +117,7 @@ def confirm(caller: Caller) -> Caller:
 
 
 def active_program(environment_id: int) -> Program | None:
-    """The environment's policy, compiled; None before the first upload."""
+    """Return the environment's policy, compiled; None before the first upload."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT policy_version_id FROM environment WHERE id = %s", (environment_id,))
         row = cursor.fetchone()
@@ -131,7 +131,7 @@ def program_of_version(version_id: None) -> None: ...
 @overload
 def program_of_version(version_id: int | None) -> Program | None: ...
 def program_of_version(version_id: int | None) -> Program | None:
-    """The compiled text of a policy version; None for none."""
+    """Return the compiled program of a policy version; None without a version."""
     if version_id is None:
         return None
     return _remembered(version_id) or _compiled(version_id)
@@ -149,17 +149,17 @@ def _weight(program: Program) -> int:
 
 
 _programs: LRUCache[int, Program] = LRUCache(_REMEMBERED, _weight)  # by version
-_changing = threading.Lock()  # the cache above, whose order every use changes
-_compiling = tuple(threading.Lock() for _ in range(16))  # of the requests that meet a new version, one compiles it
+_changing = threading.Lock()  # guards the cache above: even a look-up changes its order
+_compiling = tuple(threading.Lock() for _ in range(16))  # of the requests that need a new version, one compiles it
 
 
-_history = 0  # that the programs are of: another one after each time that they were forgotten
+_history = 0  # how often all programs were forgotten: version numbers may stand for other texts since
 
 
 def remember_program(version_id: int, program: Program, history: int | None = None) -> None:
-    """Keep the program of a committed version, and let go of those that were not used for longest.
+    """Cache the program of a committed version; the least recently used ones are evicted.
 
-    What was read in a history before is not kept: the number may be that of another text now.
+    A program that was read in an earlier history is not kept: its version's number may be that of another text now.
     """
     with _changing:
         if history in (None, _history):
@@ -177,7 +177,7 @@ timeline.forgets(_forget_programs)
 
 
 def forget_program(version_id: int) -> None:
-    """Let go of the program of a version that was not committed after all."""
+    """Drop the program of a version that was not committed after all."""
     with _changing:
         _programs.pop(version_id, None)
 

@@ -1,7 +1,7 @@
 """Which connections wait for their database at this moment, and since when.
 
-Who waits without looking at the clock is seen by others here: a server ends the waiting when the database neither
-answers nor hangs up. It costs a statement less than a microsecond.
+A thread waits for its database without a timeout. So another thread looks here, and ends the waiting when the
+database neither answers nor hangs up (`authz_project/server/silence.py`). It costs a statement less than a microsecond.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
-waiting: dict[Any, float] = {}  # when it began to wait, by connection of the driver
-replicas: WeakSet[Any] = WeakSet()  # connections to others than the primary, which are looked after elsewhere
+waiting: dict[Any, float] = {}  # by connection of the driver: when it began to wait
+replicas: WeakSet[Any] = WeakSet()  # connections to replicas, whose waiting `policy/replicas` ends
 
 
 def begun(raw: Any) -> None:

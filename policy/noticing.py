@@ -1,22 +1,22 @@
-"""What is done for a request, part by part, for whoever watches; `authz_project/observing.py` tells them.
+"""Notes what is done for a request, part by part; `authz_project/observing.py` tells the observers.
 
-While nobody watches, `is_on` is false, and a place that has something to tell costs that one look:
+While nobody watches, `is_on` is false, and code that has a part to note costs only that comparison:
 
     began = noticing.now() if noticing.is_on else 0.0
     …
     if noticing.is_on:
         noticing.note("statement", began, rows=len(rows))
 
-A part costs the answer that it is told of: what each question tells is a constant where it can be, by `add`, and has no
+Noting a part delays the answer. So what every question notes is a constant where it can be, passed to `add`, and has no
 time where it took none.
 
 | part | is | facts |
 |---|---|---|
 | `wait` | waiting | `of`: `thread`, `connection` (until there is one), `turn` (for others who change the same) |
-| `compile` | a question's statement, made | `key`: what it is remembered by |
-| `found` | a question's statement, found made; takes no time | `key` |
-| `statement` | one sent to the database by a question | `rows`; or `failed`: the kind of error |
-| `kept` | an answer that was kept, and confirmed; takes no time | |
+| `compile` | a question's statement, compiled | `key`: its key in the cache |
+| `found` | a question's statement, found in the cache; takes no time | `key` |
+| `statement` | a statement that a question sends to the database | `rows`; or `failed`: the kind of error |
+| `kept` | an answer from memory, which the database confirmed; takes no time | |
 | `decision` | a question answered; takes no time | `allowed`, `denied`; or `rows` of a list; or neither, of SQL |
 | `policy` | a policy's text, compiled | `failed`, where it was refused |
 | `change` | what one request changes; takes no time | `entries` |
@@ -26,8 +26,9 @@ time where it took none.
 | `log` | the decision log; takes no time | `written`, `dropped`: how many lines |
 | `load` | a file of facts, or a request that is one | `failed`, where it was refused |
 
-What lasts is known while it goes on, too: `under_way`.
-Facts may have ids and predicates in them: what leaves the process names none.
+Parts that go on for long (`lasting`) are also counted while they do, in `under_way`.
+Facts may contain ids and predicates. No log, metric or trace shows these ids; the log of slow questions shows
+predicates.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 now = perf_counter
-WAITS_SINCE = "authz.waits_since"  # in what is known of a request: when it was given to another thread, by `now`
-MOST = 1_000  # parts that one request keeps; those after them are told as if they were of no request
+WAITS_SINCE = "authz.waits_since"  # in a request's environ: since when it waits for a thread, by `now`
+MOST = 1_000  # parts that one request keeps; further ones are told as if they belonged to no request
 
 
 class Part(NamedTuple):
@@ -53,7 +54,7 @@ class Part(NamedTuple):
 
 
 Listener = Callable[[Part], None]
-Noted = tuple[str, float, float, Mapping[str, Any]]  # as parts are kept: one takes a fifth of the time to make
+Noted = tuple[str, float, float, Mapping[str, Any]]  # a part as it is kept: a `Part` takes five times as long
 Parts = list[Noted]
 
 
@@ -75,19 +76,19 @@ _listeners: tuple[Listener, ...] = ()
 
 
 def watch(is_watched: bool) -> None:
-    """Begin to note parts, or end it."""
+    """Begin to note parts, or stop."""
     global is_on
     is_on = is_watched
 
 
 def listen(listeners: tuple[Listener, ...]) -> None:
-    """Tell these of parts that belong to no request: of upkeep, and of the few above `MOST`."""
+    """Tell these listeners of parts that belong to no request: those of upkeep, and the few above `MOST`."""
     global _listeners
     _listeners = listeners
 
 
 def begin(began: float, since: float = 0.0) -> Parts:
-    """Begin a request in this thread; its parts come into what is returned. It may have waited for the thread."""
+    """Begin a request in this thread, and return its list of parts. `since` is when it began to wait, if it did."""
     parts: Parts = [("wait", since, began - since, _FOR_A_THREAD)] if since else []
     _thread.parts = parts
     return parts
@@ -101,12 +102,12 @@ def end() -> None:
 
 
 def note(name: str, began: float | None = None, **facts: object) -> None:
-    """Note a part that began then, by `now`, and ends now; without a time, it took none."""
+    """Note a part that `began` then, by `now`, and ends now; without `began`, it took no time."""
     add((name, 0.0, 0.0, facts) if began is None else (name, began, now() - began, facts))
 
 
 def add(part: Noted) -> None:
-    """Note a part that is at hand. Nobody changes its facts."""
+    """Note a part that is already made. Its facts must not change afterwards."""
     parts = _thread.parts
     if parts is not None and len(parts) < MOST:
         parts.append(part)
@@ -115,7 +116,7 @@ def add(part: Noted) -> None:
 
 
 def fetched(began: float, rows: int) -> None:
-    """Note a statement that began then and ends now, with so many rows: as `note`, for what each question tells."""
+    """Note a statement that `began` then, ends now, and has so many rows: a faster `note`, for every question."""
     part = ("statement", began, now() - began, _ROWS[rows] if rows < _FEW else {"rows": rows})
     parts = _thread.parts
     if parts is not None and len(parts) < MOST:
@@ -131,7 +132,7 @@ def _tell(part: Part) -> None:
 
 @contextmanager
 def noted(name: str, **facts: object) -> Iterator[None]:
-    """Note what is done inside, for what takes long anyway."""
+    """Note what is done inside, and the kind of error if it fails. For what takes long anyway: `note` is faster."""
     if not is_on:
         yield
         return
@@ -158,7 +159,7 @@ def lasting(name: str) -> Iterator[None]:
 
 
 def carried(work: Callable[[], T]) -> Callable[[], T]:
-    """Work that another thread does for this one's request."""
+    """Return the work for another thread to do; its parts will belong to this thread's request."""
     parts = _thread.parts
 
     def done() -> T:

@@ -1,8 +1,8 @@
-"""A line for each request: what was asked of whom, how it ended, how long it took. Nothing that the caller chose but
-the request's id, which is of printable signs.
+"""Writes a log line for each request: its endpoint, its caller, its status and its time.
 
-An answer waits for nothing here: what is seen goes into a queue with room for so many, and a thread writes it down a
-few times a second. What has no room is left out, counted and told.
+Of what the caller chooses freely, the line has only the request's id, which is printable. No response waits for the
+log: requests go into a bounded queue, and a thread writes their lines a few times a second. Requests that find no room
+in the queue are left out and counted, and the log says how many there were.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def plain(seen: Seen) -> bytes:
 
 
 def json(seen: Seen) -> bytes:
-    """Return the line for programs, put together of pieces that are JSON: most are the same for many lines."""
+    """Return the line as JSON, put together from pieces of JSON: most are the same for many lines, and cached."""
     endpoint, method, status, _, seconds, began, request_id, environment, key_id, _, _ = seen
     second, microseconds = divmod(int((began + seconds) * 1_000_000), 1_000_000)
     return b'{"time":"%b.%06dZ",%b,"request_id":%b,"microseconds":%d}\n' % (
@@ -79,7 +79,7 @@ def _what(method: str, endpoint: str, status: int) -> dict[str, object]:
 
 
 def facts_of(seen: Seen) -> dict[str, object]:
-    """Return what lines about a request have in common."""
+    """Return the fields that all log lines about a request have."""
     return {
         "request_id": seen.request_id,
         **_whose(seen.environment, seen.key_id),
@@ -89,7 +89,7 @@ def facts_of(seen: Seen) -> dict[str, object]:
 
 
 class AccessLog:
-    """An observer."""
+    """An observer: it queues requests, and a thread writes their lines."""
 
     def __init__(self, line: Line):
         self._line = line
@@ -106,7 +106,7 @@ class AccessLog:
             self._left_out += 1
 
     def flush(self) -> None:
-        """Write what is there. Never raises an `Exception`."""
+        """Write the lines of all queued requests. Never raises an `Exception`."""
         with self._writing:
             try:
                 for piece in pieces(self._lines(), most_at_once()):
@@ -117,7 +117,7 @@ class AccessLog:
                 log.exception("the access log cannot be written")
 
     def _lines(self) -> list[bytes]:
-        """Of all that wait. One that cannot be built costs no other."""
+        """Take all queued requests, and return their lines. One that cannot be built is logged and left out."""
         lines, line_of, next_one = [], self._line, self._waiting.popleft
         for _ in range(len(self._waiting)):
             try:
@@ -127,7 +127,7 @@ class AccessLog:
         return lines
 
     def complain(self) -> None:
-        """Say how many requests are not in the log, once a minute."""
+        """Log how many requests were left out of the access log, at most once a minute."""
         now = time.monotonic()
         if self._left_out and now - self._complained > COMPLAINT_EVERY:
             left_out, self._left_out, self._complained = self._left_out, 0, now
@@ -141,7 +141,7 @@ class AccessLog:
 
 
 def pieces(lines: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """Put whole lines together, so many bytes at once; more, where one line has more."""
+    """Yield the lines in pieces of at most `most` bytes, all of whole lines; a longer line is a piece of its own."""
     text, start = b"".join(lines), 0
     while start < len(text):
         end = text.rfind(b"\n", start, start + most) + 1 or text.index(b"\n", start) + 1

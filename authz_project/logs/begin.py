@@ -15,7 +15,7 @@ log = logging.getLogger("authz.server")
 
 
 def begin() -> None:
-    """Once, in each process that answers."""
+    """Begin to log warnings, ended threads, requests and slow questions. Called once in each process that answers."""
     logging.captureWarnings(True)
     threading.excepthook = _ended
     if settings.ACCESS_LOG:
@@ -25,7 +25,7 @@ def begin() -> None:
 
 
 def _ended(thread: threading.ExceptHookArgs) -> None:
-    """A thread of ours ends by an exception that nobody caught."""
+    """Log that a thread has ended by an exception that nothing caught."""
     if thread.exc_type is SystemExit or thread.exc_value is None:
         return
     name = thread.thread.name if thread.thread is not None else "?"

@@ -1,4 +1,4 @@
-"""Which request this thread answers: log lines say so, whoever writes them."""
+"""Which request this thread answers, for all log lines that are written meanwhile, by any code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Whose(Protocol):
-    """A `Caller`, of whom lines say no more than this."""
+    """What log lines say of a `Caller`."""
 
     @property
     def environment(self) -> str: ...
@@ -25,7 +25,7 @@ current = _Current()
 
 
 def enter(request_id: str, path: str) -> None:
-    """From now on, lines of this thread are about this request. Nobody knows yet whose it is."""
+    """Have log lines of this thread name this request from now on. Its caller is not known yet."""
     current.request_id, current.path, current.caller = request_id, path, None
 
 

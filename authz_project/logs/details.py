@@ -1,13 +1,13 @@
-"""What PostgreSQL adds to an error, and no log is to have: values of rows, in `DETAIL` and the `CONTEXT` of a COPY."""
+"""Removes values of rows from errors: PostgreSQL adds them, in `DETAIL` and in the `CONTEXT` of a COPY."""
 
 from __future__ import annotations
 
 import re
 
-_NEXT = r"(?=\n\n(?:The above exception|During handling of)|\Z)"  # of a traceback: the errors behind one another
-_DETAILS = re.compile(rf"\n[^\W\d_]+:  .*?{_NEXT}", re.DOTALL)  # in whichever language the server speaks
+_NEXT = r"(?=\n\n(?:The above exception|During handling of)|\Z)"  # the next error that a traceback chains, or the end
+_DETAILS = re.compile(rf"\n[^\W\d_]+:  .*?{_NEXT}", re.DOTALL)  # with any label: the server may speak any language
 
 
 def without_details(text: str) -> str:
-    """Return an error's text, or a traceback, without them and what follows them."""
+    """Return an error's text, or a traceback, in which each error ends before its first label, such as `DETAIL:`."""
     return _DETAILS.sub("", text)

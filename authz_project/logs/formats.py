@@ -1,4 +1,4 @@
-"""Lines of the log: plain, for people, or JSON. Neither can be forged, or broken, by what somebody sends."""
+"""Formats log lines, as plain text or as JSON. Nothing that somebody sends can forge a line, or break one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from authz_project.logs.current import current
 from authz_project.logs.details import without_details
 from policy.clock import text_of
 
-FACTS = "facts"  # what a record has besides its text, by `extra={FACTS: {…}}`
-LEAST = 200  # characters that are left of a text, however long the rest is
+FACTS = "facts"  # a record's further fields, given by `extra={FACTS: {…}}`
+LEAST = 200  # characters that shortening leaves of a text at least
 
-# What ends lines, moves cursors, or turns the direction of writing.
+# Characters that end lines, move the cursor, or change the direction of writing.
 _PLACES = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _UNPRINTABLE = {place: ascii(chr(place))[1:-1] for place in _PLACES}
 _IN_TRACEBACKS = {place: text for place, text in _UNPRINTABLE.items() if place not in (0x09, 0x0A)}
@@ -32,7 +32,7 @@ def about_request() -> dict[str, Any]:
 
 
 class Plain(logging.Formatter):
-    """Time, level, logger and text on one line. A traceback follows it, indented: no line of it looks like another."""
+    """Time, level, logger and text on one line. A traceback follows, indented: none of it looks like a log line."""
 
     def __init__(self) -> None:
         super().__init__("{asctime} {levelname} {name} {message}", style="{")
@@ -71,16 +71,16 @@ class Json(logging.Formatter):
 
 
 def said_by_command(text: str) -> str:
-    """Return what a command says to people, where all is to be JSON."""
+    """Return a command's message to people as a line of JSON, for where all output is JSON."""
     now = text_of(time.time_ns() // 1_000)
     return json_of({"time": now, "level": "INFO", "logger": "authz.serve", "message": text})
 
 
 def json_of(said: Mapping[str, Any]) -> str:
-    """Write it on one line, whatever is in it."""
+    """Return the object as one line of JSON, whatever its values are."""
     try:
         return orjson.dumps(said, default=str).decode()
-    except orjson.JSONEncodeError:  # text that is no text: halves of characters
+    except orjson.JSONEncodeError:  # a text with half of a surrogate pair
         whole = {name: _whole(value) for name, value in said.items()}
         return orjson.dumps(whole, default=str).decode()
 
@@ -90,7 +90,7 @@ def _whole(value: Any) -> Any:
 
 
 def shortened(line: str, most: int) -> str:
-    """Return the line in so many bytes: of JSON, the longest texts lose what is in their middle."""
+    """Return the line in at most `most` bytes. A plain line loses its middle; in JSON, the longest texts do."""
     if _size(line) <= most:
         return line
     if not line.startswith("{"):

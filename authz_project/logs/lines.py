@@ -1,6 +1,6 @@
-"""Writes lines whole: those of several threads and processes never run into each other.
+"""Writes log lines whole, so that lines of several threads and processes never mix.
 
-A line is one write. Into a pipe, so much at once stays together as the system promises; longer lines lose their middle.
+Each line is one write. A pipe keeps only writes of up to PIPE_BUF bytes together, so longer lines lose their middle.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_IN_FILE = 1 << 16  # bytes
 
 @cache
 def most_at_once() -> int:
-    """Return how many bytes of a write stay together where lines go."""
+    """Return how many bytes one write to standard error may have, to stay together."""
     try:
         is_pipe = stat.S_ISFIFO(os.fstat(STANDARD_ERROR).st_mode)
     except OSError:
@@ -29,14 +29,14 @@ def most_at_once() -> int:
 
 
 def write(text: bytes) -> None:
-    """Write whole lines. Raises `OSError` where nobody takes them."""
+    """Write whole lines. Raise `OSError` if standard error does not take them."""
     left = memoryview(text)
     while left:
         left = left[os.write(STANDARD_ERROR, left) :]
 
 
 class WholeLines(logging.Handler):
-    """Where records go. What cannot be written is lost: nobody could be told."""
+    """Writes records to standard error. One that cannot be written is lost: there is nowhere to report it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

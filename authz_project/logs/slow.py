@@ -1,4 +1,4 @@
-"""Questions that took long: their shape without its ids, what their plan reads, and where the time went."""
+"""Logs questions that took long: their shapes without ids, how many tables they read, and where the time went."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from localsql.asking import PlanKey
 log = logging.getLogger("authz.slow")
 
 SHOWN = 5  # shapes of one request
-LONGEST = 500  # characters of one
+LONGEST = 500  # characters of one shape
 QUESTIONS = frozenset({"compile", "found"})  # parts that only questions have
 
 
 def tell_if_question(seen: Seen) -> None:
-    """Log the request, if a question was asked for it; an observer of those that take long."""
+    """Log the request, if it asked a question. An observer that is told only of requests that took long."""
     keys = dict.fromkeys(part.facts["key"] for part in seen.parts if part.name in QUESTIONS)
     if not keys:
         return
@@ -61,7 +61,7 @@ def _shapes(keys: dict[object, None]) -> list[str]:
 
 
 def _reads(keys: dict[object, None]) -> int | None:
-    """Return what the largest plan reads, of those that are remembered."""
+    """Return how many tables the largest plan reads, of those still in the caches; None if none is."""
     known = []
     for key in keys:
         match key:

@@ -1,7 +1,7 @@
-"""Where the processes of one server keep their metrics: a private folder, made when it starts, gone when it ends.
+"""Where the processes of one server keep their metrics: a private folder, from the server's start until its end.
 
-Each worker holds a lock on a file with its number as long as it lives: so its parent knows, on any system, whose files
-are of the past.
+Each worker holds a lock on a file named by its process id, as long as it lives. So the parent process knows, on any
+system, which workers have ended.
 """
 
 import fcntl
@@ -17,15 +17,15 @@ from django.conf import settings
 
 _NAME = "authz-metrics-"
 _LOCK = "server.alive"
-_OLD = 60.0  # seconds, after which a folder without its lock was left behind
+_OLD = 60.0  # seconds after which a folder that nobody locks counts as left behind
 OF_CLIENT = "PROMETHEUS_MULTIPROC_DIR"  # where the official client looks for the folder
 
 
 @contextmanager
 def made() -> Iterator[Path]:
-    """Make it, and tell the workers that are started meanwhile."""
+    """Make the folder, for as long as what is inside runs. Environment variables tell workers where it is."""
     drop_old(Path(tempfile.gettempdir()))
-    path = Path(tempfile.mkdtemp(prefix=_NAME))  # its owner's alone
+    path = Path(tempfile.mkdtemp(prefix=_NAME))  # for its owner alone
     lock = _held(path / _LOCK)
     os.environ[settings.METRICS_FOLDER_VARIABLE] = os.environ[OF_CLIENT] = str(path)
     try:
@@ -38,7 +38,7 @@ def made() -> Iterator[Path]:
 
 
 def drop_old(beside: Path) -> None:
-    """Remove what servers left behind that were killed: folders of ours whose lock nobody holds."""
+    """Remove folders that killed servers left behind: old ones of this user whose lock nobody holds."""
     for path in beside.glob(f"{_NAME}*"):
         with suppress(OSError):
             about = path.lstat()
@@ -47,17 +47,17 @@ def drop_old(beside: Path) -> None:
 
 
 def claim(number: int) -> int:
-    """Hold the lock of a worker, until the process ends."""
+    """Lock the file of this worker until the process ends, and return its file descriptor."""
     path = Path(settings.METRICS_FOLDER)
     os.environ[OF_CLIENT] = str(path)
     draft = path / f"{number}.draft"
     lock = _held(draft)
-    draft.rename(path / f"{number}.alive")  # whoever finds it finds it locked
+    draft.rename(path / f"{number}.alive")  # only now, so that nobody finds it unlocked
     return lock
 
 
 def workers(path: Path) -> list[int]:
-    """Those that have claimed a lock, living and ended."""
+    """Return the process ids of all workers that have claimed a lock, also of those that have ended."""
     return [int(each.stem) for each in path.glob("*.alive") if each.stem.isdecimal()]
 
 
@@ -66,7 +66,7 @@ def has_ended(path: Path, number: int) -> bool:
 
 
 def is_free(path: Path) -> bool:
-    """Whether nobody holds the lock; so it is where it is gone."""
+    """Say whether nobody holds the lock on the file, or the file is gone."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the parent of a server's workers does: it answers `GET /metrics`, from a thread, on a port of its own."""
+"""Answers `GET /metrics` in the parent process of the workers, from threads, on a port of its own."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ PATHS = ("/metrics", "/metrics/")
 TIDY_EVERY = 5.0  # seconds
 PATIENCE = 10.0  # seconds for a request to go on arriving, or its answer to be taken
 WITHIN = 30.0  # seconds for a whole request, however slowly it goes on
-AT_ONCE = 8  # requests; more are hung up on
+AT_ONCE = 8  # requests; the connections of further ones are closed
 Start = Callable[..., Callable[[bytes], object]]
 
 
 class AllWorkers(Collector):
-    """What the workers counted, and what only their parent knows."""
+    """Collects what the workers counted, and what only their parent process knows."""
 
     def __init__(self, together: Together, database: str):
         self._together, self._database, self._began = together, database, time.time()
@@ -67,7 +67,7 @@ class _Handler(WSGIRequestHandler):
     timeout = PATIENCE
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing: who scrapes does it all day long."""
+        """Log nothing: scrapes come all day long."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -78,13 +78,13 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(*arguments, **options)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Each on a thread, as long as they are few: who comes and says nothing may not take all that there are."""
+        """Answer on a thread, at most `AT_ONCE` at a time: clients that send nothing may not take all threads."""
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no thread
+        except BaseException:  # no thread could be started
             self._places.release()
             raise
 
@@ -99,19 +99,19 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who is hung up on, or hangs up, is no fault of ours."""
+        """Log the exception, unless it only says that either side closed the connection."""
         if not isinstance(sys.exception(), OSError):
             log.exception("a request for metrics was not answered")
 
     def server_bind(self) -> None:
-        """Bind as all servers do; the library's way asks name servers who we are, and waits for them."""
+        """Bind without the library's own way, which asks name servers for this host's name, and waits for them."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
 
 def _hang_up(request: socket.socket) -> None:
-    """The thread that reads or writes finds the connection closed."""
+    """Shut the connection down, so that the thread that reads or writes finds it closed."""
     with suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)
 
@@ -134,7 +134,7 @@ def application_of(registry: CollectorRegistry) -> Callable[[dict, Start], objec
 
 @contextmanager
 def served(path: Path, host: str, port: int, database: str) -> Iterator[None]:
-    """Answer until the end. `database` says which one it is, without its place."""
+    """Answer while what is inside runs. `database` says which kind it is, without its address."""
     together, registry = Together(path), CollectorRegistry()
     registry.register(AllWorkers(together, database))
     kind = _ServerOverSix if ":" in host else _Server
@@ -149,7 +149,7 @@ def served(path: Path, host: str, port: int, database: str) -> Iterator[None]:
 
 
 def _keep_tidy(together: Together) -> None:
-    """Also where nobody scrapes, and workers end again and again."""
+    """Tidy up every few seconds: workers may end again and again while nobody scrapes."""
     while True:
         time.sleep(TIDY_EVERY)
         try:

@@ -1,6 +1,6 @@
-"""Which metrics there are: their names, what they mean, and by which labels they are told apart.
+"""The table of metrics: their names, their meanings and their labels.
 
-Every label has few values, however many there are who ask: endpoints are those of the table of endpoints, methods
+Every label has few values, however many callers there are: endpoints are those of the table of endpoints, methods
 those of HTTP, kinds those that the code has. None is ever an id, a predicate, a type, or a path that nobody serves.
 """
 
@@ -18,12 +18,12 @@ class Metric(NamedTuple):
     kind: str  # counter, histogram or gauge
     help: str
     labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()  # of a histogram: up to which values they go
-    mode: str = "livesum"  # of a gauge: how those of several processes come together
+    buckets: tuple[float, ...] = ()  # of a histogram: their upper bounds
+    mode: str = "livesum"  # of a gauge: how the client combines those of several processes
 
     @property
     def whole(self) -> str:
-        """As Prometheus knows it."""
+        """Return its name in Prometheus: `requests` -> `authz_requests_total`."""
         return f"{PREFIX}{self.name}{'_total' if self.kind == 'counter' else ''}"
 
 

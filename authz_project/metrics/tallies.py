@@ -1,7 +1,7 @@
-"""Counting what observers are told, many requests at a time.
+"""Counts what observers are told, many requests at a time.
 
-A request is only put on a list when it is answered. Whoever writes metrics down, takes the list and counts: that is
-some ten times as fast, for each request, as to move a dozen of the client's metrics while it is answered.
+When a request is answered, it is only put on a list. The thread that writes metrics takes the list and counts. For each
+request, that is some ten times as fast as updating a dozen of the client's metrics while the request is answered.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from authz_project.observing import OTHER, Seen
 from policy.noticing import Noted, Part
 
 Key = tuple[Any, ...]  # a metric's name, and its labels
-MOST = 20_000  # requests that wait to be counted; whoever brings more counts them
+MOST = 20_000  # requests that wait to be counted; a thread that adds one more counts them all
 
 _endpoint_method_status, _seconds, _noted = itemgetter(0, 1, 2), itemgetter(4), itemgetter(10)
 
 
 class Times(NamedTuple):
-    """The values of one histogram: how many in each bucket, the last of which has no end, and their sum."""
+    """The values of one histogram: how many are in each bucket, the last of which has no upper bound, and their sum."""
 
     buckets: Sequence[int]
     total: float
@@ -39,7 +39,10 @@ class Taken(NamedTuple):
 
 
 def times_of(values: list[float], bounds: Sequence[float]) -> Times:
-    """Sort values into buckets, each of which has those up to its bound."""
+    """Count the values in each bucket, its upper bound included; this sorts the list `values`.
+
+    `times_of([0.2, 0.1, 5.0, 0.05], [0.1, 0.5])` has the buckets `[2, 1, 1]`.
+    """
     values.sort()
     below = [0, *(bisect_right(values, bound) for bound in bounds), len(values)]
     return Times([more - less for less, more in pairwise(below)], sum(values))
@@ -54,7 +57,7 @@ class Tallies:
         self._clear()
 
     def seen(self, seen: Seen) -> None:
-        """Be told of a request."""
+        """Take in a request that was answered."""
         waiting = self._seen
         waiting.append(seen)
         if len(waiting) > MOST:
@@ -62,7 +65,7 @@ class Tallies:
                 self._count_waiting()
 
     def noted(self, part: Part) -> None:
-        """Be told of a part that belongs to no request."""
+        """Take in a part that belongs to no request."""
         with self._changing:
             self._count_parts({part.name: [(part.name, part.began, part.seconds, part.facts)]})
 
@@ -71,7 +74,7 @@ class Tallies:
             self._counts[key] += number
 
     def take(self) -> Taken:
-        """Return what there is, and begin anew."""
+        """Return what was counted since the last time, and begin again at zero."""
         with self._changing:
             self._count_waiting()
             values = self._values.items()
@@ -84,7 +87,7 @@ class Tallies:
         self._values: defaultdict[Key, list[float]] = defaultdict(list)
 
     def _count_waiting(self) -> None:
-        """Count what waits by now. What others append meanwhile comes after that, and waits on."""
+        """Count the requests on the list. What threads append meanwhile, without the lock, stays on it."""
         number = len(self._seen)
         batch = self._seen[:number]
         del self._seen[:number]
@@ -179,7 +182,7 @@ class Tallies:
 
 
 def _each_once(parts: list[Noted]) -> list[tuple[Mapping[str, Any], int]]:
-    """Return what the parts say, each with how many say so: most have it of one and the same object."""
+    """Return the facts of the parts, each object once, with how many parts have it: most share a few constants."""
     said = [part[3] for part in parts]
     by_id = dict(zip(map(id, said), said, strict=True))
     return [(by_id[place], times) for place, times in Counter(map(id, said)).items()]

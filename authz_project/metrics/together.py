@@ -1,7 +1,8 @@
-"""The metrics of all workers together, out of their files; what workers counted that have ended is kept.
+"""Merges the metrics of all workers from their files, and keeps what workers that have ended counted.
 
-Only the server's parent tidies up. A worker's files are named by its process, `counter_123.db`: once that has ended,
-what it counted is added to `counter_ended.db`, and what was only so while it lived is dropped.
+Only the server's parent process tidies up. A worker's files are named by its process id, such as `counter_123.db`. Once
+that process has ended, its counters and histograms are added to `counter_ended.db` and `histogram_ended.db`, and its
+gauges are dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from authz_project.metrics import folder
 
 _ENDED = "ended"
-_HEAD = 8  # bytes, that a file has once there is something to read in it
+_HEAD = 8  # bytes; a shorter file has nothing to read yet
 
 
 class Together:
@@ -33,11 +34,11 @@ class Together:
             return list(merged(self._path))
 
     def living(self) -> int:
-        """Return how many workers there are."""
+        """Return how many workers are alive."""
         return sum(not folder.has_ended(self._path, each) for each in folder.workers(self._path))
 
     def tidy(self) -> None:
-        """Put away what belongs to workers that have ended."""
+        """Add up the files of workers that have ended, and remove them."""
         with self._looking:
             self._tidy()
 
@@ -66,13 +67,13 @@ class Together:
 
 
 def merged(path: Path) -> Iterator[Metric]:
-    """Return what the files say that are there."""
+    """Yield the metrics of all files that are there."""
     files = [str(each) for each in path.glob("*.db") if _is_readable(each)]
     yield from MultiProcessCollector.merge(files)
 
 
 def value_of(path: Path, name: str) -> float | None:
-    """Return the sum of a metric's samples; None where there is none."""
+    """Return the sum of a metric's samples; None where there is no such metric."""
     for metric in merged(path):
         if metric.name == name:
             return sum(sample.value for sample in metric.samples)
@@ -80,7 +81,7 @@ def value_of(path: Path, name: str) -> float | None:
 
 
 def _is_readable(file: Path) -> bool:
-    """Whether there is something in it: a worker may be making it just now, or have ended while it did."""
+    """Say whether the file has anything to read: a worker may be making it now, or have ended while it did."""
     try:
         return file.stat().st_size >= _HEAD
     except FileNotFoundError:

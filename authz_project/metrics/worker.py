@@ -1,6 +1,6 @@
-"""A worker's part: what it counted goes into the files of the official client, twice a second.
+"""Writes what a worker counted into the files of the official client, twice a second.
 
-Whoever imports this has said before where those files are (`folder`), since the client looks once.
+The environment must say where those files are (`folder`) before this is imported, since the client looks only then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from policy.replicas.standing import standings
 
 log = logging.getLogger("authz.metrics")
 
-PAUSE = 0.5  # seconds between two looks
+PAUSE = 0.5  # seconds between writes
 MINUTE = 60.0  # seconds
 _PAGE = resource.getpagesize()
 
@@ -47,7 +47,7 @@ class Pool(Protocol):
 
 
 class Counted(Histogram):
-    """Takes what was counted by buckets before; the client itself takes values one by one."""
+    """A histogram that takes whole counts of buckets; the client's own takes values one by one."""
 
     def add(self, times: Times) -> None:
         for bucket, number in zip(self._buckets, times.buckets, strict=True):
@@ -80,18 +80,18 @@ class Worker:
         self._process, self._pools = str(number), pools
         self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
         self._asked: deque[tuple[float, float]] = deque()  # when, and how many questions then
-        self._processor = 0.0  # seconds, as far as they are written down
-        self._of_replicas: dict[Key, int] = {}  # what of them is written down
+        self._processor = 0.0  # seconds of processor time that are written down
+        self._of_replicas: dict[Key, int] = {}  # the counts of replicas that are written down
         self._writing = threading.Lock()
         self.tallies = Tallies()
 
     def connected(self, connection: BaseDatabaseWrapper, **_: object) -> None:
-        """Be told by Django of each connection that is made."""
+        """Count a connection that was made; Django's signal calls this."""
         self._connections.add(connection)
         self.tallies.count("connections_opened")
 
     def write(self) -> None:
-        """Write down what was counted, and what there is now."""
+        """Write what was counted since the last time, and the present values of gauges."""
         with self._writing:
             taken = self.tallies.take()
             for key, number in taken.counts.items():
@@ -159,7 +159,7 @@ class Worker:
 
 
 def _listed(connections: WeakSet[BaseDatabaseWrapper]) -> Sequence[BaseDatabaseWrapper]:
-    """Those that there are, while threads make others."""
+    """Return the connections as a list, though threads may add some meanwhile; an empty one after ten failures."""
     for _ in range(10):
         try:
             return list(connections)
@@ -169,7 +169,7 @@ def _listed(connections: WeakSet[BaseDatabaseWrapper]) -> Sequence[BaseDatabaseW
 
 
 def memory() -> int:
-    """Bytes of this process that are in memory; where the system does not say, the most that were."""
+    """Return the bytes of this process that are in memory; where the system does not say, their peak so far."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
     except (OSError, ValueError, IndexError):
@@ -178,7 +178,7 @@ def memory() -> int:
 
 
 def start(number: int, pools: Mapping[str, Pool]) -> Worker:
-    """Observe from now on, as the worker with this number, and write it down for as long as the process lives."""
+    """Begin to observe, as the worker with this number, and to write metrics for as long as the process lives."""
     folder.claim(os.getpid())
     worker = Worker(number, pools)
     connection_created.connect(worker.connected)
@@ -194,6 +194,6 @@ def _keep_writing(worker: Worker) -> None:
         time.sleep(PAUSE)
         try:
             worker.write()
-        except Exception:  # as where the disk is full; what was counted before is there
+        except Exception:  # such as a full disk; what was written before is still there
             log.exception("metrics cannot be written down")
             time.sleep(MINUTE)

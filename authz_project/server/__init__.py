@@ -1,7 +1,8 @@
-"""From a connection to whoever answers, and back.
+"""From a client's connection to the code that answers, and back.
 
-`process` runs the workers and hands over what arrives, until `signals` hears that it is to stop; `intake` decides whose
-body is read, and how much of it; `reading` reads it, in time or not at all; `slots` has threads that answer, and more
-of them while some take long; `changes` has others for changes that wait for one another, `waiting` others for those who
-wait for changes; `exchange` has it answered.
+`process` starts the worker processes and passes each request to `intake`, until `signals` receives a signal to stop.
+`intake` decides whose body is read, and up to which size; `reading` reads it within a deadline. `slots` has the threads
+that answer, and adds threads while some of them take long. `changes` has threads for small changes, which wait for one
+another's commits, and `waiting` has threads for requests that wait for changes. `exchange` has the application answer,
+and sends the response.
 """

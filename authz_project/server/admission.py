@@ -1,4 +1,4 @@
-"""How large a body may be, depending on who sends it: asked before any of it is read."""
+"""Decides how large a request's body may be, depending on who sends it, before any of the body is read."""
 
 from functools import cache
 
@@ -11,7 +11,7 @@ from authz_project.connections import refresh_connection
 from authz_project.keys import caller_of_token, is_remembered, token_of
 from authz_project.short_way import Environ
 
-SMALL = 1 << 16  # bytes: what a form without a login may have
+SMALL = 1 << 16  # bytes of body that /admin/ takes from somebody who is not logged in
 UNLIMITED = 1 << 62
 
 
@@ -21,14 +21,14 @@ def largest() -> int:
 
 
 def quick_allowance(environ: Environ) -> int:
-    """Bytes that may be read without asking the database."""
+    """Return how many bytes may be read without asking the database; 0 where the key has to be looked up first."""
     if _is_for_people(environ):
         return min(SMALL, largest())
     return largest() if is_remembered(token_of(environ)) else 0
 
 
 def allowance(environ: Environ) -> int:
-    """Bytes that may be read; raises `KeyRefused` where there must be a key, and is none."""
+    """Return how many bytes may be read, asking the database. Raise `KeyRefused` where a good key is missing."""
     refresh_connection()
     if _is_for_people(environ):
         return largest() if _is_logged_in(environ) else min(SMALL, largest())

@@ -1,4 +1,4 @@
-"""Threads for small changes, which wait for one another's commits and hold up no question meanwhile."""
+"""Threads for small changes: these wait for one another's commits, and hold up no question meanwhile."""
 
 import logging
 import threading
@@ -17,23 +17,24 @@ log = logging.getLogger("authz.server")
 
 
 class Changes:
-    """`waiting` threads have a change each. They keep no connection: what takes one is made by `making` others.
+    """Two pools of threads: `waiting` threads with one request each, and `making` threads, which do the writing.
 
-    Those wait for nobody but the database, so that the others' waiting ends.
+    A waiting thread keeps no connection. It hands what needs one to a making thread (`policy.handing`). Making threads
+    wait for nothing but the database, so the waiting always ends.
     """
 
     def __init__(self, waiting: int, making: int):
         self.size = waiting
-        self._here = 0  # at work, and before it
+        self._here = 0  # requests that are being answered, and those in line
         self._line = Line(waiting)
         self._counting = threading.Lock()
         self._waiting = ThreadPoolExecutor(waiting, "change", initializer=self.hand_on)
         self._making = ThreadPoolExecutor(making, "commit")
 
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
-        """As soon as there is a thread for it; this one goes on. Work deals with its failures.
+        """Return True at once, and have a thread do the work, which handles its own failures.
 
-        It is not done, and False, where too many wait for too long (see `Line`), or no thread can be had.
+        Return False, and do nothing, where the line has been too long (see `Line`) or no thread can be started.
         """
         with self._counting:
             if not self._line.takes(self.waiting):
@@ -47,7 +48,7 @@ class Changes:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether one more would not be done."""
+        """Say whether `do` would refuse one more."""
         with self._counting:
             return not self._line.takes(self.waiting)
 
@@ -71,13 +72,17 @@ class Changes:
             self._line.note(self.waiting)
 
     def hand_on(self) -> None:
-        """From now on this thread has what takes a connection made by others."""
+        """Have this thread hand what needs a connection to a making thread, and wait for the result, from now on."""
         thread.hand_on = lambda change: self._making.submit(_made, change).result()
 
 
 def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: object) -> bool:
-    """Whether the pool does the work. What it cannot have a thread for it keeps in line: that is not done later."""
-    mine = threading.Lock()  # whoever takes it does the work, or says that nobody does
+    """Give the work to the pool, and say whether it is done.
+
+    The pool queues work before it starts a thread for it. If no thread can be started, the work stays in the queue, and
+    a thread of the pool may still take it. So a lock decides: either that thread does the work, or it is never done.
+    """
+    mine = threading.Lock()  # taken by the thread that does the work, or by this one to say that it is not done
 
     def once() -> None:
         if mine.acquire(blocking=False):
@@ -94,9 +99,9 @@ def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: obje
 def done(work: Callable[..., None], *arguments: object) -> None:
     try:
         work(*arguments)
-    except BaseException:  # granian's own are no Exceptions, and nobody is there to see them
+    except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
         log.exception("a request was not answered")
-    with suppress(Error):  # who had to look a key up has one
+    with suppress(Error):  # a request whose key had to be looked up has opened one
         connections[DEFAULT_DB_ALIAS].close()
 
 

@@ -1,4 +1,4 @@
-"""One request, as WSGI has it, and its answer."""
+"""Turns a request of granian's into a WSGI environ, has the application answer it, and sends the response."""
 
 import io
 import logging
@@ -36,11 +36,11 @@ _SAME_FOR_ALL: Environ = {
 
 
 def environ_of(scope: Scope) -> Environ:
-    """All of the request but its body."""
+    """Return the WSGI environ of a request, without its body."""
     path = scope.path
     environ = _SAME_FOR_ALL | {
         "REQUEST_METHOD": scope.method,
-        "PATH_INFO": path if path.isascii() else path.encode().decode("latin-1"),  # WSGI's way to write bytes
+        "PATH_INFO": path if path.isascii() else path.encode().decode("latin-1"),  # WSGI has bytes as latin-1 text
         "QUERY_STRING": scope.query_string,
         "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
         "REMOTE_ADDR": scope.client.rpartition(":")[0].strip("[]"),
@@ -57,7 +57,10 @@ def environ_of(scope: Scope) -> Environ:
 
 @lru_cache(1000)
 def _key(header: str) -> str:
-    """The header's name in WSGI. One with `_` has none: it would pass for the one with `-`, past any proxy."""
+    """Return a header's name in WSGI: `x-request-id` -> `HTTP_X_REQUEST_ID`. It is empty for a header to be dropped.
+
+    A name with `_` is dropped: it would pass for the one with `-`, which a proxy may have set, checked or removed.
+    """
     if "_" in header:
         return ""
     key = header.upper().replace("-", "_")
@@ -65,10 +68,10 @@ def _key(header: str) -> str:
 
 
 class Withheld(io.RawIOBase):
-    """A body that was not read. Whoever reads it gets the `reason`, an exception.
+    """A body that was not read: each attempt to read it raises the `reason`.
 
-    It is raised as a new one each time: one that remembers where it has been would keep the request, and so the
-    connection, until the next collection.
+    Each time a new exception is raised. A raised exception keeps its traceback, and so would keep the request and its
+    connection until the next garbage collection.
     """
 
     def __init__(self, reason: Exception):
@@ -88,7 +91,7 @@ class _Head:
 
 
 def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtocol, *, close: bool = False) -> None:
-    """Have the application answer; and `close` the connection, if there is more of the body than was read."""
+    """Have the application answer, and send its response. `close` the connection if part of the body was not read."""
     environ["CONTENT_LENGTH"] = str(length)
     environ["wsgi.input"] = body
     try:
@@ -107,7 +110,7 @@ def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoco
 
 
 class _File(NamedTuple):
-    """An answer that granian reads out of a file, as fast as it is taken."""
+    """A response whose body granian reads from a file, as fast as the client takes it."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -126,7 +129,7 @@ def _answer_of_django(environ: Environ) -> Answer | _File:
 
 
 def say(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = False) -> None:
-    """Answer without the application."""
+    """Answer with a status and a message, without asking the application."""
     request_id = request_id_of(scope.headers.get("x-request-id", ""))
     _say(protocol, status, {"message": message}, request_id, close)
     _told(scope.path, scope.method, status, request_id)
@@ -145,13 +148,13 @@ def say_broken(scope: Scope, protocol: HTTPProtocol) -> None:
 
 
 def _told(path: str, method: str, status: int, request_id: str) -> None:
-    """Tell observers what the application was not asked, or failed at: as if it took no time."""
+    """Tell observers of a request that the application was not asked, or failed at. Its time counts as zero."""
     if noticing.is_on:
         observing.tell(observing.name_of(path), method, status, time.perf_counter(), request_id)
 
 
 def _broken(protocol: HTTPProtocol, request_id: str) -> None:
-    """What is left to say of the exception at hand, where the application itself fails."""
+    """Log the exception that is being handled, and answer 500: for what the application could not answer itself."""
     log.exception("request %s failed", request_id)
     message = f"something went wrong here; it is logged as request {request_id}"
     _say(protocol, 500, {"message": message}, request_id, close=True)

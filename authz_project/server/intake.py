@@ -1,6 +1,7 @@
-"""What becomes of a request that arrives.
+"""Decides what happens to a request that arrives: it is refused, its body is read, or a thread answers it.
 
-Nothing here waits: bodies arrive by themselves, and what asks the database takes a slot.
+Nothing here waits, since granian's own thread delivers the requests. Bodies are read by callbacks (`reading`), and what
+asks the database runs on other threads (`slots`, `changes`, `waiting`).
 """
 
 import io
@@ -37,29 +38,29 @@ from policy.errors import KeyRefused
 
 HEALTH = ("/healthcheck", "/api/healthcheck")
 READINESS = "/readyz"
-# Where changes come that may wait for one another: `facts.together`.
+# Endpoints of changes that may wait for one another: see `facts.together`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
-FEED = "api/changes"  # whose readers may wait for what changes
+FEED = "api/changes"  # its readers may wait for the next change
 CROWDED = "more is asked than can be answered, try again"
-WAITING = 16  # of them at once, in a process; more wait in line
-# For each thread, those that may go on with what takes long: a connection is little to SQLite, a process to PostgreSQL.
+WAITING = 16  # changes that a process works on at once; more wait in line
+# Additional threads for each thread, for what takes long. A connection costs SQLite little, and PostgreSQL a process.
 MORE = {"django.db.backends.sqlite3": 4, "django.db.backends.postgresql": 1}
-HELD_AT_ONCE = 16  # of the largest bodies, in memory at the same time
+HELD_AT_ONCE = 16  # bodies of the largest size that are in memory at the same time
 
 
 class Intake:
-    """What granian calls for each request of a process, whose slow work `threads` of its threads do.
+    """The callable to which granian passes each request of a worker process; `threads` threads answer questions.
 
-    For each of them `MORE` others may go on, while some take long. One process of a server also `keeps_up`: it does
-    what is to be done from time to time. By their `number`, metrics tell them apart.
+    While some of them take long, up to `MORE` additional threads for each may work. One process of a server also
+    `keeps_up`: it runs the periodic chores (`upkeep`). Metrics tell the processes apart by their `number`.
     """
 
     def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = Slots(threads, more, at_once())
-        turns.most_here = more  # the others of its threads are never all taken by what takes long
+        turns.most_here = more  # so many may take long, or wait to: the other threads stay free
         self._changes = Changes(WAITING, threads)
-        self._waiting = Waiting((threads + 1) // 2, self._changes)  # of all threads, with the one that is kept free
+        self._waiting = Waiting((threads + 1) // 2, self._changes)  # half of all, intake's own included
         self._lookout = Lookout()
         self._refusals = Refusals()
         self._room = _Room(HELD_AT_ONCE * (settings.MAX_BODY_BYTES or 1 << 24))
@@ -70,12 +71,12 @@ class Intake:
         begin_logs()
         begin_traces()
         if "postgresql" in settings.DATABASES["default"]["ENGINE"]:
-            import_module("authz_project.server.silence").start_hanging_up()  # with PostgreSQL's driver
+            import_module("authz_project.server.silence").start_hanging_up()  # by name: it imports PostgreSQL's driver
         if keeps_up:
             start_upkeep()
 
     def __call__(self, arrived: Any) -> None:
-        """Granian's one call for a request; what it raised would be lost."""
+        """Take a request from granian. An exception is logged and answered here, since granian would lose it."""
         try:
             self._receive(arrived.scope, arrived.proto)
         except Exception:
@@ -90,7 +91,7 @@ class Intake:
             return
         length = _length(scope)
         if length != 0 and self._threads_for(scope.path).is_crowded:  # its body is not even read
-            is_large = length is None or length > SMALL  # a small one is taken: who sent it tries again
+            is_large = length is None or length > SMALL  # a small one is taken, for a retry on this connection
             self._refusals.tell(partial(_refuse, scope, protocol, 503, CROWDED, close=is_large))
             return
         environ = environ_of(scope)
@@ -114,14 +115,17 @@ class Intake:
     def _do(
         self, threads: Slots | Changes, scope: Scope, protocol: HTTPProtocol, work: Callable[..., None], *its: object
     ) -> bool:
-        """Have it done, or say that it is not. Whose body has arrived keeps the connection, to try again on it."""
+        """Give the work to the threads and return True, or have 503 answered and return False.
+
+        All of the request has arrived by then, so the connection stays open, and the client can retry on it.
+        """
         is_begun = threads.do(work, *its)
         if not is_begun:
             self._refusals.tell(partial(say, scope, protocol, 503, CROWDED))
         return is_begun
 
     def _admit(self, scope: Scope, protocol: HTTPProtocol, environ: Environ, length: int | None) -> None:
-        """Ask the database who sends so much. Who may not is answered without what they send."""
+        """Ask the database how much this caller may send, and read it. A refused caller is answered without it."""
         try:
             limit = allowance(environ)
         except (KeyRefused, Error) as reason:
@@ -161,7 +165,7 @@ class Intake:
     def _answer(self, environ: Environ, protocol: HTTPProtocol, held: int, body: bytes) -> None:
         try:
             answer(environ, io.BytesIO(body), len(body), protocol)
-        finally:  # what granian raises is seen by nobody but the thread
+        finally:  # also where granian raises what is no Exception
             self._room.give(held)
 
     def _fail(self, scope: Scope, protocol: HTTPProtocol, held: int, limit: int, how: str) -> None:
@@ -177,22 +181,22 @@ class Intake:
 
 
 def at_once() -> int:
-    """How many threads are at work, as long as none takes long; 0 is all.
+    """Return how many threads work at the same time while none of them takes long; 0 means all.
 
-    While PostgreSQL answers one, there is time for others. SQLite mostly answers in less time than it takes to give
-    another thread the interpreter, and where it does not, the next one begins: see `policy/places.py`.
+    While PostgreSQL answers one thread, others can work. SQLite mostly answers in less time than it takes to give
+    another thread the interpreter. Where it takes longer, the thread lets the next one begin: see `policy/places.py`.
     """
     return 1 if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3" else 0
 
 
 def _note_waiting(environ: Environ) -> None:
-    """Tell observers that it waits for a thread from now on."""
+    """Note, for observers, that the request waits for a thread from now on."""
     if noticing.is_on:
         environ[noticing.WAITS_SINCE] = noticing.now()
 
 
 class _Room:
-    """Memory for bodies. Small ones are not counted: there are at most as many as there are connections."""
+    """Limits the memory that bodies take. Small ones are not counted: each connection has at most one."""
 
     def __init__(self, size: int):
         self._free = self._size = size
@@ -202,7 +206,7 @@ class _Room:
         if size <= SMALL:
             return True
         with self._lock:
-            if size > self._free < self._size:  # one body always has room
+            if size > self._free < self._size:  # a body that is alone always has room
                 return False
             self._free -= size
         return True
@@ -218,10 +222,10 @@ def _may_wait(environ: Environ) -> bool:
 
 
 def _length(scope: Scope) -> int | None:
-    """Of the body; None for one that comes in chunks."""
+    """Return the length of the body, 0 where the request gives none; None for one that comes in chunks."""
     if scope.headers.get("transfer-encoding") is not None:
         return None
-    return int(scope.headers.get("content-length", "0").partition(",")[0])  # said twice, it is the same: granian looks
+    return int(scope.headers.get("content-length", "0").partition(",")[0])  # granian checks that repeated ones agree
 
 
 def _refuse(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = True) -> None:

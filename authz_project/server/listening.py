@@ -1,8 +1,9 @@
-"""The socket that a worker takes connections from, and how it stops to take them without losing one.
+"""The socket on which a worker accepts connections, and how it stops accepting them without losing one.
 
-Each worker has a socket of its own on the port that all share. Whoever has connected and is not taken yet when it is
-closed would be cut off, perhaps with a request on its way. So the worker first has the system take in nobody else, and
-closes when those who were there are taken. Who comes meanwhile is refused, having sent nothing.
+Each worker has a listening socket of its own on the port that all workers share. Closing this socket would cut off
+clients that have connected and are not accepted yet, perhaps with a request on its way. So the worker first has the
+system let in no further connections, and closes the socket once those that were there are accepted. A client that
+connects meanwhile is not let in, and so has sent no request that could be lost.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import time
 
 from granian._granian import SocketHolder
 
-TAKEN_WITHIN = 0.05  # seconds, in which those are taken who have connected: usually at once
+TAKEN_WITHIN = 0.05  # seconds for accepting the clients that have connected: it usually happens at once
 _ATTACH_FILTER = 26  # Linux's SO_ATTACH_FILTER
-_TAKE_NOTHING = struct.pack("HBBI", 0x06, 0, 0, 0)  # a program of one instruction: of each packet, 0 bytes are let in
+_TAKE_NOTHING = struct.pack("HBBI", 0x06, 0, 0, 0)  # a BPF program of one instruction: let in 0 bytes of each packet
 
 
 class Listening:
-    """Made in the worker; `holder` is what granian takes it by."""
+    """A worker's listening socket, made in the worker; `holder` is the form in which granian takes it."""
 
     def __init__(self, address: str, port: int, backlog: int):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -30,11 +31,11 @@ class Listening:
         own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         own.bind((address, port))
-        self._mine = own.dup()  # to say at the end that nobody else is to come; the other is granian's, who closes it
+        self._mine = own.dup()  # for `end`: granian owns the other one, and closes it
         self.holder = SocketHolder(own.detach(), False, backlog)
 
     def end(self) -> None:
-        """Take in nobody else, and wait until all are taken who were there."""
+        """Let in no further connection, and give granian time to accept those that are there."""
         program = ctypes.create_string_buffer(_TAKE_NOTHING)
         pointer = struct.pack("HP", 1, ctypes.addressof(program))
         self._mine.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, pointer)
@@ -43,5 +44,5 @@ class Listening:
 
 
 def is_possible() -> bool:
-    """Whether the system can do so; elsewhere granian's own way does."""
+    """Say whether the system can do so; elsewhere granian makes the socket, and closes it in its own way."""
     return sys.platform == "linux"

@@ -1,4 +1,4 @@
-"""Says whether this process is ready, from a thread that has nothing else to do, and in time."""
+"""Says whether this process is ready, within a deadline, from a thread that has nothing else to do."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ from authz_project.readiness import AWAY, DRAINING, Readiness, current, draining
 log = logging.getLogger("authz.server")
 
 WITHIN = 2.0  # seconds that the database has to answer
-FRESH = 1.0  # seconds for which what was found counts for those who ask next
-GIVEN_UP = 60.0  # seconds after which a look is not waited for any more, but another one begun
-MOST = 10  # looks that do not end: after so many, nobody begins another
+FRESH = 1.0  # seconds for which a result is used again
+GIVEN_UP = 60.0  # seconds after which a look that hangs is given up, and another one begun
+MOST = 10  # threads whose looks hang: while there are so many, no other is started
 
 Told = Callable[[Readiness], None]
 
 
 class Lookout:
-    """Who asks is told by `told`, at once or within a bit more than two seconds, whatever the database does.
+    """Answers each request for readiness, at once or within a bit more than two seconds, whatever the database does.
 
-    One thread looks, on a connection of its own. If it hangs, so that nobody knows for how long, the other still tells.
-    Both start when somebody asks.
+    One thread looks at the database, on a connection of its own, and another one answers. If the first one hangs, the
+    second still answers in time. Both start with the first request.
     """
 
     def __init__(self, look: Callable[[], Readiness] = current):
         self._look_once = look
         self._inbox: SimpleQueue[Told] = SimpleQueue()
         self._is_started, self._starting = False, threading.Lock()
-        self._lookers: list[_Looker] = []  # the last one is asked; those before hang
-        self._look: Future[Readiness] | None = None  # the one under way
+        self._lookers: list[_Looker] = []  # the last one is in use; those before it hang
+        self._look: Future[Readiness] | None = None  # the latest one, under way or done
         self._begun = 0.0
         self._found, self._found_at = AWAY, float("-inf")
 
     def tell(self, told: Told) -> None:
-        """Have it told; this thread goes on. `told` deals with its failures."""
+        """Return at once, and have another thread call `told` with the readiness. What `told` raises is logged."""
         if not self._is_started:
             with self._starting:
                 if not self._is_started:
                     threading.Thread(target=self._run, name="readiness", daemon=True).start()
-                    self._is_started = True  # not before: where no thread can be had, the next who asks tries again
-        self._inbox.put(told)  # last: who hears of a failure here is answered by its caller, and only once
+                    self._is_started = True  # only now: if no thread can be started, the next call tries again
+        # Last: where the above fails, the caller answers the request, which must be answered only once.
+        self._inbox.put(told)
 
     def _run(self) -> None:
         while True:
-            _tell(self._inbox.get(), self._known())  # nothing of it is held here until the next: see `Slots`
+            # No variable keeps the request while this waits for the next one: see `Slots`.
+            _tell(self._inbox.get(), self._known())
 
     def _known(self) -> Readiness:
         if draining.is_set():
@@ -78,7 +80,7 @@ class Lookout:
         self._lookers = [each for each in self._lookers if each.is_alive]
         if len(self._lookers) >= MOST:
             return False
-        another = _Looker(self._look_once)  # first: where no thread can be had, those before stay
+        another = _Looker(self._look_once)  # first: if no thread can be started, those before stay
         for each in self._lookers:
             each.dismiss()
         self._lookers.append(another)
@@ -94,12 +96,12 @@ class Lookout:
 def _tell(told: Told, found: Readiness) -> None:
     try:
         told(found)
-    except BaseException:  # granian's own are no Exceptions, and nobody is there to see them
+    except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
         log.exception("a request was not answered")
 
 
 class _Looker:
-    """A thread that looks when it is asked to. One that hung ends once its look does."""
+    """A thread that looks at the database when it is asked to. A dismissed one ends as soon as its look does."""
 
     def __init__(self, look: Callable[[], Readiness]):
         self._look = look

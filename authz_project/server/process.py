@@ -1,9 +1,9 @@
-"""The processes that answer, and what granian hands to them.
+"""The worker processes, and how granian passes requests to them.
 
-Granian's interface for WSGI gives each request a thread before its body is there, and lets that thread wait for the
-body without end. Its other interface reads bodies without a thread, but hands everything through an event loop, which
-takes a third more of a processor. So the worker here uses the latter with its own end: what granian delivers to an
-"event loop" is done at once, in the thread of granian's that delivers it.
+Granian's WSGI interface gives each request a thread before its body has arrived, and lets that thread wait for the body
+without a timeout. Its RSGI interface reads bodies without a thread, but passes everything through an event loop, which
+takes a third more processor time. So the worker here uses RSGI with a substitute for the event loop (`AtOnce`): each
+callback runs at once, in the granian thread that delivers it.
 """
 
 import multiprocessing
@@ -31,19 +31,19 @@ from policy.waking import watch
 
 FINISH_WITHIN = 30  # seconds that requests in flight have after a signal to stop
 HEAD_WITHIN = 30_000  # milliseconds for a request's head to arrive, and for the next one to begin
-LAST_ANSWERS = 0.2  # seconds after a signal to stop, at the least, for clients to hear that they are to go elsewhere
-ONE = 1  # thread of granian's that Python runs in: it hands over what arrives, and waits for nobody
+LAST_ANSWERS = 0.2  # seconds of draining at the least, in which responses tell clients to go elsewhere
+ONE = 1  # thread of granian's that runs Python: it hands over what arrives, and never waits
 
 
 def run_server(host: str, port: int, workers: int, threads: int) -> None:
-    """Until a signal to stop. Of a process's threads, one looks at what arrives, and the others answer: see `Slots`."""
+    """Serve until a signal to stop. Of a process's threads, one takes requests in, the others answer: see `Slots`."""
     multiprocessing.set_start_method("spawn", force=True)  # workers read the settings anew, and share nothing
     files.allow_as_many_as_possible()
     server = Granian(
         "authz_project.server.intake:Intake",
         address=host,
         port=port,
-        interface=Interfaces.WSGI,  # the one that may have more than one thread
+        interface=Interfaces.WSGI,  # granian allows several threads for it alone; `worker` uses RSGI all the same
         workers=workers,
         blocking_threads=max(2, threads),
         blocking_threads_idle_timeout=600,
@@ -61,14 +61,17 @@ def run_server(host: str, port: int, workers: int, threads: int) -> None:
         with turns_shared():
             server.serve(spawn_target=worker)
     except SystemExit:
-        if not server.interrupt_signal:  # a worker that heard of it first has not failed
+        if not server.interrupt_signal:  # a worker that received the signal before this process has not failed
             raise
 
 
 @contextmanager
 def turns_shared() -> Iterator[None]:
-    """Give the workers that start meanwhile a file to lock, so that of all of them few take long at a time."""
-    if not hasattr(os, "memfd_create"):  # each has turns of its own
+    """Give workers that start meanwhile a file to lock, by which they limit how many long statements run at once.
+
+    The limit is for all of them together: see `checks/asking/turns.py`.
+    """
+    if not hasattr(os, "memfd_create"):  # then each worker has a limit of its own
         yield
         return
     file = os.memfd_create("turns")
@@ -100,10 +103,11 @@ def worker(number, intake, sock, ipc, loop, mode, *given):
 
 
 def stop_signal(listening: Listening | None) -> WorkerSignal:
-    """Given when this process is told to stop, or `DRAIN_SECONDS` later; it is not ready from the first moment on.
+    """Return granian's signal to stop; a thread sets it once this process is told to stop, and has drained.
 
-    Until then, each answer says that it is its connection's last, so that none is closed on a request that is on its
-    way. Requests in flight finish: those that wait for changes, at once. Who stops it by hand (Ctrl-C) does not wait.
+    SIGTERM begins the draining, for `DRAIN_SECONDS`. Meanwhile the process says that it is not ready, and each response
+    closes its connection, so that no connection is closed later with a request on its way. After SIGINT (Ctrl-C) there
+    is no such time. Requests in flight finish in both cases; those that wait for changes are answered at once.
     """
     stop: WorkerSignal = WorkerSignal()
     signals = Signals()
@@ -116,21 +120,24 @@ def stop_signal(listening: Listening | None) -> WorkerSignal:
         watch.end()
         if listening is not None:
             listening.end()
-        stop.set()  # once: at the third time it would wait for ever
+        stop.set()  # only once: granian would wait for ever at the third time
 
     threading.Thread(target=end, name="end", daemon=True).start()
     return stop
 
 
 def _await_end_of_draining(signals: Signals) -> None:
-    """Or somebody at a terminal. SIGTERM may come again: whoever stops a service may tell all its processes."""
+    """Wait for the end of draining, or for SIGINT. Further SIGTERMs are ignored.
+
+    They are to be expected: a service manager may send SIGTERM to all processes of a service.
+    """
     until = time.monotonic() + max(settings.DRAIN_SECONDS, LAST_ANSWERS)
     while signals.next(until - time.monotonic()) == signal.SIGTERM:
         pass
 
 
 class AtOnce:
-    """Stands where granian expects an event loop, and makes nothing wait for another thread."""
+    """Given to granian in place of an event loop: runs each callback at once, in the calling thread."""
 
     @staticmethod
     def call_soon(callback: Callable, *arguments: object, context: object = None) -> None:

@@ -1,4 +1,4 @@
-"""Bodies, read while no thread waits for them, and only for so long."""
+"""Reads bodies by callbacks, so that no thread waits for them, and within a deadline."""
 
 import threading
 import time
@@ -10,14 +10,17 @@ from granian._granian import RSGIProtocolClosed as ProtocolClosed
 
 from policy.configured import configured
 
-LEAST_RATE = 1 << 16  # bytes a second: what a body has to come at once `BODY_TIMEOUT` is over
-LINGER = 2.0  # seconds for which a refused body is still taken, so that its sender hears the refusal
-LINGER_SIZE = 1 << 26  # bytes
-_TICK = 0.25  # seconds between looks at what is late
+LEAST_RATE = 1 << 16  # bytes a second: for each so many bytes, a body may take a second longer than `BODY_TIMEOUT`
+LINGER = 2.0  # seconds for which a refused body is still taken, so that its sender gets the response
+LINGER_SIZE = 1 << 26  # bytes of a refused body that are taken at most
+_TICK = 0.25  # seconds between checks for late bodies
 
 
 class Whole:
-    """A small body that is wanted and whose length is known, taken when all of it is there: most are."""
+    """Reads a small body of known length in one piece, as most are. Calls `done` with it, or `failed` with the reason.
+
+    The reason is "late" or "broken".
+    """
 
     def __init__(
         self, protocol: HTTPProtocol, length: int, done: Callable[[bytes], None], failed: Callable[[str], None]
@@ -31,7 +34,7 @@ class Whole:
     def expire(self, now: float) -> None:
         body = self._body
         if body is not None and now > self._until:
-            body.cancel()  # it then arrives, as cancelled
+            body.cancel()  # which calls `_arrived`
 
     def _arrived(self, body: Future[bytes]) -> None:
         _open.discard(self)
@@ -48,7 +51,7 @@ class Whole:
 
 
 class _Reading:
-    """A body on its way, chunk by chunk. Chunks come one after the other."""
+    """Reads a body chunk by chunk, one at a time; subclasses say what becomes of the chunks."""
 
     def __init__(self, protocol: HTTPProtocol):
         self.size = 0
@@ -59,23 +62,23 @@ class _Reading:
         self._go_on()
 
     def take(self, part: bytes) -> bool:
-        """Whether more is wanted. After the last part there is an empty one."""
+        """Take in a part, and say whether more is wanted. After the last part comes an empty one."""
         raise NotImplementedError
 
     def late(self) -> None:
         raise NotImplementedError
 
     def allowed(self) -> float:
-        """Seconds from the start on."""
+        """Return how many seconds after its start the body is late."""
         raise NotImplementedError
 
     def expire(self, now: float) -> None:
         chunk = self._chunk
         if chunk is not None and now - self.started > self.allowed():
-            chunk.cancel()  # it then arrives, as cancelled
+            chunk.cancel()  # which calls `_arrived`
 
     def _go_on(self) -> None:
-        """Take what is there, and come back for what is not."""
+        """Take the chunks that are there, and have the next one call back."""
         while self in _open:
             chunk = self._chunk = self._chunks.__anext__()
             if not chunk.done():
@@ -103,7 +106,7 @@ class _Reading:
 
 
 class Body(_Reading):
-    """A body that is wanted: `done` is told it, or `failed` that it is "long", "late" or "broken"."""
+    """Reads a whole body. Calls `done` with it, or `failed` with the reason: "long", "late" or "broken"."""
 
     def __init__(
         self, protocol: HTTPProtocol, length: int | None, limit: int,
@@ -133,7 +136,10 @@ class Body(_Reading):
         return False
 
     def _is_whole(self) -> bool:
-        """At the end of chunks: a body that broke off ends with an empty part as well, but not its stream."""
+        """Say, after an empty part, whether a body in chunks is complete.
+
+        A body that broke off ends with an empty part as well, but then its stream does not end.
+        """
         if self._length is not None:
             return False
         try:
@@ -144,7 +150,7 @@ class Body(_Reading):
 
 
 class Rest(_Reading):
-    """A body that nobody wants, taken for a while: closed at once, the connection would take the answer with it."""
+    """Takes a refused body for a while, and drops it: if the connection closed at once, the response would be lost."""
 
     def allowed(self) -> float:
         return LINGER
@@ -160,7 +166,7 @@ _open: set[Whole | _Reading] = set()
 
 
 def _allowed(size: int) -> float:
-    """Seconds for so much of a body to arrive."""
+    """Return how many seconds so much of a body may take to arrive; without `BODY_TIMEOUT`, there is no limit."""
     return configured.BODY_TIMEOUT + size / LEAST_RATE if configured.BODY_TIMEOUT else float("inf")
 
 
@@ -175,7 +181,10 @@ def _watch() -> None:
 
 
 def _end_what_is_late() -> None:
-    """By itself, for its variables to go: granian closes a connection when nobody holds the body any more."""
+    """Expire all that is late. This is a function so that its variables go away when it returns.
+
+    Granian closes a connection only when nothing refers to its body any more.
+    """
     now = time.monotonic()
     for reading in tuple(_open):
         reading.expire(now)

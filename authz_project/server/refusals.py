@@ -1,7 +1,7 @@
-"""Telling those whose turn does not come to come again: in a moment, and all of a moment together.
+"""Sends refusals with a short delay, and several at a time.
 
-Who is told at once asks again at once, so that the processor does little but tell. Whoever is kept for a moment leaves
-it to those that are answered.
+A client that is refused at once retries at once, so that the processor does little but refuse. While a refusal is held
+back, the processor is free for the requests that are answered.
 """
 
 import logging
@@ -13,17 +13,17 @@ from collections.abc import Callable
 log = logging.getLogger("authz.server")
 
 KEPT_FOR = 0.2  # seconds
-KEPT_AT_ONCE = 4096  # who comes then is told at once
-_TICK = 0.02  # seconds between looks at whose moment is over
+KEPT_AT_ONCE = 4096  # refusals; further ones are sent at once
+_TICK = 0.02  # seconds between checks for refusals that are due
 
 Tell = Callable[[], None]
 
 
 class Refusals:
-    """What it has to do, a thread does that sleeps while nobody is kept."""
+    """Holds each refusal back for `KEPT_FOR` seconds. Its thread sleeps while there is none."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[float, Tell]] = deque()  # with the time when they are told
+        self._kept: deque[tuple[float, Tell]] = deque()  # each with the time when it is due
         self._is_any = threading.Event()
         threading.Thread(target=self._watch, name="refusals", daemon=True).start()
 
@@ -43,10 +43,10 @@ class Refusals:
                 self._is_any.set()
 
     def _tell_those_who_are_due(self) -> None:
-        """None of them is held here afterwards: granian waits for their end."""
+        """Call those that are due. No variable keeps one afterwards: granian waits until nothing refers to it."""
         now = time.monotonic()
         while self._kept and self._kept[0][0] <= now:
             try:
                 self._kept.popleft()[1]()
-            except BaseException:  # granian's own are no Exceptions, and this thread is the only one
+            except BaseException:  # granian's own do not derive from Exception, and this thread must go on
                 log.exception("a request was not answered")

@@ -1,8 +1,9 @@
-"""Signals to stop, heard by a thread that waits for nothing else.
+"""Receives signals to stop, in a thread that waits for nothing else.
 
-Python does what is to be done at a signal in its first thread, as soon as that one runs. But the system may have given
-the signal to another thread, such as one that is just being started; the first one then sleeps on, on a busy machine
-for ever. So the numbers of signals are read from where Python writes them at once, in whatever thread it is told.
+Python runs signal handlers in its main thread, the next time that thread runs. But the system may give the signal to
+another thread, such as one that is just being started; the main thread then sleeps on, on a busy machine for ever. So
+the numbers of signals are read from a wakeup socket (`signal.set_wakeup_fd`). Python writes to it at once, in whichever
+thread the signal arrives.
 """
 
 import signal
@@ -15,23 +16,23 @@ from granian._signals import set_main_signals
 from granian.server.common import AbstractServer
 
 TO_STOP = (signal.SIGINT, signal.SIGTERM)
-AGAIN = 0.1  # seconds
+AGAIN = 0.1  # seconds between calls of granian's handler
 
 
 class Signals:
-    """Those to stop, from now on; made in the first thread of a process, once."""
+    """Receives the signals to stop, from its creation on. Made once in a process, in the main thread."""
 
     def __init__(self) -> None:
         self._heard, self._written = socket.socketpair()
-        self._written.setblocking(False)  # who does not listen any more holds up nobody
+        self._written.setblocking(False)  # a signal does not block where nobody reads any more
         signal.set_wakeup_fd(self._written.fileno(), warn_on_full_buffer=False)
         set_main_signals(self.nothing)
 
     def nothing(self, *_: object) -> None:
-        """Take the place of what Python would do. (It also keeps this object, and with it what is written to.)"""
+        """Do nothing, as the handler of the signals. (A bound method, it also keeps this object and its sockets.)"""
 
     def next(self, seconds: float | None = None) -> int | None:
-        """Wait for the next one; None if none came in time."""
+        """Wait for the next signal to stop, and return its number; None if none came in time."""
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             left = None if until is None else until - time.monotonic()
@@ -47,12 +48,13 @@ class Signals:
 
 
 def interrupted_by(signals: Signals, server: AbstractServer[Any]) -> None:
-    """Have the server stop when it is told to, and go on at a SIGHUP, which would cost it requests.
+    """Have granian's server stop at a signal to stop. Have it ignore SIGHUP: its reload would cost requests.
 
-    There is nothing to reopen: files of logs are opened for each write. Processes that it starts ignore it as well.
+    Nothing needs to be reopened at SIGHUP: log files are opened for each write. Workers ignore it as well.
 
-    Its own handler takes a lock, which its first thread may have at that moment; so it is called in another one. And it
-    is called until the process ends: the server forgets one that comes while it sees that a worker has ended.
+    Granian's own handler takes a lock, which the main thread may hold when the signal comes; so another thread calls
+    the handler. It calls it again and again until the process ends, because the server forgets a call that comes while
+    it notices the end of a worker.
     """
     interrupt = server.signal_handler_interrupt
     server.signal_handler_interrupt = signals.nothing  # type: ignore[method-assign]

@@ -1,11 +1,11 @@
-"""A database that neither answers nor hangs up: it was stopped, or its machine is gone without a word.
+"""Detects a database that neither answers nor hangs up: it was stopped, or its machine is gone without a word.
 
-Whoever waits for one would wait for ever, for the time limits of statements are kept by the database itself. So where
-a statement takes long, a thread asks the same server something simple, on a connection of its own. If that is not
-answered either, all who wait for it are hung up on: to them the database is lost, as if it had been shut down. Until it
-answers again, nobody else begins to wait.
+A thread that waits for such a database would wait for ever, since the database itself enforces the timeouts of
+statements. So when a statement takes long, another thread sends `SELECT 1` to the same server, on a connection of its
+own. If that is not answered either, all connections that wait for this server are shut down: to the threads that use
+them, the database is lost, as if it had been shut down. Until the server answers again, no thread begins to wait.
 
-SQLite is in this process; a server on it does without this file, and so without PostgreSQL's driver.
+SQLite runs in this process. A server on SQLite does without this file, and so without PostgreSQL's driver.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from policy import at_work
 log = logging.getLogger("authz.server")
 
 LOOK_EVERY = 0.5  # seconds
-LONG = 3.0  # seconds without an answer, after which somebody asks whether the database still answers at all
+LONG = 3.0  # seconds without an answer, after which the database is asked whether it still answers at all
 ANSWER_WITHIN = 3  # seconds to connect, and as many to answer
-AGAIN = 5.0  # seconds until that is asked again, as long as it answers
+AGAIN = 5.0  # seconds until the next such question, as long as it answers
 
 
 def start_hanging_up() -> None:
-    """For as long as the process lives."""
+    """Start the thread that looks for silent databases, for as long as the process lives."""
     connection_created.connect(_watch_waiting, dispatch_uid="silence")
     threading.Thread(target=Silence().watch, name="silence", daemon=True).start()
 
 
 def _watch_waiting(connection: BaseDatabaseWrapper, **_: object) -> None:
-    """Have it noted when this connection waits, whatever for."""
+    """Have `at_work` note whenever this new connection waits, whatever for."""
     if connection.vendor == "postgresql":
         connection.connection.wait = _Noted(connection.connection)
 
 
 class _Noted:
-    """In place of a connection's `wait`, by which all but the shortest way of questions goes."""
+    """Replaces a connection's method `wait`, by which psycopg waits. Code that goes past it tells `at_work` itself."""
 
     def __init__(self, raw: Any):
         self._raw = weakref.ref(raw)
@@ -65,7 +65,7 @@ class _Noted:
 
 
 class Silence:
-    """Looks for those who wait for long, and whether the server that they wait for answers others."""
+    """Looks for connections that have waited for long, and asks their server whether it still answers."""
 
     def __init__(self) -> None:
         self._ask_at = 0.0
@@ -80,7 +80,7 @@ class Silence:
                 log.exception("a look at those who wait for the database failed")
 
     def look(self) -> None:
-        """Once."""
+        """Look once: ask silent servers again, and the servers of connections that have waited for long."""
         for name, server in tuple(self._silent.items()):
             if answers(server):
                 del self._silent[name]
@@ -107,11 +107,11 @@ class Silence:
             hang_up_on(name)
 
 
-Server = dict[str, Any]  # what it takes to connect to it
+Server = dict[str, Any]  # the parameters to connect to one
 
 
 def name_of(raw: Any) -> str:
-    """Where the connection leads, in words that are the same for all that lead there; nothing if it is lost."""
+    """Return a name of the server that the connection leads to, equal for all that lead there; empty if it is lost."""
     try:
         return f"{raw.info.host} {raw.info.hostaddr} {raw.info.port} {raw.info.dbname}"
     except raw.OperationalError:
@@ -119,20 +119,21 @@ def name_of(raw: Any) -> str:
 
 
 def server_of(raw: Any) -> Server:
-    """The very one that the connection leads to: a URL may name several."""
+    """Return the parameters to connect to the very server of this connection: a URL may name several."""
     known = {"host": raw.info.host, "port": raw.info.port, "password": raw.info.password}
     return {**raw.info.get_parameters(), **known, "options": "", "connect_timeout": ANSWER_WITHIN}
 
 
 def answers(server: Server) -> bool:
-    """Whether there is any answer in time: a refusal is one, too, and those who wait are told it themselves.
+    """Say whether the server answers in time, with anything.
 
-    So is what nobody expects: nobody is told for good that a database is away which cannot even be asked.
+    A refusal is an answer, too: the waiting threads will get the same. Where asking fails in an unexpected way, that
+    counts as an answer as well, because it does not show that the database is away.
     """
     try:
         with closing(psycopg.connect(**server, autocommit=True)) as raw:
             raw.pgconn.send_query(b"SELECT 1")
-            waiting = select.poll()  # `select` takes no numbers from 1,024 on
+            waiting = select.poll()  # `select` takes no file descriptors from 1,024 on
             waiting.register(raw.pgconn.socket, select.POLLIN)
             return bool(waiting.poll(ANSWER_WITHIN * 1000))
     except ConnectionTimeout:
@@ -151,7 +152,10 @@ def hang_up_on(name: str) -> None:
 
 
 def _hang_up(raw: Any, since: float) -> None:
-    """Have the driver find the connection closed. What waits is not let go of before: its number means this socket."""
+    """Shut the socket down, so that the driver finds the connection closed. Do nothing if this wait has ended.
+
+    That is checked after `dup`: while the wait goes on, the file descriptor still belongs to this connection.
+    """
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(raw.pgconn.socket)) as mine:
         if at_work.waiting.get(raw) == since:
             mine.shutdown(socket.SHUT_RDWR)

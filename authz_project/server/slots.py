@@ -13,23 +13,23 @@ from policy import places
 
 log = logging.getLogger("authz.server")
 
-LONG = 0.1  # seconds, after which work does not keep others from theirs
-_TICK = 0.025  # seconds between looks at who has been at work for long, while others wait
+LONG = 0.1  # seconds after which another thread may take a thread's place
+_TICK = 0.025  # seconds between checks for threads that have worked for long, while tasks wait
 
 Task = tuple[Callable[..., None], tuple[object, ...]]
 Inbox = SimpleQueue[Task]  # of one thread
 
 
 class Slots:
-    """Of its `threads`, `at_once` are at work; what comes then waits in line, and whoever is done takes it up.
+    """Runs tasks on its `threads`, `at_once` of them at a time. Further tasks wait in line for a thread that is free.
 
-    Threads that have the interpreter by turns hand it over again and again: where each is done soon, that takes longer
-    than one after the other. Of those that are idle, the one that worked last is the next: what it needs, and what its
-    connection's process needs, is still in the processor's caches. So few clients keep few threads busy.
+    Threads that share the interpreter pass it on again and again: where each is done soon, that takes longer than one
+    after the other. Of the idle threads, the one that worked last is used first: its data, and those of its
+    connection's server process, are still in the processor's caches. So few clients keep few threads busy.
 
-    Whoever has been at work for long, or says that it takes longer than most, does not count: the other threads, and up
-    to `more`, take their places meanwhile. Where no thread can be had, work waits for those that there are; where there
-    are none, it is not done.
+    A thread that has worked for long, or says that it takes longer than most (`policy/places.py`), no longer counts:
+    other threads take its place meanwhile, up to `more` beyond `threads`. If no thread can be started, tasks wait for
+    the threads that exist; if there are none, they are refused.
     """
 
     def __init__(self, threads: int, more: int = 0, at_once: int = 0):
@@ -37,8 +37,8 @@ class Slots:
         self._free = min(at_once or threads, threads)
         self._more = more + threads - self._free
         self._idle: list[Inbox] = []
-        self._since: dict[Inbox, float] = {}  # when those began that are at work
-        self._long: set[Inbox] = set()  # of those, whose places others have
+        self._since: dict[Inbox, float] = {}  # when each thread that is at work began
+        self._long: set[Inbox] = set()  # those of them that no longer count: others may have their places
         self._waiting: deque[Task] = deque()
         self._line = Line(threads)
         self._lock = threading.Lock()
@@ -46,9 +46,9 @@ class Slots:
         threading.Thread(target=self._watch, name="long work", daemon=True).start()
 
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
-        """As soon as there is a thread for it; this one goes on. Work deals with its failures; none may cost a slot.
+        """Return True at once, and have a thread do the work, which handles its own failures.
 
-        It is not done, and False, where too many wait for too long: see `Line`.
+        Return False, and do nothing, where the line has been too long (see `Line`) or there is no thread at all.
         """
         with self._lock:
             if self._waiting and not self._line.takes(len(self._waiting)):
@@ -56,7 +56,7 @@ class Slots:
             self._waiting.append((work, arguments))
             self._begin()
             if not (self._since or self._idle):  # no thread at all
-                self._waiting.clear()  # it is the only one: all before it were refused, too
+                self._waiting.clear()  # nothing but this: without threads, all before it were refused, too
                 self._line.note(0)
                 return False
             if self._waiting and not self._is_full.is_set():
@@ -65,7 +65,7 @@ class Slots:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether one more would not be done."""
+        """Say whether `do` would refuse one more."""
         if not self._waiting:
             return False
         with self._lock:
@@ -73,16 +73,16 @@ class Slots:
 
     @property
     def busy(self) -> int:
-        """How many threads are at work."""
+        """Return how many threads are at work."""
         return len(self._since)
 
     @property
     def waiting(self) -> int:
-        """How many that are not begun."""
+        """Return how many tasks wait in line."""
         return len(self._waiting)
 
     def _begin(self) -> None:
-        """Give what waits to threads that are free. The lock is held."""
+        """Give tasks in line to threads that are free. The caller holds the lock."""
         while self._waiting and self._free:
             inbox = self._idle.pop() if self._idle else self._new_thread()
             if inbox is None:
@@ -96,7 +96,7 @@ class Slots:
         inbox: Inbox = SimpleQueue()
         try:
             threading.Thread(target=self._work, args=(inbox,), name="answers", daemon=True).start()
-        except RuntimeError as reason:  # the system gives no more; whoever is done next looks again
+        except RuntimeError as reason:  # the system gives no more; the next thread that is done takes from the line
             log.error("a thread to answer cannot be had: %s", reason)
             return None
         return inbox
@@ -104,7 +104,7 @@ class Slots:
     def _work(self, inbox: Inbox) -> None:
         places.thread.give_up = partial(self._give_up, inbox)
         while True:
-            _done(*inbox.get())  # nothing of it may be held here until the next: granian waits for its end
+            _done(*inbox.get())  # no variable may keep the request while this waits: granian waits for its end
             with self._lock:
                 del self._since[inbox]
                 self._idle.append(inbox)
@@ -120,7 +120,7 @@ class Slots:
             self._begin()
 
     def _pass_by(self, inbox: Inbox) -> None:
-        """Have another thread take the place. The lock is held."""
+        """No longer count this thread, so that another one may take its place. The caller holds the lock."""
         if inbox not in self._long and len(self._long) < self._more:
             self._long.add(inbox)
             self._free += 1
@@ -147,5 +147,5 @@ class Slots:
 def _done(work: Callable[..., None], arguments: tuple[object, ...]) -> None:
     try:
         work(*arguments)
-    except BaseException:  # granian's own are no Exceptions, and nobody is there to see them
+    except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
         log.exception("a request was not answered")

@@ -1,6 +1,6 @@
-"""What a server does by itself from time to time, in one of its processes, in a thread of its own.
+"""The periodic chores of a server, run by one of its processes, in a thread of its own.
 
-Nobody waits for it, and nothing depends on it at once: a failure is logged, and the next time comes.
+No request waits for a chore. If one fails, that is logged, and it runs again when it is next due.
 """
 
 import logging
@@ -34,7 +34,7 @@ CHORES = (
 
 
 def start_upkeep(chores: Sequence[Chore] = CHORES) -> None:
-    """At once, and from then on again and again, for as long as the process lives."""
+    """Start the thread that runs each chore at once, and then whenever it is due, for as long as the process lives."""
     threading.Thread(target=_keep_up, args=(chores,), name="upkeep", daemon=True).start()
 
 
@@ -49,11 +49,11 @@ def _keep_up(chores: Sequence[Chore]) -> None:
 
 
 def _do(chore: Chore) -> None:
-    """Once. The connection is not kept until the next time."""
+    """Run a chore once. The connection is closed afterwards, and not kept until the next time."""
     try:
         let_go_if_broken()
         chore.do()
-    except (Unavailable, Error) as reason:  # another time, then
+    except (Unavailable, Error) as reason:  # it is tried again when it is next due
         log.warning("%s: %s", chore.name, reason)
     except Exception:
         log.exception("%s: it failed", chore.name)

@@ -1,4 +1,4 @@
-"""Threads for requests that wait for changes: few, and none of those that questions need."""
+"""Threads for requests that wait for changes: a few of their own, so that questions keep theirs."""
 
 import threading
 from collections.abc import Callable
@@ -8,11 +8,14 @@ from authz_project.server.changes import Changes, done, handed
 
 
 class Waiting:
-    """So many requests wait at once; who finds no place does not wait. What they read, threads of `changes` read."""
+    """Lets `places` requests wait at once; further ones are answered without waiting.
+
+    Its threads keep no connection: the making threads of `changes` read for them.
+    """
 
     def __init__(self, places: int, changes: Changes):
         self.size = self._free = places
-        self.waiting = 0  # who finds no place does not wait
+        self.waiting = 0  # for metrics: there is no line for a place
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(places, "wait", initializer=changes.hand_on)
 
@@ -21,7 +24,7 @@ class Waiting:
         return self.size - self._free
 
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
-        """Whether there is a place, for work that may wait. It deals with its failures."""
+        """Have a thread do the work, and return True; return False if no place or no thread can be had."""
         with self._lock:
             if not self._free:
                 return False

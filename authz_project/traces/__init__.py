@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry, where its variables ask for them: `begin` looks, and `telemetry` makes spans.
+"""Traces by OpenTelemetry, where its variables ask for them: `begin` reads the variables, and `telemetry` makes spans.
 
-Nothing of OpenTelemetry is imported before: `telemetry` alone does so, and nobody imports it but `begin`.
+OpenTelemetry is imported only where traces are wanted: `telemetry` alone imports it, and `begin` alone imports that.
 """

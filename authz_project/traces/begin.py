@@ -14,7 +14,10 @@ PROTOCOL = "http/protobuf"
 
 
 def begin() -> None:
-    """Once, in each process that answers. What is missing to do so is logged, and keeps nobody from answering."""
+    """Begin to trace, if that is wanted. Called once in each process that answers.
+
+    If tracing is impossible, the reason is logged, and requests are answered all the same.
+    """
     if not is_wanted():
         return
     if settings.OTEL_PROTOCOL != PROTOCOL:
@@ -29,5 +32,5 @@ def begin() -> None:
 
 
 def is_wanted() -> bool:
-    """Say whether there is somebody to send traces to, and nobody says not to."""
+    """Say whether there is an endpoint to send traces to, and no variable turns them off."""
     return bool(settings.OTEL_ENDPOINT) and not settings.OTEL_SDK_DISABLED and settings.OTEL_TRACES_EXPORTER == "otlp"

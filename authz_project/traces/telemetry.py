@@ -1,7 +1,7 @@
-"""Spans of requests, made once a request is answered: of the whole, and of each part that took time.
+"""Makes the spans of a request once it is answered: one of the whole, and one of each part that took time.
 
-They are named and described by OpenTelemetry's semantic conventions. None has anything that a caller chose but the
-request's id: no path that nobody serves, no statement, no value.
+They are named and described by OpenTelemetry's semantic conventions. Of what a caller chooses freely, they have only
+the request's id and the parent in `traceparent`: no path that no endpoint has, no statement, no value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from policy.noticing import Part
 
 NAME = "authz"
 MOST = 128  # parts of a request that have spans
-FLUSH_WITHIN = 3_000  # milliseconds that the end of a process waits for whoever takes spans
+FLUSH_WITHIN = 3_000  # milliseconds that a process waits at its end until its spans are sent
 SYSTEMS = {"django.db.backends.postgresql": "postgresql", "django.db.backends.sqlite3": "sqlite"}
 
 Attributes = dict[str, str | int]
@@ -33,7 +33,7 @@ _contexts = TraceContextTextMapPropagator()
 
 def start() -> None:
     """Send spans to where OpenTelemetry's variables say, from now on until the process ends."""
-    described = Resource.create({SERVICE_VERSION: __version__})  # with what the variables say
+    described = Resource.create({SERVICE_VERSION: __version__})  # adds what the variables say
     if str(described.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         described = described.merge(Resource({SERVICE_NAME: NAME}))
     provider = TracerProvider(resource=described, shutdown_on_exit=False)
@@ -43,7 +43,7 @@ def start() -> None:
 
 
 class Traces:
-    """An observer."""
+    """An observer that makes the spans of each request."""
 
     def __init__(self, tracer: Tracer):
         self._tracer = tracer
@@ -51,7 +51,7 @@ class Traces:
 
     def __call__(self, seen: Seen) -> None:
         parts = [part for part in seen.parts if part.seconds]
-        began = min([seen.began, *(part.began for part in parts[:1])])  # it may have waited for a thread before
+        began = min([seen.began, *(part.began for part in parts[:1])])  # a wait for a thread lies before `seen.began`
         span = self._tracer.start_span(
             _name(seen),
             context=_contexts.extract({"traceparent": seen.traceparent}) if seen.traceparent else Context(),
@@ -128,5 +128,5 @@ def _of_failure(facts: Mapping[str, object]) -> Attributes:
 
 
 def _at(seen: Seen, moment: float) -> int:
-    """Return a moment by the clock of parts in nanoseconds since 1970."""
+    """Convert a moment by the clock of parts, `perf_counter`, into nanoseconds since 1970."""
     return int((seen.at + moment - seen.began) * 1_000_000_000)

@@ -2,8 +2,9 @@
 
     reading    asks a replica, and the primary where its answer does not count: what endpoints call
     known      what this process knows of the primary, and so which answers are too old
-    replica    one replica: whether it may be asked, who asks it now, and the end of what hangs
+    attempt    one attempt to read from a replica
+    replica    one replica: whether it may be asked, which questions it is asked now, and ending those that hang
     watch      a look at each server every second, by a thread each
-    server     the connection by which they look
-    standing   what is said of replicas
+    server     the connection that such a look uses
+    standing   how replicas stand, for people and for metrics
 """

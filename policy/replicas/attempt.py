@@ -1,4 +1,4 @@
-"""One attempt on a replica: what is read meanwhile, by whatever means, is read there."""
+"""Makes one attempt on a replica: all that it reads by the default connection is read there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
-    """Return what the attempt finds on the replica in place of the usual database, if it comes to its end there."""
+    """Return what the attempt finds on the replica, in place of the usual database; None if it fails there."""
     try:
         mine: Any = connections[replica.alias]
         if mine.connection is not None and mine.proven_at <= replica.lost_at:  # it may have been lost with another one
@@ -35,7 +35,7 @@ def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
     except Exception as error:
         _let_go_if_broken(replica, mine, error)
         return None
-    except BaseException:  # in the middle of anything
+    except BaseException:  # the connection may be in the middle of anything
         _close(mine)
         raise
     return found if _is_still_in_order(replica, mine) else None
@@ -52,7 +52,7 @@ def _found(replica: Replica, mine: Any, usual: Any, attempt: Callable[[], T]) ->
 
 
 def _connect(mine: Any) -> None:
-    """Connect, and keep with the connection which server that led to."""
+    """Connect, and note in `led_to` which server the connection leads to."""
     mine.ensure_connection()
     at_work.replicas.add(mine.connection)
     try:
@@ -64,7 +64,10 @@ def _connect(mine: Any) -> None:
 
 
 def _is_looked_at(mine: Any, replica: Replica) -> bool:
-    """Say whether a connection leads to the server that is looked at: an address may lead to one of many."""
+    """Say whether the connection leads to the server that was probed; if not, close it.
+
+    One address may lead to several servers.
+    """
     raw, since = getattr(mine, "led_to", (None, None))
     if replica.probe is not None and raw is mine.connection and since == replica.probe.since:
         return True
@@ -74,7 +77,7 @@ def _is_looked_at(mine: Any, replica: Replica) -> bool:
 
 
 def _is_still_in_order(replica: Replica, mine: Any) -> bool:
-    """Say whether an answer came from a standby, the one that is looked at. Nothing is left open on its connection."""
+    """Say whether the answer came from a standby, the one that was probed. Close a connection that is not idle now."""
     link = None if mine.connection is None else mine.connection.pgconn
     try:
         is_standby = link is not None and link.parameter_status(b"in_hot_standby") != b"off"
@@ -112,6 +115,6 @@ def _let_go_if_broken(replica: Replica, mine: Any, error: Exception) -> None:
         mine.errors_occurred = False
         return
     _close(mine)
-    if mine.proven_at > replica.lost_at:  # of connections that are lost together, the first is told of
+    if mine.proven_at > replica.lost_at:  # of connections that are lost together, only the first casts doubt
         replica.lose()
         replica.doubt(f"a connection to it broke: {' '.join(str(error).split())[:200]}")

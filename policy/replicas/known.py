@@ -1,8 +1,9 @@
 """What this process knows of the primary. An answer of a replica that is older does not count.
 
-Of an environment: the latest revision that there is for certain, by a change that was made here, an answer of the
-primary, or a look at it. Of a key: since which position in the primary's log its row is as it is. What somebody says in
-a header counts for that request; for others once a database has confirmed it.
+Of an environment, it knows the latest revision that exists for certain: by a change that was made here, an answer of
+the primary, or a look at the primary. Of a key, it knows a position in the primary's log at which its row was already
+as it is now. A position that a caller sends in a header counts for that request only; for others, it counts once a
+database has confirmed it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MOST_KEYS = 10_000
 class KeyRow(NamedTuple):
     """What the primary says of a key."""
 
-    version: int  # another one after each change of it
+    version: int  # another one after each change of the key
     environment_id: int
     seen: Seen
 
@@ -32,13 +33,13 @@ class Look(NamedTuple):
 
     started: float  # by `monotonic`
     timeline: int
-    position: int  # in its log, behind all that is committed by then
+    position: int  # in its log, after all that is committed by then
     keys: Mapping[str, KeyRow]  # by hash, of those that were asked for and are there
 
 
 class _Mark(NamedTuple):
     version: int | None  # None: there is no such key
-    position: int  # what a replica must have replayed to know the key like that
+    position: int  # what a replica must have replayed to have the key in this version
 
 
 class Known:
@@ -48,12 +49,15 @@ class Known:
         self._lock = Lock()
         self._environments: dict[int, Seen] = {}
         self._marks: dict[str, _Mark] = {}
-        self._wanted: dict[str, float] = {}  # keys that questions come with, and when the last one did
+        self._wanted: dict[str, float] = {}  # by key: when the last question with it came
 
     # ---- what is asked ---------------------------------------------------------------------------------------
 
     def position_of_key(self, key_hash: str) -> int | None:
-        """Return what a replica must have replayed to be asked with this key; None: nothing is known of it yet."""
+        """Return what a replica must have replayed to be asked with this key; None if it is not known yet.
+
+        The next look at the primary asks for the key, too.
+        """
         if key_hash not in self._wanted and len(self._wanted) >= MOST_KEYS:
             return None
         self._wanted[key_hash] = time.monotonic()
@@ -61,7 +65,10 @@ class Known:
         return None if mark is None or mark.version is None else mark.position
 
     def takes(self, environment_id: int, least: int, seen: Seen) -> bool:
-        """Say whether an answer out of this snapshot is as new as what is known, and as the caller wants it."""
+        """Say whether an answer from the snapshot `seen` is as new as what is known, and as `least`.
+
+        At the very offset that is known, its moment must be the known one, too.
+        """
         known = self._environments.get(environment_id)
         if known is None or seen.offset < max(least, known.offset):
             return False
@@ -74,12 +81,15 @@ class Known:
     # ---- what is learned -------------------------------------------------------------------------------------
 
     def learn(self, environment_id: int, seen: Seen) -> None:
-        """Note how far an environment is for certain."""
+        """Note that an environment is at least so far."""
         with self._lock:
             self._learn(environment_id, seen)
 
     def look(self, look: Look, asked: Iterable[str]) -> None:
-        """Note what the primary says of the keys that it was asked for, and their environments."""
+        """Note what the primary says of the keys that it was `asked` for, and their environments.
+
+        A look on an older timeline is ignored; one on a newer timeline first clears all that is known.
+        """
         with self._lock:
             if look.timeline < self.timeline:
                 return
@@ -98,7 +108,7 @@ class Known:
             self._drop_unused(look.started - FORGET_AFTER)
 
     def forget(self) -> None:
-        """Know nothing, as at the start: another server has taken over."""
+        """Forget all, because another server has taken over."""
         with self._lock:
             self._forget()
 

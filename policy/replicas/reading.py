@@ -1,8 +1,8 @@
-"""Asks a replica, and the primary where there is none, or where its answer does not count.
+"""Asks a replica; or the primary, if no replica may be asked, or if the replica's answer does not count.
 
-An attempt is all that is read for one answer. On a replica it may fail for any reason, or be older than what this
-process knows of the primary, or than what the caller has seen: then the same attempt is made on the primary, and its
-answer, or its error, is the caller's.
+An attempt is a function that reads all that one answer needs. On a replica it may fail for any reason, or read a
+snapshot that is older than what this process knows of the primary, or than what the caller has seen. Then the same
+attempt is made on the primary, and the caller gets its answer, or its error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POSITIONED = "positioned"  # of REPLICA_READS: only requests that say how far th
 
 
 class Found(NamedTuple, Generic[T]):
-    """What an attempt comes to, out of which snapshot; it is to be no older than a revision."""
+    """The result of an attempt, and its snapshot, which must not be older than the revision `least`."""
 
     result: T
     seen: Seen
@@ -34,7 +34,7 @@ class Found(NamedTuple, Generic[T]):
 
 
 class Primary:
-    """What this process does about it."""
+    """What this process does before it asks the primary, and its one `Watch`."""
 
     prepare: Callable[[], object] = staticmethod(lambda: None)  # called before it is asked, by the app above
     watch: Any = None
@@ -45,7 +45,7 @@ _beginning = Lock()
 
 
 def watch() -> Any:
-    """Return the one `Watch` of this process. It needs PostgreSQL's driver, which others do without."""
+    """Return the one `Watch` of this process. It is imported late: it needs PostgreSQL's driver."""
     if primary.watch is None:
         with _beginning:
             if primary.watch is None:
@@ -54,7 +54,10 @@ def watch() -> Any:
 
 
 def read(who: Caller, position: int | None, attempt: Callable[[], Found[T]]) -> T:
-    """Return what the attempt finds, on a replica or on the primary; the caller has seen a position, or says none."""
+    """Return the attempt's result, from a replica or the primary.
+
+    `position` is how far the caller has seen, and None if it does not say.
+    """
     if not configured.REPLICAS:
         return attempt().result
     asked: list[Any] = []
@@ -65,13 +68,16 @@ def read(who: Caller, position: int | None, attempt: Callable[[], Found[T]]) -> 
 
 
 def note_change(environment_id: int, offset: int) -> None:
-    """Note a change that was committed here."""
+    """Note a change that this process has committed."""
     if configured.REPLICAS:
         watch().known.learn(environment_id, Seen(offset))
 
 
 def position_of(text: str) -> int | None:
-    """Return the position that a header gives; what cannot be read may be any."""
+    """Return the position in a header, and None if the header is empty.
+
+    One that cannot be read is `NOWHERE`, which no replica has reached: the primary answers.
+    """
     if not text:
         return None
     return min(int(text[:20]), NOWHERE) if text.isascii() and text.isdecimal() else NOWHERE
@@ -80,7 +86,7 @@ def position_of(text: str) -> int | None:
 def _on_primary(
     who: Caller, position: int | None, attempt: Callable[[], Found[T]], asked: list[Any]
 ) -> Found[T]:
-    """Return what the primary finds. Where it is away, the other replicas are asked before that is said."""
+    """Return what the attempt finds on the primary; if that is away and a replica was asked before, on another one."""
     try:
         primary.prepare()
         found = attempt()
@@ -96,7 +102,10 @@ def _on_primary(
 
 
 def _is_connected() -> bool:
-    """Say whether the connection to the primary is not to be made anew."""
+    """Say whether a new connection to the primary would change nothing.
+
+    A connection that is broken, and in no transaction, is closed: then it would.
+    """
     mine = connections[DEFAULT_DB_ALIAS]
     if mine.connection is None or mine.in_atomic_block or mine.is_usable():
         return True
@@ -107,13 +116,13 @@ def _is_connected() -> bool:
 def _on_replica(
     who: Caller, position: int | None, attempt: Callable[[], Found[T]], asked: list[Any]
 ) -> Found[T] | None:
-    """Return what counts of what a replica finds that was not asked yet."""
-    if who.confirmed:  # on the primary, by what it said: what was read there may not stand for what is read elsewhere
+    """Return what the attempt finds on a replica not asked before; None if there is none, or it does not count."""
+    if who.confirmed:  # on the primary: what was read there must not be mixed with what a replica says
         return None
     if position == NOWHERE or (position is None and settings.REPLICA_READS == POSITIONED):
         return None
     usual = connections[DEFAULT_DB_ALIAS]
-    if usual.in_atomic_block:  # what it has changed is there alone
+    if usual.in_atomic_block:  # only this connection sees what the transaction has changed
         return None
     watching = watch()
     replica = watching.chosen(who.key_hash, asked)
@@ -127,7 +136,7 @@ def _on_replica(
     needed = watching.known.position_of_key(who.key_hash)
     may_be_asked = replica.may_be_asked(settings.REPLICA_MAX_LAG, watching.known.timeline, time.monotonic())
     if needed is None or replica.position < needed or not may_be_asked:
-        return None  # something became known meanwhile
+        return None  # something became known meanwhile, by which the answer does not count
     replica.count()
     if least:
         watching.known.learn(who.environment_id, Seen(least))

@@ -1,4 +1,4 @@
-"""One replica: what is known of it, whether it may be asked, and who asks it now."""
+"""One replica: what is known of it, whether it may be asked, and which questions it is asked now."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 log = logging.getLogger("authz.database")
 
-NEWS_WITHIN = 3.5  # seconds: of whom nothing was heard for longer, nobody asks anything
-GRACE = 0.5  # seconds for a server to end by itself what takes too long
+NEWS_WITHIN = 3.5  # seconds: a replica that has not answered a probe for longer is not asked
+GRACE = 0.5  # seconds beyond its timeout for a statement to be ended by the server itself
 SINCE = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"  # when a server was started: which it is
 STRANGER = "it is a copy of another database, not of the primary"
 NOT_IN_RECOVERY = "it is no replica: it takes changes itself"
 FORKED = "it has changes that the primary has not: make it anew from the primary"
-CLOCKS_APART = 1.0  # seconds, from which on what ends would end at another time
+CLOCKS_APART = 1.0  # seconds: with more, facts with an end would end at another time
 
 
 class Clock(NamedTuple):
-    """A server's clock beside ours: how far it is ahead, in seconds, give or take the error."""
+    """A server's clock minus our `monotonic` clock, in seconds, give or take the error: to compare servers by."""
 
     ahead: float
     error: float
@@ -34,15 +34,15 @@ class Probe(NamedTuple):
 
     started: float
     in_recovery: bool
-    position: int  # in the primary's log, that it has replayed
-    timeline: int  # that it follows; 0: the role may not know
+    position: int  # up to where it has replayed the primary's log
+    timeline: int  # the one that it follows; 0: the role may not know
     identifier: str  # of the cluster that it is a copy of; empty: the role may not know
     since: int  # when its server was started
     clock: Clock
 
 
 class Running(NamedTuple):
-    """A question on a replica."""
+    """A question that a replica is answering."""
 
     raw: Any  # its connection
     since: float
@@ -55,13 +55,13 @@ class Replica:
         self.name = name
         self.reason = "it was not looked at yet"  # why it is left out; empty: it is not
         self.probe: Probe | None = None  # the last one
-        self.fresh_at = -inf  # it has all that was committed by then
-        self.timeline = 0  # the latest that it was seen to follow since its server was started
+        self.fresh_at = -inf  # it has all that was committed by then, by `monotonic`
+        self.timeline = 0  # the latest that it has followed since its server was started
         self.must_look = Event()
-        self.lost_at = -inf  # connections that were last in order before then may be broken
-        self.answers = 0  # that counted
+        self.lost_at = -inf  # connections that were last found in order before then may be broken
+        self.answers = 0  # those that counted
         self.tries = 0  # questions that it was asked
-        self._forked_since: int | None = None  # the start of the server that went another way
+        self._forked_since: int | None = None  # `since` of the server that has forked
         self._running: dict[int, Running] = {}
         self._lock = Lock()
 
@@ -87,7 +87,7 @@ class Replica:
         return len(self._running)
 
     def note(self, probe: Probe, fresh_at: float) -> None:
-        """Take in what it says of itself."""
+        """Take in a probe. If the server was started anew, what was known of it before counts no more."""
         if self.probe is None or self.probe.since != probe.since:
             self.timeline, self.fresh_at = 0, -inf
             self.lose()
@@ -96,11 +96,11 @@ class Replica:
         self.fresh_at = max(self.fresh_at, fresh_at)
 
     def lose(self) -> None:
-        """Its connections are made anew, each by the thread that has it: one server that was gone is one doubt."""
+        """Have each thread make its connection anew, so that a restart costs one failed attempt, not one for each."""
         self.lost_at = time.monotonic()
 
     def note_fork(self) -> None:
-        """It has more than the primary: it went another way, and does so until it is made anew."""
+        """Leave it out until its server restarts: it has forked, since it has changes that the primary has not."""
         if self.probe is not None:
             self._forked_since = self.probe.since
             self.judge(FORKED)
@@ -110,7 +110,7 @@ class Replica:
         return self.probe is not None and self._forked_since == self.probe.since
 
     def judge(self, reason: str) -> None:
-        """Leave it out for a reason; or use it, where there is none."""
+        """Leave it out for this reason; use it if the reason is empty."""
         if reason and not self.reason:
             log.warning("the replica %s is left out: %s", self.name, reason)
         elif self.reason and not reason:
@@ -118,14 +118,14 @@ class Replica:
         self.reason = reason
 
     def doubt(self, reason: str) -> None:
-        """Leave it out until it is looked at, which is soon."""
+        """Leave it out until its next probe, and have that made soon."""
         self.judge(reason)
         self.must_look.set()
 
     # ---- who asks ------------------------------------------------------------------------------------------------
 
     def enter(self, raw: Any, limit: float) -> int:
-        """Note that a question begins; what is returned is for `leave`."""
+        """Note that a question begins, and return its number for `leave`."""
         now = time.monotonic()
         with self._lock:
             self.tries += 1
@@ -142,17 +142,17 @@ class Replica:
             self.answers += 1
 
     def end_what_hangs(self, before: float = -inf) -> None:
-        """End questions whose time is over, and those that began before; who asked them then asks the primary."""
+        """End questions whose time is over, and those that began `before`. Their threads then ask the primary."""
         if not self._running:
             return
         now = time.monotonic()
-        with self._lock:  # which keeps their connections from being closed, and their numbers given to others
+        with self._lock:  # no question leaves meanwhile, so each file descriptor is still its connection's
             for each in self._running.values():
                 if each.until < now or each.since < before:
                     _cut(each.raw)
 
 
 def _cut(raw: Any) -> None:
-    """End a connection that another thread waits on."""
+    """Shut down a connection that another thread waits on."""
     with suppress(Exception), socket.socket(fileno=os.dup(raw.pgconn.socket)) as copy:
         copy.shutdown(socket.SHUT_RDWR)

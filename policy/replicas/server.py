@@ -1,4 +1,4 @@
-"""A connection by which a server is looked at: what does not answer soon does not answer."""
+"""The connection by which a server is looked at. Its timeouts are short."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Silent(Exception):
 
 
 class Server:
-    """One of the databases of the settings. Nothing here waits for longer than it takes to connect, or to answer."""
+    """A connection to one of the databases of the settings. Connecting and answering have timeouts."""
 
     def __init__(self, alias: str):
         self.alias = alias
@@ -29,7 +29,7 @@ class Server:
         self._raw: Any = None
 
     def ask(self, sql: str, values: list[str | None] | None = None, within: float = ANSWER_WITHIN) -> list[tuple]:
-        """Return the rows of a small statement; after any failure the next one is asked by a new connection."""
+        """Return the rows of a small statement. After any failure, the next statement uses a new connection."""
         try:
             if self._raw is None:
                 self._raw = self._connected()

@@ -1,4 +1,4 @@
-"""What is said of replicas: to people, and as figures."""
+"""Says how replicas stand: in lines for people, and in numbers for metrics."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from django.conf import settings
 
 from policy.replicas.reading import watch
 
-_BETWEEN_LOOKS = 2.0  # seconds that pass in any case
+_BETWEEN_LOOKS = 2.0  # seconds that pass between looks in any case, and are no lag
 
 
 class Standing(NamedTuple):
     name: str  # its host and port
     is_used: bool
     reason: str  # why it is not used
-    position: int | None  # in the primary's log, that it has replayed: bytes
+    position: int | None  # bytes of the primary's log that it has replayed; None: not known
     lag: float | None  # seconds; None: not known
     asked: int  # questions that it answers now
     tries: int  # questions that it was asked in all
@@ -26,7 +26,7 @@ class Standing(NamedTuple):
 
 
 def standings() -> list[Standing]:
-    """Return how each replica stands, as this process sees it; while it has asked none, it sees nothing."""
+    """Return how each replica stands, as far as this process knows: it looks only once it has questions."""
     if not settings.REPLICAS:
         return []
     watching, now = watch(), time.monotonic()
@@ -34,7 +34,7 @@ def standings() -> list[Standing]:
 
 
 def looked_at() -> list[Standing]:
-    """Return the same after a look at each server now."""
+    """Look at each server now, and return how each replica stands."""
     if settings.REPLICAS:
         watch().look_once()
     return standings()
@@ -61,6 +61,6 @@ def _standing(replica: Any, timeline: int, now: float) -> Standing:
     reason = "" if is_used else replica.reason or "it does not answer"
     lag = now - replica.fresh_at
     counts = (replica.asked, replica.tries, replica.answers)
-    # A replica that has all of the last look is not behind for what has passed since.
+    # A replica that has all of the last look is not behind because time has passed since.
     shown = max(0.0, lag - _BETWEEN_LOOKS) if isfinite(lag) else None
     return Standing(replica.name, is_used, reason, replica.position or None, shown, *counts, replica.is_stranger)

@@ -1,6 +1,6 @@
-"""A look at each server every second: a thread for the primary, and one for each replica.
+"""Looks at each server every second, with a thread for the primary and one for each replica.
 
-They begin with the first question that a replica might answer, and go on for as long as the process lives.
+The threads begin with the first question that a replica might answer, and go on for as long as the process lives.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from policy.timeline import NUMBER, timeline
 log = logging.getLogger("authz.database")
 
 LOOK_EVERY = 1.0  # seconds
-REPLAYING = 0.1  # seconds that replicas are given for what the primary has just said
-_PAGE, _HEADS = 8192, (24, 40)  # of PostgreSQL's log: its pages, and what they begin with
+REPLAYING = 0.1  # seconds that replicas have to replay what the primary has just reported
+_PAGE, _HEADS = 8192, (24, 40)  # of PostgreSQL's log: bytes of a page, and of a page's header
 
 _CLOCK = "extract(epoch FROM clock_timestamp())::float8"
 _MAY_KNOW = (
@@ -45,7 +45,7 @@ _MAY_KNOW = (
     " AND has_function_privilege('pg_control_recovery()', 'execute')"
 )
 _IDENTIFIER = "(SELECT system_identifier::text FROM pg_control_system())"
-# A role that may not see the receiver has the control file, which knows of another timeline a while later.
+# For a role that may not see the receiver: the control file, which has a new timeline only a while later.
 _FOLLOWED = (
     "(SELECT GREATEST(c.timeline_id, r.min_recovery_end_timeline)"
     " FROM pg_control_checkpoint() c CROSS JOIN pg_control_recovery() r)"
@@ -74,7 +74,8 @@ class Primary:
     def __init__(self) -> None:
         self.identifier = ""
         self.clock = Clock(0.0, inf)
-        self._positions: deque[tuple[float, int]] = deque(maxlen=600)  # the latest last: when, and where
+        # When each look began, and up to where the log was on disk then; the latest last.
+        self._positions: deque[tuple[float, int]] = deque(maxlen=600)
 
     def note(self, started: float, flushed: int, identifier: str, clock: Clock, is_other: bool) -> None:
         self.identifier, self.clock = identifier, clock
@@ -83,7 +84,7 @@ class Primary:
         self._positions.append((started, flushed))
 
     def fresh_at(self, position: int) -> float:
-        """Return when nothing was on the primary's disk yet that is not replayed by this position."""
+        """Return when the primary's log on disk last ended at this position or before; -inf if it is not known."""
         return next((at for at, reached in reversed(self._positions.copy()) if reached <= position), -inf)
 
 
@@ -101,7 +102,7 @@ class Watch:
     # ---- whom to ask -----------------------------------------------------------------------------------------
 
     def chosen(self, key_hash: str, but: Sequence[Replica] = ()) -> Replica | None:
-        """Return the replica that has least to do among those that may be asked with this key, but for some."""
+        """Return the least busy replica that may be asked with this key and is not in `but`; None if there is none."""
         known = self.known
         needed = known.position_of_key(key_hash)
         if not self._is_running:
@@ -157,7 +158,7 @@ class Watch:
         return trouble
 
     def _probe_with_patience(self, replica: Replica, until: float) -> None:
-        """Until it has had the time to replay what the primary has just said."""
+        """Probe the replica until it has replayed what the primary has reported, or until the time is over."""
         server = Server(replica.alias)
         self._probe(server, replica)
         while server.is_connected and replica.fresh_at == -inf and time.monotonic() < until:
@@ -196,6 +197,7 @@ class Watch:
         except Exception as error:
             replica.lose()
             replica.judge(f"it cannot be reached: {_line(error)}")
+            # Where the server is silent, questions that began before this probe would wait in vain.
             replica.end_what_hangs(started if isinstance(error, Silent) else -inf)
             return
         replica.note(probe, self.primary.fresh_at(probe.position) if probe.in_recovery else -inf)
@@ -203,7 +205,7 @@ class Watch:
         replica.end_what_hangs()
 
     def _reason_against(self, replica: Replica, probe: Probe) -> str:
-        """Say why the replica is not to be asked, if so."""
+        """Return why the replica is not to be asked; empty if it may be asked."""
         primary, known = self.primary, self.known
         apart = abs(probe.clock.ahead - primary.clock.ahead) - probe.clock.error - primary.clock.error
         if probe.identifier and primary.identifier and probe.identifier != primary.identifier:
@@ -235,6 +237,7 @@ def look_at_primary(server: Server, watch: Watch) -> None:
         identifier=_IDENTIFIER if server.may_know else "NULL",
         hash=check.hash, version=check.version, before=check.before, after=check.after,
     )  # fmt: skip
+    # From before the question: a replica that was then ahead of the primary's answer has forked.
     known_before = {each: each.position for each in watch.replicas}
     started = time.monotonic()
     rows = server.ask(sql, ["{" + ",".join(asked) + "}"])
@@ -271,7 +274,10 @@ def _clock(started: float, seconds: float) -> Clock:
 
 
 def _end_of_record(position: int) -> int:
-    """Return where the last record ends: behind the head of a page that has none yet, the log says it begins there."""
+    """Return where the last record of the log ends, given where the next one begins.
+
+    Where a page has only its header yet, that is the start of the page: 8216, 24 bytes into a page -> 8192.
+    """
     return position - position % _PAGE if position % _PAGE in _HEADS else position
 
 
