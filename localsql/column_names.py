@@ -55,14 +55,14 @@ def output_name(text: object, path: str) -> str:
 
 
 def _parts(text: str, dialect: Dialect) -> list[str] | None:
-    """Return the names between the dots, quoted ones with their quotes; None if the text is something else."""
+    """Return the names between the dots, without their quotes; None if the text is something else."""
     found: list[str] = []
     at = 0
     while True:
         name = _pattern(text[at : at + 1], dialect).match(text, at)
         if name is None:
             return None
-        found.append(name[0])
+        found.append(name[1].replace(text[at] * 2, text[at]) if name.re.groups else name[0])
         at = name.end()
         if at == len(text):
             return found

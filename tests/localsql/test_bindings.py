@@ -159,8 +159,12 @@ def test_the_same_text_is_read_once():
     assert bindings_from_text(REPOS) is bindings_from_text(REPOS)
 
 
+LONG = "x" * 62 + '""'  # a quoted name of 63 bytes: two quotes are one
+
+
 @pytest.mark.parametrize(
-    "column", ["id", "repos.id", "a.b.c.d", '"Repos".id', '"a""b".c', "users.user", "Environment.id"]
+    "column",
+    ["id", "repos.id", "a.b.c.d", '"Repos".id', '"a""b".c', "users.user", "Environment.id", "x" * 63, f'"{LONG}".id'],
 )
 def test_names_of_columns_are_accepted(column):
     assert check_column(column, DIALECTS["postgres"]) == column
@@ -170,7 +174,7 @@ def test_names_of_columns_are_accepted(column):
     "column",
     [
         "", "1", "id; DROP TABLE a", "id = id OR 1", "id::text", "lower(id)", "id--", "a b", "user", "TRUE", "null",
-        "a.", ".a", "a..b", "a.b.c.d.e", '"a', '""', "`id`", "x" * 64, "é", "id\n", None, 5,
+        "a.", ".a", "a..b", "a.b.c.d.e", '"a', '""', "`id`", "x" * 64, f'"x{LONG}"', "é", "id\n", None, 5,
     ],
 )  # fmt: skip
 def test_all_else_is_refused(column):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -72,7 +73,9 @@ def _plain(database: Database, said: Any) -> Any:
 def _moment(value: Any) -> Any:
     """Return a YAML time as extended JSON, in UTC if it has no zone; a date as text."""
     text = value.isoformat()
-    return {"$date": text if "T" not in text or "+" in text else f"{text}Z"} if "T" in text else text
+    if not isinstance(value, datetime):
+        return text
+    return {"$date": text if value.tzinfo else f"{text}Z"}
 
 
 # ---- documents -----------------------------------------------------------------------------------------------------

@@ -113,6 +113,9 @@ def test_what_is_asked_of_the_driver(stand_in):
     assert collection.asked[1] == {"active": True}
     rows("fields: [_id, org], find: {since: {$gte: 2026-11-03T14:02:00Z}}")
     assert collection.asked[1] == {"since": {"$gte": datetime(2026, 11, 3, 14, 2)}}  # in UTC
+    for zone in ("09:02:00-05:00", "19:32:00+05:30", "14:02:00"):
+        rows(f"fields: [_id, org], find: {{since: {{$gte: 2026-11-03T{zone}}}}}")
+        assert collection.asked[1] == {"since": {"$gte": datetime(2026, 11, 3, 14, 2)}}, zone
     rows("fields: [a, a.b]")
     assert collection.asked[2] is None
     rows("fields: [_id, org], aggregate: [{$unwind: $orgs}, {$limit: 5}]")
