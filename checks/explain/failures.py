@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from checks.asking.snapshot import Snapshot
+from checks.engine.errors import UnboundVariable
 from checks.engine.rules.clauses import Pattern
 from checks.explain.bindings import first_bindings
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition, value_in
@@ -25,11 +26,12 @@ _Args = tuple[Value | None, ...]  # None is unknown: the goal holds for no value
 
 @dataclass(frozen=True)
 class _Attempt:
-    """How far a case gets: how many of its conditions hold together, and bindings for which they do."""
+    """How far a case gets: the conditions that hold together, bindings for which they do, and the one that fails."""
 
     case: Case
-    met: int
+    met: tuple[RuleCondition, ...]
     bindings: RuleBindings
+    failing: RuleCondition
 
 
 def failures_of(session: Snapshot, goal: Goal) -> tuple[Reason, ...]:
@@ -61,7 +63,7 @@ class _Failures:
                 break
             self.tried += 1
             attempt = self._attempt(case, bindings)
-            if attempt is not None and (case.rule not in furthest or attempt.met > furthest[case.rule].met):
+            if attempt is not None and (case.rule not in furthest or len(attempt.met) > len(furthest[case.rule].met)):
                 furthest[case.rule] = attempt
         found = sorted(furthest.values(), key=lambda each: each.case.rule.origin.start)
         reasons = [self._of_rule(each, levels) for each in found]
@@ -71,13 +73,28 @@ class _Failures:
         return tuple(reasons)
 
     def _attempt(self, case: Case, bindings: RuleBindings) -> _Attempt | None:
-        """Return how far the case gets; None if all of it holds: what fails beside other conditions may hold alone."""
-        found = bindings
-        for met in range(len(case.conditions)):
-            more = first_bindings(self.session, case, bindings, case.conditions[: met + 1])
+        """Return how far the case gets; None if all of it holds: what fails beside other conditions may hold alone.
+
+        A comparison of a variable that may still have any value waits until another condition gives it one:
+
+            anything(d, n) and n > 3 and level(u, n)   ->   anything(d, n), level(u, n), n > 3
+        """
+        found, met, early = bindings, list[RuleCondition](), list[RuleCondition]()
+        waiting = list(case.conditions)
+        while waiting:
+            tried = waiting.pop(0)
+            try:
+                more = first_bindings(self.session, case, bindings, [*met, tried])
+            except UnboundVariable:
+                if not waiting:
+                    raise
+                early.append(tried)
+                continue
             if more is None:
-                return _Attempt(case, met, found)
+                return _Attempt(case, tuple(met), found, tried)
             found = more
+            met.append(tried)
+            waiting, early = [*early, *waiting], []
         return None
 
     def _of_rule(self, attempt: _Attempt, levels: int) -> Reason:
@@ -88,8 +105,8 @@ class _Failures:
             rule.text,
             rule=rule,
             bindings=named_bindings(case, bindings),
-            met=tuple([self._shown(each, bindings) for each in case.conditions[: attempt.met]]),
-            because=(self._of_condition(case.conditions[attempt.met], bindings, levels),),
+            met=tuple([self._shown(each, bindings) for each in attempt.met]),
+            because=(self._of_condition(attempt.failing, bindings, levels),),
         )
 
     def _of_condition(self, failing: RuleCondition, bindings: RuleBindings, levels: int) -> Reason:

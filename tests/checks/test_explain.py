@@ -450,3 +450,30 @@ def test_conditions_keep_the_order_of_the_text_but_tests_come_after_what_they_te
     program = rules.compile_text(f"{policy} may(u: User) if {body};")
     (rule,) = [rule for rule in program.rules if rule.head.predicate == "may"]
     assert list(map(str, ordered_body(rule))) == ordered
+
+
+# ---- comparisons of what may be any value --------------------------------------------------------------------------
+
+ANY_LEVEL = """
+actor User {}
+resource Doc { permissions = ["read"]; }
+has_permission(u: User, "read", d: Doc) if anything(d, n) and n > 3 and level(u, n) and is_open(d);
+anything(_: Doc, n: Integer) if n matches Integer;
+"""
+
+
+def test_a_comparison_waits_until_something_gives_its_variable_a_value(api):
+    publish(api, ANY_LEVEL)
+    store(api, fact("level", "User:low", "Integer:2"), fact("level", "User:high", "Integer:5"))
+
+    def failing(actor: str) -> tuple[list[str], str]:
+        (rule,) = explain(api, actor, "read", "Doc:d")["obstacles"]
+        (granted,) = rule["because"]
+        (reason,) = granted["because"]
+        return reason["met"], reason["because"][0]["text"]
+
+    assert failing("User:none") == (["anything(Doc:d, Integer:_)"], "level(User:none, Integer:_)")
+    assert failing("User:low") == (["anything(Doc:d, 2)", "level(User:low, 2)"], "2 > 3")
+    assert failing("User:high") == (["anything(Doc:d, 5)", "level(User:high, 5)", "5 > 3"], "is_open(Doc:d)")
+    store(api, fact("is_open", "Doc:d"))
+    assert explain(api, "User:high", "read", "Doc:d")["allowed"]
