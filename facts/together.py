@@ -286,6 +286,7 @@ def _done(number: int, writer: _Writer, turn: Turn, counts: Changed) -> Done:
 
 
 def _tell(queue: _Queue, leader: _Writer, accepted: Iterable[_Writer], first: int) -> None:
+    """Hand on the lead, and wake the accepted writers. Their offsets follow each other from `first` on."""
     queue.hand_on(leader)
     for offset, each in enumerate(accepted, first):
         each.offset = offset

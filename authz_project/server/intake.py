@@ -229,6 +229,7 @@ def _length(scope: Scope) -> int | None:
 
 
 def _refuse(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = True) -> None:
+    """Answer with an error before the body was read, and drop what still comes of it."""
     say(scope, protocol, status, message, close=close)
     Rest(protocol)
 

@@ -28,6 +28,7 @@ class Refusals:
         threading.Thread(target=self._watch, name="refusals", daemon=True).start()
 
     def tell(self, tell: Tell) -> None:
+        """Call `tell` a moment later; at once if too many wait to be told."""
         if len(self._kept) >= KEPT_AT_ONCE:
             tell()
         else:

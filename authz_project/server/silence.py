@@ -146,6 +146,7 @@ def answers(server: Server) -> bool:
 
 
 def hang_up_on(name: str) -> None:
+    """Hang up the connections to the database of this name that wait for an answer."""
     for raw, since in at_work.waiting.copy().items():
         if name_of(raw) == name:
             _hang_up(raw, since)
