@@ -56,7 +56,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
 
     @admin.display(description="pages")
     def pages(self, version: PolicyVersion) -> SafeString:
-        """Links to the pages that are wanted most often."""
+        """Return links to the pages that are wanted most often."""
         links = [(page_url(name, version.pk), title) for name, title in (("ask", "Ask"), ("picture", "Picture"))]
         return format_html_join(" · ", '<a href="{}">{}</a>', links)
 
@@ -85,7 +85,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return page
 
     def _seen(self, request: HttpRequest, object_id: str) -> PolicyVersion | None:
-        """Return the version, for those who may also see the facts that explanations show."""
+        """Return the version, or None if there is none; refuse users who may not see the facts in explanations."""
         if not request.user.has_perm("facts.view_signature"):
             raise PermissionDenied
         return self._version(request, object_id)
@@ -93,7 +93,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
     # ---- asking -----------------------------------------------------------------------------------------------
 
     def ask_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Answer the question of the address; by a text that is sent, instead of the version's own, if there is one."""
+        """Answer the question in the address; if a policy text is sent, by that instead of the version's own."""
         version = self._seen(request, object_id)
         if version is None:
             return self._gone(request, object_id)
@@ -112,7 +112,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return self._page(request, "ask", chosen, **shown)
 
     def ids_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Answer what a field may be completed to, as JSON."""
+        """Return suggestions for the fields of a question, as JSON."""
         version = self._seen(request, object_id)
         program = program_or_none(version) if version else None
         if version is None or program is None:
@@ -134,7 +134,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return self._page(request, "picture", version, page=page, is_nav_sidebar_enabled=False)
 
     def _file(self, version: PolicyVersion, program: Program, kind: str, asked: Asked) -> HttpResponse:
-        """Answer with the picture to keep. Nothing in it is run, were it shown as a page."""
+        """Return the picture as a download. Its headers keep scripts from running even if it is opened as a page."""
         try:
             text = exported(program, kind, asked.type, asked.leads_to)
         except AuthzError as reason:
@@ -180,11 +180,11 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return [Pane("change", "What would change", change), *panes] if self._may_compare(request) else panes
 
     def _may_compare(self, request: HttpRequest) -> bool:
-        """Whether somebody may see what the active policy answers over the stored facts."""
+        """Say whether the user may see what the active policy answers over the stored facts."""
         return self.has_view_or_change_permission(request) and request.user.has_perm("facts.view_signature")
 
     def editor_change_view(self, request: HttpRequest) -> HttpResponse:
-        """Tell in short what the text would change, as a piece of the editor's page."""
+        """Summarize what the text in the editor would change, as an HTML fragment for the editor's page."""
         if not self._may_compare(request):
             raise PermissionDenied
 
@@ -202,7 +202,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         return self._told(request, told)
 
     def editor_picture_view(self, request: HttpRequest) -> HttpResponse:
-        """Draw the text, as a piece of the editor's page."""
+        """Draw the text in the editor, as an HTML fragment for the editor's page."""
 
         def told(sent: dict) -> dict[str, object]:
             sheets = sheets_of(program_of(Source(sent["source"], sent["filename"]), sent["window"]))
@@ -251,7 +251,7 @@ admin.site.unregister(Signature)
 
 @admin.register(Signature)
 class AnsweringFactAdmin(FactAdmin):
-    """The pages of facts. That of a value also says what the value may do, to who may ask."""
+    """The pages of facts. For users who may see policy versions, a value's page also says what the value may do."""
 
     def answers(self, request: HttpRequest, environment: Environment, value: Value) -> dict[str, object]:
         may_ask = any(request.user.has_perm(f"policy.{what}_policyversion") for what in ("view", "change"))

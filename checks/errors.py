@@ -1,4 +1,4 @@
-"""What a question can be refused for when it runs; the compiler's own refusals are in `checks.engine.errors`."""
+"""The refusals of a question when it is run; those of the compiler are in `checks.engine.errors`."""
 
 from policy.errors import AuthzError, Unavailable
 
@@ -12,7 +12,7 @@ class QueryTooSlow(AuthzError):
 
 
 class Crowded(Unavailable):
-    """A question that takes long found no turn among others that do."""
+    """A long question waited in vain for its turn to run: other long questions had all turns."""
 
     def __init__(self):
         super().__init__("too many questions that take long are asked at once, try again")
@@ -47,7 +47,7 @@ class PolicyMoved(Unavailable):
 
 
 class NoNamesDeclared(AuthzError):
-    """An assertion with `not in` about something else than declared names."""
+    """An assertion uses `not in` for something other than declared names."""
 
     def __init__(self):
         super().__init__(

@@ -1,4 +1,4 @@
-"""Bodies of questions, flat: how they are decoded, and how they are described."""
+"""The bodies of requests that ask questions: how they are decoded, and their JSON schemas."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,12 @@ from policy.moments import LAST_REVISION, AsOf, as_of_from_text
 from policy.serializers import DecodedField, JsonType, decoded
 from policy.values import PRIMITIVES, STRING
 
-SMALLEST = 10_000  # page
+SMALLEST = 10_000  # size of a page
 MAX_CHECKS = 10_000  # of one request
 MOMENT = ("as_of", "policy_version")  # members of a body
-LAST_VERSION = 2**31 - 1  # that databases have a number for
+LAST_VERSION = 2**31 - 1  # the largest version number that databases can store
 
-# What `ref` names, besides what bodies about facts are made of.
+# The schemas that `ref` names, besides those for bodies about facts.
 SHAPES: dict[str, Schema] = {
     "Call": {
         "type": "array",
@@ -50,7 +50,7 @@ SHAPES: dict[str, Schema] = {
 
 
 def reference_from_json(raw: tuple[object, object], path: str) -> Asked:
-    """One value out of two members of the body, `<name>_type` and `<name>_id`."""
+    """Read one value from two members of the body, `<name>_type` and `<name>_id`."""
     type_name = wire.name_from_json(raw[0], f"{path}_type")
     return Asked(type_name, (wire.id_from_json(type_name, raw[1], f"{path}_id"),))
 
@@ -71,20 +71,20 @@ def any_action_from_json(raw: object, path: str) -> Asked:
 
 
 def any_value(type_name: str, path: str) -> Asked:
-    """A value that nothing mentions: what holds for it holds for all."""
+    """Return a value that no fact and no rule mentions: what holds for it holds for every such value."""
     if type_name in PRIMITIVES and type_name != STRING:
         raise MalformedRequest(path, f"there is no answer about every {type_name}; name a value")
     return Asked(type_name, (ANY,))
 
 
 def asked_from_json(raw: object, path: str) -> Asked:
-    """One value, an object of its own."""
+    """Read one value from a JSON object."""
     value = wire.value_from_json(raw, path)
     return Asked(value.type, (value.id,))
 
 
 def checks_from_json(raw: object, path: str) -> list[Check]:
-    """Each an actor, an action and a resource."""
+    """Read a list of checks, each with an actor, an action and a resource."""
     checks = wire.list_from_json(raw, path)
     if len(checks) > MAX_CHECKS:
         raise MalformedRequest(path, f"must have at most {MAX_CHECKS} elements")
@@ -106,7 +106,7 @@ def context_from_json(raw: object, path: str) -> Sequence[Fact]:
 
 
 def check_number(count: int) -> None:
-    """Refuse more context facts than are wanted."""
+    """Refuse more context facts than the setting MAX_CONTEXT_FACTS allows; 0 is no limit."""
     limit = configured.MAX_CONTEXT_FACTS
     if limit and count > limit:
         raise TooLarge(f"{count} context facts are more than {limit}, the limit of MAX_CONTEXT_FACTS")
@@ -119,7 +119,7 @@ def expected_from_json(raw: object, path: str) -> bool:
 
 
 def size_from_json(raw: object, path: str) -> int:
-    """The size of a page."""
+    """Read the size of a page."""
     if not isinstance(raw, int) or isinstance(raw, bool):
         raise MalformedRequest(path, f"must be an integer of at least {SMALLEST}")
     if raw < SMALLEST:
@@ -128,7 +128,7 @@ def size_from_json(raw: object, path: str) -> int:
 
 
 def as_of_from_json(raw: object, path: str) -> AsOf:
-    """A revision's number, or a time."""
+    """Read a revision's number, or a time."""
     if isinstance(raw, str):
         return as_of_from_text(raw, path)
     if not isinstance(raw, int) or isinstance(raw, bool) or not 0 <= raw <= LAST_REVISION:
@@ -143,7 +143,7 @@ def version_from_json(raw: object, path: str) -> int:
 
 
 def any_json(raw: object, path: str) -> object:
-    """Nothing is wrong before it is known which of page size and page token counts."""
+    """Return the value unchecked: whether the page size or the page token counts is decided later."""
     return raw
 
 

@@ -1,4 +1,4 @@
-"""What stands below /api, by path."""
+"""The endpoints for questions, by their paths below /api."""
 
 from checks import views
 

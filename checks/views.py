@@ -1,4 +1,4 @@
-"""The asking half of the interface."""
+"""The endpoints that answer questions, and those that explain an answer or take note of an expected one."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
@@ -54,9 +54,10 @@ ANY_ACTION = Asked(STRING)
 
 
 class Asking(Endpoint):
-    """Statements confirm the caller's key; where none ran, because something is wrong before, it is confirmed here.
+    """An endpoint whose statements confirm the caller's key.
 
-    They confirm the scope of questions, whichever an endpoint names.
+    If a request is refused before any statement has confirmed the key, `reason` confirms it: a bad key is the answer
+    then. Statements confirm the scope for questions, whatever scope an endpoint names.
     """
 
     scopes: ClassVar = {"POST": Scope.READ}
@@ -75,7 +76,7 @@ Said = tuple[object, kept.Found]  # the body, and how it was found
 
 
 class Told(NamedTuple):
-    """What is answered, and how it was found."""
+    """An answer, and how it was found."""
 
     body: object
     found: kept.Found
@@ -83,7 +84,7 @@ class Told(NamedTuple):
 
 
 class Answering(Asking, ABC):
-    """Answers a question; the same one again as before, once the database says that nothing has changed since."""
+    """Answers a question; a request that comes again, from the cache, if the database confirms that nothing changed."""
 
     questions: ClassVar = {"POST"}
 
@@ -96,7 +97,7 @@ class Answering(Asking, ABC):
         return answer(request, told.body, found.unused, found.revision)
 
     def _told_by_replicas(self, request: Request, who: Caller, asked: kept.Asked | None) -> Told:
-        """Ask a replica, or the primary where an answer of a replica may be too old."""
+        """Return the answer of a replica, or of the primary if the replica fails or may be too old."""
 
         def attempt() -> Found[Told]:
             told = self._told(request, who, asked)
@@ -117,17 +118,17 @@ class Answering(Asking, ABC):
         return Told(body, found, logged)
 
     def least(self, request: Request) -> int:
-        """Return the revision that the answer is to have at least, by what the request goes on from."""
+        """Return the oldest revision that the answer may be of: that of the page that a request continues, or 0."""
         return 0
 
     def _what(self, request: Request) -> str:
-        """All of the request that its answer depends on, beside its body."""
+        """Return the part of the cache key that names the endpoint, and says whether a published client asks."""
         mine = type(self)
         return f"{mine.__module__} {mine.__name__} {'of a published client' if is_published_client(request) else ''}"
 
     @abstractmethod
     def said(self, request: Request, who: Caller) -> Said:
-        """Ask what the request asks; by nothing but its body, and by whether a published client sends it."""
+        """Answer the request. See only its body, and whether a published client sends it: the cache key has no more."""
 
 
 class Authorize(Answering):
@@ -221,13 +222,13 @@ class Expect(Asking):
 
 
 def moment_asked(request: Request, who: Caller) -> Moment | None:
-    """The moment that the body asks of; None for now, as nearly always."""
+    """Return the moment that the body asks about; None for now, which is usual."""
     body = request.data
     return _moment_in(body, who, "") if isinstance(body, dict) else None
 
 
 def moment_of_many(bodies: list[dict], who: Caller) -> Moment | None:
-    """The moment that questions which come together are asked of: none may name another than the first one."""
+    """Return the moment that all questions of a request are about: the first names it, and no other may differ."""
     if not any(name in body for body in bodies for name in MOMENT):
         return None
     for index, body in enumerate(bodies):
@@ -259,7 +260,7 @@ def explained_question(raw: object) -> Question:
 
 
 def solution(body: dict) -> Question:
-    """The question with one value for each variable, where null stands for any."""
+    """Return the question with one value for each variable; null stands for any value. Refuse several ids."""
     question = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"]).question
     variables = {}
     for name, asked in question.variables.items():

@@ -1,4 +1,4 @@
-"""The questions on the page of a value: what it may do, and who may do what to it. The one that is chosen is asked."""
+"""The questions on the page of a value: what it may do, and who may do what to it. Only the chosen one is asked."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from policy.models import Environment
 from policy.rules.program import Program
 from policy.values import STRING, Value
 
-COUNTED = 1_000  # answers: of more than that, no more is said
-SHOWN = 12  # of them
+COUNTED = 1_000  # answers; if there are more, the page only says so
+SHOWN = 12  # answers that the page lists
 MAY, WHO = "may", "who"
 
 
@@ -50,7 +50,7 @@ class _Page:
         self.text = noted_value(value)
 
     def may(self) -> Iterator[Ability]:
-        """Yield what an actor may do, by the type of resources."""
+        """Yield the questions about what the value may do, by the type of resource; none if it is no actor."""
         if self.program.types[self.value.type].kind != "actor":
             return
         for name, known in sorted(self.program.types.items()):
@@ -61,7 +61,7 @@ class _Page:
                 yield Ability(name, choices, None if action is None else self._resources(name, action))
 
     def who(self) -> Iterator[Ability]:
-        """Yield what may be done to a resource."""
+        """Yield the questions about who may do what to the value; none if its type has no permissions."""
         actions = self.program.types[self.value.type].permissions
         if actions:
             choices = tuple(self._choice(action, WHO in self.chosen, who="") for action in actions)

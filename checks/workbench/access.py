@@ -1,6 +1,6 @@
-"""Sets of answers in which None stands for every value: what one says that another does not.
+"""Compares sets of answers in which None stands for every value.
 
-old  (ann, d)            new  (None, d)        gained (None, d), all but what was there before: (ann, d)
+old  (ann, d)        new  (None, d)        gained (None, d), except what was there before: (ann, d)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from checks.engine.answers import Row
 
 
 def missing(rows: Set[Row], other: Set[Row]) -> list[Row]:
-    """Return the rows that the other ones do not have. None stands for any value: (None, "b") has ("a", "b")."""
+    """Return the rows of the first set that no row of the second covers: (None, "b") covers ("a", "b")."""
     opened = _open_places(other)
     if not opened:
         return list(rows - other)
@@ -20,7 +20,7 @@ def missing(rows: Set[Row], other: Set[Row]) -> list[Row]:
 
 
 def without_covered(rows: Set[Row]) -> set[Row]:
-    """Return the same answers without rows that another row says as well."""
+    """Return the rows without those that another of them covers: they say the same."""
     opened = _open_places(rows)
     if not opened:
         return set(rows)
@@ -28,7 +28,10 @@ def without_covered(rows: Set[Row]) -> set[Row]:
 
 
 def exceptions(gained: Iterable[Row], other: Iterable[Row]) -> set[Row]:
-    """Return what the other rows have of those gained that stand for many. The last column is never open."""
+    """Return what the gained rows with a None have in common with the other rows. The last column is never None.
+
+    gained (None, d), other (ann, d) and (ben, e)   ->   (ann, d)
+    """
     wild = [row for row in gained if None in row]
     if not wild:
         return set()
@@ -40,17 +43,18 @@ def exceptions(gained: Iterable[Row], other: Iterable[Row]) -> set[Row]:
 
 
 def met(row: Row, other: Row) -> Row | None:
-    """Return what both rows say; None where that is nothing."""
+    """Return the row of what both rows cover, or None: (None, "b") and ("a", None) both cover ("a", "b")."""
     if any(mine != theirs and mine is not None and theirs is not None for mine, theirs in zip(row, other)):
         return None
     return tuple(theirs if mine is None else mine for mine, theirs in zip(row, other))
 
 
 def collapsed(old: Set[Row], new: Set[Row], others: Set[str]) -> list[tuple[str, Row]]:
-    """Return what one actor lost and gained of any action, as (action, resource), and what of it was kept.
+    """Return (state, row) for what one actor lost, gained and kept; a row is (action, resource).
 
-    The `others` are actions that are told of by themselves: here only as what was kept of any action, unless they were
-    lost or gained on every resource, and it is told with that.
+    What was kept are the exceptions to lost and gained rows with a None. The actions in `others` have kinds of their
+    own (see `AccessKind`), so they appear here only as such exceptions. They do not appear at all if they were lost or
+    gained on every resource: their own kinds say then what was kept.
     """
     old, new = without_covered(old), without_covered(new)
     lost, gained = ([row for row in rows if row[0] not in others] for rows in (missing(old, new), missing(new, old)))
@@ -66,7 +70,7 @@ def _differs(action: str | None, old: Set[Row], new: Set[Row]) -> bool:
 
 
 def _open_places(rows: Iterable[Row]) -> set[tuple[int, ...]]:
-    """Return the places in which rows stand for every value: of very many rows, few do."""
+    """Return the sets of columns in which rows are None: few different ones, even of very many rows."""
     wild = [row for row in rows if None in row]
     return {tuple([place for place, text in enumerate(row) if text is None]) for row in wild}
 

@@ -1,6 +1,7 @@
 """Kinds of access that there may be, or that may have changed: allow(User:_, "read", Doc:_)
 
-Found by types, names and the facts that changed, never by asking; what is left out cannot hold, or cannot differ.
+They are derived from types, names and the facts that changed, without asking a question. There may be too many of
+them, never too few: what is not among them cannot hold, or cannot differ.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from policy.rules.flat import terms_of
 from policy.rules.program import Atom, Literal, Member, Now, Program, Rule, Signature
 from policy.values import STRING, Value
 
-MOST_ACTORS = 1_000  # that a question names
+MOST_ACTORS = 1_000  # that a question names; if there are more, it is about any
 
 _Ids = frozenset[str] | None  # None: any
 _Key = tuple[str, str | None, str]
@@ -29,9 +30,10 @@ _Key = tuple[str, str | None, str]
 
 @dataclass(frozen=True, slots=True)
 class AccessKind:
-    """What actors of a type may do on resources of a type: one action, or (None) all but those that have kinds.
+    """One action of actors of a type on resources of a type; or, if `action` is None, all actions but `others_than`.
 
-    `actors` and `resources` are the only ones that may be concerned; None: any.
+    The actions in `others_than` have kinds of their own. Only the ids in `actors` and `resources` may be concerned;
+    None: any may be.
     """
 
     actor: str
@@ -46,7 +48,7 @@ class AccessKind:
         return shown_atom(DECISION, (Value(self.actor, ANY), action, Value(self.resource, ANY)))
 
     def narrowed(self, actor_type: str, action: str, resource_type: str, actor: str = "") -> AccessKind | None:
-        """Return what is left of the kind; an empty text leaves everything in."""
+        """Return the part of the kind that matches, or None; an empty text matches everything."""
         if actor_type not in ("", self.actor) or resource_type not in ("", self.resource):
             return None
         if actor:
@@ -60,7 +62,10 @@ class AccessKind:
         return self if action == self.action else None
 
     def question(self, ids: tuple[str, ...] | None) -> Question:
-        """Ask which actors may do what on these resources (None: on which ones). One resource is no answer column."""
+        """Return the question which actors may do what on these resources, or (None) on which resources.
+
+        A single resource is not a column of the answer.
+        """
         actors = None if self.actors is None else tuple(sorted(self.actors))
         action = Asked(STRING, None if self.action is None else (self.action,))
         is_open = ids is None or len(ids) > 1
@@ -68,14 +73,14 @@ class AccessKind:
         return allow(Asked(self.actor, actors), action, Asked(self.resource, ids), tuple(outs))
 
     def rows(self, row: Row, ids: tuple[str, ...]) -> list[Row]:
-        """Return an answer as (actor, action, resource); one about every resource, for each that was asked about."""
+        """Return an answer as rows (actor, action, resource): one for each of the ids, if it names no resource."""
         actor, *others = row
         action = others.pop(0) if self.action is None else self.action
         resource = others[0] if others else None
         return [(actor, action, text) for text in (ids if resource is None else (resource,))]
 
     def tells(self, action: str | None) -> bool:
-        """Say whether it is this kind that is about the action, and not one of the action's own."""
+        """Say whether this kind reports the action, rather than a kind of the action's own."""
         return action not in self.others_than
 
 
@@ -83,7 +88,7 @@ class AccessKind:
 
 
 def access_kinds(program: Program, numbers: Iterable[Signature]) -> list[AccessKind]:
-    """Return the kinds that facts of these signatures, and rules that need none, may lead to."""
+    """Return the kinds that may hold, by facts of these signatures and by rules that need no facts."""
     free = [head_of(rule) for rule in program.rules if not any(isinstance(each, Atom) for each in rule.body)]
     found = reached(program, program, [*map(_pattern_of, numbers), *free])
     return _kinds_of([each._replace(origins=(None, None, None)) for each in found if _is_decision(each)], [program], [])
@@ -105,7 +110,7 @@ def _is_decision(found: Reached) -> bool:
 def kinds_that_differ(
     old: Program, new: Program, changes: Sequence[ChangedFacts], numbers: Iterable[Signature], clock: bool
 ) -> list[AccessKind]:
-    """Return the kinds that may not be the same, because of facts, of the policy, or of the time if that is another."""
+    """Return the kinds that may differ, because of facts or of the policy, or (`clock`) because of the time."""
     starts: list[tuple[Pattern, ChangedFacts | None]] = [(_pattern_of(each.signature), each) for each in changes]
     starts += [(each.head, None) for each in changed_rules(old, new)]
     starts += [(each.head, None) for each in changed_facts(old, new, numbers)]
@@ -152,7 +157,10 @@ def _keyed(found: Iterable[Reached]) -> Iterator[tuple[_Key, tuple[Origins, ...]
 
 
 def _names(origins: Iterable[_Key], programs: Sequence[Program]) -> dict[tuple[str, str], set[str]]:
-    """Return the actions that are asked by name: those that rules name, and where any may be, all declared ones."""
+    """Return the actions with kinds of their own, by the types of actor and resource.
+
+    These are the actions that the keys name, and, where a key leaves the action open, all that the type declares.
+    """
     names: dict[tuple[str, str], set[str]] = {}
     for actor, action, resource in origins:
         found = names.setdefault((actor, resource), set())
@@ -172,7 +180,7 @@ def _every(origins: Mapping[_Key, object], names: Mapping[tuple[str, str], set[s
 
 
 def _ids_of(origins: Origins, changes: Sequence[ChangedFacts | None]) -> _Ids:
-    """Return the ids that changed facts have there; None where others may be."""
+    """Return the ids that changed facts have in the places that the origins name; None if others are possible."""
     if origins is None:
         return None
     found: set[str] = set()

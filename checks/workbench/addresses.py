@@ -15,7 +15,7 @@ from checks.explain.cases import ANY
 from checks.explain.tree import is_plain
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
-_AS_THEY_ARE = ":/*@,()"  # that mean nothing in a query
+_AS_THEY_ARE = ":/*@,()"  # characters without a meaning in a query string, which are not escaped
 
 
 def query_of(fields: Mapping[str, str]) -> str:
@@ -40,7 +40,7 @@ def revision_url(environment_id: int, number: int) -> str:
 
 
 def value_url(slug: str, value: Value) -> str:
-    """Return where all that is known about a value is; nothing for one that has no identity."""
+    """Return the address of a value's page; an empty text if the value has no identity."""
     if value.id == ANY or value.type in (STRING, INTEGER, BOOLEAN):
         return ""
     query = query_of({"environment": slug, "type": value.type, "id": value.id})
@@ -58,6 +58,6 @@ def written(value: Value) -> str:
 
 
 def json_text(told: object) -> str:
-    """Return it as JSON, in which what cannot be seen is spelled out: nothing hides on the way to a terminal."""
+    """Return JSON with invisible characters escaped, so that nothing hides in what is copied to a terminal."""
     text = json.dumps(told, ensure_ascii=False)
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)

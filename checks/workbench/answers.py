@@ -1,4 +1,4 @@
-"""A question of a page, answered: the answer first, what is not known of what it names, and how long that took."""
+"""Answers the question of a page, with notes about names in it that are not known, and the time that it took."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Answered:
     goal: ExplainedGoal | None = None
     listed: Listed | None = None
     changes: Stretch | None = None
-    moments: tuple[Moment, ...] = ()  # that were asked of; none where that is now
+    moments: tuple[Moment, ...] = ()  # that the question is about; empty for now
     notes: Sequence[Note] = ()
     unused: Unused = ALL_USED  # of the context
     milliseconds: float = 0.0
-    whens: tuple[AsOf | None, ...] = ()  # of what changed: how each of them is asked of again
+    whens: tuple[AsOf | None, ...] = ()  # if the question is what changed: how links ask about each moment again
 
 
 def answered(asked: PageQuestion) -> Answered:
@@ -58,7 +58,7 @@ def answered(asked: PageQuestion) -> Answered:
 
 
 def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
-    """Return a session of the version, or of the text in its place."""
+    """Return a session of the question's version, or of its text if it has one."""
     if asked.text:
         return trial(asked.environment_id, Tried.of(rules.compile_text(asked.text)), asked.context, asked.moment)
     return snapshot(asked.environment_id, asked.version.pk, asked.context, frozenset(), asked.moment)

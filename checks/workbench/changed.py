@@ -1,4 +1,4 @@
-"""What one actor may do at one moment and not at another: gained, lost, and what was kept of it; a page of it."""
+"""A page of what changed between two moments, above all for one actor: gained, lost, and what was kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from policy.errors import MalformedRequest
 from policy.models import Environment
 from policy.moments import AsOf, Moment, moment_of
 
-_MEANWHILE = 60_000_000  # microseconds, within which a page is found
+_MEANWHILE = 60_000_000  # microseconds; a page takes less
 
 
 def changes_of(
@@ -39,7 +39,7 @@ def reviewed(review: Review, text: Filter, came: Came | None, collapses: bool = 
 
 
 def moments_of_page(environment_id: int, asked: Sequence[AsOf | None], came: Came | None) -> tuple[Moment, ...]:
-    """Return the moments of a page; None is now, and on pages that go on from another, what was now on the first."""
+    """Return the moments of a page. None is now; on a page that continues others, what was now on the first one."""
     then = _went_on(environment_id, came.last) if came is not None and None in asked else None
     return moments_reviewed(environment_id, *asked, now=then)
 
@@ -47,7 +47,7 @@ def moments_of_page(environment_id: int, asked: Sequence[AsOf | None], came: Cam
 def asked_of_page(
     asked: Sequence[AsOf | None], moments: Sequence[Moment], came: Came | None
 ) -> Iterator[AsOf | None]:
-    """Yield how each moment is asked of by itself: what was now on an earlier page, by its time."""
+    """Yield how links ask about each moment alone; they ask about what was now on the first page by its time."""
     for when, moment in zip(asked, moments):
         yield time_of(moment.at) if when is None and came is not None else when
 
@@ -61,14 +61,14 @@ def _went_on(environment_id: int, last: Last) -> Moment:
 
 @contextmanager
 def _side(environment_id: int, moment: Moment) -> Iterator[Snapshot]:
-    """Open a session as of the moment; where the facts of now are the same, over those, which is quicker."""
+    """Open a session as of the moment. If the same facts hold now, the session reads those, which is quicker."""
     asked = None if _is_as_now(environment_id, moment) else moment
     with snapshot(environment_id, moment.version, (), frozenset(), asked) as found:
         yield replace(found, now=moment.at // 1_000_000)
 
 
 def _is_as_now(environment_id: int, moment: Moment) -> bool:
-    """Say whether nothing was stored since then, and no fact came to its end or does while it is read."""
+    """Say whether nothing was written since the moment, and no fact has expired or expires while a page is read."""
     if Environment.objects.values_list("offset", flat=True).get(pk=environment_id) != moment.revision:
         return False
     return not any_ends(numbers_as_of(environment_id), moment.at, now() + _MEANWHILE)

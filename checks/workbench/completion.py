@@ -8,13 +8,16 @@ from facts.mentioned_ids import known_ids
 from policy.rules.program import Program
 from policy.values import Value
 
-MOST_TYPES = 8  # of each sort whose ids are looked up before anything is written
-MOST_IDS = 20  # of each of them
-_AS_WRITTEN = 50  # that go on as what is written
+MOST_TYPES = 8  # of actors, and of resources, whose ids are suggested before anything is typed
+MOST_IDS = 20  # of each of these types
+_AS_WRITTEN = 50  # ids that begin with what is typed
 
 
 def suggestions(environment_id: int, program: Program, start: str = "") -> dict[str, list[str]]:
-    """Return values for each field: of the type that is written before a colon, or some of every type."""
+    """Return suggestions for each field: ids of the type that `start` names before its colon.
+
+    If `start` has no colon, return names of the policy, and some ids of the first types.
+    """
     actors, declared = actor_types(program), sorted(program.types)
     type_name = max((name for name in declared if start.startswith(f"{name}:")), key=len, default="")
     if type_name:

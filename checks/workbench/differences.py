@@ -1,8 +1,8 @@
-"""Asks two policies the same questions, kind by kind: where they answer otherwise, and of how much that was seen.
+"""Asks two policies the same questions, kind by kind, to find where their answers differ and how much was compared.
 
-All questions of a kind are one question with open variables, where it can be answered at once. Otherwise they are
-asked value by value of one variable (`Sampler.anchor`), some values in a statement; and where even that cannot be
-listed ("all but some"), for values drawn for the other variables.
+If there are few facts, all questions of a kind are asked as one question with open variables. If there are many, or if
+that question is refused, they are asked by the values of one variable (`Sampler.anchor`), some values in a statement.
+If even those answers cannot be listed ("all but some"), values are drawn for the other variables too.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from facts.read import count_up_to
 from policy.errors import AuthzError
 
 MOST_ROWS = 300_000  # of one answer that are looked at
-_MOST_AT_ONCE, _OTHERS = 100, 100  # values that are drawn: in one statement, and for each other variable
+_MOST_AT_ONCE, _OTHERS = 100, 100  # values: in one statement, and drawn for each other variable
 _FEW_FACTS = 20_000
-_WEIGHT = 4  # of a decision's share of the time
-_STEPS = 8  # that a share of the time should suffice for, before a step is about more values
+_WEIGHT = 4  # of decisions when time is shared; other kinds have 1
+_STEPS = 8  # a step is about more values only if the time would suffice for so many steps
 _MOST_SKIPPED = 3
 _SHORTEST = 0.25  # seconds that a question has at least
 _LATE = "there was no time left"
@@ -40,9 +40,9 @@ _SLOW = "in the time that there is, not even questions about one value are answe
 
 @dataclass(slots=True)
 class Tally:
-    """How many answers either policy gives, and how many only the new or only the old one; some of those are kept."""
+    """Counts the answers of either policy, and those that only one of them gives; keeps some of these as examples."""
 
-    most: int  # of each that are kept
+    most: int  # examples that are kept in each direction
     answers: int = 0
     gained: int = 0
     lost: int = 0
@@ -65,7 +65,7 @@ class Tally:
 class Compared:
     """What came of a kind of question: how many answers either policy gives, and how many only one of them gives.
 
-    `samples` are the values that were asked about, where there are others; `problem` is why nothing was asked.
+    `samples` are the values that were asked about, if not all were; `problem` is why nothing was asked.
     """
 
     kind: QuestionKind
@@ -76,18 +76,18 @@ class Compared:
 
     @property
     def examples(self) -> Iterator[tuple[Goal, bool]]:
-        """Some answers that differ, each with whether it is the new policy's."""
+        """Yield some answers that differ, each with whether the new policy gives it."""
         for rows, is_new in zip(self.tally.examples, (False, True)):
             yield from ((self.kind.goal(row), is_new) for row in sorted(rows, key=by_ids))
 
     @property
     def is_all(self) -> bool:
-        """Whether no other answer of the kind can differ."""
+        """Say whether no other answer of the kind can differ."""
         return not (self.samples or self.problem)
 
     @property
     def extent(self) -> str:
-        """Which questions this is about."""
+        """Return in words which questions of the kind were asked."""
         if self.problem:
             return f"not asked: {self.problem}"
         return f"asked about {' and '.join(map(str, self.samples))}" if self.samples else "all"
@@ -114,7 +114,10 @@ class PolicyComparison:
     most: int  # answers that differ that are kept, of each kind
 
     def compared(self, kinds: list[QuestionKind]) -> list[Compared]:
-        """Compare each kind. What cannot be answered as one question has a share of the time, and then of the rest."""
+        """Compare each kind within its share of the time, as one question or by values.
+
+        Time that is left over is shared again by the kinds with values that were not asked about yet.
+        """
         found: dict[QuestionKind, Compared] = {}
         partial: dict[QuestionKind, _ByValues] = {}
         for index, kind in enumerate(kinds):
@@ -130,7 +133,7 @@ class PolicyComparison:
         return [found.get(kind) or Compared(kind, Tally(0), problem=_LATE) for kind in kinds]
 
     def _share(self, kinds: list[QuestionKind]) -> float:
-        """Return when the first kind's time is over: decisions have more of it than what they are made of."""
+        """Return when the first kind's time is over: decisions have more time than other kinds."""
         weights = [_WEIGHT if kind.is_decision else 1 for kind in kinds]
         now = time.monotonic()
         return now + max(0.0, self.deadline - now) * weights[0] / sum(weights)
@@ -142,11 +145,11 @@ class PolicyComparison:
 
     @cached_property
     def _is_small(self) -> bool:
-        """Whether there are so few facts that all questions of a kind are best asked at once."""
+        """Say whether there are so few facts that all questions of a kind are best asked at once."""
         return count_up_to(_FEW_FACTS + 1, self.sides[0].numbers.values()) <= _FEW_FACTS
 
     def _whole(self, kind: QuestionKind, until: float) -> Compared | None:
-        """Compare all questions of the kind as one; None where that is too much, or cannot be listed."""
+        """Compare all questions of the kind as one; return None if that is too much, or cannot be listed."""
         tally = Tally(self.most)
         try:
             tally.count(*self.both(kind, {}, (until - time.monotonic()) / 2))
@@ -162,7 +165,7 @@ class PolicyComparison:
     def one_by_one(
         self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float
     ) -> tuple[set[Row], set[Row]]:
-        """Return the same for given ids in all of the places, where no list can be had, by asking for each row."""
+        """Return the same for given ids in all of the places, by a question for each row: lists may be refused."""
         until = time.monotonic() + max(seconds, _SHORTEST)
         found: tuple[set[Row], set[Row]] = (set(), set())
         for row in product(*(ids[place] for place in kind.places)):
@@ -199,7 +202,7 @@ class PolicyComparison:
 
 @dataclass
 class _ByValues:
-    """Compares a kind value by value of one variable, some at a time; `others` are values drawn for its other ones."""
+    """Compares a kind by the values of one variable, some at a time; `others` has values for other variables."""
 
     comparison: PolicyComparison
     kind: QuestionKind
@@ -222,7 +225,7 @@ class _ByValues:
         return len(self.asked) + self.skipped < len(self.values.texts) and self.skipped < _MOST_SKIPPED
 
     def go_on(self, until: float) -> None:
-        """Ask about some more values, at least once; more at a time as long as that is quick."""
+        """Ask about more values until the time is over, but at least once; more at a time while that is quick."""
         while self.has_more:
             begun = time.monotonic()
             is_answered = self._ask_next(until - begun)
@@ -254,7 +257,11 @@ class _ByValues:
         return True
 
     def _retreat(self, problem: AuthzError) -> None:
-        """Ask about given values, or one by one, what cannot be listed, and about fewer values what is too much."""
+        """Choose how to go on after a refusal.
+
+        If the answer cannot be listed, draw values for the other variables, then ask one by one. If it is too much, ask
+        about fewer values at a time. If nothing of this is left to do, skip a value.
+        """
         self.reason = _SLOW if isinstance(problem, QueryTooSlow) else problem.message
         self.is_refused = isinstance(problem, _Refused) and problem.is_new
         cannot_be_listed = isinstance(problem, CannotEnumerate | UnboundVariable)

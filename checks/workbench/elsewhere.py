@@ -1,7 +1,7 @@
-"""A question of a page as others would ask it: over the interface, and on the command line. No key is in either.
+"""The question of a page, to be copied: as a request with curl, and as a command line. Neither contains a key.
 
-Whatever ids contain, what is copied from here is one line, asks this question, and does nothing else in a shell. There
-is no command line with what cannot be seen, which a terminal might take for keys that were pressed.
+Whatever the ids contain, a copied text is one line, which asks this question and does nothing else in a shell. If a
+word has a character that cannot be seen, there is no command line: a terminal might take the character for a key press.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Copy:
 
 
 def copies(asked: PageQuestion, questions: Sequence[Question], origin: str) -> list[Copy]:
-    """Return what can be copied; nothing of a text that is not published, which nobody else can ask."""
+    """Return what can be copied; nothing for a text that is not published, since only the page can ask it."""
     about = (asked.actor, asked.action, asked.resource)
-    is_any = any(each is not None and each.ids == (ANY,) for each in about)  # which explanations alone are given of
+    is_any = any(each is not None and each.ids == (ANY,) for each in about)  # only an explanation is about any value
     if asked.text or (is_any and asked.kind.name != "authorize"):
         return []
     found = [Copy("On the command line", line) for line in _commands(asked) if line]
@@ -92,7 +92,7 @@ def _commands(asked: PageQuestion) -> Iterator[str]:
         yield _line("review_access", [], [*_environment(asked), *_between(asked)])
         return
     if any(each is not None and each.ids == (ANY,) for each in (asked.actor, asked.action, asked.resource)):
-        return  # which the command has no word for
+        return  # the command has no notation for any value
     assert asked.resource is not None, "only of what changed, the resources may be open"
     options = [*_environment(asked), *[f"--context={_text_of(fact)}" for fact in asked.context]]
     options += [f"--{name.replace('_', '-')}={told}" for name, told in _moment(asked).items()]
@@ -111,13 +111,13 @@ def _value(asked: Asked) -> tuple[str, str]:
 
 
 def _line(command: str, values: Sequence[str], options: Sequence[str]) -> str:
-    """Return the line; values that look like options come after all of these."""
+    """Return the command line; `--` stands before the values if one of them looks like an option."""
     ends = ["--"] if any(each.startswith("-") for each in values) else []
     return command_line(*command.split(), *options, *ends, *values)
 
 
 def command_line(*words: str) -> str:
-    """Return what a shell is to be given; an empty text, where some of it cannot be seen."""
+    """Return the words as a line for a shell; an empty text if a word has a character that cannot be seen."""
     return shlex.join([COMMAND, *words]) if all(map(str.isprintable, words)) else ""
 
 

@@ -1,4 +1,4 @@
-"""Questions that are given, as they were asked, and where two policies answer them otherwise."""
+"""Questions that a user gives, and where the answers of two policies to them differ."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from facts.wire import Fact, Pattern
 from policy.values import Value
 
 MOST_SHOWN = 20  # answers of one question that differ, in each direction
-MOST_NAMED = 3  # questions of those that were asked at once
+MOST_NAMED = 3  # questions of those that were asked together
 
 
 @dataclass(frozen=True)
 class Given:
-    """Questions that were asked at once, or a pattern, which each policy makes questions of."""
+    """Questions that were asked together, or a pattern of facts, of which each policy makes its own questions."""
 
     questions: tuple[Question, ...] = ()
     pattern: Pattern | None = None
@@ -35,10 +35,13 @@ class Given:
         return cls((question_of_goal(goal),))
 
     def of(self, session: Snapshot) -> Sequence[Question]:
-        """Return what the session is asked: a predicate that a policy does not have holds for nothing."""
+        """Return the questions for the session, without those about predicates that its policy does not have.
+
+        Such a predicate holds for nothing.
+        """
         questions = self.questions
         if self.pattern is not None and _knows(session, self.pattern.predicate):
-            any_session: Any = session  # it is asked for its program and its environment
+            any_session: Any = session  # of which `questions_of` uses only the program and the environment
             questions = tuple(questions_of(any_session, self.pattern, self.context))
         return [each for each in questions if all(_knows(session, predicate) for predicate, _ in each.calls)]
 
@@ -52,7 +55,7 @@ class Given:
 
     @property
     def types(self) -> set[str]:
-        """The types that it mentions."""
+        """Return the types that the questions, the pattern and the context mention."""
         named = {arg.type for arg in self.pattern.args if arg.type} if self.pattern else set()
         facts = {arg.type for fact in self.context for arg in fact.args}
         return named.union(facts, *(question.types for question in self.questions))
@@ -63,7 +66,7 @@ def _knows(session: Snapshot, predicate: str) -> bool:
 
 
 def differing(sides: tuple[Snapshot, Snapshot], given: Given) -> list[tuple[Goal, bool]]:
-    """Return what holds by one side only, each with whether that is the new one; of many, some."""
+    """Return goals that hold on one side only, each with whether that is the new one; of many, only some."""
     found: dict[tuple, tuple[Question, tuple[set[Row], set[Row]]]] = {}
     for is_new, session in enumerate(sides):
         for question in given.of(session):
@@ -91,7 +94,7 @@ def _key(question: Question) -> tuple:
 
 
 def shown_question(question: Question) -> str:
-    """As people write it: `allow(User:ann, "read", Repo:_)`."""
+    """Return the question as people write it: `allow(User:ann, "read", Repo:_)`."""
     rows: Row = tuple([None] * len(question.outs))
     return " and ".join(shown_atom(goal.predicate, goal.args) for goal in goals_of(question, rows))
 

@@ -19,15 +19,15 @@ from policy.values import Value
 _NUMBER = re.compile(r"#\d+")  # tells variables of the same name apart
 MAX_LABEL = 44  # characters
 MAX_GRANTS = 120  # of one type
-GLOBAL = "global"  # what stands for the type of what holds without a resource
+GLOBAL = "global"  # stands in place of a type for roles and permissions without a resource
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """What a grant starts from or leads to: a role or permission of the type itself, or something outside of it.
 
-    `owner` is the type, where marks of several types are drawn together. `needs` are the roles and permissions, of
-    other types perhaps, that something outside stands for.
+    `owner` is the type, if marks of several types are drawn together. `needs` are the roles and permissions, perhaps of
+    other types, that a mark of something outside stands for.
     """
 
     kind: str  # role, permission, relation, or condition
@@ -45,7 +45,7 @@ class Grant:
     line: int | None
     text: str
     needs: tuple[Need, ...] = ()  # of all sources together
-    through: frozenset[Span] = frozenset()  # other rules by which they come
+    through: frozenset[Span] = frozenset()  # other rules from which the needs come
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Graph:
 
     @cached_property
     def sources(self) -> Mapping[str | None, tuple[str | None, ...]]:
-        """The other types that each type takes roles and permissions from."""
+        """Return the other types that each type takes roles and permissions from."""
         found = {}
         for name, sheet in self.sheets.items():
             taken = dict.fromkeys(each for grant in sheet.grants for need in grant.needs for each in need.types)
@@ -86,7 +86,7 @@ class Graph:
 
     @cached_property
     def followers(self) -> Mapping[str | None, tuple[str | None, ...]]:
-        """The other types that take roles and permissions from each type."""
+        """Return the other types that take roles and permissions from each type."""
         found: dict[str | None, list[str | None]] = {name: [] for name in self.sheets}
         for name, sources in self.sources.items():
             for source in sources:
@@ -133,7 +133,7 @@ def _sheet(
 
 
 def _granted(program: Program) -> dict[str | None, dict[Grant, None]]:
-    """Return what grants something on each type, each rule looked at once."""
+    """Return the grants by type, looking at each rule once; the inner dicts are ordered sets."""
     needing, found = Needing(program), dict[str | None, dict[Grant, None]]()
     for predicate, kind in ((ROLE, "role"), (PERMISSION, "permission")):
         for arity in (2, 3):
@@ -160,7 +160,7 @@ def _grants_of_rule(needing: Needing, rule: Rule, target: Mark) -> Iterator[Gran
 
 
 def _alternatives(program: Program, literal: Literal, types: dict[Var, Types]) -> list[list[Literal]]:
-    """Return an `or` as the conditions of each of its sides, any other literal as its only alternative."""
+    """Return the alternatives of a literal: the conditions of each side of an `or`, else only the literal itself."""
     if isinstance(literal, Atom) and literal.predicate in program.helpers:
         rules = program.rules_by_predicate.get((literal.predicate, len(literal.args)), ())
         if all(rule.head.args == literal.args for rule in rules):

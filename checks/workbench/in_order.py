@@ -1,4 +1,4 @@
-"""Answers of one column, read in order side by side, as of one moment or two: however many, some at a time."""
+"""Reads answers with one column in order, as of one moment or two, a part at a time: however many there are."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from checks.engine.answers import Row
 from checks.workbench.review import State
 
 ROWS = 1_000  # that are read at once
-ONE_SECONDS = 5.0  # for what is asked about one actor, or one resource
+ONE_SECONDS = 5.0  # for a question about one actor, or one resource
 
 
 class InOrder:
     """Reads the answers of a question with one column side by side, as of one moment or two, a part at a time."""
 
     def __init__(self, sides: Sequence[Snapshot], question: Question, of_another: Question, text: str):
-        """`of_another` is the same about a value that nothing mentions: if it holds, it does for every value."""
+        """`of_another` asks the same about a value that nothing mentions: if that holds, every value is an answer."""
         self.sides, self.question, self.text = sides, question, text
         self.every = [side.holds(of_another) for side in sides]
 
@@ -27,7 +27,10 @@ class InOrder:
             return side.page(self.question, page)
 
     def after(self, text: str | None) -> tuple[list[tuple[str, str | None]], str | None]:
-        """Return what follows an id, as (state, id or None for every value), and the id up to which that is so."""
+        """Return the lines after an id, as (state, id or None for every value), and the last id that they reach.
+
+        That last id is None if no line follows.
+        """
         pages = [self._read(side, Page(ROWS, text or "", None, self.text)) for side in self.sides]
         lasts = [str(rows[-1][0]) for rows in pages if len(rows) >= ROWS]
         last = min(lasts) if lasts else None
@@ -43,7 +46,7 @@ class InOrder:
             was, now = self.every
             every = None if was == now else State.LOST if was else State.GAINED
             states = [(State.LOST, ids[0] - ids[1]), (State.GAINED, ids[1] - ids[0])] if not (was or now) else []
-            if every:  # of those that stand for every value, what was or is there by itself did not change
+            if every:  # every value was lost or gained, except the ids that the other side lists: they are kept
                 states = [(State.KEPT, ids[1] if was else ids[0])]
         if every and is_first:
             yield every, None

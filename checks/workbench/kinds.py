@@ -29,7 +29,7 @@ class QuestionKind(NamedTuple):
     predicate: str
     types: tuple[str, ...]
     values: tuple[Value | None, ...]
-    origins: tuple[Origins, ...]  # of answers that may differ
+    origins: tuple[Origins, ...]  # of the arguments of answers that may differ
 
     def __str__(self) -> str:
         args = zip(self.types, self.values)
@@ -41,12 +41,12 @@ class QuestionKind(NamedTuple):
 
     @property
     def places(self) -> tuple[int, ...]:
-        """The arguments that are open."""
+        """Return the places of the arguments that are open."""
         return tuple(place for place, value in enumerate(self.values) if value is None)
 
     @property
     def anchors(self) -> tuple[int, ...]:
-        """The open arguments by which questions may be told apart: those with an identity, if there are any."""
+        """Return the open arguments by whose values the kind may be split: those with an identity, if there are any."""
         return tuple(place for place in self.places if self.types[place] not in PRIMITIVES) or self.places
 
     def question(self, ids: Mapping[int, tuple[str, ...]]) -> Question:
@@ -95,7 +95,7 @@ def _with_origins(kind: QuestionKind, other: QuestionKind | None) -> QuestionKin
 
 
 def _is_default(program: Program, arity: int) -> bool:
-    """Say whether decisions are permissions and nothing else, so that asking for both would ask the same twice."""
+    """Say whether `allow` has only its default rule, so that asking about permissions too would ask the same twice."""
     return [rule.origin for rule in program.rules_by_predicate.get((DECISION, arity), ())] == [NOWHERE]
 
 
@@ -107,7 +107,7 @@ def _kinds_of(found: Reached) -> Iterator[QuestionKind]:
 
 
 def _wider(kind: QuestionKind) -> Iterator[tuple]:
-    """Yield the kinds that the kind is part of: each leaves some of its values open."""
+    """Yield the keys of the kinds that the kind is part of: each leaves some of its values open."""
     choices = [((value, None) if value else (None,)) for value in kind.values]
     for values in product(*choices):
         if values != kind.values:

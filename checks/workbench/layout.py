@@ -17,7 +17,7 @@ MOST_TEXT = 60  # characters of a mark
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Where lines from a mark pass through a column that lies before their target's."""
+    """Where lines from a mark pass through a column between the mark's and their target's."""
 
     mark: Mark
     rank: int
@@ -97,7 +97,7 @@ def _ranks_of_sheet(sheet: Sheet) -> dict[Mark, int]:
 
 
 def _ranked(marks: list[Mark], grants: Iterable[Grant], first: int) -> dict[Mark, int]:
-    """Return columns for these marks, each right of those that grant it; a circle begins with its first mark."""
+    """Return columns for these marks, each right of those that grant it; a cycle begins with its first mark."""
     above: dict[Mark, set[Mark]] = {mark: set() for mark in marks}
     for grant in grants:
         for source in grant.sources:
@@ -113,7 +113,7 @@ def _ranked(marks: list[Mark], grants: Iterable[Grant], first: int) -> dict[Mark
 
 
 def _ranks_before(grants: Iterable[Grant], target: Mark) -> dict[Mark, int]:
-    """Return the column of each mark that leads to the target, by its longest way there; circles are cut."""
+    """Return the column of each mark, by its longest path to the target; cycles are cut."""
     above: dict[Mark, dict[Mark, None]] = {target: {}}
     for grant in grants:
         for source in grant.sources:
@@ -128,7 +128,7 @@ def _ranks_before(grants: Iterable[Grant], target: Mark) -> dict[Mark, int]:
 
 
 def _finished(above: dict[Mark, dict[Mark, None]], target: Mark) -> list[Mark]:
-    """Return the marks in the order in which a walk back from the target leaves them; lines that close a circle go."""
+    """Return the marks in postorder of a depth-first search back from the target; cut edges that close a cycle."""
     order: list[Mark] = []
     seen: set[Mark] = set()
     open_: dict[Mark, Iterator[Mark]] = {}
@@ -217,7 +217,7 @@ def shortened(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text without what cannot stand in a picture, or would turn what stands beside it around."""
+    """Replace unprintable characters: some cannot stand in a picture, others reverse the text beside them."""
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
@@ -235,5 +235,5 @@ def _width(spot: Spot) -> float:
 
 
 def _columns_of(text: str) -> int:
-    """Return how many letters are as wide as the text: some are two."""
+    """Return how many letters wide the text is: some characters are as wide as two."""
     return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)

@@ -1,6 +1,6 @@
 """Only what leads to one role or permission: the rules walked backwards, from type to type.
 
-What a `not` holds back leads to nothing; it is drawn with the rule that has it.
+A condition with `not` is drawn with its rule, but the walk does not go on from it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Leading:
 
 
 def targets(graph: Graph) -> list[str]:
-    """Return all that can be led to, as `Repo.read`, permissions first."""
+    """Return the roles and permissions to ask `leading_to` for, as `Repo.read`, permissions first."""
     sheets = graph.sheets.values()
     return [f"{each.name}.{name}" for each in sheets for name in each.permissions] + [
         f"{each.name}.{name}" for each in sheets for name in each.roles
@@ -69,10 +69,10 @@ def _instead(name: str, names: list[str]) -> str:
 
 
 def _walked(graph: Graph, start: list[_Place]) -> dict[str | None, list[_Place]]:
-    """Return the places that are met, by type, in the order in which the types are."""
+    """Return the places that lead to the start, by type; the types are in the order in which the walk meets them."""
     found: dict[str | None, list[_Place]] = {}
     seen, waiting = set(start), list(start)
-    for place in waiting:  # which grows
+    for place in waiting:  # the loop adds to it
         found.setdefault(place[0], []).append(place)
         for following in _before(graph, place):
             if following not in seen and following[0] in graph.sheets:
@@ -100,7 +100,7 @@ def _granting(sheet: Sheet, place: _Place) -> Iterator[Grant]:
 
 
 def _narrowed(sheet: Sheet, places: list[_Place]) -> Sheet:
-    """Return the sheet with the grants of these places alone; a rule about every name is one about those."""
+    """Return the sheet with only the grants of these places; a rule about every name becomes one about their names."""
     grants = dict.fromkeys(_as_asked(grant, place[2]) for place in places for grant in _granting(sheet, place))
     wanted = {(kind, name) for _, kind, name in places}
     used = {mark.label.partition(" on ")[2] or mark.label for grant in grants for mark in grant.sources}
@@ -142,7 +142,7 @@ def _mark_as_asked(mark: Mark, name: str) -> Mark:
 
 
 def joined(sheets: Sequence[Sheet]) -> tuple[Grant, ...]:
-    """Return the grants of all sheets with marks that say whose they are, and with what leads from sheet to sheet.
+    """Return the grants of all sheets, with the owners of marks, and grants that lead from one sheet to another.
 
     On the sheet of a Repo:   [member on org] -> reader
     Joined:                   Org: member -> Repo: [member on org] -> Repo: reader

@@ -45,7 +45,7 @@ class Line:
 
     @property
     def told_of(self) -> int | None:
-        """Return the revision that it tells of, where that one is kept."""
+        """Return the revision that `told` is about, if that revision is kept."""
         stay = self.reason.stay
         mark = stay and (stay.until if self.reason.kind == "missing" else stay.since)
         return mark.revision if mark and mark.at is not None else None
@@ -80,14 +80,14 @@ def highlighted(text: str) -> SafeString:
 
 
 def value_html(value: Value | None, slug: str) -> SafeString:
-    """Return the value as text does, with a link where it has an identity."""
+    """Return the value as in texts, with a link to its page if it has an identity."""
     text = _text(value)
     address = value_url(slug, value) if value else ""
     return format_html('<a class="value" href="{}">{}</a>', address, text) if address else text
 
 
 def _text(value: Value | None) -> SafeString:
-    """Return the value as text does; an id is one word, whatever it is made of."""
+    """Return the value as in texts; an id is one word, whatever characters it has."""
     shown = shown_value(value)
     if value is None or not shown.startswith(f"{value.type}:"):
         return highlighted_lines(shown)[0]

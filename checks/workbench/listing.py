@@ -1,7 +1,7 @@
-"""A page of a list's answers: read in order, and counted, without reading the others.
+"""A page of a list's answers, read in order without the answers of other pages; the total is counted by the database.
 
-What is asked for may have several types, each with a question of its own: their answers follow one another. A page is
-told by the answer before or after it, so that none is left out or shown twice while facts change.
+What is asked for may have several types, each with a question of its own: their answers follow one another. An address
+names the answer before or after its page, so that no answer is left out or shown twice while facts change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The page that is wanted: after an answer or before one, of those that contain a text."""
+    """The page that is wanted: after an answer or before one, among the answers that contain a text."""
 
     text: str = ""
     type: str = ""
@@ -53,8 +53,8 @@ class Listed:
     cut: Cut
     is_first: bool
     is_last: bool
-    total: int | None  # of those that have an id; None: it takes too long to count them
-    start: int | None  # the number of the first of them on this page, from 1
+    total: int | None  # of the answers with an id; None: it takes too long to count them
+    start: int | None  # the number of the first of these on this page, from 1
     every: tuple[str, ...] = ()  # types of which every value is an answer, be it on this page or on another
 
     @property
@@ -63,7 +63,7 @@ class Listed:
 
     @property
     def previous(self) -> dict[str, str]:
-        """Fields of the page before; none where this is the first."""
+        """Return the address's fields for the page before; none if this is the first."""
         return {} if self.is_first or not self.answers else _fields("before", self.answers[0])
 
     @property
@@ -119,7 +119,7 @@ class _Listing:
         return found[:PAGE], not after, len(found) <= PAGE
 
     def _after(self, place: int, text: str) -> list[Place]:
-        """Return the answers that follow one, and one more than there may be on the page."""
+        """Return the answers that follow one, up to one more than a page has: then there is a next page."""
         after = None if not text else "" if text == _EVERY else text
         found: list[Place] = []
         while place < len(self.questions) and len(found) <= PAGE:
@@ -142,7 +142,7 @@ class _Listing:
         return [Place(place, text) for (text,) in self.session.page(self.questions[place], page)]
 
     def _counted(self, first: Place | None) -> _Counted:
-        """Count all answers, and those before the page's first one, as far as that does not take too long."""
+        """Count all answers, and those before the page's first one; the counts are None if that takes too long."""
         every: set[int] = set()
         total = before = 0
         try:

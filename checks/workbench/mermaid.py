@@ -1,6 +1,7 @@
 """What grants what as Mermaid text, which many programs that show Markdown draw.
 
-Names stand in labels alone, with all but letters, digits and a few signs as numbers; what nodes are called is ours.
+A policy's names stand in labels alone, where all but letters, digits and a few signs are escaped by their numbers. The
+ids of nodes are made up here.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def mermaid(sheets: Sequence[Sheet]) -> str:
 
 
 def _marks(sheets: Sequence[Sheet], grants: Sequence[Grant]) -> dict[Mark, None]:
-    """Return all that is declared, and all that grants are about."""
+    """Return the marks of all declared roles and permissions, and of all grants."""
     found: dict[Mark, None] = {}
     for sheet in sheets:
         found |= dict.fromkeys(Mark("role", name, sheet.title) for name in sheet.roles)

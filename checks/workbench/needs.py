@@ -1,7 +1,7 @@
 """Which roles and permissions a condition of a rule asks for, on which types: what leads from one type to another.
 
 A condition may ask for them itself, as `has_role(actor, "member", organization)`, or by way of other rules:
-`owns(actor, repository)`, where a rule says that those own a repository who have a role on something.
+`owns(actor, repository)`, where a rule says that whoever has a role on something owns the repository.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _Key = tuple[str, int, str | None]  # a predicate, its arity, and the name of a 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A role or permission on some of these types; None among them is globally."""
+    """A role or permission on one of these types; None among them stands for a global one."""
 
     kind: str  # role or permission
     name: str  # or any
     types: tuple[str | None, ...]
-    is_same: bool = False  # the name is that of what the rule grants
+    is_same: bool = False  # whether the name is that of what the rule grants
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """All that conditions ask for, and the places of the rules that they do it by."""
+    """All that conditions ask for, and the places of the other rules through which they do."""
 
     needs: tuple[Need, ...] = ()
     through: frozenset[Span] = frozenset()
@@ -46,14 +46,14 @@ class Needing:
     known: dict[_Key, Needed] = field(default_factory=dict)
 
     def of(self, rule: Rule, body: Iterable[Literal], types: Mapping[Var, Types]) -> Needed:
-        """Return what a rule needs of one of its alternatives; `types` has the variables of both."""
+        """Return what a rule needs in one of its alternatives (`body`); `types` has the variables of both."""
         target = rule.head.args[1]
         found = [self._of_literal(literal, types, target) for literal in body]
         needs = dict.fromkeys(need for each in found for need in each.needs)
         return Needed(tuple(needs), frozenset().union(*(each.through for each in found)))
 
     def _of_literal(self, literal: Literal, types: Mapping[Var, Types], target: Term | None) -> Needed:
-        """Return what a condition needs; one that denies leads to nothing."""
+        """Return what a condition needs; comparisons and conditions with `not` need nothing."""
         if not isinstance(literal, Atom):
             return Needed()
         if asked := _asked(literal, types, target):

@@ -57,7 +57,10 @@ class Link(NamedTuple):
 
 
 def short_address(version: PolicyVersion, sent: QueryDict) -> str | None:
-    """Return where a form's own long address leads: to the version that is chosen, with nothing but what is filled."""
+    """Return the address to redirect a submitted form to: that of the chosen version, with only the filled fields.
+
+    Return None if the address is short already, or if there is no such version.
+    """
     chosen = sent.get("version", str(version.pk))
     is_other = chosen != str(version.pk)
     is_long = is_other or "environment" in sent or not all(sent.values())
@@ -105,7 +108,7 @@ def ask_page(version: PolicyVersion, fields: Fields, text: str, origin: str) -> 
 
 
 def program_or_none(version: PolicyVersion) -> Program | None:
-    """Return the version's program; None where the compiler does not take its text any more."""
+    """Return the version's program; None if the compiler does not accept its text any more."""
     try:
         return program_of_version(version.pk)
     except AuthzError:
@@ -113,7 +116,7 @@ def program_or_none(version: PolicyVersion) -> Program | None:
 
 
 def trouble_of(reason: AuthzError) -> Shown:
-    """Return what went wrong for the page: in a text, beside the lines that it is about."""
+    """Return what the page shows of an error: its message, or excerpts of the text if a policy is rejected."""
     if isinstance(reason, PolicyRejected):
         return {"excerpts": excerpts_of_problems(reason.source, reason.problems)}
     return {"trouble": reason.message}
@@ -130,7 +133,7 @@ def versions_to_choose(chosen: PolicyVersion) -> list[PolicyVersion]:
 
 
 def _earlier(version: PolicyVersion, fields: Fields) -> Iterator[Link]:
-    """Yield moments to compare from that can be asked of, with the same question about them."""
+    """Yield links that ask what changed since earlier moments, as far as these can be asked about."""
     latest, time = version.environment.offset, time_of(now())
     picks = [("before the last change", str(latest - 1)), ("a day ago", ""), ("a week ago", "")]
     for (label, text), days in zip(picks, (0, 1, 7)):
@@ -166,7 +169,7 @@ def _said(told: Answered, origin: str) -> Shown:
 
 
 def _told(asked: PageQuestion) -> str:
-    """Return the question in a line, as browsers keep it."""
+    """Return the question in a line, for the page's title."""
     return " ".join(asked.fields[field.name] for field in asked.kind.fields if field.name in asked.fields)
 
 
@@ -265,7 +268,7 @@ def _answer(fields: Fields, version: int, column: str, answer: Value, slug: str)
 
 
 def _action(name: str) -> str:
-    """Return an action as its field takes it: in quotes, where the field would lose or mistake some of it."""
+    """Return an action as its field reads it: in quotes, if the field would trim or misread it otherwise."""
     is_mistaken = name.startswith('"') or name == "*"
     return quoted(name) if is_mistaken or name != name.strip() or len(name.splitlines()) > 1 else name
 

@@ -1,7 +1,8 @@
-"""Goes through a review part by part, from a spot on: each part is a small question, as of each moment.
+"""Goes through a review part by part, from a spot on: each part is a small question, asked as of each moment.
 
-Resources lead, some at a time: who may do it on these? Where only some actors can differ, they lead: what may these do
-it on? What is too much to be read at once is asked about fewer, down to one, whose answers are read in order.
+Usually resources lead, some at a time: who may do it on these? If only some actors can differ, actors lead: on what may
+these do it? If an answer is too large to be read at once, the question is asked about fewer, down to one, whose answers
+are read in order.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from policy.values import BOOLEAN, INTEGER, STRING, Value
 _FIRST = 8  # ids that are asked about at first
 _MOST = 250
 _WHOLE = 5_000  # rows of one actor, of any action: read at once
-_GROUP_SECONDS = 0.2  # for what is asked about several
-_LOOKING_SECONDS = 1.0  # for all ids with a text; without them, lines with it are looked for among all
+_GROUP_SECONDS = 0.2  # for a question about several ids
+_LOOKING_SECONDS = 1.0  # to look up all ids that contain the filter's text; if it takes longer, all lines are searched
 _LAST = "\U0010ffff"  # after every name and id
 
 
@@ -44,7 +45,7 @@ _LAST = "\U0010ffff"  # after every name and id
 class Parts:
     """All parts that follow a spot; `sides` are sessions as of the review's moments.
 
-    `collapses`: what one actor may do on every resource is one line, and not one for each that a fact names.
+    If `collapses` is set, what one actor may do on every resource is one line, not one for each that a fact names.
     """
 
     review: Review
@@ -54,7 +55,7 @@ class Parts:
     collapses: bool = False
     _with_text: dict[str, frozenset[str] | None] = field(default_factory=dict)
     _in_rules: dict[str, frozenset[str]] = field(default_factory=dict)
-    _looked: float = 0.0  # seconds, for ids with the text
+    _looked: float = 0.0  # seconds spent so far on looking up ids
 
     def __iter__(self) -> Iterator[Part]:
         is_first = True
@@ -79,11 +80,14 @@ class Parts:
                 yield whole
             else:
                 pieces = self._pieces_of(whole.kind, is_looked_for=True)
-                # A kind that is not in pieces any more is begun anew.
+                # A kind that is not split into pieces any more begins anew.
                 yield from (each for each in pieces if each.phase == WHOLE or each.order >= start.order)
 
     def _pieces_of(self, kind: AccessKind, is_looked_for: bool = False) -> list[Piece]:
-        """Return of a kind what is about resources with the text, and then about such actors; or all of it."""
+        """Return the pieces of a kind with the filter's text: about resources with it, then about actors with it.
+
+        If the ids with the text are not known, return the whole kind as one piece.
+        """
         resources = self._ids_with_text(kind.resource, is_looked_for) if self.filter.is_of_actors else None
         actors = None if resources is None else self._ids_with_text(kind.actor, is_looked_for)
         if resources is None or actors is None:
@@ -96,9 +100,10 @@ class Parts:
         return found
 
     def _ids_with_text(self, type_name: str, is_looked_for: bool) -> frozenset[str] | None:
-        """Return the ids of the type that contain the text; None where they are many, or cannot be told by it.
+        """Return the ids of the type that contain the filter's text; None if they are not known.
 
-        So it is where that takes long, unless it did not on an earlier page, and is looked for again.
+        They are not known if there are too many, if the text may match something other than an id, or if looking them
+        up takes too long. With `is_looked_for` it may take any time: an earlier page has found them.
         """
         if not self.filter.is_about_ids(type_name) or type_name in (BOOLEAN, INTEGER, STRING):
             return None
@@ -110,7 +115,7 @@ class Parts:
         return self._with_text[type_name]
 
     def _looked_up(self, type_name: str, is_looked_for: bool) -> set[str] | None:
-        """Return ids that facts mention and that contain the text; None where there is no time for that."""
+        """Return ids that facts mention and that contain the text; None if there is no time for that."""
         mentioned = self._mentioned(type_name)
         if is_looked_for:
             return set(mentioned.containing(MOST_ACTORS + 1, self._read))
@@ -144,16 +149,16 @@ class Parts:
         if start.leading is None:
             leads = ACTORS if can_lead else RESOURCES
         elif start.leads == RESOURCES or can_lead:
-            leads = start.leads  # as it was begun
+            leads = start.leads  # as on the page before
         else:
-            leads, start = RESOURCES, piece.spot()  # what was begun by actors cannot go on so
+            leads, start = RESOURCES, piece.spot()  # actors cannot lead any more: the piece begins anew
         if leads == RESOURCES:
             yield from self._by_resources(piece, start)
         else:
             yield from self._by_actors(piece._replace(leads=ACTORS), start)
 
     def _has_lists(self, kind: AccessKind) -> bool:
-        """Say whether it can be asked what an actor may do, without naming resources."""
+        """Say whether the question what an actor may do can be asked without naming resources."""
         one = replace(kind, actors=frozenset(sorted(kind.actors or ())[:1])).question(None)
         return all(_can_hold(side, one) is not None for side in self.sides)
 
@@ -182,7 +187,7 @@ class Parts:
             size = min(2 * size, FEW)
 
     def _of_actors(self, piece: Piece, actors: list[str]) -> Part | None:
-        """Return what they may do; None where that is too much, or is about every resource."""
+        """Return what these actors may do; None if that is refused, too much, or about every resource."""
         kind = replace(piece.kind, actors=frozenset(actors))
         try:
             found = self._rows(kind.question(None), ROWS, _GROUP_SECONDS)
@@ -196,7 +201,7 @@ class Parts:
         return _part(piece, compared(kind, sides), piece.spot(), piece.spot(actors[-1]))
 
     def _by_actor(self, piece: Piece, actor: str, start: Spot) -> Iterator[Part]:
-        """Yield what one actor may do: read in order, or all at once, or else asked of resources."""
+        """Yield what one actor may do: read in order for one action, all at once for any, or resource by resource."""
         alone = _alone(piece, actor, ACTORS)
         kind, here = alone.kind, start
         try:
@@ -232,9 +237,9 @@ class Parts:
     # ---- resources lead ----------------------------------------------------------------------------------------------
 
     def _by_resources(self, piece: Piece, start: Spot, actor: str | None = None) -> Iterator[Part]:
-        """Yield who may do it on resources; of one actor, who leads then, what that may do on them."""
+        """Yield who may do it on the resources, some of them at a time. If `actor` is given, that actor leads."""
         after = start.leading if actor is None else start.following
-        is_begun = start.following is not None and (actor is None or start.named != _LAST)  # amid a resource
+        is_begun = start.following is not None and (actor is None or start.named != _LAST)  # within a resource
         asked, size = self._asked(piece), _FIRST
         while ids := self._ids_after(piece.kind, after, is_begun, size):
             end = piece.spot(ids[-1]) if actor is None else piece.spot(actor, ids[-1], _LAST)
@@ -259,13 +264,13 @@ class Parts:
             after, is_begun, size = ids[-1], False, min(2 * size, _MOST)
 
     def _asked(self, piece: Piece) -> AccessKind:
-        """Return what is asked of resources: where they are known, all actors are found sooner than which of some."""
+        """Return the kind to ask about: if the resources are known, for all actors, which is quicker than for some."""
         kind = piece.kind
         is_of_some = kind.resources is None or piece.phase == OF_ACTORS or self.review.wanted.actor
         return kind if is_of_some else replace(kind, actors=None)
 
     def _ids_after(self, kind: AccessKind, after: str | None, is_begun: bool, size: int) -> list[str]:
-        """Return the next resources to ask about: first that of every other, which is always alone."""
+        """Return the next resources to ask about. Unless all are known, ANY comes first, and alone."""
         known = {"false", "true"} if kind.resource == BOOLEAN else kind.resources
         if known is not None:
             left = (each for each in known if after is None or each > after or (is_begun and each == after))
@@ -285,7 +290,10 @@ class Parts:
     def _by_resource(
         self, piece: Piece, resource: str, start: Spot, end: Spot, actor: str | None, refusal: AuthzError
     ) -> Iterator[Part]:
-        """Yield who may do it on one, which are many: read in order, or, of any action, all at once."""
+        """Yield who may do it on one resource with too many answers: read in order, or all at once for any action.
+
+        Any other `refusal`, and what cannot be read either, becomes a `NotAnswered`.
+        """
         kind = piece.kind
         try:
             if not isinstance(refusal, TooManyRows):
@@ -308,7 +316,7 @@ class Parts:
     # ---- asking ------------------------------------------------------------------------------------------------------
 
     def _rows(self, question: Question, most: int, seconds: float) -> list[Sequence[Row]]:
-        """Return the rows as of each moment, found in so many seconds; refuse more than there may be (0: any)."""
+        """Return the rows as of each moment, each within so many seconds; refuse `most` or more (0: no limit)."""
         found = []
         for side in self.sides:
             with run.limited(seconds):
@@ -318,7 +326,7 @@ class Parts:
         return found
 
     def _text_for(self, piece: Piece, leading: str) -> str:
-        """Return the text that ids that follow must contain; an empty one where a line may contain it elsewhere."""
+        """Return the text that ids of the following column must contain; none if a line may contain it elsewhere."""
         kind, text = piece.kind, self.filter.text
         following, other = (kind.resource, kind.actor) if piece.leads else (kind.actor, kind.resource)
         if self.filter.is_of_actors:
@@ -326,7 +334,7 @@ class Parts:
         elif piece.leads:
             elsewhere = kind.action or ""
         else:
-            return ""  # it is not about the actors that follow
+            return ""  # the filter is not about the actors that follow
         return text if self.filter.is_about_ids(following) and text not in elsewhere else ""
 
     def _in_order(self, piece: Piece, columns: InOrder, leading: str, start: Spot) -> Iterator[Part]:
@@ -349,7 +357,7 @@ class TooManyRows(AuthzError):
 
 
 def _can_hold(side: Snapshot, question: Question) -> bool | None:
-    """Say whether some facts can make it true; None where it is refused, of which asking says why."""
+    """Say whether some facts can make it true; None if it is refused: asking it will raise the reason."""
     try:
         return side.can_hold(question)
     except AuthzError:
@@ -373,7 +381,7 @@ def _alone(piece: Piece, actor: str, leads: int) -> Piece:
 
 
 def _part(piece: Piece, lines: Iterable[Access], start: Spot, end: Spot) -> Part:
-    """Return the lines in order, of those that follow the spot at which the piece starts."""
+    """Return a part of the lines that follow `start`, in order, without resources that another piece is about."""
     found = []
     for line in lines:
         ids = (line.actor.id, line.resource.id) if piece.leads else (line.resource.id, line.actor.id)

@@ -1,6 +1,6 @@
-"""A layout as SVG: text, lines and boxes, and links on them where somebody reads it on a page.
+"""A layout as SVG: text, lines and boxes, with links on them if the picture is part of a page.
 
-The drawing takes its colours from the page's stylesheet, or from its own where it is a file (`document`).
+The drawing takes its colours from the page's stylesheet, or from its own if it is a file (`document`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from checks.workbench.layout import (
     text_of,
 )  # fmt: skip
 
-Link = Callable[[Mark], str]  # the address that a mark leads to, or nothing
+Link = Callable[[Mark], str]  # the address that a mark leads to, or an empty text
 
 
 def no_link(mark: Mark) -> str:
@@ -35,7 +35,7 @@ def no_link(mark: Mark) -> str:
 def picture_of(
     layout: Layout, title: str, link: Link = no_link, meant: Mark | None = None, percent: int = 100
 ) -> SafeString:
-    """Draw a layout; `meant` is a mark that stands out. Every size is of the same picture."""
+    """Draw a layout; `meant` is a mark to highlight, and `percent` the size of the whole picture."""
     return format_html(
         '<svg class="picture" role="group" viewBox="0 0 {} {}" width="{}" height="{}" aria-label="{}">{}</svg>',
         round(layout.width),
@@ -125,7 +125,10 @@ def _texts(mark: Mark, box: Box) -> SafeString:
 
 
 def _lines(grant: Grant, layout: Layout) -> list[SafeString]:
-    """Draw a line from the source, or from several, which must hold together, lines to a dot and one on from there."""
+    """Draw a grant: a line from its source to its target.
+
+    If several sources must hold together, draw a line from each to a dot, and one from the dot to the target.
+    """
     target = layout.boxes[grant.target].left
     title = printable(f"line {grant.line}: {grant.text}")
     if len(grant.sources) == 1:
@@ -141,7 +144,7 @@ def _line(
     source: Mark, target: Mark, end: tuple[float, float], is_last: bool, title: str, layout: Layout
 ) -> SafeString:
     ranks, boxes = layout.ranks, layout.boxes
-    if ranks[source] >= ranks[target]:  # rules that go in a circle: back around below
+    if ranks[source] >= ranks[target]:  # a cycle of rules: the line goes back below the boxes
         return _back(boxes[source], boxes[target], title)
     points = [boxes[source].right]
     for lane in route(source, target, ranks)[1:-1]:

@@ -35,7 +35,7 @@ SIZES = ("50", "75", "100", "150", "200", FIT)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the address says. `mark` stands out, as `role.owner`."""
+    """What the address asks for. `mark` is the mark to highlight, such as `role.owner`."""
 
     q: str = ""
     type: str = ""
@@ -59,7 +59,7 @@ class Asked:
         return Mark(kind, name) if name else None
 
     def address(self, **changed: str) -> str:
-        """Return the address of the same with some of it changed."""
+        """Return the address of the same page with some fields changed."""
         shown = {name: getattr(self, name) for name in ("q", "type", "leads_to", "mark", "size")} | changed
         return "?" + urlencode({name: text for name, text in shown.items() if text and (name, text) != ("size", "100")})
 
@@ -91,7 +91,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A type that a search found, by its name or by what it has: kind, name and address of each."""
+    """A type that a search found, by its name or by its `marks`: kind, name and address of each that matches."""
 
     type: TypeLink
     marks: tuple[tuple[str, str, str], ...]
@@ -115,7 +115,7 @@ class PicturePage:
 
     @property
     def exports(self) -> tuple[tuple[str, str], ...]:
-        """The picture as files: what of it, and the address."""
+        """Return the formats of the picture as a file, each with the address to download it from."""
         what = Asked(type=self.asked.type, leads_to=self.asked.leads_to)
         return tuple((name, f"{what.address(format=kind)}") for name, kind in (("SVG", "svg"), ("Mermaid", "mermaid")))
 
@@ -171,7 +171,7 @@ def _led(page: PicturePage, graph: Graph) -> PicturePage:
 
 
 def one_layout(leading: Leading) -> Layout | None:
-    """Lay out all that leads to something in one picture; None where it would be too large."""
+    """Lay out all that leads to something in one picture; return None if it would be empty or too large."""
     grants = joined(leading.sheets)
     marks = {mark for grant in grants for mark in (*grant.sources, grant.target)}
     if not grants or len(marks) > MOST_JOINED:
@@ -237,7 +237,7 @@ def _link_to_type(graph: Graph, asked: Asked, name: str) -> TypeLink | None:
 
 
 def _link(graph: Graph, sheet: Sheet, asked: Asked, mark: Mark) -> str:
-    """Return where a mark leads: to what leads to it, or to the sheet of the type that it is on."""
+    """Return the address that a mark links to: what leads to it, or the sheet of the type that it is on."""
     if mark.kind in ("role", "permission"):
         return "" if mark.label == ANY_NAME else asked.elsewhere(leads_to=f"{sheet.name}.{mark.label}")
     for need in mark.needs:
@@ -250,7 +250,7 @@ def _link(graph: Graph, sheet: Sheet, asked: Asked, mark: Mark) -> str:
 
 
 def _link_of_owned(asked: Asked, mark: Mark) -> str:
-    """Return the sheet that a mark is on, where marks of several types are drawn."""
+    """Return the address of the sheet that a mark is on, for a picture with marks of several types."""
     name = "global" if mark.owner == "Global" else mark.owner
     return asked.elsewhere(type=name, mark=f"{mark.kind}.{mark.label}")
 

@@ -40,19 +40,19 @@ from policy.rules.changes import Changed, changed_facts, changed_rules, reached
 from policy.rules.program import Program, Rule
 from policy.values import STRING
 
-SECONDS = 5.0  # for asking, if not said otherwise; and as many again for explaining
+SECONDS = 5.0  # for asking, by default; as many again for explaining
 MOST_SHOWN = 100  # answers that differ, of each kind of question and in each direction; the others are counted
-MAX_EXPLAINED = 50  # answers that differ; of the others, only which
+MAX_EXPLAINED = 50  # answers that differ; the others are listed without an explanation
 _SHORTEST = 0.05  # seconds that a question has at least
 _READER = (
-    "checks.decisions.questions.given_by"  # imported where there is such a line: it takes all that decodes requests
+    "checks.decisions.questions.given_by"  # imported only for a decision log, since it needs all that decodes requests
 )
-_END_OF_LINE = re.compile(r"\r\n|\n|\r")  # and no other: JSON has those of Unicode as they are
+_END_OF_LINE = re.compile(r"\r\n|\n|\r")  # no other ends of lines: JSON may contain those of Unicode unescaped
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """An answer that would be another one. `before` and `after` are explained for some of them only."""
+    """An answer that would change. `before` and `after` are explanations, which only some flips have."""
 
     goal: Goal
     is_allowed: bool  # by the new policy
@@ -66,16 +66,16 @@ class Flip:
 
     @property
     def sides(self) -> list[ExplainedGoal]:
-        """What the old and the new policy say, if it is explained."""
+        """Return the explanations by the old and the new policy; none if the flip is not explained."""
         return [side for side in (self.before, self.after) if side]
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was asked: so many `given` questions, or else those of the kinds that the difference reaches.
+    """What was asked: `given` is the number of given questions, or None if questions were asked of the `kinds`.
 
-    Of the given ones, so many are `answered_otherwise`; `refused` are those that were not compared, and why. Where
-    `are_all` is false, there are more kinds.
+    Of the given questions, `answered_otherwise` is the number of those that differ, and `refused` says which were not
+    compared, and why. If `are_all` is false, the difference reaches more kinds than these.
     """
 
     given: int | None = None
@@ -88,17 +88,17 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would change; `flips` are the answers that differ, or some of them, where they are too many to show."""
+    """What would change; `flips` are the answers that differ, or only some of them if they are many."""
 
     draft: Draft
     unused: tuple[UnusedStored, ...]
-    rules: tuple[int, int]  # that only the active policy has, and only the new one
+    rules: tuple[int, int]  # how many only the active policy has, and how many only the new one
     asked: Survey
     flips: tuple[Flip, ...]
 
     @property
     def decisions(self) -> str:
-        """How many decisions differ, out of which ones."""
+        """Return in words how many decisions differ, and out of which ones."""
         if self.asked.given is not None:
             refused = f"; {len(self.asked.refused)} not answered" if self.asked.refused else ""
             return f"{self.asked.answered_otherwise:,} of {self.asked.given:,} asked would be different{refused}"
@@ -107,7 +107,7 @@ class Preview:
 
     @property
     def others(self) -> str:
-        """The same for what decisions are made of: roles, relations, and whatever else may be asked about."""
+        """Return the same for what decisions are made of: roles, relations, and whatever else may be asked about."""
         return "" if self.asked.given is not None else self._of_kinds(False)
 
     def _of_kinds(self, are_decisions: bool) -> str:
@@ -132,12 +132,12 @@ class Preview:
 
     @property
     def refuses(self) -> bool:
-        """Whether there are questions that only the active policy answers."""
+        """Say whether there are questions that only the active policy answers."""
         return any(each.is_refused for each in self.asked.kinds)
 
     @property
     def differ(self) -> int:
-        """How many answers differ, of those that were asked."""
+        """Return how many answers differ, of those that were compared."""
         return len(self.flips) if self.asked.given is not None else sum(each.tally.flips for each in self.asked.kinds)
 
 
@@ -152,9 +152,9 @@ def preview(
     most: int = MOST_SHOWN,
     explains: bool = True,
 ) -> Preview:
-    """Compare the active policy with the text, which raises `PolicyRejected` if it is none. Nothing is stored.
+    """Compare the active policy with the text; raise `PolicyRejected` if it is no valid policy. Nothing is stored.
 
-    The questions are those of a text, as `questions_of_text` reads it; without one, those that are worth asking.
+    `questions` is a text, as `questions_of_text` reads it; without it, ask what the difference reaches.
     """
     given, refused = questions_of_text(questions, environment_id) if questions is not None else ([], [])
     drafted = publishing.draft(text, filename, force=True)
@@ -174,15 +174,15 @@ def preview(
 
 
 def _count(rules: Iterable[Rule | None]) -> int:
-    """Return how many rules of the text these are."""
+    """Return how many rules of a policy's text these come from."""
     return len({rule.origin for rule in rules if rule is not None} - {NOWHERE})
 
 
 def questions_of_text(text: str, environment_id: int) -> tuple[list[Given], list[str]]:
-    """Read one a line, without empty lines and those that begin with #, and each once.
+    """Return the questions of a text, each once, and why lines of a decision log in it cannot be asked.
 
-    One is written as `allow(User:ann, "read", Repo:acme)`, or is a line of the decision log. Of those that cannot be
-    asked, say why.
+    A line is a question such as `allow(User:ann, "read", Repo:acme)`, or a line of the decision log. Empty lines and
+    those that begin with # are skipped. A question that is miswritten is not collected: it raises an error.
     """
     found: dict[object, Given] = {}
     refused = []
@@ -242,7 +242,7 @@ def _compare_reached(sides: Sides, changed: list[Changed], seed: int, until: flo
     before, after = sides
     programs = (before.program, after.program)
     kinds, are_all = kinds_of(reached(*programs, [each.head for each in changed]), programs)
-    if before.cases.number is None:  # without a policy all facts hold, so only decisions can be compared with one's
+    if before.cases.number is None:  # no policy is active, and every fact counts: only decisions can be compared
         kinds = [kind for kind in kinds if kind.is_decision]
     comparison = PolicyComparison(sides, Sampler(sides, changed, seed, until), until, most)
     return Survey(kinds=tuple(comparison.compared(kinds)), are_all=are_all, seed=seed)
@@ -268,7 +268,7 @@ def _compare_given(sides: Sides, given: list[Given], refused: list[str], until: 
 
 
 def _beside(sides: Sides, context: Sequence[Fact]) -> Sides:
-    """Return the sides with a question's context, so that what counts for it counts for no other."""
+    """Return the sides with the context facts of one question, which count for no other."""
     if not context:
         return sides
     before, after = (each.beside(context) for each in sides)
@@ -294,7 +294,7 @@ def _with_some_explained(sides: Sides, flips: list[Flip], until: float) -> list[
 
 
 def _sort(flip: Flip) -> tuple:
-    """Return what flips of one sort have in common: predicate, types, text and direction."""
+    """Return what flips of one sort have in common: predicate, direction, types, and string arguments (actions)."""
     args = ((arg.type, arg.id if arg.type == STRING else "") for arg in flip.goal.args)
     return flip.goal.predicate, flip.is_allowed, *args
 

@@ -1,4 +1,4 @@
-"""What the page of what would change shows of a preview that its template cannot work out."""
+"""What a preview's page shows, as far as the template cannot work it out."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Kind:
     name: str
     title: str
     fields: tuple[Field, ...]
-    column: str = ""  # what is asked for, where the answer is a list
+    column: str = ""  # what is asked for, if the answer is a list
 
     @property
     def is_of_a_moment(self) -> bool:
@@ -75,13 +75,13 @@ KINDS = (
     ),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}
-# All that an address may have, in the order in which it has it.
+# All fields that an address may have, in their order there.
 NAMES = (
     "kind", "actor", "action", "resource", "from", "to", "context", "revision", "at",
     "filter", "of", "after", "before",
 )  # fmt: skip
 _OF_PAGES = ("filter", "of", "after", "before")
-_CURSORS = ("after", "before")  # which are ids as they stand, whatever they begin or end with
+_CURSORS = ("after", "before")  # ids, which are not trimmed: spaces at their ends belong to them
 
 
 def filled(sent: Mapping[str, str]) -> dict[str, str]:
@@ -95,13 +95,13 @@ def _trimmed(name: str, text: str) -> str:
 
 
 def asked_again(fields: Mapping[str, str], **changed: str) -> dict[str, str]:
-    """Return the fields of the same question, or of one that differs in some; from its first page on."""
+    """Return the fields of the same question, with some of them changed, from its first page on."""
     found = {name: text for name, text in fields.items() if name not in _OF_PAGES} | changed
     return {name: found[name] for name in NAMES if found.get(name)}
 
 
 def carried_over(fields: Mapping[str, str], kind: Kind) -> dict[str, str]:
-    """Return what is left of a question's fields where another kind is asked."""
+    """Return those of a question's fields that a question of another kind can take over."""
     was = BY_NAME.get(fields.get("kind", ""), KINDS[0])
     kept = {"kind": kind.name}
     for name in ("actor", "action", "resource"):
@@ -121,12 +121,12 @@ def carried_over(fields: Mapping[str, str], kind: Kind) -> dict[str, str]:
 
 
 class Incomplete(AuthzError):
-    """Something is left to fill in, which is no mistake yet."""
+    """A field is left to fill in: the page says so, but not as an error."""
 
 
 @dataclass(frozen=True)
 class PageQuestion:
-    """What is asked of a version, or of a text in its place: of a moment, or (None) of now."""
+    """A question to a policy version, or to a text in its place, as of a moment (None: now)."""
 
     kind: Kind
     version: PolicyVersion
@@ -136,7 +136,7 @@ class PageQuestion:
     resource: Asked | None
     context: tuple[Fact, ...] = ()
     moment: Moment | None = None
-    since: AsOf | None = None  # of two moments, the first
+    since: AsOf | None = None  # the first of two moments
     until: AsOf | None = None  # the second; None: now
     text: str = ""
 
@@ -146,12 +146,12 @@ class PageQuestion:
 
     @property
     def values(self) -> list[Value]:
-        """The actor and the resource that it is about, as far as they are named."""
+        """Return the actor and the resource, as far as the question names them."""
         asked = [each for each in (self.actor, self.resource) if each is not None and each.ids]
         return [Value(each.type, each.one) for each in asked if each.one != ANY]
 
     def questions(self, program: Program) -> tuple[Question, ...]:
-        """Return what the engine is asked: of a list of actors, one question for each type of them."""
+        """Return the questions for the engine: one, or one for each type of actor if no actor or type is named."""
         outs = (self.kind.column,) if self.kind.column else ()
         actors = [self.actor] if self.actor else [Asked(name) for name in actor_types(program)]
         assert self.resource is not None, "only of what changed, the resources may be open"
@@ -163,7 +163,7 @@ def actor_types(program: Program) -> list[str]:
 
 
 def question_of(version: PolicyVersion, fields: Mapping[str, str], text: str = "") -> PageQuestion:
-    """Read what the fields ask; AuthzError says what is wrong."""
+    """Return the question that the fields ask; raise Incomplete if one is missing, AuthzError if one is wrong."""
     kind = BY_NAME.get(fields.get("kind", KINDS[0].name))
     if kind is None:
         names = ", ".join(f"`{each.name}`" for each in KINDS)
@@ -229,7 +229,7 @@ def _value(text: str) -> Asked:
 
 
 def _type_in(text: str) -> str:
-    """Return the type of a value, or what may be one without an id."""
+    """Return the type of a value, or the text itself if it is no value: it may be a type."""
     try:
         return _value(text).type
     except AuthzError:
@@ -240,7 +240,7 @@ def _type_in(text: str) -> str:
 
 
 def _moment(version: PolicyVersion, fields: Mapping[str, str]) -> Moment | None:
-    """Read of which moment is asked, by the version that is chosen; None for now."""
+    """Return the moment that the fields name, with the policy of the chosen version; None for now."""
     if "revision" in fields and "at" in fields:
         raise MalformedRequest("", "name a revision or a time, not both")
     when = None
@@ -257,13 +257,13 @@ def as_of_asked(text: str, path: str) -> AsOf:
         time = datetime.fromisoformat(text)
     except ValueError:
         return as_of_from_text(text, path)
-    if text.isdecimal():  # which may be a date without its dashes
+    if text.isdecimal():  # a revision, though Python also reads 20261103 as a date
         return as_of_from_text(text, path)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def moment_fields(asked: AsOf | None, moment: Moment) -> dict[str, str]:
-    """Return the fields that ask of the same moment again."""
+    """Return the fields that ask about the same moment again."""
     if asked is None:
         return {}
     return {"revision": str(moment.revision)} if isinstance(asked, int) else {"at": text_of(moment.at)}

@@ -1,9 +1,9 @@
-"""Who had what as of a moment, or what of it was gained and lost between two.
+"""Who had what as of a moment, or what was gained and lost between two moments.
 
 Each kind of access (a type of actors, an action, a type of resources) is asked about some resources at a time, as of
-each moment by the policy of then: "which actors may do this on these?" Which kinds there are, and which of them can
-have changed, follows from the policies and from the facts that changed: `reached` errs on the side of too much. Where
-all that can have changed is about certain actors or resources, only those are asked about.
+each moment, by the policy of that moment: "which actors may do this on these?" Which kinds there are, and which of them
+can have changed, follows from the policies and from the facts that changed (`reached`): there may be too many of them,
+never too few. If only certain actors or resources can have changed, only those are asked about.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from policy.rules.program import Program
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 MOST_RESOURCES = 500  # in one question
-MOST_ROWS = 100_000  # of one answer; of more, fewer resources are asked about at a time
+MOST_ROWS = 100_000  # of one answer; if there are more, fewer resources are asked about at a time
 MOST_REFUSED = 1_000  # resources of a kind, after which no more of them are asked about
 _FIRST_RESOURCES = 50
-_NO_INTEGER = str(2**62 + 1)  # stands for those that nothing mentions
+_NO_INTEGER = str(2**62 + 1)  # stands for all integers that nothing mentions
 
 
 class State:
     HAS, GAINED, LOST = "has", "gained", "lost"
-    KEPT = "kept"  # what a line before it, about every value, is not about: it was the same at both moments
+    KEPT = "kept"  # an exception to a line before it about every value: it was the same at both moments
 
 
 class Access(NamedTuple):
@@ -51,7 +51,7 @@ class Access(NamedTuple):
 
 
 class NotAnswered(NamedTuple):
-    """What the engine refused: a kind of access, about so many resources or (0) about all."""
+    """A kind of access that the engine refused to answer, for so many resources (0: for all)."""
 
     kind: AccessKind
     resources: int
@@ -94,7 +94,10 @@ class OutOfTime(Exception):
 def moments_reviewed(
     environment_id: int, *asked: AsOf | None, called: Sequence[str] = ("as_of", "as_of"), now: Moment | None = None
 ) -> tuple[Moment, ...]:
-    """Return the moments of a review; None is now, or what was now. Refusals say how each is called."""
+    """Return the moments of a review. None stands for `now`, or for the present if that is None too.
+
+    `called` has the moments' names for error messages.
+    """
     found = tuple([_moment(environment_id, each, name, now) for each, name in zip(asked, called)])
     orders = [(each.revision, each.at) for each in found]
     if orders != sorted(orders):
@@ -112,7 +115,7 @@ def _moment(environment_id: int, asked: AsOf | None, called: str, now: Moment | 
 
 @dataclass
 class Review:
-    """Reviews one moment, or compares two. Nothing is remembered of what was said already."""
+    """Reviews one moment, or compares two. It does not remember the lines that it has yielded."""
 
     environment_id: int
     moments: tuple[Moment, ...]
@@ -131,7 +134,7 @@ class Review:
                 raise AuthzError(f"the policy has no {option} type `{name}`")
 
     def lines(self) -> Iterator[Access | NotAnswered]:
-        """Yield what there is to say, by kinds and then by resources; raise OutOfTime where there is no time left."""
+        """Yield all lines, by kinds and then by resources; raise OutOfTime if there is no time left."""
         kinds = self.kinds()
         for place, kind in enumerate(kinds, 1):
             if any(self._can_hold(kind)):
@@ -181,7 +184,7 @@ class Review:
         return self._counts[kind.resource]
 
     def answers(self, moment: Moment, question: Question, most: int) -> Sequence[Row]:
-        """Return what is answered as of the moment; refuse more rows than there may be (0: any number)."""
+        """Return the answers as of the moment; refuse `most` rows or more (0: no limit)."""
         with snapshot(self.environment_id, moment.version, (), frozenset(), moment) as session:
             found = session.first_answers(question, most)
         if most and len(found) >= most:
@@ -189,7 +192,7 @@ class Review:
         return found
 
     def _resources(self, kind: AccessKind, mentioned: MentionedThen, asking: _Asking) -> Iterator[tuple[str, ...]]:
-        """Yield the ids to ask about, some at a time: that of every other first, which is always alone."""
+        """Yield the ids to ask about, some at a time. Unless all are known, ANY comes first, and alone."""
         if kind.resources is not None:
             yield from _parts(sorted(kind.resources), asking)
             return
@@ -234,8 +237,8 @@ def _parts(ids: list[str], asking: _Asking) -> Iterator[tuple[str, ...]]:
 class _Asking:
     """Asks about resources of a kind: more of them at a time as long as answers are small.
 
-    Where both are known, all actors of some resources are found sooner than which of some actors, unless those cannot
-    be listed.
+    If both actors and resources are known, it asks for all actors on the resources, which is quicker than asking which
+    of the known actors. If that is refused, it asks about the known actors.
     """
 
     review: Review
@@ -256,7 +259,7 @@ class _Asking:
         return self.is_refused_whole or self.refused >= MOST_REFUSED
 
     def about(self, ids: tuple[str, ...]) -> Iterator[Access]:
-        """Ask about these resources, and about fewer at a time where that is refused or too much."""
+        """Ask about these resources, and about fewer at a time if that is refused or too much."""
         waiting = [ids]
         while waiting and not self.gives_up:
             part = waiting.pop()
@@ -308,7 +311,7 @@ class _Asking:
 
 @dataclass
 class _AskingByActors:
-    """Asks what some actors may do at all, where only theirs can differ. `left` are those whom that is too much for."""
+    """Asks what some actors may do on any resource. `left` are the actors for whom that is refused or too much."""
 
     review: Review
     kind: AccessKind
@@ -329,7 +332,7 @@ class _AskingByActors:
                 self.left += part
 
     def _sides(self, actors: tuple[str, ...]) -> list[set[Row]] | None:
-        """Return what they may do; None where that is too much, or cannot be told by resources."""
+        """Return what these actors may do as of each moment; None if that is refused, or about every resource."""
         kind = replace(self.kind, actors=frozenset(actors))
         try:
             found = [self.review.answers(moment, kind.question(None), MOST_ROWS) for moment in self.review.moments]
@@ -343,13 +346,13 @@ class _AskingByActors:
 
 
 def compared(kind: AccessKind, sides: list[set[Row]]) -> Iterator[Access]:
-    """Yield who has it, or what was gained and lost; of what is about every value, also what was kept."""
+    """Yield who has access; or, of two sides, what was lost and gained, and the exceptions that were kept."""
     if len(sides) == 1:
         found = [(State.HAS, row) for row in sides[0] if kind.tells(row[1])]
     else:
         old, new = sides
         lost, gained = ([row for row in rows if kind.tells(row[1])] for rows in (missing(old, new), missing(new, old)))
-        # Of what was lost for every action, one that has a kind of its own may be kept.
+        # Every action may be lost here, but one with a kind of its own kept.
         kept = without_covered(exceptions(gained, old) | exceptions(lost, new))
         found = [(State.LOST, row) for row in lost] + [(State.GAINED, row) for row in gained]
         found += [(State.KEPT, row) for row in kept if kind.tells(row[1]) or not _differs_for_all(row, old, new)]
@@ -359,7 +362,7 @@ def compared(kind: AccessKind, sides: list[set[Row]]) -> Iterator[Access]:
 
 
 def _differs_for_all(row: Row, old: set[Row], new: set[Row]) -> bool:
-    """Say whether all actors lost or gained it, so that the action's own kind tells who did not."""
+    """Say whether all actors lost or gained it: the action's own kind tells then who did not."""
     _, action, resource = row
     was, now = (any((None, each, resource) in rows for each in (action, None)) for rows in (old, new))
     return was != now

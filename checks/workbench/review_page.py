@@ -25,7 +25,7 @@ from policy.values import Value
 
 
 class ReviewForm(forms.Form):
-    """From a moment to another, or at one; both are written as `--as-of` of commands is."""
+    """Asks for a review from one moment to another, or at one; moments are written as for the option `--as-of`."""
 
     start = forms.CharField(label="From", strip=True, required=False, max_length=60)
     end = forms.CharField(label="To", strip=True, required=False, max_length=60)
@@ -84,7 +84,7 @@ def review_for_page(environment: Environment, sent: Mapping[str, str]) -> Review
 
 
 def _wanted(sent: Mapping[str, str]) -> Wanted:
-    """Read what it is narrowed to: actors of a type, or one of them."""
+    """Return what the review is narrowed to; the field `actor_type` has a type, or one actor such as `User:ann`."""
     text, action, resource_type = sent["actor_type"], sent["action"], sent["resource_type"]
     if ":" not in text.replace("::", ""):
         return Wanted(text, action, resource_type)
@@ -99,7 +99,7 @@ def _moments_sent(sent: Mapping[str, str]) -> list[AsOf | None]:
 
 
 def _command(environment: Environment, sent: Mapping[str, str]) -> str:
-    """Return what prints all of it in a terminal; an empty text, where that cannot be copied."""
+    """Return the command that prints the whole review in a terminal; an empty text if it cannot be copied safely."""
     options = {"from": "start", "to": "end", "at": "at", "actor-type": "actor_type", "action": "action"}
     options["resource-type"] = "resource_type"
     is_one = ":" in sent["actor_type"].replace("::", "")
@@ -115,7 +115,7 @@ Row = tuple[str, tuple[SafeString | str, ...], str]  # the state; actor, action 
 
 
 def review_page(found: ReviewPage, version: int, slug: str, sent: Mapping[str, str]) -> dict[str, object]:
-    """Return the lines with links to what they name and to why, and where the pages before and after are."""
+    """Return the lines, with links to what they name and to explanations, and the addresses of other pages."""
     fields = {name: text for name, text in sent.items() if text and name != "after"}
     following = found.stretch.next
     return {

@@ -1,4 +1,4 @@
-"""What a review says, in words."""
+"""Texts for what a review found: values, moments, counts, and how far it was read."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def shown(value: Value) -> str:
 
 
 def shown_action(action: Value) -> str:
-    """Return it without quotes, unless it could be taken for something else."""
+    """Return the action without quotes, unless it could be taken for something else then."""
     if action.id == ANY:
         return "*"
     return action.id if action.id.replace("_", "").isalnum() else quoted(action.id)
 
 
 def described(moments: tuple[Moment, ...]) -> str:
-    """Say of which moments it is."""
+    """Return the title of a review of these moments."""
     whens = [_when(moment) for moment in moments]
     return f"Who had what at {whens[0]}" if len(whens) == 1 else f"What changed from {whens[0]} to {whens[1]}"
 
@@ -39,7 +39,7 @@ def _when(moment: Moment) -> str:
 
 
 def headline(found: Stretch, moments: int) -> str:
-    """Say how many lines there are: all, or at least so many, where it was not looked to the end."""
+    """Return how many lines there are, or at least how many if the review was not read to its end."""
     if not any(found.counts.values()):
         nothing = "Nothing" if moments == 1 else "Nothing changed"
         return nothing if found.is_whole else "Nothing so far"
@@ -51,7 +51,7 @@ def headline(found: Stretch, moments: int) -> str:
 
 
 def lines_of(found: Stretch, moments: int) -> str:
-    """Say which lines are on the page; nothing, if these are all."""
+    """Return which lines are on the page, such as `101 to 200 of 250`; an empty text if these are all."""
     if not found.counted or (found.is_first and found.next is None):
         return ""
     total = sum(count for state, count in found.counts.items() if state != State.KEPT)
@@ -60,7 +60,7 @@ def lines_of(found: Stretch, moments: int) -> str:
 
 
 def looked_text(spot: Spot) -> str:
-    """Say how far it was looked, of what is gone through in this order."""
+    """Return how far the review was read: all that comes before the spot."""
     action = "any action" if spot.action is None else f"“{spot.action}”"
     kind = f"{action} on {spot.resource_type} by {spot.actor_type}"
     if spot.leading is None:

@@ -1,9 +1,9 @@
 """Which values to ask about: those that the difference between two policies is about, as far as that can be known.
 
-Where an answer that may differ has an argument out of what a rule that differs concludes (`Reached.origins`), the
-values of that are all that need be asked about. Elsewhere values are drawn: first those that the difference is about,
-or that facts lead to from there, then others at random. The order is the same for the same seed, as long as the facts
-are the same.
+If an argument of an answer that may differ comes from the head of a rule that differs (`Reached.origins`), only the
+values that this rule concludes there need be asked about. Otherwise values are drawn: first those that the difference
+is about, or that facts lead to from there, then others at random. The same seed over the same facts draws them in the
+same order.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from policy.values import PRIMITIVES, Value
 QUOTA = 1_000  # values that are drawn for one kind of question, where any may matter
 _NEAR, _STEPS, _OF_EACH = 200, 4, 10  # values, steps, and facts of each place, when facts are followed
 _SECONDS = 0.5  # that looking for what one rule concludes may take
-_MOST_ROWS, _SOME_ROWS = 50_000, 500  # of that; some where all would take too long
-_MOST_TYPINGS = 20  # of variables that nothing binds
+_MOST_ROWS, _SOME_ROWS = 50_000, 500  # values of that; only some if all would take too long
+_MOST_TYPINGS = 20  # combinations of types, for variables that nothing binds
 _ANY = Ids((), or_more=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Values of a type in the order in which to ask about them, out of how many that could differ."""
+    """Values of a type in the order in which to ask about them; `among` are all that could matter."""
 
     type: str
     texts: tuple[str, ...]
@@ -58,7 +58,10 @@ class Sample:
 
 @dataclass
 class Sampler:
-    """Draws values by what differs between the programs of two sessions. After the deadline it looks for no more."""
+    """Draws values to ask about, by what differs between the programs of two sessions.
+
+    After the deadline, `about` looks up nothing more.
+    """
 
     sides: tuple[Snapshot, Snapshot]
     changed: list[Changed]
@@ -72,7 +75,7 @@ class Sampler:
         return self.sides[0].program, self.sides[1].program
 
     def anchor(self, kind: QuestionKind) -> tuple[int, Sample]:
-        """Return the argument by whose values the questions of the kind are told apart, and those values."""
+        """Return the argument by whose values the questions of the kind are asked, and those values."""
         traced = [(place, texts) for place in kind.anchors if (texts := self._traced(kind, place)) is not None]
         if traced:
             place, texts = min(traced, key=lambda each: len(each[1]))
@@ -82,7 +85,7 @@ class Sampler:
         return place, self.sample(kind, place, QUOTA)
 
     def sample(self, kind: QuestionKind, place: int, most: int) -> Sample:
-        """Return what is near the difference, what the rules name, what nobody mentions, and others at random."""
+        """Return values near the difference, one that nothing mentions, those that rules name, and others at random."""
         type_name = kind.types[place]
         among = self._ids_of(type_name)
         near = islice(self.about.get(type_name) or self._reached(type_name), most // 2)
@@ -117,7 +120,7 @@ class Sampler:
     # ---- what the difference is about ----------------------------------------------------------------------------
 
     def _traced(self, kind: QuestionKind, place: int) -> frozenset[str] | None:
-        """Return the values that an answer of the kind can have there if it differs; None where that may be any."""
+        """Return the values that an answer of the kind can have there if it differs; None if it may be any value."""
         origins = kind.origins[place]
         if origins is None:
             return None
@@ -128,7 +131,7 @@ class Sampler:
 
     @cached_property
     def about(self) -> dict[str, dict[str, None]]:
-        """Values that differing rules conclude something about, by type, in the order of the rules."""
+        """Return the values that differing rules conclude something about, by type, in the order of the rules."""
         found: dict[str, dict[str, None]] = {}
         for start, changed in enumerate(self.changed):
             for place, types in enumerate(changed.head.types):
@@ -138,7 +141,7 @@ class Sampler:
         return found
 
     def _reached(self, type_name: str) -> dict[str, None]:
-        """Return ids of the type that facts lead to from what the difference is about, by the fewest steps."""
+        """Return ids of the type that facts lead to, in the fewest steps, from what the difference is about."""
         edge = [Value(name, text) for name, texts in self.about.items() for text in islice(texts, _NEAR)]
         seen = set(edge)
         for _ in range(_STEPS):
@@ -192,7 +195,7 @@ class Sampler:
         return Ids(tuple(sorted(found)))
 
     def _ids_in(self, start: int, question: Question) -> Ids:
-        """Return all answers, or some of them where all would take too long."""
+        """Return all answers, or some of them if all would take too long."""
         for most in (_MOST_ROWS, _SOME_ROWS):
             try:
                 with run.limited(_SECONDS):
@@ -207,7 +210,10 @@ class Sampler:
 
     @cached_property
     def _probes(self) -> tuple[Snapshot, Snapshot]:
-        """Sessions of the programs, each with a predicate for each variable in the head of each rule that differs."""
+        """Return sessions of the programs, each with a predicate for each variable in the head of a rule that differs.
+
+        has_role(u, "reader", d) if owns(u, d)   ->   `rule 0 u`(u) if owns(u, d) and `rule 0 d`(d) if owns(u, d)
+        """
         old, new = self.sides
         return old.of(_probing(old.program, self.changed, False)), new.of(_probing(new.program, self.changed, True))
 
@@ -231,7 +237,7 @@ def _variables(rule: Rule) -> list[Var]:
 
 
 def _unbound(rule: Rule, variable: Var) -> list[Var]:
-    """Return the head's other variables that no fact binds: they are any value only as long as they are in the head."""
+    """Return the head's other variables that no fact binds: to stand for any value, they must stay in the head."""
     bound = {term for literal in rule.body if isinstance(literal, Atom) for term in literal.args}
     return [each for each in _variables(rule) if each not in bound and each != variable]
 

@@ -1,9 +1,9 @@
-"""A spot in a review: all lines before it were told. Pages go on from one, so an address has it as a text.
+"""A spot in a review: a cursor after the lines that were shown. The next page begins there, so it stands in addresses.
 
     ["Repo","read","User",0,0,"repo-17","ann","read",[0,100,0],[7,1763856000000000]]
 
-Kinds of access come in order, and within a kind one column leads (resources, or actors), and the other follows. What
-was "now" on the first page is so on all that go on from it: the last two numbers, a revision and a time.
+Kinds of access come in order. Within a kind one column leads (resources, or actors), and the other follows. What was
+"now" on the first page stays so on the pages that continue it: the last two numbers are its revision and its time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from policy.moments import LAST_REVISION
 
 COUNTED = ("has", "gained", "lost")  # states of lines, in the order in which an address has their numbers
 _MOST = 10**12
-RESOURCES, ACTORS, EACH = 0, 1, 2  # which lead; of EACH, actors, of whom one is asked about resource by resource
-WHOLE, OF_RESOURCES, OF_ACTORS = 0, 1, 2  # what a piece is of its kind: all, or resources or actors with a text
+RESOURCES, ACTORS, EACH = 0, 1, 2  # what leads; EACH: actors, one at a time, resource by resource
+WHOLE, OF_RESOURCES, OF_ACTORS = 0, 1, 2  # what a piece has of its kind: all, or resources or actors with a text
 
 
 class Piece(NamedTuple):
-    """A kind of access, or of it what a filter leaves; `without` are resources that another piece is about."""
+    """A kind of access, or what a filter leaves of it; `without` are resources that another piece is about."""
 
     kind: AccessKind
     phase: int = WHOLE
@@ -43,7 +43,7 @@ class Piece(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """What was told last: of a leading id all (`following` is None), or up to a line; without one, nothing yet."""
+    """What was shown last: all of a leading id (`following` is None), or up to a line; without `leading`, nothing."""
 
     resource_type: str
     action: str | None  # of the kind
@@ -60,14 +60,14 @@ class Spot(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Return where it is among those of its piece."""
+        """Return a key that orders the spots of one piece."""
         return self.leading or "", self.following or "", self.named
 
     def is_of(self, kind: AccessKind) -> bool:
         return (self.resource_type, self.action, self.actor_type) == (kind.resource, kind.action, kind.actor)
 
     def is_before(self, leading: str, following: str, named: str) -> bool:
-        """Say whether a line of the same piece is still to be told."""
+        """Say whether a line of the same piece comes after this spot, so that it is still to be shown."""
         if self.leading is None:
             return True
         if self.following is None:
@@ -83,7 +83,7 @@ class Last(NamedTuple):
 
 
 class Came(NamedTuple):
-    """Where a page begins, how many lines of each state were told before it, and up to which moment it is."""
+    """Where a page begins, how many lines of each state were shown before it, and the last moment of its review."""
 
     spot: Spot
     told: Mapping[str, int]
@@ -95,7 +95,7 @@ def came_text(came: Came) -> str:
 
 
 def came_from_text(text: str) -> Came | None:
-    """Read what an address says: nothing, if this is the first page."""
+    """Return what an address says of where its page begins; None if it is the first page."""
     if not text:
         return None
     try:

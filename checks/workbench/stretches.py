@@ -1,7 +1,7 @@
-"""A stretch of a review: a page of its lines from a spot on, and where it goes on.
+"""A stretch of a review: a page of its lines from a spot on, and where the next page begins.
 
-A page asks small questions until it is full and its time is over. It does at least one of them, so that whoever goes
-on from page to page sees everything, however much there is; and it says how far it has looked.
+A page asks small questions until its time is over, at least one of them. So going from page to page shows everything,
+however much there is. Each page says how far it has looked.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from checks.workbench.review import Access, NotAnswered, State
 from checks.workbench.spots import ACTORS, Came, Last, Spot
 
 PAGE = 100  # lines
-WAIT = 1.0  # seconds by the clock on the wall, after which nobody waits for more
-SECONDS = 0.1  # in which a page looks for its lines and, once it has them, counts those that follow; planning apart
-_WITHOUT_LINES = 2  # times as long, as long as there is none
+WAIT = 1.0  # seconds of real time, after which a page asks nothing more
+SECONDS = 0.1  # for a page to find its lines and then count those that follow; planning does not count
+_WITHOUT_LINES = 2  # times SECONDS, as long as no line is found
 
 
 class Line(NamedTuple):
@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Lines in their order, what of them could not be told, and the spot after all of them."""
+    """Lines in order, what could not be answered, and the spot after all of them."""
 
     lines: list[Line]
     end: Spot
@@ -39,15 +39,15 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Stretch:
-    """A page of lines. `counts` are all that were found up to where it was looked, on this page and before."""
+    """A page of lines. `counts` are all lines found: on earlier pages, on this one, and beyond as far as it looked."""
 
     lines: tuple[Access, ...]
     counts: Mapping[str, int]
-    before: Mapping[str, int]  # of them, those on earlier pages
+    before: Mapping[str, int]  # the same, but only those on earlier pages
     not_answered: tuple[NotAnswered, ...]
     is_first: bool
-    is_whole: bool  # whether it was looked to the end
-    looked: Spot | None  # how far, if not
+    is_whole: bool  # whether the review was read to its end
+    looked: Spot | None  # how far it was read, if not
     next: Came | None
     has_unnamed: bool = False  # whether a line is about all resources that nothing names, and others have their own
 
@@ -58,12 +58,12 @@ class Stretch:
 
     @property
     def start(self) -> int:
-        """Return the number of its first line, from 1."""
+        """Return the number of the page's first line, from 1."""
         return sum(count for state, count in self.before.items() if state != State.KEPT) + 1
 
     @property
     def counted(self) -> int:
-        """Return how many of its lines have numbers: exceptions to others have none."""
+        """Return how many of the page's lines have numbers: those that were kept have none."""
         return sum(line.state != State.KEPT for line in self.lines)
 
 
@@ -74,14 +74,14 @@ def stretch_of(
     wanted: Callable[[Access], bool],
     planning: Callable[[], float],
 ) -> Stretch:
-    """Take lines that are wanted off the parts, until the time is over; `planning` says what of it does not count."""
-    clock = time.thread_time if connection.vendor == "sqlite" else time.monotonic  # which works in this thread
+    """Read wanted lines from the parts until the time is over; `planning` returns seconds that do not count."""
+    clock = time.thread_time if connection.vendor == "sqlite" else time.monotonic  # SQLite runs in this thread
     began, opened = clock(), time.monotonic()
     before = Counter(came.told if came else {})
     page: list[Line] = []
     found: Counter[str] = Counter()
     refused: list[NotAnswered] = []
-    beyond: list[NotAnswered] = []  # of parts that follow the last line that there is room for
+    beyond: list[NotAnswered] = []  # of parts that were read after the page was full
     here: Spot | None = None
     is_whole, has_more = True, False
     for part in parts:
@@ -105,7 +105,7 @@ def stretch_of(
     elif not is_whole:
         following = here
     if following is None:
-        refused += beyond  # which no page reads again
+        refused += beyond  # no further page will show them
     told = before + Counter(line.access.state for line in page)
     return Stretch(
         tuple([line.access for line in page]),
@@ -121,7 +121,10 @@ def stretch_of(
 
 
 class Filter(NamedTuple):
-    """A text that ids of actors or resources (`User:ann`) contain; of what one actor may do, also actions."""
+    """A text that a line's resource or actor (as `User:ann`) must contain; or its action, without `is_of_actors`.
+
+    Without `is_of_actors` all lines are of one actor, whose id is not searched.
+    """
 
     text: str
     is_of_actors: bool = True
@@ -131,10 +134,10 @@ class Filter(NamedTuple):
         return self.text in named(line.resource.type, line.resource.id) or self.text in other
 
     def is_about_ids(self, type_name: str) -> bool:
-        """Say whether whatever of the type contains the text, contains it in its id."""
+        """Say whether values of the type can contain the text only in their ids."""
         return bool(self.text) and ":" not in self.text and self.text not in type_name and self.text != "*"
 
 
 def named(type_name: str, text: str) -> str:
-    """Return what a filter is looked for in."""
+    """Return a value as filters see it."""
     return f"{type_name}:{'*' if text == ANY else text}"

@@ -1,6 +1,6 @@
-"""What a question names that nobody knows: words that the policy does not have, and ids that no fact mentions.
+"""Notes on unknown names in a question: words that the policy does not have, and ids that no fact mentions.
 
-Each comes with what may have been meant, as the same question with that in its place.
+Each note comes with what may have been meant: the same question with that in the unknown name's place.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from policy.rules.problems import nearest
 from policy.rules.program import Program
 from policy.values import PRIMITIVES, Value
 
-MOST_WORDS = 12  # that there are, of each kind
+MOST_WORDS = 12  # known words that a note lists
 _BEGINNING = 2  # letters that an id and the one that was meant have in common
 Fields = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Correction:
-    """A word, and the fields of the question with it; none where it stands in no field."""
+    """A word, and the question's fields with it in place; no fields if the unknown word stands in none of them."""
 
     word: str
     fields: Fields
@@ -37,12 +37,12 @@ class Correction:
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence about what is not known; what was meant, perhaps; and what there is."""
+    """A sentence about what is unknown, what may have been meant, and the words that are known."""
 
     said: str
     meant: Correction | None = None
     known: tuple[Correction, ...] = ()
-    more: int = 0  # that there are besides
+    more: int = 0  # how many known words are not listed
 
 
 def unknown_names(session: Snapshot, asked: PageQuestion, questions: Sequence[Question]) -> list[Note]:
@@ -71,7 +71,7 @@ def unknown_types(program: Program, asked: PageQuestion) -> list[Note]:
 
 
 def _is_named(unknown: Unknown, asked: PageQuestion) -> bool:
-    """Leave out types of actors that are asked about one after the other."""
+    """Say whether the user named the word: types of actors are not named if all of them are asked about."""
     return unknown.noun != "type" or asked.actor is not None or unknown.word in _types_of(asked)
 
 
@@ -104,7 +104,7 @@ def _correction(unknown: Unknown, word: str, fields: Fields) -> Correction:
 
 
 def unmentioned(session: Snapshot, asked: PageQuestion) -> Iterator[Note]:
-    """Yield a note for the actor and the resource, where no fact and no rule mentions it."""
+    """Yield a note for the actor, and one for the resource, if no fact and no rule mentions it."""
     moment = session.past or Moment(LAST_REVISION, clock.now(), None)
     in_context = {value for fact in asked.context for value in fact.args}
     for value in asked.values:

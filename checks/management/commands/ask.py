@@ -77,7 +77,7 @@ def _advice(environment: Environment, questions: Sequence[Question]) -> list[str
 
 
 def _actor_types(environment: Environment, moment: Moment | None) -> list[str]:
-    """Return the types of actors that the policy declares, or that of the moment."""
+    """Return the types of actors that the active policy declares, or, if a moment is given, its policy."""
     if moment is not None and moment.version is not None:
         program: Program | None = program_of_version(moment.version)
     else:
@@ -103,7 +103,7 @@ def _shown(question: Question, name: str | None) -> str:
 
 
 def _questions(*, kind: str, context: list[str], actor_type: list[str], **options: Any) -> list[Question]:
-    """Return what is asked: of a list of actors, one question for each type of them."""
+    """Return the questions: for `who` one for each type of actor, otherwise one."""
     facts = tuple(fact_from_text(text) for text in context)
     action = asked_action(options["action"]) if kind != "actions" else Asked(STRING)
     resource = Asked(options["resource_type"]) if kind == "list" else asked_value(options["resource"])
@@ -122,7 +122,7 @@ def asked_action(text: str) -> Asked:
 
 
 def shown_plan(compiled: Compiled) -> str:
-    """Return the plans, then each statement with what its parameters are."""
+    """Return the plans, the statements of rounds, and the main statement with its parameters."""
     lines = [str(root) for root in compiled.roots]
     if compiled.statement is None:
         return "\n".join([*lines, "", "no statement: nothing can be true, whatever the facts"])

@@ -1,4 +1,4 @@
-"""What grants what, as a picture or as text that becomes one."""
+"""What grants what, as an SVG picture or as Mermaid text."""
 
 import sys
 from typing import Any

@@ -93,7 +93,7 @@ def _tell(bar: Bar, progress: Progress) -> None:
 
 
 class _Explainer:
-    """Explains a line: what held where it held, and for a change also what stood in the way where it did not."""
+    """Explains a line as of each moment: why it held, or what stood in the way."""
 
     def __init__(self, environment_id: int, moments: tuple[Moment, ...]):
         self.environment_id = environment_id
@@ -157,7 +157,7 @@ class _Csv:
 
 
 class _Raw:
-    """Django's stream, without the end of line that it adds."""
+    """Writes to a stream of Django, without the newline that the stream would add."""
 
     def __init__(self, stream: OutputWrapper):
         self.stream = stream
@@ -167,7 +167,7 @@ class _Raw:
 
 
 class _Json:
-    """Objects, one a line; an id of null is every value, as in the interface."""
+    """Writes one JSON object per line; an id of null stands for every value, as in the interface."""
 
     def __init__(self, stream: OutputWrapper, explainer: _Explainer | None):
         self.stream = stream

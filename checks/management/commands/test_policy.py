@@ -1,4 +1,4 @@
-"""The tests of policy files, without loading them."""
+"""Runs the tests of policy files, without loading the files as a policy."""
 
 import sys
 from argparse import ArgumentTypeError
