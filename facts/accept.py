@@ -1,8 +1,9 @@
-"""Which facts the active policy has a use for.
+"""Which facts the active policy can use, and what happens to the others.
 
-One to be stored that it has none for is most likely a mistake, and is refused. A context fact that it has none for
-counts for nothing, and the answer says so: callers may say more than a policy asks for, and a policy may ask for less
-than it did when they were written. What is stored already stays, ignored, and is counted for who publishes a policy.
+Storing a fact that the policy cannot use is most likely a mistake, and is refused. A context fact that it cannot use is
+ignored, and the response says so: callers may send more than a policy uses, and a newer policy may use less than the
+one the caller was written for. A stored fact that a new policy cannot use stays and is ignored; whoever publishes the
+policy is told how many such facts there are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +21,8 @@ from policy.errors import AuthzError
 from policy.publishing import Ignored
 from policy.rules.program import Program, Signature
 
-MOST_NAMED = 10  # signatures of a question's context facts; of the others, how many there are
-COUNTED = 10_000  # stored facts; of what is more than that, no more is said
+MOST_NAMED = 10  # signatures of unused context facts that a response names; the others are only counted
+COUNTED = 10_000  # stored facts that are counted at most; beyond that it is "10,000 or more"
 
 
 class Unaccepted(NamedTuple):
@@ -71,7 +72,7 @@ def check_signature(program: Program, signature: Signature) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """The context facts of a question that count for nothing: by signature, and how many more signatures there are."""
+    """The signatures of a question's context facts that are ignored, and how many more such signatures there are."""
 
     kinds: tuple[Unaccepted, ...] = ()
     more: int = 0
@@ -81,7 +82,7 @@ class Unused:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """For people."""
+        """Return the sentences that people read."""
         others = [f"{self.more} more kinds of context facts are not used in policy"] if self.more else []
         return (*[f"the context fact {kind}" for kind in self.kinds], *others)
 
@@ -90,14 +91,14 @@ ALL_USED = Unused()
 
 
 class Brought(NamedTuple):
-    """The context facts of a question that count, and what those are that do not."""
+    """The context facts of a question that are used, and which ones are ignored."""
 
     facts: Sequence[Fact]
     unused: Unused = ALL_USED
 
 
 def brought(program: Program | None, facts: Sequence[Fact], path: str) -> Brought:
-    """Context facts without those that the policy cannot use; with `STRICT_CONTEXT_FACTS`, a refusal of these."""
+    """Leave out the context facts that the policy cannot use; with `STRICT_CONTEXT_FACTS`, refuse them instead."""
     found = useless(program, facts)
     if program is None or not found:
         return Brought(facts)
@@ -119,16 +120,16 @@ class UnusedStored:
 
 
 def ignored_facts(environment_id: int, program: Program) -> Ignored:
-    """How many stored facts the program does not accept.
+    """Return how many stored facts the program does not accept.
 
-    Facts are filed by signature, so it is signatures that are looked through, and their index entries that are
-    counted, no further than is worth knowing: the time does not depend on how many facts there are.
+    It goes through the signatures, and counts the index entries of those that are not accepted, `COUNTED` at most: the
+    time does not depend on how many facts there are.
     """
     return _counted(_unaccepted(environment_id, program).values())
 
 
 def unused_signatures(environment_id: int, program: Program) -> list[UnusedStored]:
-    """The signatures with facts that the program does not accept, each with its own count."""
+    """Return the signatures whose stored facts the program does not accept, each with its own count."""
     numbers = sorted(_unaccepted(environment_id, program).items(), key=lambda item: str(item[0]))
     found = (UnusedStored(signature, _counted([number])) for signature, number in numbers)
     return [each for each in found if each.facts.count]
@@ -148,7 +149,7 @@ def _counted(numbers: Iterable[int]) -> Ignored:
 
 
 def useless(program: Program | None, facts: Sequence[Fact]) -> list[Signature]:
-    """The signatures of the facts that the policy cannot use."""
+    """Return the signatures of the facts that the policy cannot use."""
     if program is None or not facts:
         return []
     accepts = program.accepts

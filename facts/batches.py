@@ -1,4 +1,4 @@
-"""Many facts by their signatures, as they are checked and stored: what a signature decides is decided once."""
+"""Many facts, grouped by signature to be checked and stored: what depends on the signature alone is done once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class FactBatch(Sequence[Fact]):
-    """Facts out of JSON. A `Fact` is made of one when somebody looks at it, which for most of them nobody does."""
+    """Facts from JSON. A `Fact` is created only when it is accessed, which most of them never are."""
 
     raw: list[object] = field(default_factory=list)
     ids: dict[Signature, list[Ids]] = field(default_factory=dict)  # by the order of their first facts
@@ -51,7 +51,7 @@ def batch_from_json(raw: object, path: str) -> FactBatch:
 
 
 def lasting_from_json(raw: object, path: str) -> FactBatch:
-    """Facts that count for a question only, and so have no end."""
+    """Decode context facts, which count for one question only; refuse a fact that has an end."""
     batch = batch_from_json(raw, path)
     if batch.some_end:
         place = next(index for index, fact in enumerate(batch) if fact.expires_at is not None)
@@ -68,13 +68,13 @@ def _add(batch: FactBatch, fact: Fact, known: dict[Key, list[Ids]]) -> None:
 
 
 def remember(known: dict[Key, T], signature: Signature, what: T) -> None:
-    """For `plain_fact`, to which facts are not plain where an id may have to change its spelling."""
+    """Let `plain_fact` know the signature. Left out are Integers and Booleans: their ids may need another spelling."""
     if INTEGER not in signature.types and BOOLEAN not in signature.types:
         known[signature.predicate, signature.types] = what
 
 
 def by_signature(facts: Iterable[Fact]) -> Mapping[Signature, Sequence[Ids]]:
-    """The facts' ids, in the order in which signatures come first."""
+    """Return the facts' ids by signature, in the order in which the signatures first appear."""
     if isinstance(facts, FactBatch):
         return facts.ids
     found: dict[Signature, list[Ids]] = {}
@@ -92,7 +92,7 @@ def without(facts: Sequence[Fact], signatures: AnySet[Signature]) -> Sequence[Fa
 
 
 def _signature_of(item: Any) -> Signature:
-    """Of JSON that was found to be a fact."""
+    """Return the signature of JSON that is known to be a valid fact."""
     return Signature(item["predicate"], tuple([arg["type"] for arg in item["args"]]))
 
 
@@ -108,7 +108,7 @@ def some_end(facts: Iterable[Fact]) -> bool:
 
 
 def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int], since: int) -> list[NewRow]:
-    """The facts' rows, once each, as they were said last."""
+    """Return the facts' rows without duplicates; of facts that differ only in their end, the last one counts."""
     if some_end(facts):
         return last_said([row_of(fact, number_of(fact.signature), since) for fact in facts])
     rows: list[NewRow] = []
@@ -124,7 +124,7 @@ def row_of(fact: Fact, number: int, since: int) -> NewRow:
 
 
 def last_said(rows: Iterable[NewRow]) -> list[NewRow]:
-    """Of rows of the same fact the last one: its end counts."""
+    """Return one row of each fact: the last one, whose end counts."""
     found: dict[Row, NewRow] = {row[:ROW_LENGTH]: row for row in rows}
     return list(found.values())
 

@@ -1,4 +1,4 @@
-"""Files of facts, stored in one transaction. Every line that is wrong is reported."""
+"""Load a file of facts in one transaction, and report the lines that are wrong."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def load(
     by: By = NOBODY,
     ends_stay: bool = False,
 ) -> Loaded:
-    """Store the facts of all lines, or of none; with `skip_bad`, of those that are right.
+    """Store the facts of all lines, or raise `LinesRejected` and store none; with `skip_bad`, skip the wrong lines.
 
-    A line is a `Fact`, or what JSON says of one, or known to be bad. With `ends_stay`, a line is
-    wrong where its fact is stored with another end.
+    A line is a `Fact`, the JSON of one, or a `BadLine`. With `ends_stay`, a line whose fact is already stored with
+    another end is refused, also with `skip_bad`.
     """
     with noticing.lasting("load"), changing():
         turn = advance(environment_id)
@@ -90,7 +90,7 @@ def load(
 
 
 def _with_room(rows: list[NewRow], ends: Ends, filing: _Filing, loader: Loader, ends_stay: bool) -> list[NewRow]:
-    """The rows, as they are to be stored: where some may end, once the stored ones with other ends have gone."""
+    """Return the rows to be stored. Where facts may end, first end the stored ones that are to have another end."""
     if not (filing.some_end or ends.may_end):
         return rows
     rows = last_said(rows)
@@ -125,7 +125,7 @@ class _Filing:
         self.named: dict[int, Signature] = {}  # signatures whose facts have names that may be unknown
 
     def rows(self, lines: Iterable[tuple[int, object]]) -> list[NewRow | None]:
-        """Each line's, or None where it is wrong. What JSON said of a line is gone before the next one is read."""
+        """Return each line's row, or None where the line is wrong. No line's JSON is kept, which would take memory."""
         rows: list[NewRow | None] = []
         numbers: list[int] = []
         self.some_end = False
@@ -177,7 +177,7 @@ class _Filing:
 
     @cached_property
     def _moment(self) -> int:
-        """When the first end was read; those before it are past."""
+        """Return the time at which the first end was read: all ends of the file are compared with it."""
         self.settle()
         return clock.now()
 

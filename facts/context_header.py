@@ -1,4 +1,4 @@
-"""How who asks learns of context facts that count for nothing: from a header of the answer, and from the log."""
+"""How callers learn of context facts that were ignored: from a header of the response; the log says it too."""
 
 import logging
 
@@ -12,7 +12,7 @@ HEADER = "X-Unused-Context-Facts"
 
 
 def answer(request: Request, body: object, unused: Unused, revision: int | None = None) -> Response:
-    """The answer to a question, of which revision it is, and what of its context counted for nothing."""
+    """Return the response to a question, with headers for its revision and for the context facts that were ignored."""
     headers = {} if revision is None else {OFFSET: str(revision)}
     if unused:
         log.info("request %s: context facts %s", request.id, line_of(unused))
@@ -21,6 +21,6 @@ def answer(request: Request, body: object, unused: Unused, revision: int | None 
 
 
 def line_of(unused: Unused) -> str:
-    """All of it in one line of printable ASCII, whatever the names are made of."""
+    """Return the ignored context facts in one line of printable ASCII; other characters are escaped."""
     named = [f"`{each.signature}`{each.advice}" for each in unused.kinds]
     return plain(f"not used in policy: {'; '.join([*named, *([f'and {unused.more} more'] if unused.more else [])])}")

@@ -1,4 +1,4 @@
-"""Rows into a table of PostgreSQL, by COPY."""
+"""Write rows to a table of PostgreSQL by COPY."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def copy(table: str, rows: Sequence[NewRow]) -> None:
 
 
 def _written(rows: Sequence[NewRow]) -> bytes | None:
-    """Return rows as COPY reads them, which takes the driver longer; None where one ends, or has to be escaped."""
+    """Return rows in COPY's text format, faster than the driver does; None if a row has an end, or needs escaping."""
     if any(row[-1] is not None for row in rows):
         return None
     text = "".join([_LINE % row for row in rows])

@@ -1,7 +1,8 @@
-"""How many facts there are: counted where that is quick, and beyond that told as what it is, about so many.
+"""How many facts there are: an exact count up to a limit, and an estimate beyond it.
 
-Counting reads the index of each place. PostgreSQL knows about how many facts there are in all, and a sample of its
-pages tells which share of them is meant. SQLite knows nothing of the kind, and counts further.
+Counting reads the index of each place. For an estimate, PostgreSQL's statistics say about how many facts there are in
+all, and a sample of the table's pages says which share of them is meant. SQLite has no such statistics: there the limit
+is higher, and beyond it there is no estimate.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _counted(some: Sequence[Place], limit: int) -> list[int]:
 
 
 def _estimated(walk: Sequence[Place]) -> int | None:
-    """Return the share that the walk has of a sample, of as many facts as the table has by PostgreSQL's statistics."""
+    """Return the estimate: the walk's share of a sample, times the number of facts by PostgreSQL's statistics."""
     tests, values = [], []
     for place in walk:
         conditions, of_place = conditions_of(place)
@@ -95,6 +96,6 @@ def _estimated(walk: Sequence[Place]) -> int | None:
 
 
 def _rounded(number: int) -> int:
-    """To two digits: more of them would be made up."""
+    """Round to two significant digits, as the estimate is no better: 12345 -> 12000."""
     unit = 10 ** max(0, len(str(number)) - 2)
     return round(number / unit) * unit

@@ -1,7 +1,7 @@
-"""Facts that end by themselves: what it takes to store one, and how statements leave out those whose end has come.
+"""Facts with an end (`expires_at`): how they are stored, and how statements leave them out once they have ended.
 
-A signature whose facts may end is marked, so that all others cost what they cost without ends. A fact has one end at
-most. Stored again with another, or with none, it is another row from then on: the one before becomes a past fact.
+A signature gets a mark with its first fact that has an end; statements on unmarked signatures need not look at ends. A
+fact has one end at most. If it is stored again with another end, or with none, the old row becomes a past fact.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from policy.offsets import Turn
 
 
 class EndIsPast(MalformedRequest):
-    """A fact is to be stored that would count no more."""
+    """A fact was to be stored with an end that is in the past."""
 
 
 class EndsStay(AuthzError):
-    """Facts were to be stored that are stored with other ends, by somebody who may add facts and not end any."""
+    """Facts were to be stored again with other ends, by somebody who may add facts but not end any."""
 
     def __init__(self, rows: AnySet[Row]):
         self.rows = rows
@@ -45,7 +45,7 @@ class Ends:
     def make_way(self, rows: Sequence[NewRow], some_end: bool, ends_stay: bool = False) -> None:
         """End the stored facts that are about to be stored with another end. Each fact is in one row at most.
 
-        With `ends_stay`, refuse to: whoever gives a fact an end that is near deletes it.
+        With `ends_stay`, refuse to: giving a fact an end in the near future is as good as deleting it.
         """
         if some_end:
             self._mark({row[0] for row in rows if row[-1] is not None})
@@ -57,7 +57,7 @@ class Ends:
                 self._check_stayed(said)
 
     def _check_stayed(self, rows: Sequence[NewRow]) -> None:
-        """Refuse if one of these was ended that counted before. Nothing that has come to its end counts."""
+        """Raise `EndsStay` if `make_way` ended one of these facts, unless the fact had already come to its end."""
         listed = ", ".join(str(int(number)) for number in sorted({row[0] for row in rows}))
         with connection.cursor() as cursor:
             cursor.execute(
@@ -95,10 +95,10 @@ def check_end(end: int, moment: int, path: str) -> None:
 
 
 def lasting() -> str:
-    """The condition that a stored fact has not ended; the clock is read once a statement."""
+    """Return the SQL condition that a stored fact has not ended; a statement reads the clock once."""
     return f"(expires_at IS NULL OR expires_at > (SELECT {now_in(connection.vendor)}))"
 
 
 def ended() -> str:
-    """The condition that it has, which the index of ends serves."""
+    """Return the SQL condition that a stored fact has ended; the index on `expires_at` serves it."""
     return f"expires_at <= (SELECT {now_in(connection.vendor)})"

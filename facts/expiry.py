@@ -1,8 +1,8 @@
 """Sweeping: facts whose end has come become past facts, in revisions of their own.
 
-No answer depends on it, for a fact does not count from its end on. It keeps the table to what holds, and tells those
-who follow the changes. Several processes may sweep at once: each batch is a turn, and what one ended the next does not
-find.
+No answer depends on sweeping: a fact does not count from its end on. Sweeping keeps the table small, and makes the end
+of a fact visible to those who follow the changes. Several processes may sweep at once: each batch takes a turn, and a
+process does not find what another one has swept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BY = By("expiry")
 
 
 class _NothingEnded(Exception):
-    """Somebody else was faster: the turn is given back."""
+    """Another process has swept the facts: roll back, so that no revision is made."""
 
 
 def sweep_all() -> None:
@@ -38,12 +38,12 @@ def sweep_all() -> None:
     for environment_id in environments_with_ends():
         try:
             sweep(environment_id)
-        except Unavailable as reason:  # others may have nobody who writes for so long
+        except Unavailable as reason:  # go on: other environments may not be as busy
             log.warning("facts that have ended in environment %d are not swept: %s", environment_id, reason.message)
 
 
 def sweep(environment_id: int, report: Callable[[int], None] = lambda swept: None) -> int:
-    """The same of one environment, batch by batch; how many there were. `report` is told after each."""
+    """End them in one environment, batch by batch, and return how many. `report` gets the total after each batch."""
     swept = 0
     while _is_any(environment_id):
         try:
@@ -73,7 +73,7 @@ def _is_any(environment_id: int) -> bool:
 
 
 def _found(environment_id: int, most: int) -> list[Row]:
-    """Facts whose end has come, those first that ended first."""
+    """Return facts whose end has come, earliest end first."""
     numbers = ending_numbers(environment_id)
     if not numbers:
         return []

@@ -1,8 +1,8 @@
-"""What changed after a revision, in order, without gaps: each revision once, whole or in parts.
+"""The feed of changes after a revision, in order and without gaps: each revision once, whole or in parts.
 
-Revisions say how many facts they changed, so that as many of them as an answer may have are read by one statement. One
-that is too large for an answer is read part by part, in the order of its facts, wherever they are by then: a fact that
-was inserted may be a past one while its revision is still read. So is the state as of the horizon.
+A revision says how many facts it changed, so one statement reads as many revisions as fit into a response. A revision
+that is too large for a response is read in parts, in the order of its facts, from the stored and the past facts: a fact
+that it inserted may be a past one before its last part is read. The state as of the horizon is read in parts too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from policy.clock import text_of
 from policy.errors import AuthzError, MalformedRequest
 from policy.revisions import newest_and_horizon
 
-SKIPPED_AT_ONCE = 100_000  # facts, or revisions, that are looked at for those that are asked for
-PATIENCE = 1.0  # seconds, after which an answer may have none although there are some later
+SKIPPED_AT_ONCE = 100_000  # facts that one step looks at to find those with the predicates asked for
+PATIENCE = 1.0  # seconds, after which a response may have no changes although there are some later
 _NOTHING: Changed = ([], [])
 
 
 class BeforeHorizon(AuthzError):
-    """What is asked for was dropped."""
+    """The history asked for was pruned."""
 
     def __init__(self, horizon: int):
         super().__init__(
@@ -92,7 +92,7 @@ class _Reader:
 
 
 def read(environment_id: int, asked: Asked) -> Found:
-    """The changes that follow; what is read is of one moment, if the caller sees to it (`one_moment`)."""
+    """Return the changes after a place. The caller opens the snapshot that all statements read from (`one_moment`)."""
     newest, horizon = newest_and_horizon(environment_id)
     place = asked.after
     _check(place, newest, horizon, asked)
@@ -112,7 +112,7 @@ def _check(place: Place, newest: int, horizon: int, asked: Asked) -> None:
         if 0 < place.revision < horizon:
             raise BeforeHorizon(horizon)
         return
-    # Of the horizon itself the state is known, and what it changed no more.
+    # As of the horizon the state is known, but no longer what the horizon's own revision changed.
     if place.revision < horizon or (place.revision == horizon and not inside.is_state):
         raise BeforeHorizon(horizon)
     if inside.is_state and place.revision != horizon:
@@ -139,7 +139,7 @@ def _following(reader: _Reader, after: int) -> Found:
 
 
 def _following_chosen(reader: _Reader, after: int) -> Found:
-    """Revisions that have none of the facts are skipped, for some time."""
+    """Skip the revisions that have no fact with the predicates asked for, for `PATIENCE` seconds at most."""
     until = time.monotonic() + PATIENCE
     while True:
         headers = _headers(reader.environment_id, after, SKIPPED_AT_ONCE // 10)
@@ -163,7 +163,7 @@ def _following_chosen(reader: _Reader, after: int) -> Found:
 
 
 def _fitting(headers: Iterable[_Header], sizes: Mapping[int, int], limit: int) -> Iterator[_Header]:
-    """The first ones, which have so many facts at most."""
+    """Yield the first revisions, as long as they have `limit` facts at most in all."""
     left = limit
 
     def fits(header: _Header) -> bool:
@@ -201,14 +201,14 @@ def _headers(environment_id: int, after: int, most: int) -> list[_Header]:
 
 
 def _begin(reader: _Reader) -> Found:
-    """With all facts as of the horizon."""
+    """Begin the feed with the state: all facts as of the horizon."""
     (header,) = _headers(reader.environment_id, reader.horizon - 1, 1)
     state = replace(header, author="", kind="state", policy_version=None)
     return _first_of_parts(reader, state, more=reader.newest > reader.horizon)
 
 
 def _first_of_parts(reader: _Reader, header: _Header, more: bool) -> Found:
-    """Of a revision that is too large, unless it turns out that it is not."""
+    """Return the first part of a revision that seems too large; all of it, if it turns out to fit."""
     size = reader.asked.limit
     arms = arms_of(header.number, header.kind == "state")
     rows = part_of(arms, reader.chosen, None, size + 1, header.size)
@@ -230,7 +230,7 @@ def _go_on(reader: _Reader, number: int, inside: Inside) -> Found:
 
 
 def _part(reader: _Reader, header: _Header, inside: Inside, rows: list[Row]) -> Found:
-    """The next one. Where past facts were removed since the first one was told, there are fewer parts than it said."""
+    """Return the next part. If past facts were removed since the first part, there may be fewer parts than it said."""
     is_last = len(rows) <= inside.size
     rows = rows[: inside.size]
     parts = inside.part if is_last else max(inside.parts, inside.part + 1)

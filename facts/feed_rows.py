@@ -1,7 +1,7 @@
 """The rows of facts and past facts that revisions began and ended.
 
-Of one fact that a revision both ended and began, its end (`expires_at`) was changed: it is told as inserted, and only
-so. Such there are among facts of signatures that may end.
+If a revision both ended and began the same fact, it changed the fact's end (`expires_at`): the fact is listed among the
+inserted only. This happens only with signatures whose facts may end.
 """
 
 from __future__ import annotations

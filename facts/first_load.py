@@ -1,13 +1,12 @@
-"""The first facts of a PostgreSQL database, where there are many: they come into a table without indexes.
+"""The first load of many facts into a PostgreSQL database: the indexes are dropped and built again at the end.
 
-Each index that is kept up to date while rows come takes longer than the row; all of them built at the end take a third
-of the time. So facts wait in a table of the transaction, and those who ask go on. Then, in one go, the indexes of the
-empty table are dropped, the facts moved, and the indexes built as they were: for so long, others wait, about 3 seconds
-for a million facts. What nobody sees yet is the load, not the indexes: whoever had begun before finds the table empty,
-as it was.
+Keeping an index up to date takes longer than inserting the row; building all of them at the end takes a third of the
+time. So the facts first go into a temporary table, and readers are not held up. Then, under an exclusive lock, the
+indexes of the empty table are dropped, the facts moved, and the same indexes built again. Others wait for that long:
+about 3 seconds for a million facts.
 
-Where the table has had a row, or somebody holds on to it, or the database's role may not do so, the facts are moved
-with the indexes in place.
+If the table has ever had a row, or others hold a lock on it, or the database's role may not do this, the facts are
+moved with the indexes in place.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class _NotAlone(Exception):
 
 
 def is_due() -> bool:
-    """Say whether the table of facts has no row, for nobody: what was deleted may be seen still by who began before."""
+    """Say whether the fact table is empty for every transaction; an older one may still see rows deleted since."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {_UNTOUCHED} AND has_database_privilege(current_database(), 'TEMPORARY')")
         return bool(cursor.fetchone()[0])
@@ -109,7 +108,7 @@ ORDER BY c.relname
 
 
 def _lock() -> None:
-    """Have the table alone. Nobody has to wait behind this one meanwhile."""
+    """Lock the table exclusively, trying with NOWAIT: a waiting lock request would block readers that come after it."""
     for _ in range(_TRIES):
         try:
             with transaction.atomic(), connection.cursor() as cursor:

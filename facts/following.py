@@ -1,6 +1,7 @@
-"""Following the changes: reading them as they come.
+"""Following the feed of changes: reading them as they come.
 
-Who waits keeps no connection. What is read, a thread that has one reads, and in one moment with the key of the caller.
+A thread that waits keeps no connection. A thread that has one reads for it, and checks the caller's key in the same
+snapshot.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from policy.waking import watch
 
 
 def found(caller: Caller, asked: Asked, patience: float) -> Found:
-    """What there is, as soon as there is something, for whoever holds the caller's key then."""
+    """Return the changes as soon as there are some, or none after `patience` seconds. Each read checks the key."""
     return _awaited(caller.environment_id, partial(_read_as, caller), asked, patience)
 
 
 def every(environment_id: int, asked: Asked, patience: float) -> Iterator[Found]:
-    """What there is, and then what comes, without end; nothing, each time that nothing came for so many seconds."""
+    """Yield changes without end, as they come; yield an empty `Found` whenever `patience` seconds brought none."""
     while True:
         here = _awaited(environment_id, partial(_read, environment_id), asked, patience)
         yield here
@@ -33,7 +34,7 @@ def every(environment_id: int, asked: Asked, patience: float) -> Iterator[Found]
 
 
 def _awaited(environment_id: int, look: Callable[[Asked], Found], asked: Asked, patience: float) -> Found:
-    """Revisions without a fact that is asked for wake nobody for long."""
+    """Read until there are changes or time is up. A revision without a fact asked for does not end the waiting."""
     until = time.monotonic() + patience
     while True:
         here = made(partial(look, asked))

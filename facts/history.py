@@ -1,7 +1,7 @@
 """What changed when: the revisions that began or ended facts, newest first, in pages.
 
-A page is of so many facts, not of so many revisions: one revision may be a load of millions. What did not fit goes on
-with the same revision on the next page. Told is what happened after the horizon, since which all of it is known.
+A page holds so many facts, not so many revisions: one revision may be a load of millions. If a revision does not fit,
+the next page goes on with it. The history begins after the horizon: what happened before is no longer known whole.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a revision did to the facts that were asked for. One whose end it changed is among the inserted only."""
+    """What a revision did to the facts asked for. A fact whose end it changed is among the inserted only."""
 
     revision: Revision
     inserted: tuple[Changed, ...]
@@ -151,7 +151,7 @@ def _paged(
 
 
 def _merged(changes: Iterable[_Change]) -> list[_Change]:
-    """Newest first, and of a fact that ended and began at one revision, that it began."""
+    """Sort the changes, newest first. If a revision both ended and began a fact, keep only that it began."""
     begun = sorted(changes, key=lambda each: (-each.revision, each.row, not each.began))
     return [next(same) for _, same in groupby(begun, lambda each: (each.revision, each.row))]
 

@@ -1,8 +1,12 @@
-"""Where facts live: one narrow table of rows, one of those that are past, and the signatures that give them meaning.
+"""The tables of facts: one narrow table of stored facts, one of past facts, and the signatures that say what rows mean.
 
-A row is `sig, a0 … a4`: the number of a signature (an environment, a predicate and the types of the
-arguments) and the ids, '' beyond the signature's arity. Environments are isolated by construction: a row
-belongs to the one its signature belongs to. What is deleted moves to the table of past facts.
+A row is `sig, a0 … a4`: the number of a signature (an environment, a predicate and the types of the arguments), and the
+arguments' ids, '' beyond the signature's arity. With signature 7 = `has_role(User, String, Organization)`:
+
+    has_role(User:ann, "owner", Organization:acme)  ->  7, 'ann', 'owner', 'acme', '', ''
+
+A row belongs to its signature's environment, so no row can be in two environments. Deleted facts move to the table of
+past facts.
 """
 
 from typing import Any
@@ -15,11 +19,11 @@ MAX_ARGUMENTS = 5
 COLUMNS = ("a0", "a1", "a2", "a3", "a4")
 Row = tuple[int, *tuple[str, ...]]  # sig, a0 … a4
 ROW_LENGTH = 1 + len(COLUMNS)
-NewRow = tuple[Any, ...]  # the same, since, expires_at
-GoneRow = tuple[Any, ...]  # a row and until
+NewRow = tuple[Any, ...]  # sig, a0 … a4, since, expires_at
+GoneRow = tuple[Any, ...]  # sig, a0 … a4, until
 
-# Only facts that have a fourth or fifth argument pay for the index that finds them by it. A statement that
-# binds one of these columns must carry its condition too, or neither database will use the index.
+# The indexes on a3 and a4 are partial: facts with fewer arguments have no entry in them. A statement that binds one of
+# these columns must repeat the index's condition, or neither database uses the index.
 INDEX_CONDITIONS = {"a3": "a3 <> ''", "a4": "a4 <> ''"}
 
 
@@ -28,14 +32,14 @@ class Signature(models.Model):
 
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="signatures")
     predicate = models.TextField()
-    types = models.TextField()  # a JSON array: no type name can be mistaken for two
-    may_end = models.BooleanField(default=False, db_default=False, editable=False)  # some such fact has had an end
-    # The revision at which it was given its number: no such fact was stored before. 0: perhaps there always were some.
+    types = models.TextField()  # a JSON array, so that no type name can be read as two
+    may_end = models.BooleanField(default=False, db_default=False, editable=False)  # some fact of it has had an end
+    # The revision that created the signature: no fact of it was stored before. 0: not known, there may have been some.
     since = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
         db_table = "signature"
-        verbose_name = "fact"  # what the admin shows by signature
+        verbose_name = "fact"  # the admin registers its pages about facts under this model
         constraints = [
             models.UniqueConstraint(fields=["environment", "predicate", "types"], name="signature_environment_shape")
         ]
@@ -46,7 +50,7 @@ class Signature(models.Model):
 
 
 class Fact(models.Model):  # noqa: DJ008  never shown as a row: `facts.wire.Fact` prints
-    """A row of the fact table, for reading; the migrations make the table, `facts.store` writes it."""
+    """A row of the fact table, for reading only: the migrations create the table, and `facts.store` writes to it."""
 
     pk = models.CompositePrimaryKey("sig", *COLUMNS)
     sig = models.IntegerField()
@@ -55,8 +59,8 @@ class Fact(models.Model):  # noqa: DJ008  never shown as a row: `facts.wire.Fact
     a2 = models.TextField()
     a3 = models.TextField()
     a4 = models.TextField()
-    since = models.BigIntegerField()  # the revision at which it was stored; 0: before revisions were kept
-    expires_at = models.BigIntegerField(null=True)  # microseconds since 1970: from then on it does not count
+    since = models.BigIntegerField()  # the revision that stored it; 0: stored before revisions were kept
+    expires_at = models.BigIntegerField(null=True)  # microseconds since 1970; from then on the fact does not count
 
     class Meta:
         db_table = "fact"

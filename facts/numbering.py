@@ -1,4 +1,4 @@
-"""The numbers of signatures. One that is committed means the same for ever, so processes remember it."""
+"""The numbers of signatures. A committed number means the same signature for ever, so processes cache it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def signature_number(environment_id: int, signature: Signature, revision: int) -
     number = _numbers.get(key)
     if number is None:
         number = _read(environment_id, signature) or _give(environment_id, signature, revision)
-        # One that this transaction gave is nobody's until it commits.
+        # Not before: if this transaction is rolled back, a number that it gave does not exist.
         transaction.on_commit(lambda: _remember(key, number))
     return number
 
 
 class Marks(NamedTuple):
-    """What the environment is marked with: as long as no other signature is given a number, and no other may end."""
+    """Two marks of an environment. They change when a signature is added, or gets its first fact with an end."""
 
     signatures: int = 0
     ends: int = 0
@@ -87,7 +87,7 @@ def marks_of(environment_id: int) -> Marks | None:
 
 @lru_cache(maxsize=256)
 def _numbered_under(environment_id: int, marks: Marks) -> Numbered:
-    """Marks are drawn by lot with each number that is given, and each first end: while they are the same, so is all."""
+    """Read the signatures; cached by the marks, which change whenever a signature does (see `Marks`)."""
     with connection.cursor() as cursor:
         columns = "predicate, types, id, may_end, since"
         cursor.execute(f"SELECT {columns} FROM signature WHERE environment_id = %s", (environment_id,))
@@ -161,11 +161,11 @@ def environments_with_ends() -> list[int]:
 
 @dataclass
 class Numbering:
-    """The numbers of signatures in one statement. One that has none yet gets one that no fact has.
+    """The numbers of signatures in one statement. A signature without a number gets a negative one, which no fact has.
 
-    A question writes nothing, and so waits for no writer. What had no number is left out of the statement, which
-    checks that its environment's signatures are the same still: facts that gave it one may be of the moment that
-    the statement sees.
+    A question writes nothing, and so waits for no writer. Facts of a signature without a number are left out of the
+    statement. As such facts may be stored before the statement runs, it checks that the environment's marks are still
+    the same.
     """
 
     environment_id: int
@@ -214,8 +214,8 @@ def _read(environment_id: int, signature: Signature) -> int | None:
 
 
 def _give(environment_id: int, signature: Signature, revision: int) -> int:
-    mark = secrets.randbits(62)  # never the mark of a change that was taken back
-    # Both or neither: a statement that was compiled in between would take the mark for one without this signature.
+    mark = secrets.randbits(62)  # random, so that it is never the mark of a change that was rolled back
+    # In one transaction: a statement compiled between the two would cache the new mark without this signature.
     with transaction.atomic(savepoint=False), connection.cursor() as cursor:
         cursor.execute("UPDATE environment SET signature_mark = %s WHERE id = %s", (mark, environment_id))
         cursor.execute(
@@ -223,7 +223,7 @@ def _give(environment_id: int, signature: Signature, revision: int) -> int:
             " ON CONFLICT DO NOTHING",
             (environment_id, signature.predicate, text_of_types(signature.types), revision),
         )
-    number = _read(environment_id, signature)  # ours, or that of whoever was faster
+    number = _read(environment_id, signature)  # ours, or that of a transaction that was faster
     assert number is not None, "a signature that was just inserted exists"
     return number
 

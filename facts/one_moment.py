@@ -1,4 +1,4 @@
-"""Several statements that read the facts of one moment."""
+"""One snapshot of the database for several statements that read facts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,12 +8,12 @@ from django.db import Error, connection, transaction
 
 @contextmanager
 def one_moment() -> Iterator[None]:
-    """What is read inside is of one moment, however long it takes; nothing is written, and nobody is held up."""
-    if connection.in_atomic_block:  # whoever began it knows what it sees
+    """Open a read-only transaction whose statements all see one snapshot, without a time limit. It blocks no writer."""
+    if connection.in_atomic_block:  # the outer transaction decides what is seen
         yield
     elif connection.vendor == "sqlite":
         with connection.cursor() as cursor:
-            cursor.execute("BEGIN")  # the framework's own would take the writers' lock
+            cursor.execute("BEGIN")  # `transaction.atomic` would take the writers' lock
             try:
                 yield
             finally:

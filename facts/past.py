@@ -1,7 +1,7 @@
-"""Past facts: what a revision really ended and began, once its changes are made one after the other.
+"""Past facts: what a revision really changed, worked out after its changes have been made one after the other.
 
 A batch often deletes what it inserts again: `delete has_role(User:ann, _, Org:acme)`, and then the roles that she has.
-What is the same before and after a revision is no change, and is not written down as one.
+A fact that is the same before and after a revision has not changed, and is not recorded as changed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def settle(numbers: Iterable[int], revision: int) -> None:
             " AND fact.since = past_fact.until",
             (revision,),
         )
-        # Only a fact that was given back what it had began when a past one did.
+        # A stored fact has the `since` of its past fact only if the statement before this one restored it.
         restored = f"EXISTS (SELECT 1 FROM fact WHERE {same} AND fact.since = past_fact.since)"
         cursor.execute(f"DELETE FROM past_fact WHERE {here} AND {restored}", (revision,))
 

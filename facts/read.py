@@ -1,6 +1,6 @@
-"""Reading what is stored, and only that: nothing here is derived.
+"""Read stored facts, never derived ones: all facts of a pattern, some that mention a value, and counts.
 
-All facts of a pattern, or some that mention a value, and counts. Pages of them for people are `facts/walk.py`.
+Pages of facts for people are in `facts/walk.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,8 +59,8 @@ def found(environment_id: int, predicate: str | None, args: Sequence[Argument], 
     while True:
         numbers = matching(kinds.numbers, predicate, tuple(args), open_ended=True)
         facts, revision = _find(environment_id, _Kinds(numbers, kinds.may_end), args, moment)
-        # Signatures are only ever added: the rows are of one moment if none was since they were listed. So it is with
-        # those whose facts may end.
+        # Signatures are only ever added, or marked as ones whose facts may end. If neither has happened since they
+        # were listed, the statement was complete. Otherwise read again.
         latest = _kinds(environment_id)
         if latest == kinds:
             return Found(sorted(facts, key=lambda fact: (fact.predicate, fact.args)), revision)

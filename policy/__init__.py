@@ -1,11 +1,12 @@
 """Polar text, what it means, and which of it is in force.
 
-In the order in which a policy goes through them: `views`, `admin` and the commands receive a text; `publishing` is
-what all of them call; `language` makes a syntax tree of the text and `rules` a `Program`, free of Django both;
-`testing` is what running its tests reports (the app above runs them); `models` keeps versions, `offsets` puts writers
-of an environment in a row, and `active` gives every part of the service the program that holds now.
+In the order in which a policy passes through them: `views`, `admin` and the commands receive a text; all of them call
+`publishing`; `language` parses the text into a syntax tree, and `rules` compiles the tree into a `Program` (neither
+imports Django); `testing` has the classes that report the policy's test results (the app above runs the tests);
+`models` stores versions; `offsets` makes the writers of an environment wait for each other; and `active` gives every
+part of the service the program that is in force now.
 
-For people: `files` makes one policy of several files, and `pages` is what the admin shows of policies.
+For people: `files` joins several files into one policy, and `pages` has the admin's pages about policies.
 
 For everyone: `values` (typed ids), `fact_text` (facts as people write them), `errors` (what callers did wrong),
 `endpoint` (what all paths share), `serializers` (how bodies are decoded and described).

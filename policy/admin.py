@@ -1,4 +1,4 @@
-"""Policies for people: versions, their text, what differs, and an editor. Whatever changes goes through publishing."""
+"""The admin's pages about policies: versions, their text, differences, an editor. All changes go through publishing."""
 
 from dataclasses import replace
 from typing import Any
@@ -106,7 +106,7 @@ class PolicyVersionAdmin(EditingAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """A version is never changed; this shows it. Asked to `run` its tests, it does."""
+        """Show a version, which is never changed. With `?run=tests`, run its tests as well."""
         version = self._version(request, object_id)
         if version is None:
             return self._gone(request, object_id)
@@ -117,12 +117,12 @@ class PolicyVersionAdmin(EditingAdmin):
         return self._page(request, "source", version, **contents, **_since_before(version), **_lines(version.source))
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Says so, and shows the list."""
+        """Redirect to where Django's admin sends people for an object that does not exist, with its message."""
         redirect = self._get_obj_does_not_exist_redirect  # type: ignore[attr-defined]  # Django's own, of any ModelAdmin
         return redirect(request, self.opts, object_id)
 
     def difference_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """From another version, of the same environment, to this one."""
+        """Show what differs between another version of the same environment, `?from=`, and this one."""
         version = self._version(request, object_id)
         if version is None:
             return self._gone(request, object_id)
@@ -137,7 +137,7 @@ class PolicyVersionAdmin(EditingAdmin):
         return self._page(request, "difference", version, chosen=chosen, numbers=numbers, **_sides(rows))
 
     def activate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Asks, shows what would change, and returns to the version."""
+        """Show what activating the version would change, and ask; on POST, activate it and go to its page."""
         version = self._version(request, object_id)
         if version is None:
             return self._gone(request, object_id)
@@ -160,7 +160,7 @@ class PolicyVersionAdmin(EditingAdmin):
         )  # fmt: skip
 
     def _activate(self, request: HttpRequest, version: PolicyVersion) -> HttpResponse | None:
-        """Make it active; nothing, where its tests fail and nobody said that it should be all the same."""
+        """Activate the version and return a redirect; return None if its tests fail and `force` was not sent."""
         by, force = by_admin(request), "force" in request.POST
         try:
             published = publishing.activate(version.environment_id, version.number, force=force, by=by)
@@ -205,7 +205,7 @@ class PolicyVersionAdmin(EditingAdmin):
 
 
 def _contents(version: PolicyVersion, with_facts: bool) -> dict[str, object]:
-    """What the text amounts to, and what the compiler says about it; of the facts, for who may view them."""
+    """Return the program and its warnings, or what keeps the text from compiling; `with_facts`, also ignored facts."""
     try:
         program = program_of_version(version.pk)
     except AuthzError as reason:
@@ -216,7 +216,7 @@ def _contents(version: PolicyVersion, with_facts: bool) -> dict[str, object]:
 
 
 def _since_before(version: PolicyVersion) -> dict[str, object]:
-    """What differs from the version before, if that is soon found."""
+    """Return what differs from the version before; nothing if one of the texts is too long to be compared here."""
     earlier = PolicyVersion.objects.filter(environment_id=version.environment_id, number__lt=version.number)
     before = earlier.order_by("-number").first()
     if before is None or max(version.source.count("\n"), before.source.count("\n")) > _MOST_COMPARED:
@@ -232,7 +232,7 @@ def _lines(text: str) -> dict[str, object]:
 
 
 def _compared_by_default(version: PolicyVersion, others: QuerySet) -> PolicyVersion | None:
-    """The active version; for that one itself, the version before it."""
+    """Return the active version; if `version` is itself the active one, return the version before it."""
     active = others.filter(pk=version.environment.policy_version_id).first()
     return active or others.filter(number__lt=version.number).order_by("-number").first()
 

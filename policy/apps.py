@@ -13,7 +13,7 @@ class PolicyConfig(AppConfig):
 
 
 def check_grammar(app_configs: object, **options: object) -> list[checks.Error]:
-    """Productions are docstrings, which `python -OO` strips: no policy could be read."""
+    """Report an error under `python -OO`: it strips docstrings, and the grammar's productions are docstrings."""
     if sys.flags.optimize < 2:
         return []
     return [checks.Error("the grammar of policies is stripped", hint="run Python without -OO", id="policy.E001")]

@@ -1,4 +1,4 @@
-"""The database's clock, which all servers share: microseconds since 1970, as one number."""
+"""The time by the database's clock, which all servers share, as one number: microseconds since 1970."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -16,12 +16,12 @@ _NOW = {
 
 
 def now_in(vendor: str) -> str:
-    """The SQL that reads the clock."""
+    """Return the SQL expression that reads the clock."""
     return _NOW[vendor]
 
 
 def now() -> int:
-    """What the clock says; within a transaction as well."""
+    """Return the time now. Within a transaction too it is the time now, not that of the transaction's start."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {now_in(connection.vendor)}")
         return cursor.fetchone()[0]
@@ -36,7 +36,7 @@ def microseconds_of(time: datetime) -> int:
 
 
 def time_of_text(text: str) -> datetime:
-    """The time that RFC 3339 writes so, in UTC; `ValueError` says what is wrong with another text."""
+    """Return the time that a text in RFC 3339 gives, in UTC; raise `ValueError` with advice for any other text."""
     try:
         time = datetime.fromisoformat(text.upper())
     except ValueError:
@@ -54,17 +54,20 @@ def _advice(text: str) -> str:
 
 
 def text_of(microseconds: int) -> str:
-    """As answers show it: `2026-11-03T14:02:11.123456Z`."""
+    """Return a time as responses show it: `2026-11-03T14:02:11.123456Z`."""
     return time_of(microseconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def short_text_of(microseconds: int) -> str:
-    """The same with a fraction only if there is one: `2026-12-01T00:00:00Z`."""
+    """Return the same text, with a fraction only if it is not zero: `2026-12-01T00:00:00Z`."""
     return time_of(microseconds).isoformat().replace("+00:00", "Z")
 
 
 def microseconds_of_text(text: str) -> int:
-    """Of a time as RFC 3339 has it, with its offset; ValueError where it is none. Below microseconds nothing counts."""
+    """Return a time in RFC 3339, with its offset, as microseconds; raise ValueError for any other text.
+
+    Digits below microseconds are cut off.
+    """
     if not _RFC_3339.fullmatch(text):
         raise ValueError("not a time of RFC 3339")
     found = microseconds_of(datetime.fromisoformat(text.upper()))

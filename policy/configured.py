@@ -1,11 +1,12 @@
-"""Settings that every request asks for, as plain attributes.
+"""Settings that every request reads, cached as plain attributes.
 
     from policy.configured import configured
 
     if configured.RATE_LIMIT is not None: …
 
-Django's own way to a setting takes longer than what is done with it. Each is looked up once, and again when a test
-overrides a setting: by a fixture or `override_settings`, not by setting it on Django's object.
+Django's own attribute lookup takes longer than what is done with the setting. Each setting is looked up once, and again
+after a test has overridden any setting with a fixture or `override_settings`. Assigning to an attribute of Django's
+`settings` is not noticed.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from django.core.signals import setting_changed
 
 class _Configured:
     def __getattr__(self, name: str) -> Any:
-        """Look up what nobody has asked for yet; after that, it is an attribute."""
+        """Look a setting up the first time it is read, and keep it as an attribute."""
         found = self.__dict__[name] = getattr(settings, name)
         return found
 
 
 _all = _Configured()
-configured = cast(LazySettings, _all)  # which says what types they have
+configured = cast(LazySettings, _all)  # so that the type checker knows the settings' types
 
 
 def _forget(**_: object) -> None:

@@ -1,7 +1,7 @@
-"""Drafts: what somebody writes is kept on the server while they write it.
+"""Drafts: the policy text that somebody is writing is kept on the server meanwhile.
 
-Each save draws a stamp, and whoever saves again says which one they know: a text that was saved elsewhere meanwhile, in
-another window or on another machine, is never written over unseen.
+Each save gives the draft a new random stamp, and the next save must name the stamp that its author last saw. So a text
+that was saved meanwhile in another window, or on another machine, is never overwritten unseen.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ User = AbstractBaseUser | AnonymousUser
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A text as it is written, and the version that was active when it was begun."""
+    """A text that is being written, and the number of the version that was active when it was begun."""
 
     source: str
     filename: str
@@ -27,7 +27,7 @@ class Written:
 
 
 class SavedElsewhere(AuthzError):
-    """There is a draft that whoever saves has not seen."""
+    """Raised on saving: there is a newer draft, which the one who saves has not seen."""
 
     def __init__(self, draft: PolicyDraft):
         super().__init__("another draft was saved meanwhile, in another window or on another machine")
@@ -35,13 +35,18 @@ class SavedElsewhere(AuthzError):
 
 
 def draft_of(user: User, environment: Environment) -> PolicyDraft | None:
-    """What there is to go on with: a text other than the active one."""
+    """Return the draft to go on with; None if there is none, or if its text is that of the active policy."""
     draft = _drafts(user, environment).first()
     return None if draft is None or is_active(environment, draft.source) else draft
 
 
 def keep(user: User, environment: Environment, written: Written, stamp: int | None) -> PolicyDraft | None:
-    """Save the text, for whoever knows the draft of this stamp; there is no draft of the active policy's own text."""
+    """Save the text and return the draft; raise `SavedElsewhere` if the present draft has another stamp than `stamp`.
+
+    A present draft of the same text, or of the active policy's text, may be overwritten whatever its stamp.
+
+    A text equal to the active policy's is not kept: the draft is deleted, and None returned.
+    """
     with changing():
         draft = _drafts(user, environment).select_for_update().first()
         if draft is not None and not _is_known(draft, written, stamp):
@@ -54,7 +59,7 @@ def keep(user: User, environment: Environment, written: Written, stamp: int | No
 
 
 def _is_known(draft: PolicyDraft, written: Written, stamp: int | None) -> bool:
-    """Whether nothing is lost that whoever saves has not seen."""
+    """Say whether the present draft may be overwritten: it was seen, has the same text, or the active policy's text."""
     if draft.stamp == stamp or draft.source == written.source:
         return True
     return is_active(draft.environment, draft.source)
@@ -65,7 +70,7 @@ def discard(user: User, environment: Environment) -> None:
 
 
 def discard_published(user: User, environment: Environment, source: str, stamp: int | None) -> None:
-    """Let go of the draft that has just been published; another one stays."""
+    """Delete the draft that has just been published; a draft that was saved after it stays."""
     for draft in _drafts(user, environment):
         if draft.stamp == stamp or draft.source == source:
             draft.delete()

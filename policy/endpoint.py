@@ -1,6 +1,6 @@
-"""What every endpoint shares: what it is asked, who is asking, and how it answers.
+"""What all endpoints share: the request, the caller and the response.
 
-How a request arrives and how its answer leaves, an endpoint does not know: `authz_project/api.py` does.
+Endpoints know nothing of the web server: `authz_project/api.py` receives requests and sends responses.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,13 +19,14 @@ from policy.scopes import Scope
 
 OFFSET = "OsoOffset"  # the header with the revision that a change made, or that an answer is of
 VERBS = ("get", "post", "delete")
-# In what is known of a request: whether there is a thread for it to wait on. Plain Django, which says nothing, has one.
+# A key of `Request.headers`: whether the request has a thread on which it may wait. Plain Django does not set it, and
+# has one.
 MAY_WAIT = "authz.may_wait"
 _UNREAD = object()
 
 
 class Request:
-    """What an endpoint is asked. Bodies and query strings are read when they are first looked at, if at all."""
+    """A request. Its body and query string are read and parsed when they are first used."""
 
     def __init__(
         self,
@@ -37,10 +38,10 @@ class Request:
         started: float,
     ):
         self.method = method
-        self.headers = headers  # and what else there is to know, as WSGI has it
+        self.headers = headers  # the WSGI environ: headers as HTTP_…, and the rest
         self.id = request_id
         self.started = started  # by `perf_counter`
-        self.auth: Caller | None = None  # whoever has a key, once it is looked at
+        self.auth: Caller | None = None  # the caller, once the key has been looked up
         self._receive = receive
         self._read = read
         self._body: bytes | None = None
@@ -49,44 +50,44 @@ class Request:
 
     @property
     def body(self) -> bytes:
-        """As it was sent."""
+        """Return the body as it was sent."""
         if self._body is None:
             self._body = self._receive()
         return self._body
 
     @property
     def data(self) -> Any:
-        """The body: JSON."""
+        """Return the body, parsed as JSON."""
         if self._data is _UNREAD:
             self._data = self._read(self.body)
         return self._data
 
     def query_list(self, name: str) -> list[str]:
-        """All that is given under a name."""
+        """Return all values of a query parameter."""
         return cast(QueryDict, self.query_params).getlist(name)
 
     @property
     def query_params(self) -> Mapping[str, str]:
-        """Of a name that is given twice, the last."""
+        """Return the query parameters; for a name that is given twice, the last value."""
         if self._query is None:
             self._query = cast(Mapping[str, str], QueryDict(get_bytes_from_wsgi(self.headers, "QUERY_STRING", "")))
         return self._query
 
 
 def position_seen(request: Request) -> int | None:
-    """How far the caller has seen its environment, by the header with which clients send back what they were told."""
+    """Return the revision that the caller has seen: clients send the `OsoOffset` of a response with later requests."""
     return position_of(request.headers.get("HTTP_OSOOFFSET", ""))
 
 
 def is_published_client(request: Request) -> bool:
-    """They say so in a header; the oldest only in their name."""
+    """Say whether a published client sends the request: by its own header, or, of the oldest ones, by User-Agent."""
     headers = request.headers
     return "HTTP_X_OSOAPIVERSION" in headers or headers.get("HTTP_USER_AGENT", "").startswith("Oso Cloud")
 
 
 @dataclass
 class Response:
-    """What is answered: JSON, written already if it is bytes; or a page, whose kind is among the headers."""
+    """A response. `data` is to be encoded as JSON; bytes are JSON already, or a page, with its type in `headers`."""
 
     data: object
     status: int = 200
@@ -97,55 +98,55 @@ Handler = Callable[[Request], Response]
 
 
 class Endpoint:
-    """One path of the interface: a method for each verb, each of which decodes, calls one use case and answers.
+    """One path of the interface. It has a method for each verb, which decodes the request, acts and responds.
 
-    There is one of it for all requests, and nothing of a request is kept in it.
+    One instance serves all requests, so it must keep no state of a request.
     """
 
     needs_key = True
-    questions: ClassVar[AnySet[str]] = frozenset()  # the verbs with which it asks by `reading.read`
-    # What a key must be good for, by the methods that are handled: every one of them, where a key is needed. None is
-    # for any key.
+    questions: ClassVar[AnySet[str]] = frozenset()  # the verbs whose handlers read by `reading.read`
+    # The scope that a key must have, by HTTP method; None: any key will do. Where a key is needed, every method that is
+    # handled must be listed.
     scopes: ClassVar[Mapping[str, Scope | None]] = {}
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By HTTP's names for them."""
+        """Return the methods that handle requests, by HTTP method: `{"GET": self.get}`."""
         return {verb.upper(): getattr(self, verb) for verb in VERBS if hasattr(self, verb)}
 
     def scope_of(self, method: str) -> Scope | None:
-        """The scope that a request by this method needs. What nobody handles is refused for that, whatever the key."""
+        """Return the scope that a request by this method needs; None too for a method that is not handled at all."""
         handled = "GET" if method == "HEAD" else method
         return self.scopes[handled] if handled in self.handlers else None
 
     def reason(self, request: Request, error: Exception) -> Exception:
-        """Of a refusal, where a request raised the error."""
+        """Return the error to report for an error that a request raised. Endpoints may override it."""
         return error
 
     def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:
-        """The body of an answer that is not a success."""
+        """Return the body of an error response. Endpoints may override it."""
         return body
 
 
 def caller(request: Request) -> Caller:
-    """Whose request it is, checked against the database now."""
+    """Return whose request it is, with the key checked against the database now."""
     who = unconfirmed_caller(request)
     return who if who.confirmed else confirm(who)
 
 
 def unconfirmed_caller(request: Request) -> Caller:
-    """Whose request it seems to be: for statements that check the key (`key_check`), and no others."""
+    """Return whose request it seems to be: only for statements that check the key themselves (`key_check`)."""
     assert request.auth is not None, "only who has a key comes so far"
     return request.auth
 
 
 @contextmanager
 def writing(request: Request) -> Iterator[Caller]:
-    """A transaction in which the caller's key holds."""
+    """Open a writing transaction, check the caller's key within it, and yield the caller."""
     with changing():
         yield confirm(unconfirmed_caller(request))
 
 
 def changed(message: str, offset: int) -> Response:
-    """The answer to a change that is committed."""
+    """Return the response to a change that is committed."""
     return Response({"message": message}, headers={OFFSET: str(offset)})

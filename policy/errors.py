@@ -1,7 +1,7 @@
-"""What went wrong, for the caller to read.
+"""Errors whose message is meant for the caller.
 
-`AuthzError` is the caller's mistake, and `Unavailable` nobody's; anything else that is raised is ours. What is wrong
-with a policy's text is in `policy.language.rejection`.
+`AuthzError` is the caller's mistake. `Unavailable` is nobody's mistake, and the request may be tried again. Any other
+exception is a fault of the service. Errors in a policy's text are in `policy.language.rejection`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class AuthzError(Exception):
 
     @property
     def body(self) -> dict[str, object]:
-        """The answer's JSON; some mistakes have more to say than a message."""
+        """Return the response's JSON; some errors have more members than a message."""
         return {"message": self.message}
 
 
 class Unavailable(Exception):
-    """It cannot be done now, and may be tried again as it is; `message` says why."""
+    """The request cannot be served now; the same request may be tried again. `message` says why."""
 
     def __init__(self, message: str):
         super().__init__(message)
@@ -32,7 +32,7 @@ class Unavailable(Exception):
 
 
 class Busy(Unavailable):
-    """A change waited for others that were being made, and is not made."""
+    """A change waited too long for other changes, and is not made."""
 
     def __init__(self, seconds: float):
         super().__init__(
@@ -42,21 +42,21 @@ class Busy(Unavailable):
 
 
 class Cancelled(Unavailable):
-    """Somebody had the database end a statement."""
+    """The database cancelled a statement: at its timeout, or because somebody told it to."""
 
     def __init__(self) -> None:
         super().__init__("the database cancelled a statement before it was done; try again")
 
 
 class NoPrimary(Unavailable):
-    """The server takes no changes, or not any more."""
+    """The database server takes no changes: it is a standby, or has become one."""
 
     def __init__(self) -> None:
         super().__init__("the database takes no changes now, and nothing is changed; try again")
 
 
 class PolicyTestsFailed(AuthzError):
-    """The text is a policy, but not one that does what its own tests say."""
+    """The policy is valid, but some of its own tests fail."""
 
     def __init__(self, report: TestReport):
         self.report = report
@@ -75,7 +75,7 @@ class PolicyTestsFailed(AuthzError):
 
 
 class MalformedRequest(AuthzError):
-    """The request does not have the shape that it should; `path` says where, as `[0].inserts[3].args[1].id`."""
+    """The request has the wrong shape; `path` says where, such as `[0].inserts[3].args[1].id`."""
 
     def __init__(self, path: str, reason: str):
         self.path, self.reason = path, reason
@@ -83,7 +83,7 @@ class MalformedRequest(AuthzError):
 
 
 class KeyRefused(AuthzError):
-    """No key, or one that is unknown, revoked or expired: which of them is not said."""
+    """The key is missing, unknown, revoked or expired; the caller is not told which."""
 
     def __init__(self, message: str = "the API key is missing, unknown, expired or revoked"):
         super().__init__(message)

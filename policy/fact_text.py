@@ -1,7 +1,7 @@
-"""Facts and patterns as people write them, taken apart: `has_role(User:ann, "admin", Repo:_)`.
+"""A parser of facts and patterns as people write them: `has_role(User:ann, "admin", Repo:_)`.
 
-An argument is `Type:id`, `Type:"any id"` or `Type{"any id"}`, or a word or a quoted text without a type. `_` is any
-value. Which type a word has that is written without one, the reader of the parts decides.
+An argument is `Type:id`, `Type:"any id"` or `Type{"any id"}`, or a word or a quoted text without a type. `_` stands for
+any value. The caller decides which type an argument has that is written without one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SPACE = re.compile(r"\s*")
 
 
 class NotFactText(ValueError):
-    """What was expected, and where."""
+    """The text is not a fact; the message says what was expected, and where."""
 
 
 class WrittenArgument(NamedTuple):
@@ -35,7 +35,7 @@ class WrittenFact(NamedTuple):
 
 
 def parsed(text: str) -> WrittenFact:
-    """`p(User:ann, _)` -> the predicate `p` with the arguments (User, ann) and (None, None)."""
+    """Parse a fact: `p(User:ann, _)` -> the predicate `p` with the arguments (User, ann) and (None, None)."""
     reader = _Reader(text)
     predicate = reader.take(_NAME, "a predicate")
     reader.expect("(")
@@ -67,14 +67,14 @@ def _unless_any(word: str) -> str | None:
 
 
 class _Reader:
-    """Goes through a text from its start; space between tokens does not count."""
+    """Reads a text token by token, and skips the space between tokens."""
 
     def __init__(self, text: str):
         self.text = text
         self.at = 0
 
     def takes(self, token: re.Pattern[str]) -> str | None:
-        """The token, if it comes next."""
+        """Return the token and move past it, if it comes next; else return None."""
         found = token.match(self.text, self._next)
         if found is None:
             return None
@@ -89,7 +89,7 @@ class _Reader:
         return self.text.startswith(char, self._next)
 
     def skips(self, char: str) -> bool:
-        """Whether the character comes next, which it is past then."""
+        """Say whether the character comes next; if so, move past it."""
         if not self.sees(char):
             return False
         self.at = self._next + 1
@@ -100,7 +100,7 @@ class _Reader:
             self._refuse(f"`{char}`")
 
     def quoted(self) -> str:
-        """A text in quotes, with JSON's escapes."""
+        """Read a quoted text, with JSON's escapes, and return it without quotes and escapes."""
         start = self.at
         try:
             return str(orjson.loads(self.take(_QUOTED, "a quoted id")))

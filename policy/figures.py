@@ -1,4 +1,4 @@
-"""What is kept of a version beside its text: its tests and their coverage in words, and its publisher's note."""
+"""What a policy version keeps besides its text: the figures of its tests and their coverage, and a publisher's note."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_NOTE = 500  # characters, of one line
 
 
 def note_fault(note: str) -> str:
-    """Why a text is no note: it stands in lists and on terminals, and so is one line that can be printed."""
+    """Say what is wrong with a note, or "". Lists and terminals show notes, so a note is one line of printable text."""
     if len(note) > MAX_NOTE:
         return f"must not be longer than {MAX_NOTE} characters"
     return "" if note.isprintable() else "must not contain control characters"
@@ -20,7 +20,7 @@ def note_fault(note: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many rules stand in a text, and where those are that no test of it exercises."""
+    """How many rules a policy has, and where the rules stand that none of its tests exercises."""
 
     rules: int
     missing: tuple[Span, ...] = ()
@@ -32,7 +32,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was found when a version was published; None is not known."""
+    """The figures found when a version was published; None: not known."""
 
     tests: int | None = None
     failed_tests: int | None = None
@@ -45,7 +45,7 @@ class Figures:
 
     @classmethod
     def of_run(cls, tests: int, report: TestReport | None, coverage: Coverage | None) -> Figures:
-        """Of so many tests, with what came of them if they were run to their end."""
+        """Return the figures of so many tests. `report` is None if the tests were not run to their end."""
         failed = sum(bool(test.failures) for test in report.tests) if report is not None else None
         if coverage is None:
             return cls(tests, failed)
@@ -53,7 +53,7 @@ class Figures:
 
     @property
     def tests_told(self) -> str:
-        """`12 passed`, `1 of 12 failed`; nothing where it is not known."""
+        """Return `12 passed`, `1 of 12 failed` or the like; "" if not known."""
         if self.tests is None:
             return ""
         if not self.tests:
@@ -64,21 +64,21 @@ class Figures:
 
     @property
     def tests_mood(self) -> str:
-        """How the page shows it: `good` or `bad`; nothing where there is neither."""
+        """Return the CSS class of the tests' result, `good` or `bad`; "" if there are no tests, or none known."""
         if not self.tests:
             return ""
         return "good" if self.failed_tests == 0 else "bad"
 
     @property
     def coverage_told(self) -> str:
-        """`9 of 10 rules`; nothing where it is not known."""
+        """Return `9 of 10 rules`; "" if not known."""
         if self.rules is None or self.exercised_rules is None:
             return ""
         return f"{self.exercised_rules:,} of {self.rules:,} rules" if self.rules else "no rules"
 
     @property
     def percent(self) -> int | None:
-        """Of the rules, rounded down: 100 are all of them."""
+        """Return the percentage of rules that tests exercise, rounded down: 100 means all; None if not known."""
         if not self.rules or self.exercised_rules is None:
             return None
         return 100 * self.exercised_rules // self.rules

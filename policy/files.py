@@ -1,6 +1,6 @@
-"""Files that people name: read as text and opened to write, or an error that says what is wrong with them.
+"""Read and write files that people name; the errors say what is wrong with a file.
 
-Several files may be one policy (`Bundle`), and a place in it is found again in its file.
+A `Bundle` joins several files into one policy, and maps a place in the whole back to a place in its file.
 """
 
 import os
@@ -24,15 +24,15 @@ STANDARD_INPUT_SHOWN = "<stdin>"
 
 
 class Unreadable(AuthzError):
-    """A file that is not there, or not text."""
+    """The file is not there, cannot be read, or is not text."""
 
 
 class Unwritable(AuthzError):
-    """A file that cannot be made, or not be written to its end."""
+    """The file cannot be created, or not written to its end."""
 
 
 class ThereAlready(Unwritable):
-    """A file that was to be made, where there is one, or a link."""
+    """A file, or a link, with the name of the file to be created exists already."""
 
 
 def text_of_file(name: str) -> str:
@@ -53,7 +53,7 @@ def decoded(raw: bytes, name: str) -> str:
 
 @contextmanager
 def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterator[TextIO]:
-    """A new file of text, in place of one that is there, which keeps its mode; or, unless it `replaces`, of none."""
+    """Open a file to write text. Overwrite an existing one, which keeps its mode; without `replaces`, refuse to."""
     _refuse_empty(name)
 
     def opener(name: str, flags: int) -> int:
@@ -69,9 +69,9 @@ def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterato
 
 
 def replace_text(name: str, before: str, after: str) -> None:
-    """Put a text in the place of what a file was read as: all of it or nothing, whatever happens on the way.
+    """Replace the text of a file, atomically; refuse if the file no longer has the text `before`.
 
-    Its mode and owner stay; of a link, what it leads to is replaced.
+    The file keeps its mode and owner. Where the name is a link, the file that it leads to is replaced.
     """
     path = Path(os.path.realpath(name))
     try:
@@ -87,7 +87,7 @@ def replace_text(name: str, before: str, after: str) -> None:
 
 @contextmanager
 def _written_beside(path: Path, raw: bytes) -> Iterator[Path]:
-    """A new file in the same folder, safe on the disk; away again if nobody has renamed it."""
+    """Write a new file in the same folder, sync it to disk and yield it; then remove it, unless it was renamed."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".new")
     new = Path(name)
     try:
@@ -102,9 +102,10 @@ def _written_beside(path: Path, raw: bytes) -> Iterator[Path]:
 
 
 def _be_like(new: Path, before: os.stat_result) -> None:
-    """Give a new file the owner, the group and the mode that another has, as far as the caller can.
+    """Give a new file the owner, the group and the mode of another, as far as the process may.
 
-    What is meant for an owner or a group is for no other: such bits are dropped with them.
+    Where the owner or group cannot be kept, the set-user and set-group bits are dropped, and without the group its
+    permissions too: they were not meant for another group.
     """
     try:
         os.chown(new, before.st_uid, before.st_gid)
@@ -124,7 +125,7 @@ def why(reason: OSError) -> str:
 
 
 def shown_name(name: str) -> str:
-    """The name as it may be printed: its bytes need not be text."""
+    """Return the name in a form that can be printed: the bytes of a name need not be valid text."""
     return name.encode(errors="backslashreplace").decode()
 
 
@@ -138,7 +139,7 @@ def _refuse_empty(name: str) -> None:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files that make one policy. Each ends its last line, so that no comment runs into the next one."""
+    """Files that make up one policy. All but the last end in a newline, so that no comment runs into the next file."""
 
     parts: tuple[Source, ...]
 
@@ -148,26 +149,26 @@ class Bundle:
 
     @property
     def filename(self) -> str:
-        """What to call the whole."""
+        """Return the files' names joined by commas, without standard input."""
         return ", ".join(part.filename for part in self.parts if part.filename != STANDARD_INPUT_SHOWN)
 
     def describe(self, problem: Problem) -> str:
-        """The problem with its place in its own file."""
+        """Return the problem's message, with its place in its own file."""
         part, span = self.located(problem.span)
         return replace(problem, span=span).describe(part)
 
     def located(self, span: Span) -> tuple[Source, Span]:
-        """A place of the whole, as one in its own file."""
+        """Return the file in which a span of the whole text stands, and the span within that file."""
         part, start = self._part_at(span.start)
         return part, Span(span.start - start, span.end - start)
 
     def place_of_line(self, line: int) -> str:
-        """`file:line` of a line of the whole."""
+        """Return `file:line` for a line number of the whole text."""
         file, line = self.line_of_file(line)
         return f"{file}:{line}"
 
     def line_of_file(self, line: int) -> tuple[str, int]:
-        """The file in which a line of the whole stands, and its number there."""
+        """Return the name of the file in which a line of the whole text stands, and the line's number there."""
         for part in self.parts[:-1]:
             lines = part.text.count("\n")
             if line <= lines:
@@ -190,7 +191,7 @@ def bundle_of_files(names: Iterable[str], standard_input: TextIO) -> Bundle:
 
 
 def _read(name: str, standard_input: TextIO) -> str:
-    # Bytes as they are: with `\r\n` as it was written, the text is the one that other clients send.
+    # No translation of newlines: other clients send `\r\n` as it is, and the text must be the same.
     if name == STANDARD_INPUT:
         return decoded(standard_input.buffer.read(), STANDARD_INPUT_SHOWN)
     return text_of_file(name)

@@ -1,6 +1,7 @@
-"""Who makes a change: the thread that brings it, or one that has a connection for it.
+"""Which thread makes a change: the one that received it, or one with a database connection.
 
-A server has threads that wait for one another's commits. They have no connection, and hand on what takes one.
+In a server, threads that wait for the commits of others have no database connection. Such a thread hands each piece of
+work that needs a connection to a thread that has one.
 """
 
 import threading
@@ -20,7 +21,7 @@ thread = _Thread()
 
 
 def made(change: Callable[[], T]) -> T:
-    """Make the change; what it returns, or what it raises."""
+    """Run the change on this thread, or on one with a connection; return what it returns, raise what it raises."""
     if thread.hand_on is None:
         return change()
     return thread.hand_on(noticing.carried(change) if noticing.is_on else change)

@@ -18,18 +18,18 @@ def many(items: Schema, description: str = "", **limits: int) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    """Of `{"type": "string"}`, `{"type": ["string", "null"]}`."""
+    """Return a schema that null meets too: `{"type": "string"}` -> `{"type": ["string", "null"]}`."""
     if schema.get("type") in ("string", "integer", "boolean") and not schema.keys() - {"type", "minimum"}:
         return schema | {"type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def taken(description: str, required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    """An object in a request."""
+    """Return the schema of an object in a request."""
     members = {"properties": required | (optional or {}), "required": list(required)}
     return {"type": "object", "description": description, **members}
 
 
 def answered(description: str, required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    """An object in an answer, with no keys but these."""
+    """Return the schema of an object in a response: it has no other members."""
     return taken(description, required, optional) | {"additionalProperties": False}

@@ -11,7 +11,7 @@ DEFAULT_SLUG = "default"
 
 
 def new_moment() -> int:
-    """A number that no other moment has, of any environment, here or in a copy of this database."""
+    """Return a random number that identifies one state of one environment, also among copies of this database."""
     return secrets.randbits(62)
 
 
@@ -25,13 +25,13 @@ class Environment(models.Model):
         "PolicyVersion", null=True, blank=True, on_delete=models.RESTRICT, related_name="+", editable=False
     )
     offset = models.BigIntegerField(default=0, db_default=0, editable=False)  # grows with every committed change
-    # Another number, drawn by lot, whenever facts of a new signature may be stored from then on.
+    # A new random number whenever facts of a new signature may be stored from then on.
     signature_mark = models.BigIntegerField(default=0, db_default=0, editable=False)
-    # Drawn by lot with every change: while it is the same, so are the facts and the policy.
+    # A new random number with every change: while it is the same, the facts and the policy are the same.
     moment = models.BigIntegerField(default=new_moment, editable=False)
-    # Another number, drawn by lot, whenever facts of a signature may end from then on that did not before.
+    # A new random number whenever a signature gets its first fact with an end (see `Signature.may_end`).
     ends_mark = models.BigIntegerField(default=0, db_default=0, editable=False)
-    # The oldest revision whose facts are still known whole.
+    # The oldest revision as of which all facts are still known; history before it was pruned, or never kept.
     horizon = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
@@ -51,14 +51,14 @@ class PolicyVersion(models.Model):
     filename = models.TextField(null=True, blank=True)  # noqa: DJ001  as sent: null and "" are answered as such
     digest = models.CharField(max_length=64)
     created_at = models.DateTimeField(auto_now_add=True)
-    # Who published it, as its revision says; that one goes when history is pruned, and versions stay.
+    # Who published it. Its revision says so too, but revisions are pruned with the history, and versions are not.
     author = models.TextField(blank=True, default="", db_default="")
     note = models.TextField(blank=True, default="", db_default="")  # of whoever published it
-    # What was found when it was published. Nothing of a version that is older than these; see `policy.figures`.
+    # What was found when it was published; null in versions that are older than these columns. See `policy.figures`.
     tests = models.PositiveIntegerField(null=True)
-    failed_tests = models.PositiveIntegerField(null=True)  # nothing where they were not run to their end
-    rules = models.PositiveIntegerField(null=True)  # that stand in the text
-    exercised_rules = models.PositiveIntegerField(null=True)  # by some test; nothing where that took too long
+    failed_tests = models.PositiveIntegerField(null=True)  # null if the tests were not run to their end
+    rules = models.PositiveIntegerField(null=True)  # how many the text has
+    exercised_rules = models.PositiveIntegerField(null=True)  # by some test; null if finding out took too long
 
     class Meta:
         db_table = "policy_version"
@@ -70,20 +70,20 @@ class PolicyVersion(models.Model):
 
 
 class Revision(models.Model):
-    """One committed change of an environment. Its number is the offset that clients see; before 1, nothing was."""
+    """One committed change of an environment. Its number is the offset that clients see; the first one is 1."""
 
     pk = models.CompositePrimaryKey("environment", "number")
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="revisions", db_index=False)
     number = models.BigIntegerField()
-    at = models.BigIntegerField()  # by the database's clock, in microseconds; never before that of the one before
+    at = models.BigIntegerField()  # the database's clock, in microseconds; never less than in the revision before
     author = models.TextField(blank=True)  # `key "billing"`, `admin ann`, `load_facts`
     request_id = models.TextField(blank=True)
-    policy_version = models.ForeignKey(  # the one that is active from then on
+    policy_version = models.ForeignKey(  # the version that is active from this revision on
         PolicyVersion, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
     kind = models.TextField()  # see `policy.revisions.Kind`
     inserted = models.BigIntegerField()  # facts that were not there before
-    deleted = models.BigIntegerField()  # facts that were
+    deleted = models.BigIntegerField()  # facts that were there before
 
     class Meta:
         db_table = "revision"
@@ -94,19 +94,19 @@ class Revision(models.Model):
 
 
 class PolicyDraft(models.Model):
-    """What somebody writes and has not published: one text for each person and environment."""
+    """A policy text that somebody is writing and has not published: one for each user and environment."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="+")
     source = models.TextField()
     filename = models.TextField(blank=True)
-    seen = models.PositiveIntegerField(null=True)  # the version that was active when it was begun
-    stamp = models.BigIntegerField()  # drawn by lot whenever it is saved
+    seen = models.PositiveIntegerField(null=True)  # the version that was active when the draft was begun
+    stamp = models.BigIntegerField()  # a new random number each time the draft is saved
     saved_at = models.DateTimeField(auto_now=True)
 
     class Meta:
         db_table = "policy_draft"
-        default_permissions = ()  # whoever may add versions has drafts of them
+        default_permissions = ()  # the permission to add versions is the permission to have drafts
         constraints = [models.UniqueConstraint(fields=["user", "environment"], name="policy_draft_one")]
 
     def __str__(self) -> str:
@@ -114,10 +114,10 @@ class PolicyDraft(models.Model):
 
 
 def environment_named(slug: str) -> Environment | None:
-    """Return the environment of a short name, if it can be one."""
+    """Return the environment with this short name, or None. NUL is ruled out first: PostgreSQL refuses it in a text."""
     return None if "\0" in slug else Environment.objects.filter(slug=slug).first()
 
 
 def default_environment() -> Environment:
-    """The environment that most installations never look beyond; made when it is missing."""
+    """Return the environment `default`, the only one of most installations; create it if it is missing."""
     return Environment.objects.get_or_create(slug=DEFAULT_SLUG, defaults={"name": "Default"})[0]

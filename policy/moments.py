@@ -1,4 +1,4 @@
-"""The moment that a question is asked of, where it is not now: a revision, its time, and the policy of then."""
+"""Questions about the past: the moment as of which one is asked is a revision, its time, and the policy of then."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from policy.publishing import version_numbered
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A revision; the time in microseconds, by which facts end; and the policy version that is followed."""
+    """A revision; a time in microseconds, at which facts have ended or not; and the policy version to answer by."""
 
     revision: int
     at: int
-    version: int | None  # None only where facts are asked for, and no policy
+    version: int | None  # None only where a question is about facts alone
     offset: int | None = field(default=None, compare=False)  # of the environment, where the moment was looked up
-    # The revision at which the latest signature of facts had come by then, where the moment was looked up.
+    # The revision that created the newest signature there was by then; also of the snapshot that looked the moment up.
     signatures: int | None = field(default=None, compare=False)
 
 
 class NoSuchMoment(AuthzError):
-    """There is nothing to be asked of."""
+    """The moment is in the future, before the horizon, or not known, or there was no policy then."""
 
 
 AsOf = int | datetime  # a revision's number, or a time
-_CLOCKS_APART = 1.0  # seconds, from which on a replica is not asked
-LAST_REVISION = 2**63 - 1  # that databases have numbers for
+_CLOCKS_APART = 1.0  # seconds by which clocks of servers may differ
+LAST_REVISION = 2**63 - 1  # the largest number that databases can store
 
 _KNOWN = """
 SELECT e.horizon, e."offset", {now}, h.at, r.number, r.at, r.policy_version_id, (
@@ -48,7 +48,7 @@ _LATEST = "(SELECT MAX(l.number) FROM revision l WHERE l.environment_id = e.id A
 
 
 class _Known(NamedTuple):
-    """What an environment knows of a revision, and of all."""
+    """What the database knows of one revision and of its environment."""
 
     horizon: int
     offset: int
@@ -67,9 +67,9 @@ def moment_of(
     needs_policy: bool = True,
     called: str = "as_of",
 ) -> Moment | None:
-    """The moment; None for now by the policy of now. With a policy version, that one is followed instead.
+    """Return the moment asked for; None for now, by the active policy. A given policy version replaces that of then.
 
-    In refusals, the moment is called by what asked for it: a member, or an option.
+    `called` is what error messages call the moment: the request's member, or the command's option.
     """
     if as_of is None and policy_version is None:
         return None
@@ -102,7 +102,7 @@ def seen_since(moment: Moment | None, seen: Seen) -> Seen:
 
 
 def present(environment_id: int) -> Moment:
-    """The moment that is now, to be asked of again and again while others change facts."""
+    """Return the present moment, to ask several questions as of it while others change facts."""
     known = _read(environment_id, 'e."offset"')
     number = _checked(known, known.offset, "now")
     if known.version is None:
@@ -111,7 +111,7 @@ def present(environment_id: int) -> Moment:
 
 
 def as_of_from_text(text: str, path: str) -> AsOf:
-    """A revision's number, or a time in RFC 3339."""
+    """Parse a revision's number, or a time in RFC 3339."""
     if text.isascii() and text.isdecimal():
         if int(text[:20]) > LAST_REVISION:
             raise MalformedRequest(path, "must be the number of a revision, or a time")
@@ -139,7 +139,7 @@ def _read(environment_id: int, number: str, *values: int) -> _Known:
 
 
 def _checked(known: _Known, number: int, asked: str) -> int:
-    """The number of a revision whose facts are known whole."""
+    """Return the revision's number; refuse it in the future, before the horizon, or if there is no such revision."""
     if number > known.offset:
         raise NoSuchMoment(f"{asked} is still to come: the latest is revision {known.offset}")
     if number < known.horizon:
@@ -152,7 +152,7 @@ def _checked(known: _Known, number: int, asked: str) -> int:
 
 
 def _is_settled(at: int, now: int) -> bool:
-    """Whether what was committed by then is here: replicas may be some time behind, and then the primary is asked."""
+    """Say whether this database surely has all that was committed by then: a replica may lag behind the primary."""
     behind = settings.REPLICA_MAX_LAG + _CLOCKS_APART
     return connection.alias == DEFAULT_DB_ALIAS or at < now - int(behind * 1_000_000)
 

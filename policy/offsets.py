@@ -1,6 +1,7 @@
-"""Changes, one after the other, and the counter that each of an environment moves: what clients see as `OsoOffset`.
+"""Writing transactions take turns, and each moves its environment's counter, which clients see as `OsoOffset`.
 
-Waiting for one's turn is not asking: it has a limit of its own, and whoever meets it may try again.
+Waiting for a turn has a timeout of its own, `WRITE_TIMEOUT`, apart from that of questions. A change that reaches it is
+not made, and may be tried again.
 """
 
 import math
@@ -26,7 +27,7 @@ QUERY_CANCELED = "57014"  # PostgreSQL's code for a statement that ran out of ti
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A writer's place in its environment: the offset it commits, and the policy that holds until then."""
+    """A writer's turn in its environment: the offset that it will commit, and the policy version active until then."""
 
     offset: int
     policy_version_id: int | None
@@ -35,9 +36,9 @@ class Turn:
 
 @contextmanager
 def changing(waited: float = 0.0) -> Iterator[None]:
-    """A transaction that changes something: all of it, or nothing and the reason.
+    """Open a writing transaction; raise `Busy`, `Cancelled` or `NoPrimary` where the database refuses it.
 
-    It has `waited` for its turn so many seconds already, and waits no longer than `WRITE_TIMEOUT` in all.
+    The change has `waited` so many seconds for its turn already, and waits no longer than `WRITE_TIMEOUT` in all.
     """
     try:
         with _Transaction(waited):
@@ -53,13 +54,15 @@ def changing(waited: float = 0.0) -> Iterator[None]:
             raise
         mine = connections[DEFAULT_DB_ALIAS]
         if not mine.in_atomic_block:
-            mine.close()  # the next one is to a server that takes changes
+            mine.close()  # so that the next connection may be to a server that takes changes
         raise NoPrimary from error
 
 
 class _Transaction(transaction.Atomic):
-    """Begins when nobody writes to the SQLite file. SQLite itself looks less and less often, in the end ten times a
-    second."""
+    """A transaction that waits until nobody else writes to the SQLite file.
+
+    It polls the file itself: SQLite's own waiting polls ever more rarely, in the end only ten times a second.
+    """
 
     def __init__(self, waited: float):
         super().__init__(using=DEFAULT_DB_ALIAS, savepoint=False, durable=False)
@@ -93,12 +96,12 @@ class _Transaction(transaction.Atomic):
 
 
 def left(waited: float) -> float:
-    """How many seconds more a change may wait for others."""
+    """Return how many seconds more a change may wait for others."""
     return max(0.0, settings.WRITE_TIMEOUT - waited) if settings.WRITE_TIMEOUT else math.inf
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether somebody else writes, and SQLite would not wait."""
+    """Say whether SQLite failed because somebody else is writing."""
     return getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF == SQLITE_BUSY
 
 
@@ -107,21 +110,21 @@ def was_cancelled(error: Exception) -> bool:
 
 
 def advance(environment_id: int, waited: float = 0.0) -> Turn:
-    """Take the environment's next turn. First thing in a writing transaction, so that writers queue here.
+    """Take the environment's next turn. A writing transaction does this first, so writers queue here.
 
-    The row stays locked until the transaction ends: writers of one environment follow each other, the
-    policy cannot change under one, and with one lock that all take first there is no deadlock.
+    The environment's row stays locked until the transaction ends. So the writers of an environment run one after the
+    other, none sees the policy change under it, and as all take this lock first, there is no deadlock.
     """
     assert transaction.get_connection().in_atomic_block, "a turn is part of the transaction that changes something"
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             with noticing.noted("wait", of="turn"):
                 _take(cursor, environment_id, left(waited))
-        else:  # who has begun to change something has waited
+        else:  # on SQLite, the transaction has waited for its turn before it began
             _take(cursor, environment_id, left(waited))
         row = cursor.fetchone()
         if waited > settings.WRITE_TIMEOUT / 10 and connection.vendor == "postgresql":
-            _limit_statements(cursor, left(0))  # what waiting has left is too short for what follows
+            _limit_statements(cursor, left(0))  # the limit for the wait may be too short for the statements that follow
     if row is None:
         raise NotFound("the environment no longer exists")
     return Turn(*row)
@@ -129,7 +132,7 @@ def advance(environment_id: int, waited: float = 0.0) -> Turn:
 
 def _take(cursor: CursorWrapper, environment_id: int, limit: float) -> None:
     started = time.monotonic()
-    if connection.vendor == "postgresql":  # on SQLite, who has begun to change something has waited already
+    if connection.vendor == "postgresql":  # on SQLite, the transaction has waited before it began
         _limit_statements(cursor, limit)
     try:
         cursor.execute(
@@ -144,7 +147,7 @@ def _take(cursor: CursorWrapper, environment_id: int, limit: float) -> None:
 
 
 def _limit_statements(cursor: CursorWrapper, seconds: float) -> None:
-    """For the rest of the transaction; together with its BEGIN, where that is still to be sent."""
+    """Set the statement timeout for the rest of the transaction; send it together with BEGIN, if that is still due."""
     driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
     raw = connection.connection.pgconn
     milliseconds = 0 if seconds == math.inf else max(1, math.ceil(seconds * 1000))
@@ -158,21 +161,21 @@ def _limit_statements(cursor: CursorWrapper, seconds: float) -> None:
             begun = raw.exec_(f"BEGIN; {limit}".encode())
         finally:
             at_work.done(connection.connection)
-        if raw.status != driver.pq.ConnStatus.OK:  # and the server could not say why
+        if raw.status != driver.pq.ConnStatus.OK:  # the connection is lost: there is no error of the server to raise
             raise driver.OperationalError(begun.get_error_message())
         if begun.status != driver.pq.ExecStatus.COMMAND_OK:
             raise driver.errors.error_from_result(begun)
 
 
 def claim(environment_id: int, offsets: int) -> None:
-    """For others of the same transaction, those that follow its turn's."""
+    """Take so many more offsets for the same transaction, the ones after its turn's offset."""
     if offsets:
         with connection.cursor() as cursor:
             cursor.execute('UPDATE environment SET "offset" = "offset" + %s WHERE id = %s', (offsets, environment_id))
 
 
 def current_offset(environment_id: int) -> int:
-    """The offset of the last committed change."""
+    """Return the offset of the last committed change."""
     with connection.cursor() as cursor:
         cursor.execute('SELECT "offset" FROM environment WHERE id = %s', (environment_id,))
         row = cursor.fetchone()

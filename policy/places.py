@@ -1,6 +1,7 @@
-"""Places of threads that answer: who takes longer than most gives up the place, so that another one begins.
+"""A limit on how many threads answer at a time: each holds a place, and a long question gives its place up early.
 
-A server has few places, as most questions are answered sooner than another thread is given the interpreter.
+A server has few places, because most questions are answered in less time than it takes to switch threads. A thread that
+takes longer than most gives up its place, so that another request can begin, and goes on without one.
 """
 
 import threading
@@ -15,6 +16,6 @@ thread = _Thread()
 
 
 def give_up() -> None:
-    """Let another one begin, and go on."""
+    """Give up this thread's place, if it has one, so that another thread may begin."""
     if thread.give_up is not None:
         thread.give_up()

@@ -1,8 +1,7 @@
-"""Putting a policy in force: compiled, tested, stored as a version, and active, or none of these.
+"""Publish a policy: compile it, run its tests, store it as a version and make it active, or do none of these.
 
-What takes long (compiling, running tests) is done before the transaction, so that nobody waits for it; the
-transaction takes the environment's turn first, so that of two publishers one comes after the other, and what holds in
-the end is the whole of what the last one sent.
+What takes long (compiling, running tests) is done before the transaction, so that nobody waits for it. The transaction
+first takes the environment's turn, so two publishers run one after the other, and the last one's text holds, whole.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from policy.revisions import NOBODY, By, Done, Kind, record
 from policy.rules.program import Program
 from policy.testing import TestReport
 
-COVERAGE_SECONDS = 2.0  # that publishing takes at most to find which rules the tests exercise
+COVERAGE_SECONDS = 2.0  # the most time that publishing takes to find which rules the tests exercise
 Transaction = Callable[[], AbstractContextManager]
 
 
@@ -36,7 +35,7 @@ class Draft:
 
     program: Program
     report: TestReport
-    untested: str = ""  # why the tests were not run to their end, of a text that is published all the same
+    untested: str = ""  # why the tests were not run to their end, in spite of which the text is published
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Published:
 
     version: PolicyVersion
     offset: int
-    draft: Draft | None = None  # None where an unchanged text was not looked at again
+    draft: Draft | None = None  # None where the policy was active already, and its tests were not run again
     ignored: Ignored = Ignored()
     is_unchanged: bool = False
 
@@ -82,10 +81,10 @@ def publish(
     by: By = NOBODY,
     note: str = "",
 ) -> Published:
-    """Make the text the environment's policy. `within` opens the transaction in which it becomes so.
+    """Make the text the environment's active policy. `within` opens the transaction for it.
 
-    `force` publishes in spite of failing tests, never an invalid text. A text that is active already is not stored
-    again, and a note on it neither.
+    `force` publishes in spite of failing tests, never an invalid text. If the text is active already, no version is
+    stored, and the note is dropped.
     """
     if fault := note_fault(note):
         raise MalformedRequest("note", fault)
@@ -116,7 +115,7 @@ def publish(
 
 
 def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bool = False) -> Draft:
-    """The text compiled and its tests run; `PolicyRejected` or, without `force`, `PolicyTestsFailed`."""
+    """Compile the text and run its tests; raise `PolicyRejected` or, without `force`, `PolicyTestsFailed`."""
     return _tested(rules.compile_source(Source(text, filename or "")), force=force, fail_fast=fail_fast)
 
 
@@ -137,9 +136,9 @@ def _tested(program: Program, *, force: bool, fail_fast: bool = False) -> Draft:
 def activate(
     environment_id: int, number: int, *, force: bool = False, within: Transaction = changing, by: By = NOBODY
 ) -> Published:
-    """Return to a version that was published before. Its tests are run again: engines change, and so may answers.
+    """Make a version active that was published before. Its tests are run again: a newer engine may answer differently.
 
-    `force` returns to it in spite of failing tests. Of the version that is active already, none are run.
+    `force` activates it in spite of failing tests. If the version is active already, no tests are run.
     """
     chosen = version_numbered(environment_id, number)
     program = program_of_version(chosen.pk)
@@ -156,17 +155,20 @@ def activate(
 
 
 def tried(program: Program) -> Draft:
-    """The policy with what comes of its tests, whatever that is."""
+    """Run the policy's tests and return the results, whether the tests pass or not."""
     return _tested(program, force=True)
 
 
 def coverage(program: Program, seconds: float) -> Coverage | None:
-    """Which rules the tests exercise; None where it takes longer. The app that asks questions finds out."""
+    """Return which rules the tests exercise; None if finding out takes longer than `seconds`.
+
+    The app that answers questions finds out; it is named in the settings, not imported.
+    """
     return import_string(settings.POLICY_COVERAGE)(program, seconds)
 
 
 def ignored_facts(environment_id: int, program: Program) -> Ignored:
-    """The stored facts that would not matter under the program. Which they are, the app that stores facts knows."""
+    """Return how many stored facts the program has no use for. The app that stores facts counts them."""
     return import_string(settings.FACT_AUDIT)(environment_id, program)
 
 
@@ -185,7 +187,7 @@ def active_version(environment_id: int) -> PolicyVersion | None:
 
 
 def remarks_on(drafted: Draft | None, ignored: Ignored) -> list[str]:
-    """What the publisher of a draft should know."""
+    """Return what the publisher of a draft should know: phrases for a message."""
     remarks = [results_of(drafted.report)] if drafted and drafted.report.tests else []
     if drafted and drafted.untested:
         remarks.append(drafted.untested)
@@ -196,7 +198,7 @@ def remarks_on(drafted: Draft | None, ignored: Ignored) -> list[str]:
 
 
 def results_of(report: TestReport) -> str:
-    """`2 tests passed`, or `1 of 2 tests failed`."""
+    """Return `2 tests passed`, or `1 of 2 tests failed`."""
     failed = sum(bool(test.failures) for test in report.tests)
     tests = "1 test" if len(report.tests) == 1 else f"{len(report.tests)} tests"
     return f"{failed} of {tests} failed" if failed else f"{tests} passed"

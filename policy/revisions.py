@@ -1,4 +1,4 @@
-"""What every committed change leaves behind, beside what it changed: a revision, which says who did what, and when."""
+"""The log of changes: every committed change adds a revision, which says who did what, and when."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Kind(StrEnum):
     COPY = "copy"  # the facts of another environment
     EXPIRY = "expiry"  # facts whose end has come
     POLICY = "policy"  # another version is active
-    ENVIRONMENT = "environment"  # what it is called
-    UPGRADE = "upgrade"  # of a database that kept no revisions
+    ENVIRONMENT = "environment"  # the environment is renamed
+    UPGRADE = "upgrade"  # an older database, which kept no revisions, begins to keep them
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ def by_command(name: str) -> By:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A change that is to be committed under a number of its own, with how many facts really changed."""
+    """A change to be committed as a revision of its own, with how many facts it really changed."""
 
     number: int
     kind: Kind
     by: By
-    policy_version_id: int | None  # that is active from then on
+    policy_version_id: int | None  # the version that is active from this revision on
     inserted: int = 0
     deleted: int = 0
 
@@ -58,9 +58,9 @@ _COLUMNS = "environment_id, number, at, author, request_id, policy_version_id, k
 
 
 def record(environment_id: int, changes: Sequence[Done]) -> None:
-    """Write the revisions down. Last thing in a writing transaction, under numbers that follow each other.
+    """Store the revisions, whose numbers are consecutive. A writing transaction does this last.
 
-    Their time is that of the database, but never before that of the revision before.
+    Their time is that of the database's clock, but never less than that of the revision before them.
     """
     latest = "MAX" if connection.vendor == "sqlite" else "GREATEST"
     before = "(SELECT at FROM revision WHERE environment_id = %s AND number = %s)"
@@ -76,7 +76,7 @@ def record(environment_id: int, changes: Sequence[Done]) -> None:
 
 
 def _tell(environment_id: int, number: int) -> None:
-    """Tell those of this process who wait for changes, or may be asked for what has changed."""
+    """Wake those in this process who wait for changes, and note how far a replica must be to show this change."""
     watch.tell(environment_id, number)
     note_change(environment_id, number)
 
@@ -94,7 +94,7 @@ def _values(environment_id: int, first: int, done: Done) -> Iterable[str | int |
 
 
 def newest_and_horizon(environment_id: int) -> tuple[int, int]:
-    """The latest revision, and the oldest whose facts are known whole."""
+    """Return the numbers of the latest revision, and of the oldest one as of which all facts are known."""
     with connection.cursor() as cursor:
         cursor.execute('SELECT "offset", horizon FROM environment WHERE id = %s', (environment_id,))
         row = cursor.fetchone()

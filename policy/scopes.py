@@ -1,4 +1,4 @@
-"""What a key may be good for. One that is made without a word about it is good for all."""
+"""Scopes of API keys: what a key may be used for. A key that is created without naming scopes has all of them."""
 
 from enum import StrEnum
 

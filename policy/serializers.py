@@ -1,7 +1,6 @@
-"""Bodies and query strings: how they are decoded, and how they are described, said once.
+"""Serializers of bodies and query strings, from which both the decoding and the OpenAPI document follow.
 
-The description of the interface is made from the serializers: a class's docstring and its fields' help texts are what
-callers read there.
+A serializer's docstring and its fields' help texts appear in the OpenAPI document: callers read them.
 """
 
 from collections.abc import Callable
@@ -18,16 +17,16 @@ MAX_FILENAME = 1000  # characters
 
 
 class JsonType(NamedTuple):
-    """A type of JSON values: what makes ours of one that stands at a path of the request, and what callers may send."""
+    """A type of JSON values: `decode(raw, path)` makes our value of the JSON at a path, `schema` describes the JSON."""
 
     decode: Callable[[Any, str], Any]
     schema: Schema
 
 
 class DecodedField(serializers.Field):
-    """A member of a body. An optional one may be absent or null, which is the same: it is `absent` then.
+    """A member of a body. An optional member that is missing or null gets the value `absent`.
 
-    It goes without what the framework does for forms, which takes longer than answering a question.
+    It skips what the framework does for forms, which takes longer than answering a question.
     """
 
     def __init__(self, kind: JsonType, optional: bool = False, absent: object = None, help_text: str = ""):
@@ -44,7 +43,7 @@ class DecodedField(serializers.Field):
 
     @cached_property
     def path(self) -> str:
-        """Where in the request the member stands."""
+        """Return where the member stands in the request: names joined by dots."""
         names: list[str] = []
         field: serializers.BaseSerializer | serializers.Field | None = self
         while field is not None:
@@ -54,12 +53,12 @@ class DecodedField(serializers.Field):
 
     @property
     def members(self) -> dict[str, Schema]:
-        """What the field is read from, as it is described: by name, for a field may be read from several members."""
+        """Return the schemas of the body's members that the field reads, by name: subclasses may read several."""
         return {str(self.field_name): self.schema}
 
 
 def decoded(kind: type[serializers.Serializer], raw: object, path: str = "") -> dict:
-    """The body's members; `path` is where in the request the body stands."""
+    """Return the decoded members of a body; `path` is where in the request the body stands."""
     if not isinstance(raw, dict):
         raise MalformedRequest(path, "must be a JSON object")
     try:
@@ -72,7 +71,10 @@ def decoded(kind: type[serializers.Serializer], raw: object, path: str = "") -> 
 
 @cache
 def _fields(kind: type[serializers.Serializer]) -> tuple[tuple[str, serializers.Field], ...]:
-    """For all requests: nothing of a request is kept in them, and making them takes longer than using them."""
+    """Return the serializer's fields, the same ones for all requests: creating them takes longer than using them.
+
+    They keep no state of a request.
+    """
     return tuple(kind().fields.items())
 
 
@@ -80,7 +82,7 @@ def _fields(kind: type[serializers.Serializer]) -> tuple[tuple[str, serializers.
 
 
 class TextField(serializers.Field):
-    """A string and nothing that could be made one."""
+    """A string. Unlike the framework's field, it does not convert numbers and other values to strings."""
 
     default_error_messages = {
         "type": "must be a string",

@@ -1,13 +1,13 @@
-"""What came of running the tests of a policy: the nouns that the runner, uploads and commands share."""
+"""The results of running a policy's tests: the classes that the runner, uploads and commands share."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class AssertionOutcome:
-    """One assertion that was run; `message` says what was found instead, and is empty when it passed.
+    """One assertion that was run; `message` says what was found instead, and is empty if the assertion passed.
 
-    `too_much`: it failed since something holds that it says does not.
+    `too_much`: the assertion failed because something holds which it says does not hold.
     """
 
     text: str  # as written
@@ -19,9 +19,9 @@ class AssertionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TestOutcome:
-    """One test that was run. `total` counts all of its assertions, of which a run that fails fast leaves some out."""
+    """One test that was run. `total` counts all its assertions, also those that a run with `fail_fast` left out."""
 
-    __test__ = False  # not a class of tests
+    __test__ = False  # pytest collects classes named Test…; this is none of its
 
     name: str
     total: int
@@ -51,5 +51,5 @@ class TestReport:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """A sentence for each assertion that failed."""
+        """Return a sentence for each assertion that failed."""
         return tuple(failure for test in self.tests for failure in test.failures)

@@ -1,7 +1,7 @@
-"""Which history the database is on: a number that PostgreSQL raises whenever a standby takes over from a primary.
+"""The timeline of the database: a number that PostgreSQL raises whenever a standby takes over from a primary.
 
-Where changes that were committed are lost by that, their numbers are given again: of revisions, of policy versions and
-of signatures. So what is remembered by such numbers is forgotten before the first statement on another timeline.
+A failover may lose committed changes, and then the numbers of their revisions, policy versions and signatures are used
+again for others. So caches by such numbers are cleared before the first statement on a new timeline.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, OperationalError
 
-# The first eight digits of the name of a file of the log. A server in recovery names none.
+# The first eight hexadecimal digits of a WAL file's name are the timeline. A server in recovery names no file.
 NUMBER = (
     "CASE WHEN pg_is_in_recovery() THEN 0"
     " ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END"
@@ -24,20 +24,20 @@ log = logging.getLogger("authz.database")
 
 
 class Timeline:
-    """The latest one that this process has met; 0 as long as it has met none."""
+    """The latest timeline that this process has met; 0 as long as it has met none."""
 
     def __init__(self) -> None:
         self.number = 0
-        self.has_moved = False  # whether there was another one before
+        self.has_moved = False  # whether this process has met an earlier timeline
         self._lock = Lock()
         self._forgetting: list[Callable[[], object]] = []
 
     def forgets(self, forget: Callable[[], object]) -> None:
-        """Have this called when there is another timeline."""
+        """Register a function to be called when a new timeline is met: it clears a cache."""
         self._forgetting.append(forget)
 
     def meet(self, number: int) -> None:
-        """Note the timeline of a server that takes changes; one that another has followed is refused."""
+        """Note the timeline of a server that takes changes; raise `OperationalError` if a later one has been met."""
         if number in (0, self.number):
             return
         with self._lock:
@@ -57,11 +57,11 @@ timeline = Timeline()
 
 
 def meet_connection(sender: object, connection: Any, **_: object) -> None:
-    """Ask a new connection to the primary for its timeline, before anybody else asks it for anything."""
+    """Read the timeline of a new connection to the primary, before any other statement runs on it."""
     if connection.vendor != "postgresql" or connection.alias != DEFAULT_DB_ALIAS:
         return
     number = 0
-    with suppress(connection.Database.Error):  # a role that may not know, or a server that has none
+    with suppress(connection.Database.Error):  # the role may not read it, or the server has no timelines
         number = connection.connection.execute(f"SELECT {NUMBER}").fetchone()[0]
     try:
         timeline.meet(number)
@@ -72,5 +72,5 @@ def meet_connection(sender: object, connection: Any, **_: object) -> None:
 
 
 def is_outdated(connection: Any) -> bool:
-    """Say whether a connection leads to a server that another one has taken over from."""
+    """Say whether a connection is to a server from which another one has taken over."""
     return 0 < getattr(connection, "timeline", 0) < timeline.number

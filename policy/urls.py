@@ -1,4 +1,4 @@
-"""What stands below /api, by path."""
+"""The policy's endpoints, by their path below /api."""
 
 from policy import views
 

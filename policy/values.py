@@ -1,7 +1,7 @@
-"""Typed values: the atoms of every fact, rule and question.
+"""Typed values: the arguments of every fact, rule and question.
 
-A value is a type name and an id, both text. The primitive types have one canonical spelling each,
-so that equality of values is equality of text, in Python and in every database.
+A value is a type name and an id, both text. Each value of a primitive type has one canonical spelling, so that values
+are equal if their texts are equal, in Python and in every database.
 """
 
 import re
@@ -25,7 +25,7 @@ class Value:
     id: str
 
     def __hash__(self) -> int:
-        return hash(self.id)  # types are few: with them it takes twice the time, and finds no more apart
+        return hash(self.id)  # there are few types: hashing them too doubles the time, and tells few more values apart
 
     def __str__(self) -> str:
         if self.type == STRING:
@@ -36,13 +36,16 @@ class Value:
 
 
 def quoted(text: str) -> str:
-    """The text as a Polar string literal."""
+    """Return the text as a Polar string literal."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
     return '"' + "".join(escapes.get(char, char) for char in text) + '"'
 
 
 def canonical_id(type_name: str, text: str) -> str:
-    """The one spelling of a primitive's id; other types keep theirs. ValueError says what is wrong."""
+    """Return the canonical spelling of a primitive's id, or raise ValueError; ids of other types stay as they are.
+
+    `canonical_id("Integer", "+07")` -> `"7"`.
+    """
     if type_name == INTEGER:
         if not _INTEGER.fullmatch(text):
             raise ValueError("an Integer is an optional sign and digits")

@@ -1,4 +1,4 @@
-"""The policy's part of the interface."""
+"""The endpoints about policies."""
 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
@@ -45,7 +45,10 @@ class Policy(Endpoint):
         return response
 
     def refusal(self, request: Request, status: int, body: dict[str, object]) -> dict[str, object]:
-        """A policy that is not accepted says why in one of three shapes; this gives the rest of the errors theirs."""
+        """Add the `error_type` that clients expect in errors of publishing, except for 401, 403 and 429.
+
+        A body that has an `error_type` already keeps it.
+        """
         is_at_the_door = status in (401, 403, 429)
         return {"error_type": "Generic", **body} if request.method == "POST" and not is_at_the_door else body
 
@@ -54,7 +57,7 @@ class PolicyMetadata(Endpoint):
     scopes: ClassVar = {"GET": Scope.READ}
 
     def get(self, request: Request) -> Response:
-        """Clients say `version`, and the document that they were made from `id`."""
+        """Return a version's names. Clients name the version by `version`, the published API document by `id`."""
         version = _asked_version(request, "version", "id")
         if version is None:
             raise NotFound("no policy is loaded")
@@ -62,7 +65,7 @@ class PolicyMetadata(Endpoint):
 
 
 def _asked_version(request: Request, *names: str) -> PolicyVersion | None:
-    """The version whose number the query string gives under one of the names, else the active one."""
+    """Return the version whose number the query string gives under one of the names, else the active version."""
     who = caller(request)
     given = {name: _number(name, request.query_params[name]) for name in names if name in request.query_params}
     if not given:
@@ -80,7 +83,7 @@ def _number(name: str, text: str) -> int:
 
 
 def _message(published: Published, suggesting: bool) -> str:
-    """With `show_suggestions`, what the compiler wonders about too."""
+    """Return the message of the response; with `show_suggestions`, with the compiler's warnings."""
     if not (suggesting and published.draft and published.draft.program.warnings):
         return published.message
     program = published.draft.program
@@ -91,7 +94,7 @@ def _message(published: Published, suggesting: bool) -> str:
 
 
 def metadata_of(program: Program) -> dict[str, object]:
-    """The names that the policy knows, sorted: of every block with what it inherits. `global` is always there."""
+    """Return each block's roles, permissions and relations, sorted, with inherited ones; `global` is always there."""
     resources = {"global": _entry(program.global_roles, program.global_permissions, {})}
     for name, known in program.types.items():
         resources[name] = _entry(known.roles, known.permissions, known.relations)

@@ -1,7 +1,7 @@
-"""Waiting for an environment's next change, in whatever process it is made.
+"""Waiting for an environment's next change, whichever process makes it.
 
-A commit of this process wakes those who wait for it. Commits of others are seen by looking: one statement for all who
-wait here, a few times a second, and none while nobody does.
+A commit in this process wakes its waiting threads at once. Commits of other processes are found by polling: a few times
+a second one statement for all waiting threads, and none while nobody waits.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ log = logging.getLogger("authz.changes")
 
 
 class Watch:
-    """What is known of the offsets of environments that somebody waits for."""
+    """The newest known offsets of the environments that some thread waits for."""
 
     def __init__(self) -> None:
         self._news = Condition()
-        self._waiting: dict[int, int] = {}  # how many, by environment
-        self._newest: dict[int, int] = {}  # of the same
+        self._waiting: dict[int, int] = {}  # how many threads wait, by environment
+        self._newest: dict[int, int] = {}  # the newest known offset, by environment
         self._is_looking = False
-        self._must_look = False  # without a pause before
+        self._must_look = False  # at once, without the usual pause
         self._is_over = False
 
     def wait(self, environment_id: int, offset: int, until: float) -> bool:
-        """Whether the environment comes past the offset before this time, by `monotonic`."""
+        """Wait until the environment is past the offset, and return True; False at `until`, a time by `monotonic`."""
         with self._news:
             self._waiting[environment_id] = self._waiting.get(environment_id, 0) + 1
             try:
@@ -46,19 +46,19 @@ class Watch:
                 self._leave(environment_id)
 
     def tell(self, environment_id: int, offset: int) -> None:
-        """Of a change that is committed."""
+        """Wake those who wait for this committed change."""
         if environment_id in self._waiting:
             with self._news:
                 self._learn({environment_id: offset})
 
     def end(self) -> None:
-        """Nobody waits any more, nor ever again in this process."""
+        """End all waiting: `wait` returns False at once from now on. For when the process stops."""
         with self._news:
             self._is_over = True
             self._news.notify_all()
 
     def forget(self) -> None:
-        """Another server has taken over, and may not be as far."""
+        """Forget the offsets: another database server has taken over, and may be behind them."""
         with self._news:
             self._newest.clear()
 
@@ -67,7 +67,7 @@ class Watch:
         if not self._waiting[environment_id]:
             del self._waiting[environment_id]
             self._newest.pop(environment_id, None)
-            self._news.notify_all()  # whoever looks may be done
+            self._news.notify_all()  # the polling thread may end
 
     def _learn(self, newest: dict[int, int]) -> None:
         for environment_id in newest.keys() & self._waiting.keys():
@@ -84,13 +84,13 @@ class Watch:
             Thread(target=self._keep_looking, name="changes", daemon=True).start()
 
     def _keep_looking(self) -> None:
-        """As long as somebody waits. The connection is one for all of them."""
+        """Poll, over one connection, as long as somebody waits."""
         is_lost = False
         while waiting := self._pause():
             try:
                 newest = offsets_of(waiting)
                 is_lost = False
-            except Exception as error:  # who waits is told nothing, and finds out at the next request
+            except Exception as error:  # waiting threads are not told; their clients see the error at the next request
                 if not is_lost:
                     log.warning("cannot look for changes: %s", " ".join(str(error).split())[:200])
                 is_lost = True
@@ -101,7 +101,7 @@ class Watch:
         _let_go()
 
     def _pause(self) -> list[int]:
-        """Who is waited for after a while; nobody: the looking has ended."""
+        """Pause, and return the environments to look at then; none: polling ends, as nobody waits."""
         with self._news:
             self._news.wait_for(lambda: self._must_look or self._is_over or not self._waiting, LOOK_EVERY)
             self._must_look = False

@@ -1,4 +1,4 @@
-"""Where the service is, as others reach it."""
+"""The address at which callers reach the service."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 
 
 def base_of(headers: Mapping[str, Any]) -> str:
-    """Return `PUBLIC_URL`; without it what the request was sent to, by the word of a proxy that is trusted.
+    """Return `PUBLIC_URL`; without it, the address that the request was sent to, as a trusted proxy gives it.
 
-    A name that the service may not be asked under is not repeated.
+    A host name that ALLOWED_HOSTS does not allow is replaced by the server's own name.
     """
     if settings.PUBLIC_URL:
         return str(settings.PUBLIC_URL)
@@ -29,5 +29,5 @@ def base_of(headers: Mapping[str, Any]) -> str:
 
 
 def _told(text: str) -> str:
-    """Return what the proxy in front says: others before it may have written anything."""
+    """Return the last element of a forwarded header: the trusted proxy wrote it; those before it anybody may have."""
     return text.rpartition(",")[2].strip().lower()
