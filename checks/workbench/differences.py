@@ -149,12 +149,15 @@ class PolicyComparison:
         return count_up_to(_FEW_FACTS + 1, self.sides[0].numbers.values()) <= _FEW_FACTS
 
     def _whole(self, kind: QuestionKind, until: float) -> Compared | None:
-        """Compare all questions of the kind as one; return None if that is too much, or cannot be listed."""
-        tally = Tally(self.most)
+        """Compare all questions of the kind as one; return None if that is refused, but smaller ones may not be."""
+        tally, ask = Tally(self.most), self.both if kind.places else self.one_by_one
         try:
-            tally.count(*self.both(kind, {}, (until - time.monotonic()) / 2))
-        except AuthzError:
-            return None
+            tally.count(*ask(kind, {}, (until - time.monotonic()) / 2))
+        except AuthzError as problem:
+            if kind.places:
+                return None
+            said = _LATE if isinstance(problem, QueryTooSlow) else problem.message
+            return Compared(kind, tally, problem=said, is_refused=isinstance(problem, _Refused) and problem.is_new)
         return Compared(kind, tally)
 
     def both(self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float) -> tuple[set[Row], set[Row]]:
