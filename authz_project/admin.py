@@ -44,7 +44,7 @@ class Moment(forms.DateTimeInput):
 
 
 class ChangingAdmin(admin.ModelAdmin):
-    """Changes are made as all are: one after the other, and if others take too long, the page says so."""
+    """Runs each POST in a `changing` transaction; if the write lock cannot be had in time, the page says so."""
 
     def changeform_view(self, request: HttpRequest, *place: Any, **options: Any) -> HttpResponse:
         return self._changing(request, partial(super().changeform_view, request, *place, **options))
@@ -188,7 +188,7 @@ class EnvironmentAdmin(ChangingAdmin):
         return shown
 
     def save_model(self, request: HttpRequest, environment: Environment, form: ModelForm, change: bool) -> None:
-        """What the form changed: the rest of the row moves on with every write, and is not to be set back."""
+        """Save only the fields that the form changed: other columns, as `offset`, have moved on since it was loaded."""
         if change:
             turn = advance(environment.pk)
             record(environment.pk, [Done(turn.offset, Kind.ENVIRONMENT, by_admin(request), turn.policy_version_id)])
@@ -201,7 +201,7 @@ class EnvironmentAdmin(ChangingAdmin):
     def get_deleted_objects(
         self, environments: Sequence[Any] | models.QuerySet[Any], request: HttpRequest
     ) -> tuple[list[Any], dict[str, int], set[str], list[Any]]:
-        """Its keys and policies go with it: there is nothing to ask a permission of its own for."""
+        """Ask for no further permissions: the keys and policies of an environment are deleted with it."""
         shown, counts, _, protected = super().get_deleted_objects(environments, request)
         return shown, counts, set(), protected
 

@@ -26,7 +26,7 @@ def refusal_of(error: Exception) -> str:
 
 
 def damage(mine: BaseDatabaseWrapper) -> str:
-    """What is wrong with the file; nothing where no fault is found in time. What an id says, nobody can check."""
+    """Return what is wrong with the file; nothing where `quick_check` finds no fault within LOOKS_FOR seconds."""
     raw, until = mine.connection, time.monotonic() + LOOKS_FOR
     raw.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
     try:

@@ -35,8 +35,8 @@ class View(APIView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         response = super().dispatch(request, *args, **kwargs)
-        # Request, view and response know one another. Out of that circle, what was large is gone with its request, and
-        # does not wait for a collection.
+        # Request, view and response refer to one another. With that cycle broken, large bodies are freed with their
+        # request, and need not wait for the garbage collector.
         self.request.parser_context.clear()
         if isinstance(response, framework_response.Response):
             response.render()
@@ -45,7 +45,7 @@ class View(APIView):
 
 
 def view_class(endpoint: Endpoint) -> type[View]:
-    """It is called what the endpoint is called, which OPTIONS is answered with."""
+    """Return a view class with the name and docstring of the endpoint's class: OPTIONS answers with both."""
     kind = type(endpoint)
     handlers = {method.lower(): _handler(method) for method in endpoint.handlers}
     return type(kind.__name__, (View,), {"__doc__": kind.__doc__, "endpoint": endpoint, **handlers})

@@ -1,4 +1,4 @@
-"""The one table from what went wrong to an answer, whoever found it, and what the log says of it."""
+"""Map every error of a request, wherever it is raised, to one HTTP response, and log what is the service's fault."""
 
 import logging
 import math
@@ -60,7 +60,10 @@ class Refusal(NamedTuple):
 
 
 def refusal_of(error: Exception, request_id: str, started: float = math.inf) -> Refusal:
-    """The answer to the error of a request that began then, by `perf_counter`; logged if it is ours."""
+    """Return the response to an error, and log it if it is the service's fault.
+
+    `started` is when the request began, by `perf_counter`.
+    """
     if isinstance(error, APIException):
         return Refusal(error.status_code, {"message": _sentence(error)}, {})
     if was_cancelled(error):
@@ -91,7 +94,7 @@ def _told_of(trouble: Trouble, error: Exception, request_id: str) -> Refusal:
 
 
 def _reason_for_cancelling(started: float) -> Exception:
-    """PostgreSQL says the same where time is over and where somebody had it end the statement."""
+    """Tell a timeout from a cancelled statement by the clock: PostgreSQL reports both with the same error."""
     limit = settings.STATEMENT_TIMEOUT
     return QueryTooSlow(limit) if 0 < limit <= time.perf_counter() - started else Cancelled()
 
@@ -135,7 +138,7 @@ def _headers(error: Exception) -> dict[str, str]:
 
 
 def _sentence(error: APIException) -> str:
-    """What the framework found, with the path to the field where it found it."""
+    """Return the framework's first message as a sentence, after the path of the field: `a.b: may not be null`."""
     detail, path = error.detail, ""
     while isinstance(detail, dict | list):
         key, detail = next(iter(detail.items())) if isinstance(detail, dict) else ("", detail[0])

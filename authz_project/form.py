@@ -14,7 +14,7 @@ Name = tuple[str, str]  # of a migration: its app and its own
 
 
 class Form(NamedTuple):
-    """What tells the database's form from the program's; nothing does where both are the same."""
+    """How the database's schema differs from the program's; both fields are empty where they are the same."""
 
     missing: tuple[str, ...]  # migrations that the database still needs
     newer: tuple[str, ...]  # migrations of a later version of the program
@@ -31,7 +31,7 @@ def form() -> Form:
 
 
 def applied() -> frozenset[Name]:
-    """Return what the database says of itself; nothing where it was never prepared."""
+    """Return the migrations that the database has; none where it was never prepared."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT app, name FROM django_migrations")

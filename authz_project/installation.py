@@ -40,12 +40,12 @@ def database_version() -> str:
 
 
 def facts_text() -> str:
-    """What pages tell everybody of what they are part of; it asks nobody, and waits for nobody."""
+    """Return the versions that pages show to everybody. Sends no query, so that no page waits for the database."""
     return f"authz {__version__} · Python {platform.python_version()} · {_kind_of_database()}"
 
 
 def _kind_of_database() -> str:
-    """With its version, once a thread of this process that tells of it has a connection."""
+    """Return the database's name; PostgreSQL's version only once a thread that called this had a connection."""
     if connection.vendor == "sqlite":
         return f"SQLite {sqlite3.sqlite_version}"
     if connection.connection is not None and not _known_version:

@@ -12,7 +12,8 @@ _SHOWN = 5
 def key_named(text: str) -> ApiKey:
     """The key with this beginning, this number or this label; `NotFound` where there is none, or more than one.
 
-    Whoever pastes the whole key means the key. A label means the key in use that has it, if only one does.
+    A whole key works too: its secret is ignored. A label must lead to one key that is neither revoked nor expired; keys
+    that have a successor are passed over if another one has the label.
     """
     by_beginning = ApiKey.objects.filter(prefix="_".join(text.split("_")[:3])).first()
     if by_beginning is not None:

@@ -37,11 +37,11 @@ class Rotated(NamedTuple):
 def rotate_key(key: ApiKey, by: By, overlap: timedelta = OVERLAP, expires_at: datetime | None = None) -> Rotated:
     """Make a successor, with the same environment, label and scopes; the old key ends after the overlap.
 
-    It lasts as long as the old one was made to last, if nothing else is said. An old one that ends sooner than the
-    overlap does so. Of two who rotate a key at once, one is refused.
+    Without `expires_at`, the new key lasts as long as the old one was made to last. An old key that expires before the
+    overlap is over still does. If two rotate a key at the same time, one is refused.
     """
     with changing():
-        # Who comes first keeps the row until the end, and who comes second reads what that one has made of it.
+        # The first transaction locks the row until it commits; the second then reads the successor that the first made.
         ApiKey.objects.filter(pk=key.pk).update(label=F("label"))
         old = ApiKey.objects.select_related("environment", "successor").get(pk=key.pk)
         moment = time_of(now())

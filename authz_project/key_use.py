@@ -1,7 +1,7 @@
 """On which day a key was last used: written down once a day for each key, by a thread that no request waits for.
 
-Where it cannot be written, because others write for too long or the database is away, it is tried again later. What is
-lost with the process is a courtesy.
+If the write fails, because the lock is held for too long or the database is away, the thread tries again later. What is
+still unwritten when the process ends is lost, which does no harm: the day is only shown to people.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _is_writing = False
 
 
 def note_use(key_hash: str) -> None:
-    """Have it written down that the key is in use today, if that is not done yet."""
+    """Queue a write of today as the key's last use, unless this process has queued it today already."""
     today = int(time.time()) // _DAY
     if _noted.get(key_hash) != today:
         _note(key_hash, today)
@@ -60,7 +60,7 @@ def _note(key_hash: str, today: int) -> None:
 
 
 def _write_what_waits() -> None:
-    """Until nothing waits."""
+    """Write queued keys in batches until the queue is empty; after a failure, wait and try again."""
     pause = SHORTEST_PAUSE
     while hashes := _taken():
         if _is_written(hashes):
@@ -97,9 +97,9 @@ def _is_written(hashes: list[str]) -> bool:
 
 
 def write(hashes: list[str]) -> None:
-    """Write the database's day down for those of these keys that are good, and do not have it yet.
+    """Store the day, by the database's clock, as the last use of the keys that are not revoked and have an earlier day.
 
-    Looks first: nearly always another process was faster, and then nobody's turn to write is taken.
+    Reads first: nearly always another process has stored the day already, and then no write lock is taken.
     """
     today = _day_of_database()
     is_new = Q(last_used_at__isnull=True) | Q(last_used_at__lt=today)

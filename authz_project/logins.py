@@ -1,8 +1,8 @@
 """How often somebody may try a password: counted in the database, which all processes share.
 
-Counted is who tries for a name from an address, and who tries from an address at all. Nobody is kept out by what others
-try from elsewhere. The database's clock counts the minutes; where it was set back, nobody waits for it to
-catch up.
+Failed logins are counted twice: by address and name, and by address alone. So attempts from one address lock nobody out
+at another. The database's clock measures the window. An attempt that lies more than a window in the future, since that
+clock was set back, no longer counts.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ FOR_ALL_NAMES = 20
 
 
 class LoginForm(AdminAuthenticationForm):
-    """The admin's, for those who have not tried too often."""
+    """The admin's login form, which refuses whoever has failed too often."""
 
     def clean(self) -> dict:
         assert self.request is not None, "the admin's login gives it"
@@ -62,7 +62,7 @@ def _lately(moment: datetime) -> Q:
 
 
 def address_of(request: HttpRequest) -> str:
-    """Where the request comes from: what the proxy in front says, if there is one. A network of IPv6 is one place."""
+    """Return the client's address, from CLIENT_ADDRESS_HEADER if that is set; of an IPv6 address, its /64 network."""
     forwarded = request.headers.get(settings.CLIENT_ADDRESS_HEADER, "") if settings.CLIENT_ADDRESS_HEADER else ""
     text = forwarded.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", "")
     try:

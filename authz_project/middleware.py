@@ -20,10 +20,10 @@ from policy import noticing
 from policy.configured import configured
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
-_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # UUIDs say here of which kind they are
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # a UUID's variant digit
 
 
-# Nothing of the admin's is written in its pages: no script runs there, and no form leads out, that is not ours.
+# The admin has no inline scripts or styles. So pages may run only our own scripts, and send forms only to ourselves.
 ADMIN_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -31,7 +31,7 @@ ADMIN_POLICY = (
 
 
 def request_id_of(given: str) -> str:
-    """The one that the request has, if it is fit to be shown, or a new one."""
+    """Return the id that the request carries if it is 1 to 128 printable ASCII characters, else a new one."""
     return given if _REQUEST_ID.fullmatch(given) else new_id()
 
 
@@ -72,13 +72,13 @@ def request_ids(get_response):
 
 
 def _with_message(response):
-    """In place of an error that says nothing, as what serves files answers with."""
+    """Replace an error response without a message, such as the file server's, by JSON with the reason phrase."""
     response.close()
     return JsonResponse({"message": response.reason_phrase.lower()}, status=response.status_code)
 
 
 class _AdminOnly(MiddlewareMixin):
-    """Logins are for people: requests with a key have none, and do not wait for what makes them."""
+    """Run the middleware only below /admin/: requests with an API key need no session, and should not pay for one."""
 
     def __call__(self, request):
         return super().__call__(request) if request.path.startswith("/admin/") else self.get_response(request)
@@ -101,7 +101,7 @@ class AdminMessages(_AdminOnly, MessageMiddleware):
 
 
 def is_too_large(environ: Mapping[str, Any]) -> bool:
-    """Whether the body is over the limit, by what the request says of it."""
+    """Say whether the body is over the limit, by the Content-Length header."""
     length, limit = environ.get("CONTENT_LENGTH") or "0", configured.MAX_BODY_BYTES
     return bool(limit) and not (len(length) < 20 and length.isdecimal() and int(length) <= limit)
 

@@ -1,7 +1,8 @@
 """How often a key may ask: a bucket of tokens for each, in each process, that fills again by the clock.
 
 A bucket holds as many tokens as `RATE_LIMIT` allows in its period, and each request with the key takes one: so a key
-may send all of them at once, and then as many as come back. Whose bucket is empty is told when the next one comes.
+may send all of them at once, and then as many as come back. A request that finds the bucket empty is refused with
+the time to wait for the next token.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from cachetools import LRUCache
 
 from policy.errors import AuthzError
 
-_MOST = 10_000  # keys; who is not seen for longest begins anew with a full bucket
+_MOST = 10_000  # keys; the least recently seen one is evicted, and begins anew with a full bucket
 
 
 class Rate(Protocol):

@@ -14,12 +14,12 @@ log = logging.getLogger("authz.server")
 
 LONGEST_LINE = 500  # characters
 
-# Set once this process is told to stop. It goes on for a while, and others are to be asked.
+# Set once this process is told to stop. It still answers for a while, but a load balancer should ask others.
 draining = threading.Event()
 
 
 class Readiness(NamedTuple):
-    """What whoever sends requests here is told. It names nothing of the database: anybody may ask."""
+    """What /readyz answers. It names no details of the database, since anybody may ask."""
 
     reason: str  # what is in the way, in one word for programs: nothing where it is empty
     message: str
@@ -42,7 +42,7 @@ NEWER = Readiness("form", "the database has the form of a later version: start t
 
 
 def current() -> Readiness:
-    """Look, on this thread's connection. Never raises an `Exception`."""
+    """Ask the database on this thread's connection, and say whether it is ready. Never raises an `Exception`."""
     if draining.is_set():
         return DRAINING
     try:

@@ -1,8 +1,8 @@
-"""The log beside an SQLite file, which has what was changed lately: kept from growing without end.
+"""Keep SQLite's write-ahead log from growing without end.
 
-SQLite puts changes from the log into the file as it goes, but begins the log anew only at a moment when nobody reads
-from it. Where readers that take long follow each other without a gap, there is none. So where the log has become large,
-writers are held up for a while: then all who read go, and who comes reads from the file.
+SQLite copies changes from the log into the database file (a checkpoint), but starts the log over only at a moment when
+no transaction reads from it. If long readers overlap without a gap, there is no such moment. So once the log is large,
+writers are held up for a while: the present readers finish, and new ones find everything in the file.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ WARNED_EVERY = 60.0  # seconds
 
 
 class _Keeper:
-    """What is known of the times before."""
+    """Remembers how earlier attempts to truncate the log ended."""
 
     def __init__(self) -> None:
         self._in_vain_at = 0  # bytes, at which others were held up for nothing
         self._warned_at = -math.inf
 
     def keep_small(self) -> None:
-        """Begin the log anew if it is large; where somebody reads or writes for longer than that may take, later."""
+        """Truncate the log if it is large; where a transaction stays open for longer than the timeout, leave it."""
         if connection.vendor != "sqlite":
             return
         database = Path(connection.settings_dict["NAME"])
@@ -54,7 +54,7 @@ class _Keeper:
             self._warn(size, "somebody has been reading for long, as a backup or dump_facts does")
 
     def _patience(self, size: int) -> float:
-        """Who reads for longer than others can wait is not waited for again before the log is much larger."""
+        """Return the timeout: after a long wait in vain, only a moment until the log has grown by VERY_LARGE."""
         return A_MOMENT if self._in_vain_at and size < self._in_vain_at + VERY_LARGE else patience(size)
 
     def _warn(self, size: int, reason: str) -> None:
@@ -85,9 +85,9 @@ def patience(size: int) -> float:
 
 
 def is_begun_anew(database: Path, wait: float) -> bool | None:
-    """Put all of it into the file, and give its room back; say whether nobody read for longer than that.
+    """Copy the whole log into the database file and truncate it; say whether that was done within `wait` seconds.
 
-    None is for a large change under way: nobody read, but whoever makes it has the log.
+    False: a reader was in the way. None: no reader was, but a writer with a large change holds the log.
     """
     with closing(sqlite3.connect(database, timeout=wait, isolation_level=None)) as own:
         own.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # most of the work, while others write

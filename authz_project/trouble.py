@@ -1,7 +1,7 @@
 """What ails the database, by the code that it gives: what a caller is told, and whether trying again may help.
 
-SQLite numbers its errors, PostgreSQL has five characters; Django keeps both behind an error of its own. What is not
-named here is told in general: that the database cannot be reached.
+SQLite numbers its errors, PostgreSQL has five characters; Django keeps both behind an error of its own. For a
+code that is not named here, callers are told in general that the database cannot be reached.
 """
 
 from __future__ import annotations

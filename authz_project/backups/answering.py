@@ -79,7 +79,7 @@ def _list(environment_id: int, actor: Value, action: str, resource_type: str) ->
 
 
 def _confirm(environment_id: int, actor: Value, action: str, resource_type: str, listed: list[str | None]) -> None:
-    """A list that has None has everything."""
+    """Check single decisions against a list, in which None stands for every resource; raise _Contradiction."""
     expected = {text: True for text in listed[:MOST_CHECKED] if text is not None}
     expected.setdefault(NOBODY, None in listed)
     for text, is_allowed in expected.items():

@@ -83,7 +83,7 @@ def _references(database: sqlite3.Connection) -> Finding:
 
 
 def dump_findings(file: Path) -> Iterator[Finding]:
-    """Read a dump to its end, and its table of contents: what its rows say, that does not tell."""
+    """Read a dump to its end, and its table of contents. Whether its rows make sense is not checked."""
     restoring = program("pg_restore")
     if restoring is None:
         yield wrong("file", "there is no pg_restore here to read it: install PostgreSQL's client programs")

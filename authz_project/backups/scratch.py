@@ -1,4 +1,4 @@
-"""A copy in a database of its own, which a process of its own looks at: this one knows another database."""
+"""Try a copy in a scratch database, from a child process: this process is configured for another database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CannotRestore(Exception):
 
 
 def looked_at(url: str) -> tuple[bool, str]:
-    """Whether what is in the database at the URL is good, and what is said of it, once it is brought to this form."""
+    """Migrate the database at the URL and check it; return whether it is good, and the report."""
     failed = _run(url, "migrate", "--verbosity", "0")
     if failed.returncode:
         return False, f"WRONG  upgrade: {_last_line(failed.stderr)}"
@@ -53,7 +53,7 @@ def _last_line(text: str) -> str:
 
 
 def sqlite_looked_at(file: Path) -> tuple[bool, str]:
-    """Of a copy of the copy, in a folder for what is temporary: looking must not change it."""
+    """Do as `looked_at`, with a second copy in a temporary folder: a check migrates what it reads."""
     with TemporaryDirectory(prefix="authz-") as folder:
         copied = Path(folder) / "copy.sqlite3"
         try:
@@ -67,7 +67,7 @@ def sqlite_looked_at(file: Path) -> tuple[bool, str]:
 
 
 def restore_dump(file: Path, config: Mapping[str, Any]) -> Form:
-    """Restore a dump into an empty database; in which form it is."""
+    """Restore a dump into an empty database, and return which migrations it has."""
     restoring = program("pg_restore")
     if restoring is None:
         raise CannotRestore("there is no pg_restore here")

@@ -25,7 +25,7 @@ Look = Callable[[], Finding]
 
 
 def database_findings(workers: int, threads: int) -> Iterator[Finding]:
-    """Look, as long as the database goes on answering. One that hangs is said to do so."""
+    """Yield what each check finds; stop with a failure if the database does not answer one within WITHIN seconds."""
     if connection.vendor == LOCAL and not Path(connection.settings_dict["NAME"]).exists():
         yield warn("database", f"{connection.settings_dict['NAME']} is not there yet: `serve` makes it")
         return
@@ -77,7 +77,7 @@ def migrations_finding() -> Finding:
 
 
 def clock_finding() -> Finding:
-    """Ends of keys are told by the database's clock, those of facts and logins by both."""
+    """Compare both clocks: keys expire by the database's clock, facts and logins by both."""
     if connection.vendor == LOCAL:
         return ok("clock", "SQLite has this machine's")
     with connection.cursor() as cursor:

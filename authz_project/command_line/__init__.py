@@ -40,5 +40,5 @@ def _run(argv: list[str]) -> None:
 
 
 def _part(name: str) -> Any:
-    """A file beside this one that imports Django, which takes ten times as long as to say what there is."""
+    """Import a module of this package that needs Django, only when it is used: that takes ten times as long as help."""
     return import_module(f"{__name__}.{name}")

@@ -12,7 +12,7 @@ from authz_project.form import lacks_tables
 
 
 def ending_of(reason: BaseException) -> str | int:
-    """What the process exits with; raises again what is a mistake of ours."""
+    """Return what the process exits with, a message or a status; raise the error again if it is a bug of ours."""
     match reason:
         case KeyboardInterrupt():
             return 128 + signal.SIGINT
@@ -32,7 +32,7 @@ def ending_of(reason: BaseException) -> str | int:
 
 
 def _forget_output() -> None:
-    """What is left to write is not tried again at the end, where it would fail again."""
+    """Point standard output at /dev/null, so that the flush at exit does not fail a second time."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

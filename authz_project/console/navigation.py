@@ -62,7 +62,7 @@ def links(request: HttpRequest) -> list[Link]:
 
 
 def environment_links(request: HttpRequest, context: Context) -> list[Link]:
-    """Return the same place in each environment; none where there is but one. Marked is the one of the page."""
+    """Return links to the same place in each environment, the page's own marked; none if there is only one."""
     slugs = list(Environment.objects.values_list("slug", flat=True))
     if len(slugs) < 2:
         return []

@@ -34,7 +34,7 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def search(text: str) -> list[Found]:
-    """The best first; those of a page in its order where they are as good."""
+    """Return the sections that have all words, the best first; where scores are equal, in the order of the pages."""
     looked_for = [_Word(word) for word in words_of(text)]
     if not looked_for:
         return []
@@ -49,7 +49,7 @@ def search(text: str) -> list[Found]:
 
 
 def meant(text: str) -> str:
-    """What the words may have been, where nothing has them; nothing, if nobody knows."""
+    """Replace misspelled words by the closest ones in the documents; return nothing if one has no close match."""
     known = _vocabulary(tuple(documents()))
     words = [word if word in known else next(iter(get_close_matches(word, known, 1)), "") for word in words_of(text)]
     return " ".join(words) if all(words) and tuple(words) != words_of(text) else ""
@@ -82,7 +82,7 @@ class _Word:
 
 
 def _score(document: Document, section: Section, words: list[_Word]) -> int:
-    """Nothing where a word is missing. A page's first section stands for the page."""
+    """Return a score; 0 if a word is in neither the section nor the page's title."""
     title = document.title if section.heading.level > 1 else ""
     total = 0
     for word in words:

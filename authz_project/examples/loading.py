@@ -32,8 +32,8 @@ class NotEmpty(AuthzError):
 def load(environment_id: int, example: Example, by: By) -> Loaded:
     """Give the environment the example's policy and facts; `NotEmpty` if it has others.
 
-    An environment that has exactly these stays as it is. The policy comes first: if the facts then do not, the same
-    can be said once more.
+    An environment that has exactly these stays as it is. The policy is stored first: if storing the facts then
+    fails, the same call can be repeated.
     """
     number = _number_of_policy(environment_id, example)
     if number is not None and _has_facts(environment_id):

@@ -48,7 +48,7 @@ class Facts:
     layout: Layout
 
     def of_all(self, tuples: Iterable[Tuple], report: Report) -> list[Fact]:
-        """The facts that tuples are, each once; those that cannot be facts, or count no more, are reported."""
+        """Return the facts for all tuples, each once; report tuples that have ended or that no fact can say."""
         found: dict[Fact, Fact] = {}
         now = datetime.now(UTC)
         for each in tuples:
@@ -77,7 +77,7 @@ class Facts:
         return keeping_relations(self.layout.apart)
 
     def of(self, tuple_: Tuple) -> list[Fact]:
-        """The fact that a tuple is, and those that say what it waits for; NotCarried if there are none."""
+        """Return the fact for a tuple, and one for each value that its condition binds; NotCarried if that fails."""
         self._subject_of(tuple_)
         expires_at = None if tuple_.expiry is None else microseconds_of(tuple_.expiry)
         predicate, args = self._said(tuple_)
@@ -106,7 +106,7 @@ class Facts:
         return Value(self.layout.types[thing.type], _id(thing.id))
 
     def asked(self, who: Who) -> tuple[Value, list[Fact]]:
-        """The subject of a question, and the facts that stand for it where it is a userset."""
+        """Return the subject of a question; for a userset, a stand-in actor and the fact that makes it a member."""
         if who.is_everybody:
             return self.value(Who(who.type, ANYBODY)), []
         if who.relation is None:

@@ -53,8 +53,8 @@ class Computed:
 class Arrow:
     """Those of `relation` on the objects that the tuples of `tupleset` lead to: on any of them, or on `every` one.
 
-    It goes by the objects alone: from `folder:a#viewer` in the tupleset it goes to `folder:a`. A type that the tupleset
-    leads to and that does not know `relation` has no subjects. With `every`, there must be one at least.
+    Only the object of a tuple counts: from `folder:a#viewer` in the tupleset, the arrow leads to `folder:a`. An object
+    whose type has no `relation` contributes no subjects. With `every`, the tupleset must lead to at least one object.
     """
 
     tupleset: str
@@ -93,7 +93,7 @@ class Itself:
 
 @dataclass(frozen=True, slots=True)
 class Unsure:
-    """At most those of `most`, nobody can say which: neither it nor its `not` grants anybody anything."""
+    """Some unknown subset of `most`: neither this nor its negation grants anything."""
 
     most: Expression
     place: Place = _place()
@@ -255,8 +255,7 @@ Test = Comparison | OneOf | InNetwork | IsTrue | Always | Negation | AllOf | Any
 class Condition:
     """What a tuple depends on. A test that lacks a value which would decide it is neither true nor false.
 
-    Then the tuple is not known to hold, and what follows from it grants nobody: where it is subtracted, and only there,
-    it counts as if it held.
+    Then the tuple grants nobody anything. Only where its relation is subtracted does the tuple count as if it held.
     """
 
     name: str

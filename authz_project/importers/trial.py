@@ -15,7 +15,8 @@ from policy.testing import TestOutcome
 def without_failures(program: Program, tests: WrittenTests, report: Report) -> WrittenTests:
     """The tests, without what the policy answers otherwise than the original.
 
-    Where it grants less, something is lost. Where it grants more, nobody may have it, not even in part.
+    An assertion where the policy grants less is reported as lost, which --partial accepts. One where it grants more
+    makes the import fail, with --partial too.
     """
     kept, places = [], []
     failed = 0

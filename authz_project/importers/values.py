@@ -60,7 +60,10 @@ def polar_type(type_name: str) -> str | None:
 
 
 def values_of(type_name: str, raw: object) -> list[Value]:
-    """What a value is here: several where it is a list; an empty one has a value of another type."""
+    """Return the Polar values for a JSON value: one for each element of a list.
+
+    An empty list gets one value of another type than its elements have, so that it differs from a missing list.
+    """
     listed = _LIST.fullmatch(type_name)
     if not listed:
         return [value_of(type_name, raw)]
@@ -186,7 +189,7 @@ def asked_values(condition: Condition) -> dict[str, str]:
 
 
 def unasked(condition: Condition) -> list[str]:
-    """The parameters that the test, as far as it can be said, does without."""
+    """Return the parameters that the translated test does not use."""
     asked = {*_asked(condition.test), *(each.parameter for each in networks(condition.test))}
     asked |= {name for total in sums(condition.test) for name in parameters_of(total)}
     return [each.name for each in condition.parameters if each.name not in asked]
@@ -213,7 +216,7 @@ def _asked(test: Test) -> Iterator[str]:
 
 
 def worked_out(condition: Condition, values: Values) -> dict[str, list[Value]]:
-    """What a tuple or a request gives of that which a condition asks for; NoValue says what cannot be given."""
+    """Return the values that a tuple or a request gives to a condition, by name; NoValue if one has no equal here."""
     asked = asked_values(condition)
     return {name: each for name, each in _all_worked_out(condition, values).items() if name in asked}
 

@@ -43,7 +43,7 @@ def check_outputs(outputs: Iterable[str], inputs: set[Path]) -> None:
 
 
 def write_together(files: Mapping[str, Write]) -> None:
-    """Write each beside its place, and put them there once all are whole."""
+    """Write each file under a temporary name beside its place; rename them once all are complete."""
     places = {name: Path(name).resolve() for name in files}
     beside: dict[str, Path] = {}
     try:

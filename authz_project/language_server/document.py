@@ -78,7 +78,7 @@ class Document:
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """Those of a policy; PolicyRejected where the text is none. What stood in one before is not parsed again."""
+        """Return the tokens, parsing only pieces that are not known from before; PolicyRejected if it is no policy."""
         if "parsed" not in self.__dict__:
             tokens = tokens_in(self.source)
             if are_policies(pieces_of(self.text, tokens) - self.known):

@@ -34,7 +34,7 @@ class PolicyServer(LanguageServer):
     """The open texts, by their addresses."""
 
     def __init__(self, version: str):
-        # Whole texts, as parts of them are counted by lines that Polar does not end where other programs do.
+        # Full sync: incremental edits are given by line numbers, and Polar does not end lines where other programs do.
         super().__init__("authz", version, text_document_sync_kind=types.TextDocumentSyncKind.Full)
         self.documents: dict[str, Document] = {}
         self.waiting: dict[str, asyncio.Task[None]] = {}

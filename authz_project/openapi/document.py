@@ -123,7 +123,7 @@ def _responses(operation: Operation) -> Part:
 
 
 def _refusal(operation: Operation, status: int) -> Schema:
-    """The gate at the door answers for all alike; what comes after it may have more to say."""
+    """Return the body of an error: always `Message` where the key is refused; else an operation may have its own."""
     if status in operation.refused_bodies:
         return ref(operation.refused_bodies[status])
     if operation.refused_body == "Message" or status in AT_THE_DOOR:

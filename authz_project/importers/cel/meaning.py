@@ -218,7 +218,7 @@ def _type_of_sum(left: str, right: str, minus: bool) -> str | None:
 
 
 def _constant_sum(type_name: str, number: int, place: Place) -> Constant:
-    """Where the type has no such number, that is an error to the language, which is met by nobody."""
+    """Return the constant; _NoEqual if it overflows its type: that is an error in CEL, and meets no test."""
     if not is_number_of(type_name, number):
         raise _NoEqual(f"{number} is out of what values of type {type_name} may be")
     return Constant(number, place)

@@ -111,7 +111,7 @@ class _Splitter:
         ]
 
     def _leading(self, relation: Relation) -> list[Relation]:
-        """Of a relation whose tuples are followed: those to objects are apart from all else."""
+        """Split a relation that arrows follow: its tuples to objects get a relation apart from usersets and rules."""
         key = (self.type.name, relation.name)
         plain = tuple(each for each in relation.subjects if _is_plain(each))
         others = tuple(each for each in relation.subjects if not _is_plain(each))

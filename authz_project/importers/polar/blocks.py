@@ -163,7 +163,7 @@ class _Writer:
     # ---- perhaps -----------------------------------------------------------------------------------------------------
 
     def what_is_possible(self) -> None:
-        """The rules of relations in their widest sense: of those that are taken away somewhere."""
+        """Write the rules of the `possible` variants that formulas use, until these need no more: a fixpoint."""
         done: set[object] = set()
         while True:
             steps = [each for each in self.formulas.possible_steps if each not in done]

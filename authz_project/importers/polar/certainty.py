@@ -31,7 +31,7 @@ from policy.rules.components import Components
 
 
 def uncertain_relations(apart: Apart) -> frozenset[Key]:
-    """Those that depend on a condition, by whatever way, or on what nobody can say."""
+    """Return the relations that depend on a condition or on an `Unsure`, directly or through other relations."""
     followers: dict[Key, list[Key]] = {}
     found: dict[Key, None] = {}
     for type_, relation in relations_of(apart.model):
@@ -49,7 +49,10 @@ def uncertain_relations(apart: Apart) -> frozenset[Key]:
 
 
 def without_circles(model: Model, report: Report) -> Model:
-    """The model without exclusions of what depends on them in turn: nobody is granted anything by those."""
+    """Replace each exclusion or `all` arrow that depends on its own relation by an `Unsure`, which grants nothing.
+
+    Such a model has no stratification: `viewer: member but not viewer`.
+    """
     apart = Apart(model)
     types = {type_.name: type_ for type_ in model.types}
     by_key = {(type_.name, each.name): (types[type_.name], each) for type_, each in relations_of(model)}

@@ -222,7 +222,7 @@ def _value(name: str, term: ast.Term) -> ast.Call:
 
 
 def _together(parts: list[ast.Formula]) -> ast.Formula:
-    """All of them; what is bound for all of them is not bound again within one."""
+    """Return the conjunction; calls and type checks at its top are not repeated inside its parts."""
     joined = terms.every(*parts)
     if not isinstance(joined, ast.And):
         return joined
@@ -233,7 +233,7 @@ def _together(parts: list[ast.Formula]) -> ast.Formula:
 
 
 def _lean(formula: ast.Formula) -> ast.Formula:
-    """The formula without types of what is compared with numbers, or is one of some constants, in any case."""
+    """Drop type checks that another part implies: `x matches Integer and x < 9` -> `x < 9`."""
     if isinstance(formula, ast.Or):
         return terms.either(*map(_lean, formula.parts))
     if not isinstance(formula, ast.And):
@@ -255,7 +255,7 @@ def _of_sure_type(part: ast.Formula) -> Iterator[ast.Term]:
 
 
 def _needed(calls: list[ast.Call]) -> list[ast.Call]:
-    """Without those that ask for any value where another asks for a certain one."""
+    """Drop each call that asks for any value where another call asks for the same value by a term."""
     said = {call.args[:2] for call in calls if call.args[-1] != terms.ANY}
     return [call for call in calls if call.args[-1] != terms.ANY or call.args[:2] not in said]
 

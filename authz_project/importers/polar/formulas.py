@@ -25,9 +25,9 @@ from policy.language import ast
 
 @dataclass
 class Formulas:
-    """Writes them, and gathers which relations are asked for in their widest sense.
+    """Writes formulas, and collects the relations and steps whose `possible` variant they use.
 
-    With `possible`, a formula holds wherever it is not known for sure that it does not.
+    With `possible`, a formula holds unless it is known to be false.
     """
 
     layout: Layout
@@ -72,7 +72,7 @@ class Formulas:
     # ---- one relation ------------------------------------------------------------------------------------------------
 
     def said(self, type_name: str, relation: str, possible: bool) -> Said:
-        """What a relation is called; asked for in its widest sense, if that differs."""
+        """Return what a relation is called; with `possible`, note and return its wider variant if it is uncertain."""
         said = self.layout.said[type_name, relation]
         if not (possible and (type_name, relation) in self.uncertain):
             return said
@@ -122,7 +122,7 @@ class Formulas:
         return terms.every(self._leads(type_name, step, thing, possible), asked)
 
     def _nowhere_without(self, type_name: str, step: Step, relation: str, possible: bool) -> ast.Formula:
-        """That no related thing is without; a thing whose own condition is not met is without whatever it has."""
+        """Return that no related thing lacks the relation; where a tuple's condition is not met, its thing lacks it."""
         thing = self._thing(step.target, "other_")
         asked = self.holds(step.target, relation, terms.ACTOR, ast.Variable(thing), possible)
         leads = self._leads(type_name, step, thing, possible)

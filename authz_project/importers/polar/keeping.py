@@ -9,7 +9,7 @@ from authz_project.importers.polar.walk import leaves, relations_of
 
 
 def keeping_relations(apart: Apart) -> frozenset[Key]:
-    """Those that are taken away somewhere, or all of which must be met; and what these follow from."""
+    """Return the relations that an exclusion subtracts or an `all` arrow follows, and what these depend on."""
     by_key = {(type_.name, relation.name): (type_, relation) for type_, relation in relations_of(apart.model)}
     found: dict[Key, None] = {}
     for key, (type_, relation) in by_key.items():

@@ -1,7 +1,7 @@
 """Tests of the original as tests of the policy.
 
-A test here has one setup. So what a test asks with different values of the request becomes several, and so does what it
-asks about usersets, each of which is somebody there for the time of the question.
+A test in Polar has one setup. So a test of the original becomes several if its questions come with different request
+values, or ask about different usersets: each userset is a stand-in actor, whom facts of the setup make a member.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _Writer:
     # ---- one question ------------------------------------------------------------------------------------------------
 
     def _asserted(self, asked: Check | ObjectList | SubjectList) -> tuple[list[Fact], list[ast.Assertion]]:
-        """The assertions that say it, and the facts that they need besides."""
+        """Return the facts that an expectation adds to the setup, and its assertions."""
         context = self.facts.context(asked.context)
         match asked:
             case Check(subject, relation, thing, expected):
@@ -147,7 +147,7 @@ class _Writer:
         return [*context, *facts], [_list_assertion(predicate, args, args.index(any_one), values)]
 
     def _plain_subjects(self, asked: SubjectList) -> list[ast.Assertion]:
-        """The list; one by one where everybody may be among them, of whom there is no list."""
+        """Assert the list of subjects; or each known subject by itself, if `user:*` may grant: it has no list."""
         if asked.type not in self.layout.types:
             raise NotCarried(f"there is no type {asked.type}", is_wrong=True)
         any_one = Value(self.layout.types[asked.type], "any")
@@ -170,7 +170,7 @@ class _Writer:
         return predicate, (*args[:place], who, *args[place + 1 :])
 
     def _stand_ins(self, asked: SubjectList) -> list[Who]:
-        """All usersets of the kind, of things that some tuple names."""
+        """Return all usersets of the kind that is asked for, of things that some tuple names."""
         ids = {each.object.id for each in self.tuples if each.object.type == asked.type}
         ids |= {each.subject.id for each in self.tuples if each.subject.type == asked.type} - {"*"}
         ids |= {each.id for each in asked.expected} | ({asked.object.id} if asked.object.type == asked.type else set())

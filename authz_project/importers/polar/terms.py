@@ -41,7 +41,7 @@ def rule(predicate: str, params: Iterable[ast.Parameter | ast.Term], body: ast.F
 
 
 def every(*parts: ast.Formula) -> ast.Formula:
-    """All of them."""
+    """Return the conjunction of the parts, flattened; drops `true`, and is `false` if a part is."""
     flat = [each for part in parts for each in (part.parts if isinstance(part, ast.And) else (part,))]
     if FALSE in flat:
         return FALSE
@@ -49,7 +49,7 @@ def every(*parts: ast.Formula) -> ast.Formula:
 
 
 def either(*parts: ast.Formula) -> ast.Formula:
-    """One of them at least."""
+    """Return the disjunction of the parts, flattened; drops `false`, and is `true` if a part is."""
     flat = [each for part in parts for each in (part.parts if isinstance(part, ast.Or) else (part,))]
     if TRUE in flat:
         return TRUE

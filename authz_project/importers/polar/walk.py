@@ -19,7 +19,7 @@ from authz_project.importers.model import (
 
 
 def leaves(expression: Expression, negated: bool = False) -> Iterator[tuple[Expression, bool]]:
-    """Each part that has no parts, and whether it is taken away."""
+    """Yield each leaf of an expression, and whether it lies below the subtracted side of an exclusion."""
     match expression:
         case Union(parts) | Intersection(parts):
             for part in parts:

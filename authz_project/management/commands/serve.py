@@ -139,7 +139,7 @@ class Command(ServiceCommand):
         connections.close_all()
 
     def prepare_keys(self, dev: bool, makes_first: bool = True) -> str:
-        """The keys that there are to be; what is to be said of them."""
+        """Make or drop keys as the mode needs, and return the line to print about them, or nothing."""
         environment = default_environment()
         if dev:
             keep_dev_key(environment)
@@ -267,7 +267,7 @@ def refuse_same_port(port: int, metrics_port: int) -> None:
 
 
 def refuse_too_few_files(threads: int) -> None:
-    """As if by chance, what needs one more would fail later on."""
+    """Fail now if the limit of open files is too low: later, whichever request needed one more would fail."""
     allow_as_many_as_possible()
     try:
         connections_of_worker(threads)
@@ -276,7 +276,7 @@ def refuse_too_few_files(threads: int) -> None:
 
 
 def refuse_closed_log(path: str) -> None:
-    """Later on, a decision log that cannot be written is only complained of."""
+    """Fail now if the decision log cannot be opened: later, the service would only complain of it."""
     if path in ("", STANDARD_OUTPUT):
         return
     try:
