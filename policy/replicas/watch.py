@@ -230,7 +230,7 @@ class Watch:
 
 
 def look_at_primary(server: Server, watch: Watch) -> None:
-    """Ask the primary how far it is, and for the keys that were asked about lately. Note replicas that are ahead of it."""
+    """Ask the primary how far it is, and for keys that were asked about lately. Note replicas that are ahead of it."""
     check, asked = key_check(), watch.known.wanted
     if not server.is_connected:
         server.may_know = bool(server.ask(_MAY_KNOW)[0][0])
