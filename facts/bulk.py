@@ -60,8 +60,8 @@ def load(
 ) -> Loaded:
     """Store the facts of all lines, or raise `LinesRejected` and store none; with `skip_bad`, skip the wrong lines.
 
-    A line is a `Fact`, the JSON of one, or a `BadLine`. With `ends_stay`, a line whose fact is already stored with
-    another end is refused, also with `skip_bad`.
+    A line is a `Fact`, the JSON of one, or a `BadLine`. With `ends_stay`, no line is stored if one of them has a fact
+    that is stored already with another end, not even with `skip_bad`.
     """
     with noticing.lasting("load"), changing():
         turn = advance(environment_id)

@@ -1,4 +1,4 @@
-"""How callers learn of context facts that were ignored: from a header of the response; the log says it too."""
+"""Tell callers which context facts were ignored: in a header of the response, and in the log."""
 
 import logging
 

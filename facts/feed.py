@@ -21,7 +21,7 @@ from policy.clock import text_of
 from policy.errors import AuthzError, MalformedRequest
 from policy.revisions import newest_and_horizon
 
-SKIPPED_AT_ONCE = 100_000  # facts that one step looks at to find those with the predicates asked for
+SKIPPED_AT_ONCE = 100_000  # facts, or revisions without any, that one step looks at to find certain predicates
 PATIENCE = 1.0  # seconds, after which a response may have no changes although there are some later
 _NOTHING: Changed = ([], [])
 

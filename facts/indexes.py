@@ -1,7 +1,7 @@
-"""Which index leads to facts by the columns that are known, for SQLite, which has no statistics to choose by.
+"""The choice of an index for looking up facts by known columns: SQLite has no statistics here by which to choose.
 
-To it, an index without `since` or `expires_at` looks dearer than all facts of a signature: look-ups that read those
-columns say which index they mean.
+SQLite's planner rates an index that lacks `since` or `expires_at` worse than a scan of all facts of a signature. So
+statements that read those columns name their index.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 STORED, PAST = "fact", "past_fact"
-_PREFERRED = ("a0", "a2", "a3", "a4", "a1")  # in the middle stand names mostly, which lead to most facts
+_PREFERRED = ("a0", "a2", "a3", "a4", "a1")  # a1 last: it mostly has names of roles or relations, each with many facts
 _PARTIAL = {STORED: ("a3", "a4"), PAST: ("a2", "a3", "a4")}  # columns whose index has no empty ids
 
 
 def leading(known: Iterable[str]) -> str | None:
-    """The column to look facts up by, among those that are known."""
+    """Return the column to look facts up by, among those whose ids are known."""
     names = set(known)
     return next((each for each in _PREFERRED if each in names), None)
 
 
 def hint(table: str, column: str | None) -> str:
-    """What follows the table's name; the key of stored facts leads with `a0` anyway."""
+    """Return ` INDEXED BY …`, to follow the table's name; "" for `a0` of stored facts: their primary key does."""
     return "" if column is None or (table, column) == (STORED, "a0") else f" INDEXED BY {table}_{column}"
 
 
 def condition(table: str, column: str | None, alias: str = "") -> str:
-    """What a statement must say for the index to be used; nothing where it has all facts."""
+    """Return the condition of a partial index, which a statement must repeat to use it; "" if the index is complete."""
     return f"{alias}{column} <> ''" if column in _PARTIAL[table] else ""

@@ -1,4 +1,4 @@
-"""Ids that stored facts mention, by type, for whoever has to pick some. Indexes are looked into, never all facts."""
+"""The ids that stored facts mention, by type, to pick some from. They are read from indexes, never from all facts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from policy.rules.program import Signature
 MOST_IDS = 20_000  # of a type
 _MOST_PLACES = 40  # of a type
 
-# From each id straight to the next one: the time depends on how many ids there are, and not on how many facts.
+# A loose index scan, from each id straight to the next one: its time depends on the number of ids, not of facts.
 _STEPS = """
 WITH RECURSIVE seen(id) AS (
   SELECT MIN({column}) FROM fact WHERE sig = %s{condition}
@@ -57,7 +57,7 @@ def ids_of(numbers: Mapping[Signature, int], type_name: str, most: int = MOST_ID
 
 
 def ids_in(number: int, column: str, most: int) -> list[str]:
-    """So many ids at most that facts of a signature have in a column."""
+    """Return the first `most` ids that facts of a signature have in a column."""
     with connection.cursor() as cursor:
         cursor.execute(_STEPS.format(column=column, condition=index_condition(column)), (number, number, most))
         return [text for (text,) in cursor.fetchall()]

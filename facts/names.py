@@ -1,4 +1,4 @@
-"""Facts with a role or a relation that no rule and no declaration knows: stored all the same, and told of."""
+"""Facts with a role or a relation that no rule and no declaration knows: they are stored, with a warning."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from facts.wire import Fact
 from policy.rules.known_names import PLACE, ROLE, known_names
 from policy.rules.program import Program, Signature
 
-MOST_TOLD = 20  # names; of the others, how many there are
-_MOST_LISTED = 5  # names that there are
-_MOST_NAMES = 1_000  # of stored facts of a kind, that are looked at
-_MOST_KEPT = 1_000  # of facts that come, that are remembered
+MOST_TOLD = 20  # unknown names in messages; the others are only counted
+_MOST_LISTED = 5  # known names in a hint
+_MOST_NAMES = 1_000  # names that are looked at among the stored facts of a signature
+_MOST_KEPT = 1_000  # unknown names that are remembered for a signature
 _COUNTED = 10_000  # stored facts with a name
 _LONGEST = 100  # characters of a name in a sentence
 
@@ -73,7 +73,7 @@ class Names:
     _known: dict[Signature, frozenset[str] | None] = field(default_factory=dict)
 
     def concern(self, signature: Signature) -> bool:
-        """Whether facts of the signature have a name that may be unknown."""
+        """Say whether facts of the signature have a name that may be unknown to the policy."""
         if signature not in self._known:
             self._known[signature] = None if self.program is None else known_names(self.program, signature)
         return self._known[signature] is not None
@@ -91,7 +91,7 @@ class Names:
                     self.first.setdefault((signature, name), lines[place])
 
     def count(self, signature: Signature, name: str, facts: int) -> None:
-        """Count facts with a name that is unknown; of names without end, the first ones."""
+        """Count facts with an unknown name; beyond `_MOST_KEPT` names, new ones are not counted."""
         counted = self.counted.setdefault(signature, Counter())
         if name in counted or len(counted) < _MOST_KEPT:
             counted[name] += facts

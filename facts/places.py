@@ -1,6 +1,6 @@
-"""Where a reader of changes is: after a revision, or inside of one that comes in parts.
+"""The position of a reader in the feed of changes: after a revision, or inside a revision that is sent in parts.
 
-The first is the revision's number. The second is a token, which says all that it takes to go on from there.
+As text, the first is the revision's number, and the second a token that contains all it takes to go on.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Entry = tuple[int, int, tuple[str, ...]]  # 0 for what was inserted and 1 for wh
 class Inside:
     """Between two parts of a revision, which all have the same size."""
 
-    is_state: bool  # of all facts as of the revision, and not of what it changed
-    part: int  # the next one, from 1
+    is_state: bool  # the parts are of all facts as of the revision, not of what the revision changed
+    part: int  # the next part, from 1
     parts: int
     size: int
     asked: str  # for which facts, as `digest_of` has it
@@ -55,12 +55,12 @@ class Place:
 
 
 def digest_of(predicates: Iterable[str]) -> str:
-    """Of a filter: what is different for another one."""
+    """Return a short hash of a filter, by which a token is bound to the filter that it was made for."""
     return sha256(orjson.dumps(sorted(predicates))).hexdigest()[:12]
 
 
 def place_of_text(text: str) -> Place:
-    """What `after` says; it may say anything."""
+    """Parse and check the parameter `after`, which comes from the caller."""
     if _NUMBER.fullmatch(text) and int(text) <= LARGEST:
         return Place(int(text))
     found = _TOKEN.fullmatch(text)

@@ -1,4 +1,4 @@
-"""Texts as headers and logs can hold them, whatever the names in them are made of."""
+"""Make texts fit for headers and logs."""
 
 import re
 
@@ -8,6 +8,6 @@ _NOT_PLAIN = re.compile(r"[^ -~]")
 
 
 def plain(text: str) -> str:
-    """The text in printable ASCII, cut where it is too long."""
+    """Return the text in printable ASCII, with other characters escaped, cut to `LONGEST` characters."""
     escaped = _NOT_PLAIN.sub(lambda found: found[0].encode("unicode_escape").decode(), text[: LONGEST + 1])
     return escaped if len(escaped) <= LONGEST else f"{escaped[: LONGEST - 3]}..."

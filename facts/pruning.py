@@ -1,7 +1,8 @@
-"""History that is old enough is dropped: revisions before the horizon, and past facts that ended by then.
+"""Pruning deletes old history: revisions before the horizon, and past facts that ended by then.
 
-The horizon moves first, and is committed: from then on nobody asks for what goes. It goes in small steps, between which
-others write; what an interrupted run left behind, the next one drops. Readers are never held up.
+The new horizon is committed first, so that from then on questions about older revisions are refused. Then the rows are
+deleted in small transactions, between which others write. What an interrupted run leaves behind, the next one deletes.
+Readers are never held up.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _prune(environment_id: int, slug: str, days: float, report: Report) -> Prune
 
 
 def _moved_horizon(environment_id: int, days: float) -> int:
-    """The last revision that is old enough is the horizon, if it is not before the one that there is."""
+    """Move the horizon to the last revision that is old enough, never backwards; return the horizon."""
     age = min(int(days * DAY), OLDEST)
     old = f"environment_id = %s AND at <= {now_in(connection.vendor)} - %s"
     with connection.cursor() as cursor:
@@ -79,11 +80,11 @@ def _moved_horizon(environment_id: int, days: float) -> int:
         )
         cursor.execute("SELECT horizon FROM environment WHERE id = %s", (environment_id,))
         row = cursor.fetchone()
-    return row[0] if row else 0  # which is gone, with all of its history
+    return row[0] if row else 0  # no row: the environment was deleted, with all its history
 
 
 def _steps(which: str, *values: int) -> Iterator[int]:
-    """Drop the rows step by step; how many each drops. Others have as much time as they take."""
+    """Delete the rows step by step, and yield how many each step deleted; pause as long as each step took."""
     gone = AT_ONCE
     while gone == AT_ONCE:
         began = time.monotonic()

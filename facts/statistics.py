@@ -1,10 +1,10 @@
-"""The databases' statistics of the fact table: PostgreSQL's are kept in step, SQLite's are dropped.
+"""The database's statistics of the fact table: PostgreSQL's are kept up to date, SQLite's are dropped.
 
-By them PostgreSQL chooses the index that leads to a fact. It looks at a table by itself only once a minute or so: one
-that was filled a moment ago has no statistics, and a list over it read a whole signature for each row of another.
+PostgreSQL chooses an index by its statistics, and autovacuum updates these only once a minute or so. A table that was
+filled a moment ago has none: a list over it read a whole signature for each row of another.
 
-On SQLite, statements are written for a table without statistics, and by some it chooses worse: a question about nested
-teams took ten times as long after `ANALYZE`. What somebody's `ANALYZE` left goes whenever the database is prepared.
+On SQLite, statements are written for a table without statistics, and statistics can make its choices worse: a question
+about nested teams took ten times as long after `ANALYZE`. So every run of `migrate` drops what an `ANALYZE` left.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _stored = _Stored()
 
 
 def note_stored(number: int) -> None:
-    """Within the transaction that stores so many facts: once it is committed, have them counted if it is time."""
+    """Note that this transaction stores so many facts; once it is committed, run ANALYZE if that is due."""
     if number:
-        # What is committed is acknowledged, whatever becomes of the statistics.
+        # `robust`: an error here must not turn a committed change into an error response.
         transaction.on_commit(lambda: _look(_stored.add(number)), robust=True)
 
 

@@ -1,4 +1,4 @@
-"""When single facts were there: since when and by whom, and until when."""
+"""When a fact was stored: since when and by whom, and until when."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _AT_ONCE = 400  # facts that one statement looks for
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A revision at which a fact began or ended. Of one that is not kept any more, only the number is known.
+    """A revision at which a fact began or ended. If the revision was pruned, only its number is known.
 
-    Without a number, it is before revisions were kept; `before` is then the oldest one whose facts are known.
+    Without a number: the fact began before revisions were kept; `before` is then the oldest revision that is known.
     """
 
     revision: int | None
@@ -33,7 +33,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A time that a fact was there. One that has no `until` is there, or has come to its end and is not swept yet."""
+    """A period in which a fact was stored. Without `until` it still is, or it has ended and is not swept yet."""
 
     since: Mark
     until: Mark | None
@@ -47,7 +47,7 @@ class _Found:
     expires_at: int | None
 
     def as_of(self, revision: int) -> _Found:
-        """Leave out an end that was still to come."""
+        """Return the same as of a revision: leave `until` out if it is later."""
         return self if self.until is None or self.until <= revision else replace(self, until=None)
 
     @property
@@ -87,7 +87,7 @@ def _latest(table: str, until: str, rows: Sequence[Row], revision: int | None) -
 
 
 def _by_first(table: str) -> str:
-    """Of past facts, SQLite would take the index of a name in the middle, which leads to too many."""
+    """Return a hint for SQLite: for past facts it would choose the index on a1, where names have many facts each."""
     return indexes.hint(table, "a0") if connection.vendor == "sqlite" else ""
 
 

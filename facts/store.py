@@ -1,4 +1,4 @@
-"""Changing what is stored. Every change is one transaction, whole or not at all, in the order given."""
+"""Change the stored facts. Every call is one transaction, which makes its changes in the order given, all or none."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ from policy.rules.program import Signature
 @dataclass(frozen=True, slots=True)
 class Inserts:
     facts: Sequence[Fact]
-    path: str | None = ""  # of the array in the request, for messages; None where the fact is all of the request
-    ends_stay: bool = False  # refused where a fact is stored with another end
+    path: str | None = ""  # of the array in the request, for messages; None if the body is the fact itself
+    ends_stay: bool = False  # refuse facts that are already stored with another end
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Applied:
 
 
 def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Applied:
-    """Make the changes, all or none; the offset at which they are committed."""
+    """Make the changes, all or none; return their offset and how many facts were deleted."""
     with changing():
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
@@ -131,18 +131,18 @@ class Work:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether what was inserted and what was deleted may be the same."""
+        """Say whether the same fact may have been both inserted and deleted."""
         return bool(self.inserted and (self.deleted or self.ends.changed))
 
     def insert(self, rows: Sequence[NewRow], some_end: bool = False, ends_stay: bool = False) -> None:
-        """Store facts, in one row each; `some_end` where one of them says until when."""
+        """Store facts, one row each; `some_end` says that one of them has an end."""
         if rows:
             self.touched.update(row[0] for row in rows)
             self.ends.make_way(rows, some_end, ends_stay)
             self.inserted += fact_table().insert(rows)
 
     def delete(self, patterns: Sequence[Pattern], until: int) -> None:
-        """End what the patterns match. Neighbours that say a fact each are ended by one statement."""
+        """End the facts that the patterns match. A run of patterns that match one fact each takes one statement."""
         for exact, run in groupby(patterns, is_exact):
             if exact:
                 self.delete_exactly([(pattern, until) for pattern in run])
@@ -150,7 +150,7 @@ class Work:
                 self._delete_matches(run, until)
 
     def delete_exactly(self, patterns: Iterable[tuple[Pattern, int]]) -> None:
-        """End the facts that patterns with all ids say, each at a revision: of those that say the same, the first."""
+        """End the facts of patterns that give all ids, each at a revision; if a fact comes twice, at the first."""
         numbers = signature_numbers(self.environment_id)
         rows: dict[Row, int] = {}
         for pattern, until in patterns:
@@ -175,7 +175,7 @@ class Work:
             self.deleted += count
 
     def settle(self, revision: int) -> None:
-        """Once all of a revision is made: what it began and ended itself was no change."""
+        """After all changes of a revision: undo what it both began and ended itself, which is no change."""
         if self.is_mixed:
             past.settle(self.touched, revision)
 
@@ -190,7 +190,7 @@ class Work:
 
 
 def rows_of_facts(environment_id: int, facts: Sequence[Fact], since: int) -> list[NewRow]:
-    """The facts' rows, once each."""
+    """Return the facts' rows without duplicates; give new signatures their numbers."""
     return rows_of(facts, lambda signature: signature_number(environment_id, signature, since), since)
 
 
@@ -198,7 +198,7 @@ def rows_of_facts(environment_id: int, facts: Sequence[Fact], since: int) -> lis
 
 
 def is_exact(pattern: Pattern) -> bool:
-    """Whether it is one fact at most that the pattern matches."""
+    """Say whether the pattern gives all ids, and so matches one fact at most."""
     return all(arg.id is not None for arg in pattern.args)
 
 

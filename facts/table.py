@@ -1,4 +1,4 @@
-"""The table of facts, written and read in bulk as each database does it fastest."""
+"""Bulk writing and reading of the fact table, in the way that is fastest on each database."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from facts.first_load import FirstLoad, is_due
 from facts.models import COLUMNS, GoneRow, NewRow, Row
 from facts.statistics import note_stored
 
-AT_ONCE = 2_000  # rows that are read by one call
-RUN = 50_000  # rows that SQLite is given in one order: of twice as many it takes no less for each
-TURN = 0.0005  # seconds that one thread may keep the other from the interpreter
+AT_ONCE = 2_000  # rows that one call fetches
+RUN = 50_000  # rows that are sorted and inserted together on SQLite; longer runs are no quicker per row
+TURN = 0.0005  # seconds after which one thread lets the other have the interpreter
 
 _EACH = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
 _EQUAL = " AND ".join(f"fact.{name} = gone.{name}" for name in ("sig", *COLUMNS))
@@ -71,22 +71,22 @@ class SqliteTable:
             return cursor.rowcount
 
     def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
-        """Row by row, as of one moment; outside of any transaction, which would hold writers up."""
+        """Yield the rows of one statement, and so of one snapshot, without a transaction that would hold writers up."""
         with connection.cursor() as cursor:
             cursor.execute(statement, values)
             while rows := cursor.fetchmany(AT_ONCE):
                 yield from rows
 
     def lift_time_limit(self) -> None:
-        """There is none."""
+        """Do nothing: SQLite has no such limit."""
 
     def expect_many(self) -> None:
-        """Pages that change stay in memory until they are full, instead of being written again and again."""
+        """Enlarge the page cache, so that a page that changes often is not written to disk each time."""
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA cache_size = -131072")
 
     def note_stored(self, number: int) -> None:
-        """Statements say which index to use."""
+        """Do nothing: on SQLite, statements name their index, and no statistics are needed."""
 
 
 class PostgresqlTable:
@@ -100,7 +100,7 @@ class PostgresqlTable:
         return loader_behind(self._load, FirstLoad() if is_due() else None)
 
     def _load(self, rows: Sequence[NewRow]) -> int:
-        """By COPY, which knows no conflicts: where there is one, by way of a table of this transaction."""
+        """Store rows by COPY. It fails on a fact that is stored already; then go by way of a temporary table."""
         try:
             with transaction.atomic():
                 copy("fact", rows)
@@ -134,7 +134,7 @@ class PostgresqlTable:
             return cursor.rowcount
 
     def stream(self, statement: str, values: Sequence[int | str] = ()) -> Iterator[Row]:
-        """Row by row, as of one moment, without holding the result in memory."""
+        """Yield the rows of one snapshot by a server-side cursor, without holding the result in memory."""
         with transaction.atomic():
             self.lift_time_limit()
             with connection.chunked_cursor() as cursor:
@@ -143,7 +143,7 @@ class PostgresqlTable:
                     yield from rows
 
     def lift_time_limit(self) -> None:
-        """For the rest of the transaction: a question that takes long is refused, a change that takes long is done."""
+        """Switch the statement timeout off for the rest of the transaction: it is for questions, not for changes."""
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL statement_timeout = 0")
 
@@ -160,9 +160,9 @@ class PostgresqlTable:
 
 
 def _in_order(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """By signatures and first ids, so that neighbours land on the same page.
+    """Sort rows by signature and first id, so that rows next to each other go to the same page.
 
-    To compare whole rows takes a tenth of a load, and what has the same first id is near enough anyway.
+    Comparing whole rows would take a tenth of the time of a load, and gain little.
     """
     ordered = sorted(rows, key=itemgetter(1))
     ordered.sort(key=itemgetter(0))
@@ -170,13 +170,13 @@ def _in_order(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def _moved(condition: str) -> str:
-    """Facts as past ones; the first parameter is the revision that ends them."""
+    """Return the INSERT that copies facts to the past facts; its first parameter is the revision that ends them."""
     kept = f"{KEY}, since, until, expires_at"
     return f"INSERT INTO past_fact ({kept}) SELECT {KEY}, since, %s, expires_at FROM fact WHERE {condition}"
 
 
 def _ended(deleting: str, until: str) -> str:
-    """The same, of a statement that deletes them."""
+    """Wrap a DELETE of facts into a statement that inserts them into the past facts as well."""
     keys = ", ".join(f"fact.{name}" for name in ("sig", *COLUMNS))
     gone = f"WITH ended AS ({deleting} RETURNING {keys}, fact.since, {until} AS until, fact.expires_at)"
     return f"{gone} INSERT INTO past_fact ({KEY}, since, until, expires_at) SELECT * FROM ended"
@@ -186,7 +186,7 @@ _TABLES: dict[str, Table] = {"sqlite": SqliteTable(), "postgresql": PostgresqlTa
 
 
 def fact_table() -> Table:
-    """The table in the database that is connected."""
+    """Return the table for the connected database."""
     return _TABLES[connection.vendor]
 
 
@@ -204,15 +204,15 @@ class Loader:
         self.inserted += self._store(rows)
 
     def settle(self) -> None:
-        """Nothing is under way after this, and the connection is free."""
+        """Wait until nothing is under way, so that the caller may use the connection."""
 
     def bring_in(self) -> None:
-        """Besides, statements of this transaction see all that was taken."""
+        """Settle, and store all rows taken so far in the fact table, so that later statements see them."""
         self.settle()
 
 
 class _LoaderOfRuns(Loader):
-    """Gathers chunks: the more rows there are to bring in order, the nearer each is to the one before."""
+    """Gathers chunks to sort more rows at once: then more neighbors go to the same page."""
 
     def __init__(self, store: Callable[[Sequence[NewRow]], int]):
         super().__init__(store)
@@ -231,7 +231,7 @@ class _LoaderOfRuns(Loader):
 
 @contextmanager
 def loader_of_runs(store: Callable[[Sequence[NewRow]], int]) -> Iterator[Loader]:
-    """For a database in this process."""
+    """Yield a loader for SQLite, which works within this process."""
     loader = _LoaderOfRuns(store)
     yield loader
     loader.settle()
@@ -243,14 +243,14 @@ class _LoaderBehind(Loader):
     def __init__(self, store: Callable[[Sequence[NewRow]], int], thread: Executor, first: FirstLoad | None):
         super().__init__(store)
         self._thread = thread
-        self._first = first  # as long as rows wait there
+        self._first = first  # None once its rows are in the fact table
         self._under_way: Future[int] | None = None
         self._kept: deque[Sequence[NewRow]] = deque(maxlen=2)
 
     def take(self, rows: Sequence[NewRow]) -> None:
         tidy = list(rows) if self._first else sorted(set(rows))  # with no index, order is worth nothing
-        # Thousands of rows take their time to be let go of: here, while the database has others to store. The thread
-        # that stores would do so between two chunks, when the database waits.
+        # Freeing thousands of rows takes time. So they are freed here, while the database stores others, and not by the
+        # thread that stores, between two chunks, when the database waits.
         self._kept.append(tidy)
         self.settle()
         self._under_way = self._thread.submit(self._first.take if self._first else self._store, tidy)
@@ -269,11 +269,14 @@ class _LoaderBehind(Loader):
 
 @contextmanager
 def loader_behind(store: Callable[[Sequence[NewRow]], int], first: FirstLoad | None) -> Iterator[Loader]:
-    """For databases in a process of their own. Two threads have the connection, by turns; one load in a process."""
+    """Yield a loader for a database server: a second thread stores a chunk while this one reads the next.
+
+    Both use the same connection, by turns. A process may run one such load at a time.
+    """
     mine = connections[DEFAULT_DB_ALIAS]
     mine.inc_thread_sharing()
     usual_turn = sys.getswitchinterval()
-    sys.setswitchinterval(TURN)  # while the thread that stores waits for its turn, so does the database
+    sys.setswitchinterval(TURN)  # while the storing thread waits for the interpreter, the database is idle
     try:
         with ThreadPoolExecutor(1, initializer=connections.__setitem__, initargs=(DEFAULT_DB_ALIAS, mine)) as thread:
             loader = _LoaderBehind(store, thread, first)

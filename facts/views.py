@@ -1,4 +1,4 @@
-"""The data half of the interface."""
+"""The endpoints about facts."""
 
 from functools import partial
 from typing import ClassVar
@@ -46,7 +46,7 @@ class Facts(Endpoint):
 
     def get(self, request: Request) -> Response:
         facts, revision = reading.read(unconfirmed_caller(request), position_seen(request), partial(_found, request))
-        # Published clients make nothing of ends, and some of them fail on a member that they do not know.
+        # Published clients do not use ends, and some of them fail on a member that they do not know.
         with_end = not is_published_client(request)
         return Response([wire.fact_to_json(fact, with_end) for fact in facts], headers={OFFSET: str(revision)})
 

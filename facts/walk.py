@@ -1,7 +1,7 @@
-"""Stored facts for people: those with an id in some place, in an order of their own, page by page both ways.
+"""Pages of stored facts for people, forwards and backwards: facts that have certain ids in some place.
 
-A place is a column of a signature, which an index leads with: a page costs the same however many facts there are before
-it. Of a fact that is in several places, the first one shows it.
+A place is a column of a signature. An index begins with each column, so a page costs the same however many facts come
+before it (keyset pagination). A fact that is in several places is shown in the first of them only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from facts.wire import Fact
 from policy.rules import program
 
 PAGE = 100  # facts
-# What follows a column in the order of its index, and then the rest: no sorting, whatever the page.
+# The order of facts in a place: that of the column's index, so that no page has to be sorted.
 ORDERS = {
     "a0": ("a0", "a1", "a2", "a3", "a4"),
     "a1": ("a1", "a0", "a2", "a3", "a4"),
@@ -33,7 +33,7 @@ ORDERS = {
 }
 _LAST = chr(0x10FFFF)
 _SURROGATES = range(0xD800, 0xE000)
-_MOST_AT_ONCE = 64  # places that one statement looks into; the first ones have most pages
+_MOST_AT_ONCE = 64  # places that one statement reads; the first statements read fewer, as they often fill the page
 
 
 # ---- which ids ---------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def exactly(text: str) -> Ids:
 
 
 def beginning(text: str) -> Ids:
-    """Those that begin with the text."""
+    """Return the range of ids that begin with the text."""
     return Ids(text, _after_all(text), open=True) if text else EVERY
 
 
@@ -86,7 +86,7 @@ class Filed:
 
 @dataclass(frozen=True)
 class Place:
-    """Where ids are looked for: an argument of a kind of facts. What is in an `earlier` one as well is shown there."""
+    """Where ids are looked for: an argument of a signature. A fact that is in an `earlier` place too is shown there."""
 
     kind: Signature
     position: int
@@ -107,7 +107,7 @@ class Place:
         return ORDERS[self.column]
 
     def sorted_by(self, filed: Filed) -> tuple[str, ...]:
-        """Texts compare as databases compare them: both by what UTF-8 writes."""
+        """Return the sort key. Python compares texts by code point, which is the databases' order of UTF-8 bytes."""
         ids = dict(zip(COLUMNS, filed.row[1:]))
         return tuple(ids[name] for name in self.order)
 
@@ -170,7 +170,7 @@ def page_after(walk: Sequence[Place], mark: Mark | None, size: int = PAGE) -> Pa
 
 
 def page_before(walk: Sequence[Place], mark: Mark, size: int = PAGE) -> Page:
-    """Return the facts that one follows. Where they are too few for a page, it is the first one."""
+    """Return the facts before a mark; if they do not fill a page, return the first page."""
     at = _index_of(walk, mark)
     found = [] if at is None else _met(walk[at::-1], mark, size + 1, forward=False)
     if len(found) <= size:
@@ -179,7 +179,7 @@ def page_before(walk: Sequence[Place], mark: Mark, size: int = PAGE) -> Page:
 
 
 def every(walk: Sequence[Place]) -> Iterator[Fact]:
-    """All of them, one at a time."""
+    """Yield all facts of the walk, one at a time."""
     for place in walk:
         statement, values = _statement(place, None, None, True)
         signature = _signature(place.kind)
@@ -216,7 +216,7 @@ def _of_group(group: Sequence[Place], mark: Mark | None, limit: int, forward: bo
         cursor.execute(" UNION ALL ".join(parts), values)
         rows = cursor.fetchall()
     for number, place in enumerate(group):
-        # Nobody promises that what is put together stays in order.
+        # SQL does not promise that UNION ALL keeps the order.
         of_place = [_filed(place, row[1:]) for row in rows if row[0] == number]
         yield from [Met(place, filed) for filed in sorted(of_place, key=place.sorted_by, reverse=not forward)]
 
@@ -249,8 +249,8 @@ def from_where(place: Place, mark: Mark | None = None, forward: bool = True) -> 
 def conditions_of(place: Place, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
     """Return which facts are in the place, and in none before, and come after the mark or before it.
 
-    The mark takes the place of a bound: with both, SQLite might begin at the other one. One id is a range as well: told
-    that it is always the same, PostgreSQL would walk through all facts of the kind in the order of their key.
+    The mark replaces the bound on its side: with both, SQLite might start its search at the bound. A single id is
+    written as a range too: with `=`, PostgreSQL would walk through all facts of the signature in key order.
     """
     order = place.order
     tests, values = [f"sig = {int(place.kind.pk)}"], []
@@ -266,7 +266,7 @@ def conditions_of(place: Place, mark: Mark | None = None, forward: bool = True) 
         values += [ids[name] for name in order]
     for position in place.earlier:
         test, of_test = _within(COLUMNS[position], place.ids)
-        tests.append(f"({test}) IS NOT TRUE")  # said otherwise, PostgreSQL looks for what is below and what is above
+        tests.append(f"({test}) IS NOT TRUE")  # with NOT, PostgreSQL would search below and above the range
         values += of_test
     partial = indexes.condition(indexes.STORED, place.column)
     tests += [partial] if partial else []

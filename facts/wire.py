@@ -1,6 +1,6 @@
-"""JSON to values, facts and patterns: the decoding that every part shares.
+"""Decode JSON to values, facts and patterns, for all endpoints.
 
-Whatever is wrong is a `MalformedRequest` with the path of the offending field.
+Every error is a `MalformedRequest` with the path of the wrong field.
 """
 
 import re
@@ -20,17 +20,17 @@ END = "expires_at"
 
 T = TypeVar("T")
 
-_SHORT = MAX_ID_BYTES // 4  # characters: no more bytes than allowed, whatever they are
+_SHORT = MAX_ID_BYTES // 4  # characters: a text of that length has no more bytes than allowed
 _NAMES_REMEMBERED = 10_000
 
-_names: set[str] = set()  # that were found to be in order
+_names: set[str] = set()  # a cache of names that were found valid
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CANONICAL = frozenset((INTEGER, BOOLEAN))
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What is said of some values, and until when, in microseconds since 1970. With another end it is the same fact."""
+    """A predicate of some values, and its end in microseconds since 1970. Facts that differ in their end are equal."""
 
     predicate: str
     args: tuple[Value, ...]
@@ -98,9 +98,10 @@ def fact_from_json(raw: object, path: str) -> Fact:
 
 
 def plain_fact(raw: Any, known: Mapping[tuple[str, tuple[str, ...]], T]) -> tuple[T, tuple[str, ...]] | None:
-    """What is `known` by the fact's predicate and types; and its ids. None where any of it needs a closer look.
+    """Decode a fact the quick way: return what is `known` of its predicate and types, and its ids.
 
-    Nearly all facts are plain, and this is most of the time that a load takes.
+    Return None if it needs a closer look: then `fact_from_json` decodes or refuses it. Nearly all facts are plain,
+    and this function takes most of the time of a load.
     """
     try:
         args = raw["args"]
@@ -121,7 +122,7 @@ def plain_fact(raw: Any, known: Mapping[tuple[str, tuple[str, ...]], T]) -> tupl
 
 
 def end_from_json(raw: object, path: str) -> int:
-    """When a fact ends, in microseconds since 1970."""
+    """Decode the end of a fact, to microseconds since 1970."""
     try:
         return microseconds_of_text(_text(raw, path))
     except ValueError:
@@ -129,7 +130,7 @@ def end_from_json(raw: object, path: str) -> int:
 
 
 def end_path(path: str) -> str:
-    """Where the end of a fact stands."""
+    """Return the path of a fact's end."""
     return f"{path}.{END}" if path else END
 
 
@@ -151,7 +152,7 @@ def name_from_json(raw: object, path: str) -> str:
 
 
 def new_name_from_json(raw: object, path: str) -> str:
-    """Any other name, which is not likely to be sent again."""
+    """Decode a name that is not likely to be sent again: the same as `name_from_json` without its cache."""
     text = _text(raw, path)
     if not text:
         raise MalformedRequest(path, "must not be empty")
@@ -163,7 +164,7 @@ def new_name_from_json(raw: object, path: str) -> str:
 
 
 def id_from_json(type_name: str, raw: object, path: str) -> str:
-    """A concrete id, in the one spelling that its type has."""
+    """Decode an id, and return it in its type's canonical spelling."""
     text = _text(raw, path)
     if not text:
         raise MalformedRequest(path, "must not be empty")
@@ -186,7 +187,7 @@ def pattern_from_json(raw: object, path: str) -> Pattern:
 
 
 def argument_from_json(raw: object, path: str) -> Argument:
-    """Absent and null are the same; an id that no fact can have is allowed, and matches none."""
+    """Decode an argument of a pattern. Missing and null are the same; an id that no fact can have matches none."""
     if raw is None:
         return Argument()
     if not isinstance(raw, dict):
@@ -220,7 +221,7 @@ def _predicate_and_args(raw: object, path: str) -> tuple[str, list, str]:
 
 
 def _end_in(raw: object) -> object:
-    """What an object says of an end; null is the same as nothing."""
+    """Return the raw end in an object; None if it is missing or null."""
     return raw.get(END) if isinstance(raw, dict) else None
 
 

@@ -6,14 +6,17 @@ from contextlib import contextmanager
 from threading import Lock
 
 _lock = Lock()
-_inside = 0  # how many read at once: the first turns it off, and the last on again
+_inside = 0  # how many threads are inside: the first one switches the collector off, the last one on again
 _was_enabled = True
 
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Reading a large text makes a million objects, keeps nearly all, and makes no cycles: looking for some again
-    and again would take a third of the time. Whoever finds the collector off leaves it off."""
+    """Switch the cyclic garbage collector off meanwhile; if it was off before, leave it off afterwards.
+
+    Reading a large text creates a million objects without cycles and keeps nearly all. Collections that find nothing
+    would take a third of the time.
+    """
     _enter()
     try:
         yield

@@ -1,11 +1,11 @@
 """Text -> tokens.
 
-A word is reserved only where nothing else could tell it apart; the others mean something by position and are names
-everywhere else, so `actor`, `resource` or `test` can be variables, types and predicates.
+Few words are reserved. The others are keywords only in certain positions and names everywhere else, so `actor`,
+`resource` or `test` can be variables, types and predicates.
 
-Things that people write and Polar does not have are tokens here too: the mistake is noted, and the lexer goes on as if
-the nearest thing that exists stood there, so that one mistake is one problem. The parser's lexer is a clone that
-carries the `notes` of its parse.
+Things that people write but Polar does not have are tokens too: the lexer notes the error and returns the nearest valid
+token instead, so that one mistake is reported once. The parser's lexer is a clone that carries the `notes` of its
+parse.
 """
 
 import re

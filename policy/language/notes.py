@@ -21,7 +21,7 @@ class Notes:
     values: dict[str, Value] = field(default_factory=dict)  # literals seen before, by their text
 
     def refuse(self, span: Span, message: str, hint: str = "") -> None:
-        """Note a mistake; what is noted later about the same place is a consequence, and left out."""
+        """Note an error. A later one about the same place is most likely a consequence, and is left out."""
         if any(problem.span.start == span.start for problem in self.problems):
             return
         self.problems.append(Problem(message, span, hint))

@@ -92,7 +92,7 @@ class Outline:
 
 
 def words_of(text: str) -> list[Word]:
-    """All words and signs, without comments. What is neither, nobody completes."""
+    """Return all words and signs, without comments; other characters are skipped."""
     return [
         Word(_kind(found), found[0], found.start(), found.end())
         for found in _WORD.finditer(text)

@@ -1,7 +1,8 @@
-"""Whether a changed text still is a policy, found by parsing only what changed.
+"""Check the syntax of a changed text by parsing only what has changed.
 
-A policy is statements one after another, and whether each is right depends on no other. So a text whose pieces are
-policies is one, wherever it is cut between two tokens. Pieces that stood in a policy before are not parsed again.
+A policy is a sequence of statements, and whether a statement parses does not depend on the others. So if every piece of
+a text is a policy, the whole is one too, wherever it was cut between two tokens. Pieces that stood in a policy before
+are not parsed again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PLY's machinery, kept out of sight: tables built once in memory, one clone per parse."""
+"""The interface to PLY: parser tables are built once, in memory, and each parse uses a clone of the parser."""
 
 import copy
 import functools
@@ -30,7 +30,7 @@ class _Stop(Exception):
 
 
 def parse(source: Source) -> ast.Policy:
-    """The syntax tree of the text. PolicyRejected carries all that is wrong with its form."""
+    """Parse the text and return its syntax tree; raise `PolicyRejected` with all syntax errors found."""
     return parse_with_tokens(source)[0]
 
 

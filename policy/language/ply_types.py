@@ -1,4 +1,4 @@
-"""What of PLY this package uses, as types; PLY has none of its own."""
+"""Types for the part of PLY that this package uses, as PLY has no type hints."""
 
 from __future__ import annotations
 

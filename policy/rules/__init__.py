@@ -1,12 +1,12 @@
-"""From syntax tree to program, one pass a file, in this order.
+"""The compiler: from syntax tree to `Program`, one pass a file, in this order.
 
-`declarations` reads the blocks, `implied` the types that rules speak of without one; `desugar` writes shorthand out as
-rules; `normalise` makes rules flat (with `conjunction`, `literals` and `equalities`; `formulas` and `flat` ask
-questions about its two ends); `infer` finds the types of their variables; `safety` refuses what has no meaning;
+`declarations` reads the blocks, and `implied` finds types that rules use without a block; `desugar` rewrites shorthand
+as ordinary rules; `normalise` flattens rules (with `conjunction`, `literals` and `equalities`; `formulas` has helpers
+for its input, `flat` its output); `infer` finds the types of variables; `safety` refuses variables that nothing binds;
 `strata` refuses recursion through `not`; `signatures` says which facts may be stored; `assertions` reads the tests.
 `program` is the result.
 
-Every pass adds what it finds wrong to one list, and goes on: a text that is refused is told all of its problems.
+Every pass adds the errors it finds to one list and goes on, so that the author of a policy sees all of them at once.
 """
 
 from hashlib import sha256

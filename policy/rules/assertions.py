@@ -1,9 +1,9 @@
-"""The tests of a policy: fixtures put in, facts checked, assertions read.
+"""The tests of a policy: expand their fixtures, check their facts and read their assertions.
 
     test fixture team { has_role(User{"ann"}, "owner", Doc{"d"}); }         a test with one fact
     test "owners read" { setup { fixture team; } assert ...; }        ->    and one assertion
 
-That a fact is ground and an assertion has at most one variable is the parser's doing.
+The parser has already made sure that facts are ground, and that an assertion has at most one variable.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _check_cycles(fixtures: Mapping[str, ast.Fixture], problems: Problems) -> No
 
 
 def _used_fixtures(test: ast.Test, fixtures: Mapping[str, ast.Fixture]) -> list[str]:
-    """The fixtures of the setup, and those that they use."""
+    """Return the fixtures that the test's setup uses, directly or through other fixtures."""
 
     def used(item: ast.Fixture | ast.Test) -> list[str]:
         return [use.name.text for use in _uses(item) if use.name.text in fixtures]
@@ -157,7 +157,7 @@ def _check_accepted(
 
 
 def describe_pattern(predicate: str, pattern: tuple[Types, ...], known: Vocabulary) -> str:
-    """A pattern of facts for people: `has_role(Actor, String, Repo or Org)`."""
+    """Return a pattern of facts as messages show it: `has_role(Actor, String, Repo or Org)`."""
     names = {known.types_of(mask): name for name, mask in reversed([*known.masks.items()])}
     return f"{predicate}({', '.join(names.get(types) or _either(types, known) for types in pattern)})"
 

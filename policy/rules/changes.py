@@ -1,11 +1,12 @@
-"""Two programs -> what may hold in one of them only: the heads of rules that differ, and all that depends on those.
+"""Compare two programs: which atoms may hold in one only. These are heads of differing rules, and what depends on them.
 
     "reader" if "viewer" on "folder";        one of the programs has this rule on Doc
     has_role(_, "reader", Doc)               its head
     has_permission(_, "read", Doc) …         what the rules of either program make of that
     allow(User, "read", Doc)
 
-It is decided by predicate, types and constants, never by facts, and errs on the side of too much.
+The comparison goes by predicates, types and constants, never by facts. So it may report atoms that do not differ, but
+it misses none.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from typing import NamedTuple
 from policy.rules.program import Atom, Literal, Member, Not, Now, Program, Rule, Signature, Term, Types, Var
 from policy.values import INTEGER, Value
 
-MOST_PATTERNS = 200  # of one predicate; more of them are taken for all of it
-MOST_ORIGINS = 50  # of one argument; more of them are taken for any value
+MOST_PATTERNS = 200  # of one predicate; beyond that they are widened to one pattern that covers all of them
+MOST_ORIGINS = 50  # of one argument; beyond that it may be any value
 
 
 class Pattern(NamedTuple):
-    """Atoms of a predicate: for each argument its types, and its value where only one is meant."""
+    """A set of atoms of a predicate: for each argument the types it may have, or the one value (else None)."""
 
     predicate: str
     types: tuple[Types, ...]
     values: tuple[Value | None, ...]
 
     def is_of(self, signature: Signature) -> bool:
-        """Whether it is all facts of the signature, and no others."""
+        """Say whether the pattern has exactly the types of the signature."""
         return (self.predicate, self.types) == (signature.predicate, tuple(frozenset((t,)) for t in signature.types))
 
     def covers(self, other: Pattern) -> bool:
@@ -44,9 +45,9 @@ class Pattern(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A rule that only the one program has, or has for other types; `head` is what may differ because of it.
+    """A rule that only one program has, or has with other types; `head` is what may differ because of it.
 
-    Without a rule it is facts that only the one program counts.
+    Without a rule: facts that only one of the programs accepts.
     """
 
     is_new: bool
@@ -58,7 +59,7 @@ class Changed:
 
 
 def changed_rules(old: Program, new: Program) -> list[Changed]:
-    """Rules that are written otherwise in the one and in the other, up to where they stand and in which order."""
+    """Return the rules that only one program has, or has with other types. Their places and order do not matter."""
     sides = [_Written(program).rules for program in (old, new)]
     found: list[Changed] = []
     for text in dict.fromkeys((*sides[0], *sides[1])):
@@ -72,7 +73,7 @@ def changed_rules(old: Program, new: Program) -> list[Changed]:
 
 
 def changed_facts(old: Program, new: Program, stored: Iterable[Signature]) -> list[Changed]:
-    """Signatures whose facts count for one of the programs only."""
+    """Return the signatures whose facts only one of the programs accepts."""
     found = []
     for predicate, types in ((each.predicate, each.types) for each in stored):
         is_old, is_new = old.accepts(predicate, types), new.accepts(predicate, types)
@@ -87,7 +88,7 @@ def _apart(mine: dict[str, Rule], theirs: dict[str, Rule]) -> list[Rule]:
 
 
 def _retyped(old: Rule, new: Rule) -> Iterator[Changed]:
-    """Of a rule whose variables have other types now: the part of its head that these types make."""
+    """Yield, for each variable of a rule whose types have changed, the part of the head that may differ by that."""
     for variable, before in old.types.items():
         after = new.types[variable]
         if before == after:
@@ -104,7 +105,7 @@ def head_of(rule: Rule) -> Pattern:
 
 
 class _Written:
-    """The rules of a program by what they say, and then by their types; parts of a rule are written out in it."""
+    """A program's rules by their text, then by their types. Calls of helper predicates are replaced by their rules."""
 
     def __init__(self, program: Program):
         self.program = program
@@ -144,18 +145,18 @@ def sorted_by_name(rule: Rule) -> list[tuple[Var, Types]]:
 
 # ---- what depends on them --------------------------------------------------------------------------------------
 
-Origins = frozenset[tuple[int, int]] | None  # which start and which of its arguments; None is any value whatever
+Origins = frozenset[tuple[int, int]] | None  # (index of a start, index of its argument); None: any value
 
 
 class Reached(NamedTuple):
-    """Atoms that may differ. Where they do, an argument that has origins is what one of these starts has there."""
+    """Atoms that may differ. `origins` says of each argument which arguments of which starts its value comes from."""
 
     pattern: Pattern
     origins: tuple[Origins, ...]
 
 
 def reached(old: Program, new: Program, starts: Sequence[Pattern]) -> list[Reached]:
-    """The starts and all that the rules of either program derive from them, or from their absence."""
+    """Return the starts and all that the rules of either program derive from them, or from their negation."""
     callers = _callers((old, new))
     found: dict[tuple[str, int], dict[Pattern, tuple[Origins, ...]]] = defaultdict(dict)
     waiting = [Reached(start, _own_origins(index, start)) for index, start in enumerate(starts)]
@@ -174,7 +175,7 @@ def _own_origins(index: int, start: Pattern) -> tuple[Origins, ...]:
 
 
 def _merged(known: dict[Pattern, tuple[Origins, ...]], each: Reached) -> Reached | None:
-    """Takes it into what is known of its predicate; what is new by that, or None where nothing is."""
+    """Add `each` to the known patterns of its predicate, merged with those it covers; None if that adds nothing."""
     pattern, origins = each
     wider = next((other for other in known if other.covers(pattern)), None)
     if wider is None:
@@ -188,7 +189,7 @@ def _merged(known: dict[Pattern, tuple[Origins, ...]], each: Reached) -> Reached
 
 
 def united(mine: tuple[Origins, ...], theirs: tuple[Origins, ...]) -> tuple[Origins, ...]:
-    """What an argument can be that has the one origins or the other."""
+    """Return, for each argument, the union of both origins; None (any value) if one is None, or there are too many."""
     return tuple(None if a is None or b is None else _bounded(a | b) for a, b in zip(mine, theirs))
 
 
@@ -197,7 +198,7 @@ def _bounded(origins: frozenset[tuple[int, int]]) -> Origins:
 
 
 def _callers(programs: Iterable[Program]) -> dict[tuple[str, int], list[tuple[Rule, Atom]]]:
-    """The rules that ask for a predicate, with the atom by which they do."""
+    """Return, by predicate and arity, the rules that have it in their body, each with that atom."""
     found: dict[tuple[str, int], dict[tuple[str, Atom], tuple[Rule, Atom]]] = defaultdict(dict)
     for program in programs:
         for rule in program.rules:
@@ -210,7 +211,7 @@ def _callers(programs: Iterable[Program]) -> dict[tuple[str, int], list[tuple[Ru
 
 
 def _derived(rule: Rule, atom: Atom, called: Reached) -> Reached | None:
-    """The heads of the rule whose body asks for something of the pattern by this atom; None where none does."""
+    """Return the heads that the rule may derive if the body's atom is in the pattern; None if it cannot be."""
     narrowed = _narrowed(rule, atom, called.pattern)
     if narrowed is None:
         return None
@@ -220,7 +221,7 @@ def _derived(rule: Rule, atom: Atom, called: Reached) -> Reached | None:
 
 
 def _narrowed(rule: Rule, atom: Atom, pattern: Pattern) -> tuple[dict[Var, Types], dict[Var, Value]] | None:
-    """What the rule's variables can be where the atom is of the pattern."""
+    """Return the types and values of the rule's variables if the atom is in the pattern; None if it cannot be."""
     types = dict(rule.types)
     values: dict[Var, Value] = {}
     for term, allowed, value in zip(atom.args, pattern.types, pattern.values):

@@ -1,7 +1,7 @@
-"""Which nodes of a graph lead where, and which lead back to themselves: its strongly connected components.
+"""Reachability and strongly connected components of a graph.
 
-In `p -> q -> p, q -> r`, all three are reachable from p; p and q are in one component, and r, which does not lead to
-itself, is in none.
+In `p -> q -> p, q -> r`, all three are reachable from p. p and q are in one component; r has no number, because only
+components with a cycle are numbered.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ Node = TypeVar("Node", bound=Hashable)
 
 
 def nothing() -> None:
-    """Takes no note of a step."""
+    """Do nothing: the default for `step`."""
 
 
 def reachable(
     starts: Iterable[Node], following: Callable[[Node], Iterable[Node]], step: Callable[[], None] = nothing
 ) -> list[Node]:
-    """The starts and all that they lead to, each once, the nearest first; `step` is called for each."""
+    """Return the starts and all nodes reachable from them, breadth first; call `step` for each."""
     found = dict.fromkeys(starts)
     queue = list(found)
     for node in queue:  # which grows meanwhile
@@ -33,9 +33,9 @@ def reachable(
 
 @dataclass
 class Components(Generic[Node]):
-    """Numbers the recursive components as they are asked for. Tarjan's algorithm, with a stack of its own.
+    """Finds and numbers components on demand, by Tarjan's algorithm without recursion.
 
-    `step` is called at each step, and may stop what takes too long.
+    `step` is called at each step; it may raise an exception to stop a search that takes too long.
     """
 
     following: Callable[[Node], Iterable[Node]]
@@ -44,13 +44,13 @@ class Components(Generic[Node]):
     _members: dict[int, tuple[Node, ...]] = field(default_factory=dict)
 
     def number(self, node: Node) -> int | None:
-        """The component that the node is in; None where it does not lead back to itself."""
+        """Return the number of the node's component; None if the node is on no cycle."""
         if node not in self._numbers:
             self._find(node)
         return self._numbers[node]
 
     def members(self, number: int) -> tuple[Node, ...]:
-        """The nodes of a component that was numbered."""
+        """Return the nodes of a component."""
         return self._members[number]
 
     def _find(self, start: Node) -> None:

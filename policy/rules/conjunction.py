@@ -1,4 +1,4 @@
-"""One conjunction on its way to a flat rule: its literals so far, and what the text says about its variables."""
+"""The state of flattening a conjunction: its literals so far, and what the text says about its variables' types."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ class Conjunction:
         self.literals.append((literal, span))
 
     def fail(self, span: Span, message: str) -> None:
-        """The conjunction can never hold: it is left out, with a warning."""
+        """Mark the conjunction as one that can never hold, and warn: it will be left out."""
         self.is_false = True
         self.state.problems.warn(span, message, "the rule, or this part of it, has no effect")
 
     def bound(self, term: Term, mask: Mask | None, span: Span, operator: str = "") -> bool:
-        """The term is of these types; False, and a problem, where it cannot be."""
+        """Restrict the term to these types; if it cannot have any of them, report a problem and return False."""
         if mask is None:
             return True
         known = self.bounds.get(term) if isinstance(term, Var) else self.types_of(term)
         if not known and not isinstance(term, Var):
-            return False  # a value of an unknown type, of which `value` tells
+            return False  # a value of an unknown type, which `value` has reported
         if known and mask and not known & mask:
             self._refuse_conflict(term, known, mask, span, operator)
             return False

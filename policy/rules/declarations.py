@@ -1,11 +1,10 @@
-"""Blocks -> Vocabulary: which types exist, what they inherit, and which names mean what on them.
+"""Blocks -> Vocabulary: which types exist, what they inherit, and which roles, permissions and relations they have.
 
     actor User {}                                     types    User: actor, Folder: resource, ...
     resource Folder { roles = ["reader"]; }      ->   members  Resource -> {User, Folder, Doc}, Folder -> {Folder, Doc}
     resource Doc extends Folder {}                    names    Doc has the role "reader" too
 
-A set of types is an int, one bit for each concrete type: passes that intersect and unite them by the ten thousand
-do so in one machine operation.
+A set of types is an int with one bit for each concrete type: passes intersect and unite tens of thousands of such sets.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,7 +50,7 @@ class Vocabulary:
         return {}
 
     def types_of(self, mask: Mask) -> Types:
-        """The set as names; equal sets are one object."""
+        """Return the set as a frozenset of names; equal sets are the same object."""
         found = self._sets.get(mask)
         if found is None:
             found = frozenset(name for index, name in enumerate(self.names) if mask >> index & 1)
@@ -59,14 +58,14 @@ class Vocabulary:
         return found
 
     def describe(self, mask: Mask) -> str:
-        """The set for a message: by one name where one fits."""
+        """Return the set as messages show it: by one name that covers exactly it, if there is one, else as a list."""
         for name, known in self.masks.items():
             if known == mask:
                 return shown(name)
         return listed(sorted(self.types_of(mask)))
 
     def mask_of(self, name: ast.Name, problems: Problems, exact: bool = False) -> Mask | None:
-        """The concrete types that the name covers; None, and a problem, where it is unknown."""
+        """Return the concrete types that the name covers; if it is unknown, report a problem and return None."""
         mask = self.bits.get(name.text) if exact else self.masks.get(name.text)
         if mask is None and exact and name.text in self.masks:
             problems.error(name.span, f"no value is exactly {shown(name.text)}", "write `matches` for its subtypes")
@@ -88,7 +87,7 @@ class Vocabulary:
             problems.error(span, f"unknown type {shown(name)}", self.advice_on_type(name))
 
     def meanings(self, type_name: str, word: str) -> frozenset[str]:
-        """What a name is on a type: role, permission or relation. Abstract types have their subtypes' names."""
+        """Return what a name is on a type: role, permission or relation. An abstract type has its subtypes' names."""
         if type_name in self.types:
             return _meanings(self.types[type_name], word)
         below = self.types_of(self.masks.get(type_name, 0))
@@ -124,7 +123,7 @@ def vocabulary_of(policy: ast.Policy, problems: Problems) -> Vocabulary:
 
 
 def near_type(name: str, known: Iterable[str]) -> str:
-    """What was most likely meant by a name that is none of the known types, as advice: misspelt or abbreviated."""
+    """Return advice on an unknown type name that is probably misspelt or abbreviated: "did you mean ...?", or ""."""
     primitive = {"string": STRING, "str": STRING, "int": INTEGER, "number": INTEGER, "bool": "Boolean"}
     if name.lower() in primitive:
         return f"did you mean {shown(primitive[name.lower()])}?"
@@ -142,7 +141,7 @@ def union(masks: Iterable[Mask]) -> Mask:
 
 
 def bits_of(mask: Mask) -> Iterator[Mask]:
-    """The single types of the set."""
+    """Yield each type of the set as a set of its own."""
     while mask:
         yield mask & -mask
         mask &= mask - 1
@@ -252,7 +251,7 @@ def _relations(block: ast.Block) -> Iterator[ast.Relation]:
 
 
 def _parents(blocks: Mapping[str | None, ast.Block], problems: Problems) -> dict[str, tuple[str, ...]]:
-    """Type -> the declared types that it extends directly, cycles cut."""
+    """Return, by type, the declared types that it extends directly; a type on a cycle extends none."""
     found: dict[str, tuple[str, ...]] = {}
     for name, block in blocks.items():
         if name is not None:

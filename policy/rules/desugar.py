@@ -4,8 +4,8 @@
       "read" if "member" on "org";    ->     if org matches Org and has_relation(resource, "org", org)
     }                                        and has_role(actor, "member", org);
 
-`actor` and `resource` are the same variables everywhere in a rule, and so is a bare `role` or `permission`; every `on`
-has a related variable of its own. Its name ends in a number after `#`, which no variable of the text can have.
+`actor` and `resource` are the same variables everywhere in a rule, and so is a bare `role` or `permission`. Every `on`
+gets a variable of its own for the related resource: `org` above is really `org#1`, a name that no text can contain.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Place:
         return self.give_up(span)
 
     def give_up(self, span: Span) -> ast.Formula:
-        """Leave the rule out because of a mistake that is told elsewhere."""
+        """Leave the rule out because of an error that is reported elsewhere."""
         self.is_sound = False
         return ast.Truth(False, span)
 
@@ -54,7 +54,7 @@ class _Place:
 def longhand_rules(policy: ast.Policy, vocabulary: Vocabulary, problems: Problems) -> list[ast.Rule]:
     """All rules of the policy in the order of the text, shorthand as longhand."""
     rules: list[ast.Rule] = []
-    seen: set[str | None] = set()  # a block that is declared again was refused, and its names are unknown
+    seen: set[str | None] = set()  # a second block of the same name has been refused; its names are in no vocabulary
     for item in policy.items:
         if isinstance(item, ast.Rule):
             rules.append(item)
@@ -158,7 +158,7 @@ def _direct(reference: ast.Reference, place: _Place) -> ast.Formula:
 
 
 def _held(reference: ast.Reference, kind: str, thing: ast.Variable) -> ast.Formula:
-    """The actor has the role or permission on the thing; a bare word is any of them."""
+    """Return "the actor has the role or permission on the thing"; a bare word `role` stands for any role."""
     actor = ast.Variable("actor", reference.span)
     call = _call(PREDICATES[kind], reference.span, actor, _name_term(reference), thing)
     return _with_text_word(reference, call)
@@ -172,7 +172,7 @@ def _with_text_word(reference: ast.Reference | ast.GlobalReference, call: ast.Fo
 
 
 def _led_to_actor(reference: ast.Reference, type_name: str, thing: ast.Variable, place: _Place) -> ast.Formula:
-    """The relation of the thing leads to the actor, who then is of the relation's type."""
+    """Return "the relation leads from the thing to the actor", with the actor restricted to the relation's type."""
     known = place.vocabulary
     target = _relation_target(known, type_name, reference.name)
     if target not in known.masks:
@@ -196,7 +196,7 @@ def _relation_target(known: Vocabulary, type_name: str, relation: str) -> str:
 
 
 def _on_relation(reference: ast.Reference, relation: str, place: _Place) -> ast.Formula:
-    """`"member" on "org"`: the actor has it on what the resource's relation leads to."""
+    """Expand `"member" on "org"`: the actor is a member of what the resource's relation `org` leads to."""
     span = reference.relation_span or reference.span
     if place.type is None:
         return place.refuse(span, "the `global` block has no relations", "move the rule into a resource's block")
@@ -238,7 +238,7 @@ def _on_related(
 
 
 def _global(reference: ast.GlobalReference, place: _Place) -> ast.Formula:
-    """`global "admin"`: the actor has it without any resource."""
+    """Expand `global "admin"`: the actor has the role or permission without any resource."""
     known = place.vocabulary
     kinds = frozenset({reference.name}) if reference.is_word else _global_meanings(known, reference.name)
     if not known.has_global:

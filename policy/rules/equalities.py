@@ -1,9 +1,11 @@
-"""`=` between the conjuncts of one conjunction: substituted away.
+"""The equalities of one conjunction are removed by substitution.
 
     x = y and y = "a" and p(x, z)   ->   x, y are "a";  p("a", z)
 
-A variable that equals `@current_unix_time` becomes it, unless the head has the variable: there it stays, held between
-`<=` and `>=`, since a head cannot say "now".
+A variable that equals `@current_unix_time` is replaced by it. But a head cannot contain the time, so a variable of the
+head stays, with two comparisons:
+
+    p(x) if x = @current_unix_time  ->  p(x) if x <= @current_unix_time and x >= @current_unix_time
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,12 +22,12 @@ Substitution = dict[Var, Term]
 @dataclass(slots=True)
 class Solved:
     substitution: Substitution = field(default_factory=dict)
-    compares: list[tuple[Compare, Span]] = field(default_factory=list)  # what substitution cannot say
+    compares: list[tuple[Compare, Span]] = field(default_factory=list)  # for what substitution cannot express
     contradiction: tuple[Span, Term, Term] | None = None
 
 
 def solve(equations: Iterable[tuple[Term, Term, Span]], kept: tuple[Term, ...]) -> Solved:
-    """The substitution that makes all equations true; variables in `kept` stand for others rather than vanish."""
+    """Return a substitution that makes all equations true. It rather replaces others by variables in `kept`."""
     solved = Solved()
     groups = _Groups()
     for left, right, span in equations:
@@ -36,7 +38,7 @@ def solve(equations: Iterable[tuple[Term, Term, Span]], kept: tuple[Term, ...]) 
 
 
 def substituted(term: Term, by: Mapping[Var, Term]) -> Term:
-    """What stands for the term."""
+    """Return what the substitution replaces the term with, or the term itself."""
     return by.get(term, term) if isinstance(term, Var) else term
 
 

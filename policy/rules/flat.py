@@ -15,9 +15,9 @@ UNLIMITED: Mask = -1
 
 @dataclass(frozen=True, slots=True)
 class FlatRule:
-    """`bounds` are the types that the text gives a variable; `limits` what a `not ... matches` leaves it, and where.
+    """`bounds` has the types that the text gives a variable; `limits` those that a `not ... matches` leaves, and where.
 
-    `limits` has the variables of equalities too, unlimited: they are mentioned, perhaps without any literal.
+    `limits` has the variables of equalities too, as `UNLIMITED`: perhaps no literal mentions them any more.
     """
 
     head: Atom
@@ -30,7 +30,7 @@ class FlatRule:
 
 
 def is_made_here(predicate: str) -> bool:
-    """Whether normalisation made the predicate up."""
+    """Say whether normalization created the predicate: that of a helper rule."""
     return "#" in predicate
 
 
@@ -55,7 +55,7 @@ def key_of(atom: Atom) -> Key:
 
 
 def atoms_of(rule: FlatRule) -> list[Atom]:
-    """The calls of the body, negated ones too."""
+    """Return the atoms of the body, negated ones too."""
     found = []
     for literal in rule.body:
         if isinstance(literal, Atom):

@@ -1,6 +1,6 @@
-"""Questions about formulas of the syntax tree that several passes ask.
+"""Helpers for formulas of the syntax tree, for several passes.
 
-Everything here walks with a stack of its own: how deep a text nests must not decide whether it compiles.
+They use an explicit stack instead of recursion, so that a deeply nested text does not reach Python's recursion limit.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from policy.language import ast
 
 Names = frozenset[str]
-Memo = dict[int, tuple[ast.Formula, Names]]  # by identity; it holds the formula, so that no other gets its id
+Memo = dict[int, tuple[ast.Formula, Names]]  # by id(); it keeps the formula alive, so that no other gets the same id
 ANONYMOUS = "_"
 
 
@@ -32,7 +32,7 @@ def conjuncts(formula: ast.Formula | None) -> list[ast.Formula]:
 
 
 def alternatives(formula: ast.Formula) -> list[ast.Formula]:
-    """The parts of a disjunction; a formula that is none is its own only part."""
+    """Return the parts of a disjunction; of any other formula, the formula itself as the only part."""
     parts = conjuncts(formula)
     if len(parts) == 1 and isinstance(parts[0], ast.Or):
         return list(parts[0].parts)
@@ -110,5 +110,5 @@ def simple_formulas(formula: ast.Formula | None) -> Iterator[ast.Formula]:
 
 
 def is_named(term: ast.Term) -> bool:
-    """Whether the term is anything but `_`."""
+    """Say whether the term is anything but `_`."""
     return not (isinstance(term, ast.Variable) and term.name == ANONYMOUS)

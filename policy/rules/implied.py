@@ -1,14 +1,14 @@
-"""Types that no block declares, but whose facts the rules as they stand ask for or derive.
+"""Implied types: types that no block declares, but that rules clearly mean, because they ask for facts of them.
 
     actor User {}
     resource Repo { permissions = ["read"]; }
     has_permission(user: User, action: String, repo: Repo) if
       role matches Role and has_role(user, role, repo) and grants_permission(role, action);
 
-`grants_permission` is a predicate that nothing but conditions gives a meaning, and so this condition says that there
-are values of a type `Role`. A parameter of a head says the same. What is said of predicates that all policies share, or
-of those that rules define for other types, speaks for nothing: there, a name that no block declares is a mistake. So is
-a name that resembles a declared one, or one that is taken for a type already.
+No rule defines `grants_permission`, so this condition asks for stored facts, and implies that there is a type `Role`. A
+head's parameter of an undeclared type implies the type too. A call of a predicate that all policies share (`has_role`),
+or that rules define, implies nothing: an undeclared type there is a mistake. A name that resembles a declared type, or
+another implied one, is a mistake as well.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _spoken_for(rules: list[ast.Rule], undeclared: Container[str]) -> set[str]:
 
 
 def _asked_of_their_own(rule: ast.Rule, defined: Container[tuple[str, int]]) -> set[str]:
-    """The variables in conditions whose predicates have no other meaning than that."""
+    """Return the variables in calls of predicates that are neither shared by all policies nor defined by rules."""
     calls = (formula for formula in simple_formulas(rule.body) if isinstance(formula, ast.Call))
     own = (call for call in calls if not _is_shared(call, defined))
     return {variable.name for call in own for variable in variables_of(call)} - {ANONYMOUS}

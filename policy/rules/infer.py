@@ -3,8 +3,8 @@
     hello(x) if greets(x, f) and f < 3;        x is anything, f is an Integer
     declare greets(User, Integer);             x is a User
 
-A variable is *declared* where the rule itself says its type: a parameter, `matches`, `in`, an order comparison, or the
-same for the variable that a helper rule is called with. Declared variables keep exactly those types: a call with them
+A variable is *declared* if the rule itself gives its type: by a parameter, `matches`, `in` or an order comparison, or
+if a helper rule gets the variable from a rule that does. Declared variables keep exactly those types: a call with them
 is a signature of its own (polymorphic facts exist because rules ask for them).
 
 An *open* variable starts as anything and is narrowed by the calls that bind it. In argument i of a call of p it can
@@ -15,15 +15,16 @@ only be what some *pattern* of p, among those that fit the call's other argument
   - the calls that fit no pattern. They ask for facts of a shape of their own, and in place of their open variables
     they take anything. (Which calls these are is known only at the end; then the narrowing starts over with them.)
 
-Facts that are accepted whatever the rules say are no reason for a call to fit. But one that fits may meet these facts,
-too: its open variables keep the types that they have there.
+Facts that are accepted whatever the rules say (`standing`) do not make a call fit. But a call that fits may meet these
+facts too, so its open variables keep the types that these facts have there.
 
-Open calls that fit are no patterns, since they would only confirm themselves, and no signatures. So narrowing loses no
-answer: what it takes away is in no fact that the policy accepts for p, and in no row that p's rules could derive. A
-`not` narrows only variables that occur nowhere else: for the others, being outside of p makes the `not` true.
+Open calls that fit are not patterns, since they would only confirm themselves, and not signatures. So narrowing loses
+no answer: the types that it removes are in no fact that the policy accepts for p, and in no row that p's rules could
+derive. A `not` narrows only variables that occur nowhere else. For any other variable, a value outside of p's patterns
+makes the `not` true, and must stay.
 
-The narrowing goes in rounds from the whole downwards (a greatest fixpoint; the order of the rules cannot matter), and
-may stop after any round, since every round is sound.
+The narrowing computes a greatest fixpoint in rounds, so the order of the rules does not matter. It may stop after any
+round, since every round is sound.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from policy.rules.narrowing import Narrowing, Pattern, Patterns, Typing
 from policy.rules.problems import Problems
 from policy.rules.program import Literal, Member, Rule, Types, Var
 
-MAX_STARTS = 4  # calls that fit nothing after that many are no signatures
+MAX_STARTS = 4  # runs of the narrowing at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def typed_rules(rules: list[FlatRule], typings: list[Typing], vocabulary: Vocabu
 
 
 def _fitting(literal: Literal, types: Mapping[Var, Types]) -> Literal:
-    """A list without the values that its variable's types rule out."""
+    """Return the literal; from a `Member`, drop the values whose types its variable cannot have."""
     if not isinstance(literal, Member):
         return literal
     return Member(literal.variable, tuple(v for v in literal.values if v.type in types[literal.variable]))

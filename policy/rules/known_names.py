@@ -1,12 +1,12 @@
-"""Which roles and relations a policy knows: those that a block declares, and those that a rule names.
+"""Which role and relation names a policy knows: those that a block declares, and those that a rule names.
 
     "read" if "writer";                                          knows the role `writer`
     has_permission(u, "read", r) if has_role(u, "guest", r);     knows `guest`
     has_permission(u, a, r) if has_role(u, role, r) and grants(role, a);    knows every role: it asks facts which
     has_role(u, role, r) if has_relation(r, "org", o) and has_role(u, role, o);    knows, of `o`, the roles that `r` has
 
-Facts are accepted by type. One with a role that nothing knows counts for nothing all the same, until somebody asks for
-that very role: most likely it is a slip of the pen.
+Facts are accepted by their types. A fact with a role that the policy does not know is accepted too, but no rule uses
+it: most likely the name is a typing error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Pattern = tuple[Types, ...]
 
 
 def has_name(signature: Signature) -> bool:
-    """Whether facts of the signature give a role or a relation by its name."""
+    """Say whether facts of the signature contain the name of a role or a relation."""
     types = signature.types
     arities = {ROLE: (2, 3), RELATION: (3,)}.get(signature.predicate, ())
     return len(types) in arities and types[PLACE] == STRING
@@ -98,7 +98,7 @@ class _Names:
         return False
 
     def _hands_on(self, rule: Rule, atom: Atom, name: Var) -> bool:
-        """Whether the rule does no more with the name than to give it to the same predicate."""
+        """Say whether the rule only passes the name on, from this atom to its head, which is of the same predicate."""
         head = rule.head
         if head.predicate != self.predicate or head.args[PLACE : PLACE + 1] != (name,):
             return False

@@ -1,4 +1,4 @@
-"""Conjuncts that become literals: calls, comparisons, lists, `matches`, and what a `not` makes of them.
+"""Conjuncts that become literals without helper rules: calls, comparisons, lists, `matches`, and these under `not`.
 
 1 < 2            nothing: it is true                x matches T          a bound on the types of x
 x in ["a"]       a list that x is in                not x matches T      a limit of the types of x

@@ -29,7 +29,7 @@ class _Site:
 
 
 class Narrowing:
-    """All that changes from round to round is `typings`, and `patterns` with it."""
+    """One run of the narrowing. Rounds change only `typings`, and `patterns` and the caches that follow from them."""
 
     def __init__(
         self, rules: list[FlatRule], stated: Patterns, standing: Patterns, own: Patterns, vocabulary: Vocabulary
@@ -38,7 +38,7 @@ class Narrowing:
         self.standing = standing  # accepted whatever the rules say
         self.typings = [_declared(rule, vocabulary) for rule in rules]
         self.sites = [_sites(rule) for rule in rules]
-        self.askers: dict[Key, set[int]] = defaultdict(set)  # the rules that the patterns of a predicate matter to
+        self.askers: dict[Key, set[int]] = defaultdict(set)  # the rules with an open call of a predicate
         self.heads: dict[Key, list[int]] = defaultdict(list)
         self.parts: dict[int, list[int]] = defaultdict(list)  # the helper rules of a rule
         self.handed: dict[str, list[Var]] = {}  # what a helper predicate is called with
@@ -70,7 +70,7 @@ class Narrowing:
     # ---- patterns ----
 
     def _declared_calls(self) -> dict[Key, set[Pattern]]:
-        """The calls whose arguments are all declared, and those known to fit nothing."""
+        """Return the calls whose arguments are all declared, and those that an earlier run found to fit no pattern."""
         found = defaultdict(set, {key: set(patterns) for key, patterns in self.own.items()})
         for rule, typing in zip(self.rules, self.typings, strict=True) if self.askers else ():
             for atom in atoms_of(rule):
@@ -87,7 +87,7 @@ class Narrowing:
         return {pattern for pattern in found if all(pattern)}
 
     def _fit(self, key: Key, call: Pattern) -> Pattern | None:
-        """At each position, what the patterns that fit the call allow; None if none fits."""
+        """Return, for each position, the types of the patterns that fit the call; None if none fits."""
         known = self.fits[key]
         if call not in known:
             fit = _fitting_union(self._candidates(key, call[0]) if call else (), call)
@@ -95,7 +95,7 @@ class Narrowing:
         return known[call]
 
     def _candidates(self, key: Key, first: Mask) -> Iterable[Pattern]:
-        """The patterns that may fit: by the call's first type if that is one, since with many types they are many."""
+        """Return the patterns that may fit a call: by an index, if the call's first argument has only one type."""
         if first.bit_count() != 1:
             return self.patterns[key]
         if key not in self.by_first:
@@ -135,7 +135,7 @@ class Narrowing:
                     yield inner, typing[outer]
 
     def _apply(self, changes: Mapping[int, Typing]) -> set[int]:
-        """Take the changes over; the rules that they may change in turn."""
+        """Apply the changes, and return the rules that may change because of them in the next round."""
         dirty = set(changes)
         keys = set()
         for index, typing in changes.items():
@@ -154,7 +154,7 @@ class Narrowing:
     # ---- the outcome ----
 
     def unfit_calls(self) -> Iterator[tuple[Key, Pattern]]:
-        """The calls that fit no pattern of their predicate, open for anything where they have open variables."""
+        """Yield the calls that fit no pattern of their predicate, with all types in place of their open variables."""
         for sites, typing in zip(self.sites, self.typings, strict=True):
             for site in sites:
                 call = pattern_of(site.args, typing, self.vocabulary)
@@ -167,7 +167,7 @@ class Narrowing:
         return tuple([self.vocabulary.everything if i in site.open else mask for i, mask in enumerate(call)])
 
     def signatures(self) -> Patterns:
-        """What the calls ask for. Open calls that patterns fit ask for nothing but these patterns."""
+        """Return the patterns that calls ask for. An open call that fits other patterns adds none of its own."""
         found: dict[Key, set[Pattern]] = defaultdict(set)
         for rule, sites, typing in zip(self.rules, self.sites, self.typings, strict=True):
             for atom in atoms_of(rule):
@@ -183,7 +183,7 @@ class Narrowing:
 
 
 def _fitting_union(patterns: Iterable[Pattern], call: Pattern) -> Pattern | None:
-    """At each position, what those of the patterns allow that fit the call; None if none fits."""
+    """Return, for each position, the union of the patterns that fit the call; None if none fits."""
     union = (0,) * len(call)
     for pattern in patterns:
         if all(map(int.__and__, pattern, call)):
@@ -231,6 +231,6 @@ def _open_variables(atom: Atom, rule: FlatRule) -> tuple[tuple[int, Var], ...]:
 
 
 def _is_local(variable: Var, rule: FlatRule) -> bool:
-    """Whether only one literal has the variable."""
+    """Say whether the variable occurs in one literal of the body only, and not in the head."""
     uses = Counter(term for literal in rule.body for term in set(terms_of(literal)))
     return uses[variable] == 1 and variable not in rule.head.args

@@ -5,11 +5,13 @@
     p(x) if q(x) and or#1(x) and not not#2(x);
     or#1(x) if r(x, y);      or#1("a");      not#2(x) if s(x, z) and t(z);
 
-A nested `or`, and a `not` of anything but one atom, become rules of a new predicate over the variables that they share
-with the outside; their other variables are existential inside. (`not not F` is a call of one, so that its variables
-stay inside too.) So the size stays that of the text. The `#` keeps the new names apart from all that a text can say.
-`=` is substituted away; `matches` becomes a bound on a variable's types; what can be decided here (`true`, two
-constants, a constant's type) is, and a conjunction that is false disappears.
+A nested `or`, and a `not` of anything but one atom, become rules of a new helper predicate. Its arguments are the
+variables that the part shares with the rest of the rule; the part's other variables are existential in the helper.
+(`not not F` becomes a plain call of a helper, so that F's own variables stay inside too.) So the output is about as
+large as the text. No text can contain a name with `#`.
+
+`=` is substituted away, and `matches` becomes a bound on a variable's types. What is known already (`true`, comparisons
+of two constants, a constant's type) is evaluated here, and a conjunction that is false is dropped.
 """
 
 from __future__ import annotations
@@ -126,7 +128,7 @@ def _without_equalities(parts: list[ast.Formula], head: Atom, conjunction: Conju
 def _shared_variables(
     compound: list[ast.Formula], parts: list[ast.Formula], head: Atom, conjunction: Conjunction
 ) -> list[tuple[ast.Formula, tuple[Var, ...]]]:
-    """Each compound conjunct with those of its variables that the head or another conjunct has too."""
+    """Return each compound conjunct with the variables that it shares with the head or with another conjunct."""
     if not compound:
         return []
     used = {id(part): _variables_in(part, conjunction) for part in parts}
@@ -163,7 +165,7 @@ def _add_compound(part: ast.Formula, shared: tuple[Var, ...], index: int, conjun
     call = Atom(f"{name}{conjunction.state.made}", shared)
     bounds = {variable: conjunction.bounds[variable] for variable in shared if variable in conjunction.bounds}
     is_possible = False
-    for formula in formulas:  # no comprehension: this recurses as deep as the text nests
+    for formula in formulas:  # no comprehension: it would add a frame to each level of this recursion
         is_possible |= _flatten(call, formula, bounds, conjunction.env, formula.span, index, conjunction.state)
     if is_possible:
         conjunction.add(Not(call) if is_negated else call, part.span)

@@ -1,11 +1,11 @@
-"""Refuses rules whose variables have no meaning; warns of variables that are probably mistakes.
+"""Refuse rules with unbound variables, and warn of variables that are probably mistakes.
 
     p(x) if q(x) and y < 3;                 nothing gives y a value
     p(x) if q(x) and not r(y) and not s(y);  which y?
 
-A head variable may stay open: the question gives it, or the answer is "every value". A variable that only one `not`
-has means "none such". Every other variable of a comparison or a `not` needs something that binds it: a call, a list,
-or an `or` each of whose alternatives does.
+A head variable may stay unbound: the question gives its value, or the answer is "every value". A variable that occurs
+in one `not` only means "there is none". Every other variable of a comparison or a `not` must be bound by a call, by a
+list, or by an `or` that binds it in each alternative.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def check_safety(policy: ast.Policy, rules: list[FlatRule], known: Vocabulary, p
 
 @dataclass(slots=True)
 class _Modes:
-    """Of each helper predicate: the positions that every alternative binds, and those that some alternative needs."""
+    """For each helper predicate, the positions that every alternative binds, and those that some alternative needs."""
 
     binds: dict[str, set[int]]
     needs: dict[str, set[int]]
@@ -58,7 +58,7 @@ class _Modes:
             bound, needed = modes.bound(rule), modes.needed(rule)
             positions = {i for i, arg in enumerate(rule.head.args) if arg in bound or not isinstance(arg, Var)}
             name = rule.head.predicate
-            if name.startswith("not#"):  # called as it is for a `not not`, which binds nothing outside either
+            if name.startswith("not#"):  # it binds nothing, even where it is called without `not`, for a `not not`
                 modes.binds[name], modes.needs[name] = set(), set(range(len(rule.head.args)))
                 continue
             modes.binds[name] = modes.binds.get(name, positions) & positions
@@ -77,7 +77,7 @@ class _Modes:
         return found
 
     def needed(self, rule: FlatRule) -> dict[Var, tuple[Literal | None, Span]]:
-        """The variables that mean nothing unless something binds them, and where (None: in a `not ... matches`)."""
+        """Return the variables that must be bound, each with the literal that needs it; None: a `not ... matches`."""
         uses = Counter(term for literal in rule.body for term in set(terms_of(literal)))
         outside = {*rule.head.args, *rule.bounds, *rule.limits}
         found: dict[Var, tuple[Literal | None, Span]] = {}

@@ -3,11 +3,11 @@
     "reader" if "member" and not "banned";      fine: the role "banned" does not ask for "reader"
     "banned" if not "reader";                   refused: each would be the absence of the other
 
-What matters is not which predicates call each other but which *questions* lead to which: a predicate with, for each
-argument, one constant or a set of types. A question leads to the calls of every rule whose head fits it, and what it
-says about a head variable goes into those calls. So rules about different roles, or different types of resource, may
-negate each other freely. Only predicates that the coarse graph shows to be negated recursively are looked at so
-closely; if that takes more than `MAX_STEPS`, the coarse graph decides.
+The test is finer than stratification by predicate. Its nodes are *questions*: a predicate with one constant or a set of
+types for each argument. A question leads to the calls in the body of every rule whose head fits it, and the constants
+and types of head variables are passed on to these calls. So rules about different roles, or different types of
+resource, may negate each other freely. Questions are followed only for predicates that are negated recursively in the
+coarse graph, whose nodes are predicates; if that takes more than `MAX_STEPS`, the coarse graph decides.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Node = TypeVar("Node", bound=Key | Question)
 
 @dataclass(frozen=True, slots=True)
 class Edge(Generic[Node]):
-    """To answer one question, another has to be answered; in the coarse graph, one of any question of a predicate."""
+    """An edge to a question that must be answered first; in the coarse graph, to a predicate."""
 
     target: Node
     is_negated: bool
@@ -93,7 +93,7 @@ def _calls(rule: FlatRule) -> Iterable[tuple[Atom, bool, Span]]:
 def _question_graph(
     rules: list[tuple[FlatRule, Typing]], suspects: set[Key], known: Vocabulary
 ) -> Graph[Question] | None:
-    """All that the most general questions about the suspects lead to; None if it is too much."""
+    """Return the graph of all questions reachable from the most general ones about the suspects; None if too large."""
     index = _Index(rules, known)
     waiting: list[Question] = [(name, (known.everything,) * arity) for name, arity in sorted(suspects)]
     graph: dict[Question, list[Edge[Question]]] = {}
@@ -137,7 +137,7 @@ def _slot(term: Term, slot_of: Mapping[Var, Slot], typing: Typing, known: Vocabu
 def _unified(
     head: tuple[Term, ...], slots: tuple[Slot, ...], typing: Typing, known: Vocabulary
 ) -> dict[Var, Slot] | None:
-    """What the question says about the head's variables; None if the head does not fit it."""
+    """Unify a rule's head with a question: return what its variables become, or None if the head does not fit."""
     found: dict[Var, Slot] = {}
     for term, slot in zip(head, slots, strict=True):
         both = _meet(_slot(term, found, typing, known), slot, known)
