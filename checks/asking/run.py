@@ -72,7 +72,10 @@ def glance(sql: str, value: str) -> Fetched | None:
     if mine.connection is None:
         return None
     began = noticing.now() if noticing.is_on else 0.0
-    row = _driver(mine.vendor).glance(mine.connection, sql, value)
+    try:
+        row = _driver(mine.vendor).glance(mine.connection, sql, value)
+    except Exception:  # `execute` meets it, too, and sees to it
+        return None
     if row is not None and noticing.is_on:
         noticing.fetched(began, 1)
     return row

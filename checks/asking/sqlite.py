@@ -39,10 +39,8 @@ def execute(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadl
 
 
 def glance(raw: sqlite3.Connection, sql: str, value: str) -> tuple | None:
-    """Return the one row; None if there is none, or if anything is wrong, which `execute` then raises."""
-    rows: list[tuple] = []
-    with suppress(sqlite3.Error):
-        rows = raw.execute(sql, (value,)).fetchall()
+    """Return the one row; None if there is none."""
+    rows = raw.execute(sql, (value,)).fetchall()
     return rows[0] if rows else None
 
 
