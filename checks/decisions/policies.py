@@ -17,7 +17,7 @@ from typing import NamedTuple
 from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
 from checks.decisions.again import NotAsked, check_can_be_asked, moment_of_line
 from checks.decisions.lines import Line
-from checks.decisions.questions import NoQuestion, given_by
+from checks.decisions.questions import given_by
 from checks.errors import UnknownPredicate
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal
@@ -68,7 +68,7 @@ class OtherPolicy:
         check_can_be_asked(line, is_now)
         try:
             given = given_by(line)
-        except NoQuestion as reason:
+        except AuthzError as reason:
             raise NotAsked(reason.message) from None
         version = _version_now(line) if is_now else _version_then(line)
         try:

@@ -14,8 +14,8 @@ from checks.decisions import again
 from checks.decisions.lines import BadLine, Line, lines_of
 from policy.clock import microseconds_of, text_of, time_of
 from policy.models import Revision
-from tests.checks.conftest import POLICY, about, fact, publish, remove, store
-from tests.checks.test_decision_log import CALL, QUESTIONS, lines, path, path_of  # noqa: F401  a fixture
+from tests.checks.conftest import POLICY, about, fact, publish, remove, store, value
+from tests.checks.test_decision_log import CALL, EVALUATION, QUESTIONS, lines, path, path_of  # noqa: F401  a fixture
 from tests.conftest import Api
 
 CAT_READS = fact("has_role", "User:cat", "reader", "Repo:a")
@@ -264,6 +264,7 @@ def test_times_are_read_as_they_are_written():
 
 STRICTER = POLICY.replace('  "read" if "reader";\n', '  "read" if "writer";\n')
 LOOSER = POLICY + 'has_permission(_: User, "write", repo: Repo) if is_public(repo);\n'
+PROPERTY = POLICY + 'has_permission(_: User, "write", repo: Repo) if colour(repo, "red");\n'
 
 
 @pytest.fixture
@@ -332,6 +333,17 @@ def test_each_version_is_compared_with_its_own_rules(repos, path, policy_file): 
     code, out, _ = run(path, "--policy", policy_file(STRICTER))
     assert code == 1
     assert "1 of 2 answers would differ" in out and "line 1: authorize" in out
+
+
+def test_evaluations_that_cannot_be_asked_together_are_left_out_of_a_comparison(repos, path, policy_file):  # noqa: F811
+    publish(repos, PROPERTY)
+    repos.post("/authorize", about("User:ann", "Repo:a", action="read"))
+    repos.post("/access/v1/evaluations", EVALUATION | {"evaluations": [{}, {"resource": value("Repo:a")}]})
+    repos.post("/authorize", about("User:ann", "Repo:a", action="read"))
+    lines(path)
+    code, out, errors = run(path, "--policy", policy_file(PROPERTY))
+    assert (code, out) == (0, "0 of 2 answers would differ; 1 not asked\n")
+    assert errors == "line 2: not asked: its evaluations have different properties, or some are wrong\n"
 
 
 # ---- preview_policy --------------------------------------------------------------------------------------------------
