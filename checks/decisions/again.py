@@ -74,8 +74,11 @@ def check_can_be_asked(line: Line, is_now: bool) -> None:
 def _as_of_then(line: Line, endpoint: Any) -> Replayed:
     """Ask as of the request's end, and if the answer differs from the log's, as of its beginning.
 
-    The facts were read at some time in between, so the line is confirmed if either answer is the same.
+    The facts were read at some time in between, so the line is confirmed if either answer is the same. Nothing is asked
+    as of a time without a policy.
     """
+    if line.policy_version is None:
+        raise NotAsked("there was no policy then")
     found = Replayed(line, None)
     for at in (line.at, line.at - line.microseconds):
         answer, revision = _answer(line, endpoint, as_of(line.question, moment_text(line, at)))

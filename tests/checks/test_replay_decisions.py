@@ -200,6 +200,13 @@ def test_a_line_of_something_else_is_not_asked(repos, path, member, value, reaso
     assert code == 0 and errors == f"line 1: not asked: {reason}\n"
 
 
+def test_what_was_asked_before_the_first_policy_is_asked_about_now_only(api, path):  # noqa: F811
+    store(api, fact("is_public", "Repo:p"))
+    ask(api, "query", {"fact": fact("is_public", "Repo:p")}, path)
+    assert run(path) == (0, "0 of 0 answers differ; 1 not asked\n", "line 1: not asked: there was no policy then\n")
+    assert run(path, "--now") == (0, "0 of 1 answers differ\n", "")
+
+
 def test_a_file_that_is_not_there_is_told(repos, tmp_path):
     with pytest.raises(CommandError, match="No such file"):
         run(tmp_path / "nowhere")
