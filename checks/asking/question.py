@@ -110,9 +110,14 @@ def by_ids(row: Row) -> tuple:
     return tuple((text is not None, text or "") for text in row)
 
 
+def is_known(program: Program, predicate: str) -> bool:
+    """Say whether the predicate may be asked about."""
+    return predicate in BUILT_IN or predicate in program.predicates or isinstance(program, OpenProgram)
+
+
 def check_predicate(program: Program, predicate: str) -> None:
     """Refuse a predicate that the policy does not have."""
-    if predicate in BUILT_IN or predicate in program.predicates or isinstance(program, OpenProgram):
+    if is_known(program, predicate):
         return
     near = get_close_matches(predicate, sorted({*program.predicates, *BUILT_IN}), 1)
     raise UnknownPredicate(predicate, near[0] if near else "")

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from checks.asking.fact_patterns import questions_of
-from checks.asking.question import Question, by_ids
+from checks.asking.question import Question, by_ids, is_known
 from checks.asking.snapshot import Snapshot
 from checks.engine.answers import Row
 from checks.explain.cases import ANY, Goal
 from checks.explain.explain import question_of_goal
 from checks.explain.tree import shown_atom
 from checks.workbench.differences import Tally
-from checks.workbench.kinds import DECISION
 from facts.wire import Fact, Pattern
 from policy.values import Value
 
@@ -40,10 +39,10 @@ class Given:
         Such a predicate holds for nothing.
         """
         questions = self.questions
-        if self.pattern is not None and _knows(session, self.pattern.predicate):
+        if self.pattern is not None and is_known(session.program, self.pattern.predicate):
             any_session: Any = session  # of which `questions_of` uses only the program and the environment
             questions = tuple(questions_of(any_session, self.pattern, self.context))
-        return [each for each in questions if all(_knows(session, predicate) for predicate, _ in each.calls)]
+        return [each for each in questions if all(is_known(session.program, name) for name, _ in each.calls)]
 
     def __str__(self) -> str:
         if self.pattern is not None:
@@ -59,10 +58,6 @@ class Given:
         named = {arg.type for arg in self.pattern.args if arg.type} if self.pattern else set()
         facts = {arg.type for fact in self.context for arg in fact.args}
         return named.union(facts, *(question.types for question in self.questions))
-
-
-def _knows(session: Snapshot, predicate: str) -> bool:
-    return predicate in session.program.predicates or predicate == DECISION
 
 
 def differing(sides: tuple[Snapshot, Snapshot], given: Given) -> list[tuple[Goal, bool]]:
@@ -84,7 +79,7 @@ def differing(sides: tuple[Snapshot, Snapshot], given: Given) -> list[tuple[Goal
 
 
 def _differs(sides: tuple[Snapshot, Snapshot], goal: Goal) -> bool:
-    before, after = (_knows(each, goal.predicate) and each.holds(question_of_goal(goal)) for each in sides)
+    before, after = (is_known(each.program, goal.predicate) and each.holds(question_of_goal(goal)) for each in sides)
     return before != after
 
 

@@ -353,6 +353,17 @@ def test_evaluations_that_cannot_be_asked_together_are_left_out_of_a_comparison(
     assert errors == "line 2: not asked: its evaluations have different properties, or some are wrong\n"
 
 
+def test_facts_that_were_asked_about_before_the_first_policy_hold_on_both_sides(api, path, policy_file):  # noqa: F811
+    store(api, fact("is_public", "Repo:p"), fact("has_role", "User:ann", "reader", "Repo:a"))
+    for each in (fact("is_public", "Repo:p"), fact("has_role", "User:ann", "reader", "Repo:a")):
+        api.post("/query", {"fact": each})
+    call = {"predicate": ["is_public", ["repo"]], "constraints": {"repo": {"type": "Repo", "ids": ["p"]}}}
+    api.post("/evaluate_query", call)
+    lines(path)
+    code, out, errors = run(path, "--policy", policy_file(POLICY))
+    assert (code, out, errors) == (0, "0 of 3 answers would differ\n", "")
+
+
 # ---- preview_policy --------------------------------------------------------------------------------------------------
 
 
