@@ -11,10 +11,10 @@ from checks.authzen.properties import Known, facts_of
 from checks.decisions.answers import Summary
 from checks.decisions.lines import Line
 from checks.workbench.given import Given
-from facts.wire import Fact
 from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
+from policy.rules.program import Program
 from policy.serializers import decoded
 
 _SEARCHES = {
@@ -35,29 +35,29 @@ def is_of_authzen(line: Line) -> bool:
     return line.endpoint.startswith("/access/")
 
 
-def given_by(line: Line) -> Given:
-    """Return what was asked, with the properties that the policy of then asked for."""
+def program_of_then(line: Line) -> Program | None:
+    version = PolicyVersion.objects.filter(environment=line.environment, number=line.policy_version or 0).first()
+    return None if version is None else program_of_version(version.pk)
+
+
+def given_for(line: Line, program: Program | None) -> Given:
+    """Return what was asked, with the properties that the program asks for."""
     if line.endpoint in _SEARCHES:
         serializer, out = _SEARCHES[line.endpoint]
-        return _given(line, [known_of(decoded(serializer, line.question))], (out,))
+        return _given(program, [known_of(decoded(serializer, line.question))], (out,))
     raw: Any = line.question
     many = decoded(Evaluations, raw)["evaluations"] if line.endpoint.endswith("s") else None
-    return _given(line, evaluated(raw, many) if many else [known_of(decoded(Evaluation, raw))])
+    return _given(program, evaluated(raw, many) if many else [known_of(decoded(Evaluation, raw))])
 
 
-def _given(line: Line, asked: list, outs: tuple[str, ...] = ()) -> Given:
+def _given(program: Program | None, asked: list, outs: tuple[str, ...] = ()) -> Given:
     if not all(isinstance(each, Known) for each in asked):
         raise Apart
-    contexts = {frozenset(_facts_of(line, each)) for each in asked}
+    contexts = {frozenset(() if program is None else facts_of(each, program)) for each in asked}
     if len(contexts) != 1:
         raise Apart
     context = tuple(contexts.pop())
     return Given(tuple([question_of(each, context, outs) for each in asked]), context=context)
-
-
-def _facts_of(line: Line, known: Known) -> tuple[Fact, ...]:
-    version = PolicyVersion.objects.filter(environment=line.environment, number=line.policy_version or 0).first()
-    return () if version is None else facts_of(known, program_of_version(version.pk))
 
 
 def answers_of(line: Line, answer: Summary) -> list[str | bool]:

@@ -17,13 +17,14 @@ from typing import NamedTuple
 from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
 from checks.decisions.again import NotAsked, check_can_be_asked, moment_of_line
 from checks.decisions.lines import Line
-from checks.decisions.questions import given_by
+from checks.decisions.questions import given_for
 from checks.errors import UnknownPredicate
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal
 from checks.explain.tree import Reason, RuleText, rule_text, shown_atom
 from checks.workbench.given import Given, differing
 from checks.workbench.preview import Flip, Sides, changes_between
+from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
 from policy.publishing import active_version
@@ -66,26 +67,27 @@ class OtherPolicy:
     def differences(self, line: Line, is_now: bool = False) -> list[Difference]:
         """Ask both policies what the line asked, and return what differs; raise `NotAsked` where they cannot be."""
         check_can_be_asked(line, is_now)
-        try:
-            given = given_by(line)
-        except AuthzError as reason:
-            raise NotAsked(reason.message) from None
         version = _version_now(line) if is_now else _version_then(line)
         try:
-            with self._sides(line, version, given, is_now) as sides:
-                flips = [Flip(goal, is_new, context=given.context) for goal, is_new in differing(sides, given)]
+            before, after = (given_for(line, each) for each in (program_of_version(version), self._tried.cases.program))
+        except AuthzError as reason:
+            raise NotAsked(reason.message) from None
+        try:
+            with self._sides(line, version, (before, after), is_now) as sides:
+                flips = [Flip(goal, is_new) for goal, is_new in differing(sides, before)]
                 return [self._explained(line, flip, sides, version) for flip in flips]
         except AuthzError as reason:
             raise NotAsked(f"one of the policies refuses it: {reason.message}") from None
 
     @contextmanager
-    def _sides(self, line: Line, version: int | None, given: Given, is_now: bool) -> Iterator[Sides]:
+    def _sides(self, line: Line, version: int | None, given: tuple[Given, Given], is_now: bool) -> Iterator[Sides]:
         """Open one snapshot, of the facts of the line's revision or of now, with a session by each of the policies."""
-        types = frozenset(given.types)
+        old, new = given
+        types = frozenset(old.types)
         moment = None if is_now else moment_of_line(line)
         with (
-            snapshot(line.environment, version, given.context, types, moment) as before,
-            trial(line.environment, self._tried, given.context, moment) as after,
+            snapshot(line.environment, version, old.context, types, moment) as before,
+            trial(line.environment, self._tried, new.context, moment) as after,
         ):
             yield before, after
 

@@ -26,6 +26,7 @@ from checks.views import actions_question, explained_question
 from checks.workbench.given import Given, goals_of
 from facts.wire import fact_from_json
 from policy.errors import AuthzError
+from policy.rules.program import Program
 from policy.serializers import decoded
 
 
@@ -40,9 +41,14 @@ class NoQuestion(AuthzError):
 
 
 def given_by(line: Line) -> Given:
-    """Return what the line asked; raise an `AuthzError` if the endpoint does not take its body."""
+    """Return what the policy of then was asked; raise an `AuthzError` if the endpoint does not take the body."""
+    return given_for(line, authzen.program_of_then(line) if authzen.is_of_authzen(line) else None)
+
+
+def given_for(line: Line, program: Program | None) -> Given:
+    """Return the same as it is asked of a program, which says what properties of AuthZEN count (None: none do)."""
     if authzen.is_of_authzen(line):
-        return authzen.given_by(line)
+        return authzen.given_for(line, program)
     read = _READERS.get(line.endpoint)
     if read is None:
         raise NoQuestion(line.endpoint)

@@ -364,6 +364,19 @@ def test_facts_that_were_asked_about_before_the_first_policy_hold_on_both_sides(
     assert (code, out, errors) == (0, "0 of 3 answers would differ\n", "")
 
 
+@pytest.mark.parametrize("is_strict", [False, True])
+@pytest.mark.parametrize("options", [(), ("--now",)])
+def test_properties_count_by_the_policy_that_asks_for_them(repos, path, policy_file, settings, options, is_strict):  # noqa: F811
+    settings.STRICT_CONTEXT_FACTS = is_strict
+    ask(repos, "/access/v1/evaluation", EVALUATION | {"action": {"name": "write"}}, path)
+    gains, loses = "1 of 1 answers would differ\n", "1 (+0 -1)"
+    code, out, errors = run(path, *options, "--policy", policy_file(PROPERTY))
+    assert (code, errors) == (1, "") and out.startswith(gains) and "(+1 -0)" in out
+    publish(repos, PROPERTY)
+    code, out, errors = run(path, "--now", "--policy", policy_file(POLICY))
+    assert (code, errors) == (1, "") and loses in out
+
+
 # ---- preview_policy --------------------------------------------------------------------------------------------------
 
 
