@@ -91,6 +91,19 @@ def check_end(end: int, moment: int, path: str) -> None:
         raise EndIsPast(end_path(path), f"is in the past: it is {text_of(moment)}")
 
 
+def parted_by_end(facts: Sequence[Fact]) -> tuple[Sequence[Fact], Sequence[Fact]]:
+    """Return the facts that hold, and those whose end is past. Of facts that differ only in their end, the last counts.
+
+    p(x) until yesterday, p(y), p(y) until yesterday, p(x)  ->  p(x) and p(y) until yesterday
+    """
+    if not some_end(facts):
+        return facts, ()
+    moment = now()
+    last = {fact: fact for fact in facts}.values()
+    ended = [fact for fact in last if fact.expires_at is not None and fact.expires_at <= moment]
+    return [fact for fact in last if fact.expires_at is None or fact.expires_at > moment], ended
+
+
 # ---- in statements -----------------------------------------------------------------------------------------------
 
 

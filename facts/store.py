@@ -10,13 +10,13 @@ from django.db import connection
 from facts import past
 from facts.accept import check_facts
 from facts.batches import rows_of, some_end
-from facts.ends import Ends, check_ends, lasting
+from facts.ends import Ends, check_ends, lasting, parted_by_end
 from facts.models import COLUMNS, NewRow, Row
 from facts.numbering import ending_numbers, let_end, signature_number, signature_numbers
 from facts.past import Changed
 from facts.read import id_conditions, matching
 from facts.table import fact_table
-from facts.wire import Fact, Pattern
+from facts.wire import Fact, Pattern, pattern_of
 from policy.active import program_of_version
 from policy.errors import TooLarge
 from policy.offsets import Turn, advance, changing
@@ -29,6 +29,7 @@ class Inserts:
     facts: Sequence[Fact]
     path: str | None = ""  # of the array in the request, for messages; None if the body is the fact itself
     ends_stay: bool = False  # refuse facts that are already stored with another end
+    is_late: bool = False  # said some time ago: a fact that has ended since is deleted, and not refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,13 @@ def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Ap
         work = Work(environment_id, turn)
         for change in changes:
             match change:
-                case Inserts(facts, path, ends_stay):
+                case Inserts(facts, path, ends_stay, is_late):
                     check_facts(program, facts, path)
-                    check_ends(facts, path)
+                    if is_late:
+                        facts, ended = parted_by_end(facts)
+                        work.delete([pattern_of(fact) for fact in ended], turn.offset)
+                    else:
+                        check_ends(facts, path)
                     rows = rows_of_facts(environment_id, facts, turn.offset)
                     work.insert(rows, some_end(facts), ends_stay)
                 case Deletes(patterns):

@@ -66,6 +66,11 @@ class Pattern:
         return f"{self.predicate}({', '.join(map(str, self.args))})"
 
 
+def pattern_of(fact: Fact) -> Pattern:
+    """Return the pattern that matches this fact alone."""
+    return Pattern(fact.predicate, tuple([Argument(value.type, value.id) for value in fact.args]))
+
+
 # ---- whole bodies -------------------------------------------------------------------------------------
 
 

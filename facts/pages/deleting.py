@@ -19,7 +19,7 @@ from facts.pages.listing import end_of
 from facts.read import fact_of_row
 from facts.store import Deletes
 from facts.walk import Kept, kept
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Fact, pattern_of
 from policy.models import Environment
 from policy.offsets import changing
 from policy.revisions import By
@@ -90,7 +90,7 @@ def delete(asked: Sequence[Asked], by: By) -> Outcome:
             return Outcome(asked_again=tuple(again))
         for environment_id in where:
             here = [now.fact for row, now in found.items() if kinds[row[0]].environment_id == environment_id]
-            patterns = [_pattern(fact) for fact in here]
+            patterns = [pattern_of(fact) for fact in here]
             if patterns:
                 store.apply(environment_id, [Deletes(patterns)], by)
     deleted = tuple((kinds[row[0]], now.fact) for row, now in found.items())
@@ -112,10 +112,6 @@ def _is_changed(asked: Asked, now: Kept) -> bool:
 
 def _fact(kind: Signature, row: Row) -> Fact:
     return fact_of_row(program.Signature(kind.predicate, types_of_text(kind.types)), row[1:])
-
-
-def _pattern(fact: Fact) -> Pattern:
-    return Pattern(fact.predicate, tuple(Argument(value.type, value.id) for value in fact.args))
 
 
 def _asked_of(token: str) -> Asked | None:

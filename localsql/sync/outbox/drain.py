@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 
 from facts import store
 from facts.accept import FactRejected
 from facts.changesets import changes_from_json
-from facts.store import Change
+from facts.store import Change, Inserts
 from localsql.sync.config import Outbox
 from localsql.sync.errors import ConfigRejected, shown
 from localsql.sync.outbox.remembered import Turn, TurnIsOver, forget, remember, turn_of
@@ -122,9 +122,13 @@ class _Drainer:
 
 
 def changes_of(row: Written) -> list[Change]:
-    """Return the changes that the row says, in the form of the body of POST /batch."""
+    """Return the changes that the row says, in the form of the body of POST /batch.
+
+    Facts may have come to their ends while the row waited.
+    """
     try:
         said = orjson.loads(row.changes)
     except orjson.JSONDecodeError as error:
         raise MalformedRequest("changes", f"is not JSON: {error}") from None
-    return changes_from_json(said, "changes")
+    changes = changes_from_json(said, "changes")
+    return [replace(each, is_late=True) if isinstance(each, Inserts) else each for each in changes]

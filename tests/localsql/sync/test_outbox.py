@@ -252,6 +252,28 @@ def test_a_row_that_is_wrong_stops_those_behind_it(published, app):
     assert members(published) == {"ann", "ben"}
 
 
+def test_a_fact_that_ended_while_its_row_waited_is_deleted(published, app):
+    """The rows behind it are made; of facts that differ only in their end, the last one counts."""
+    past, later = "2001-01-01T00:00:00Z", "2096-12-01T00:00:00Z"
+    until = {name: {**fact(name), "expires_at": past} for name in ("ann", "ben", "cat", "dan", "eve")}
+    with closing(connected(app)) as connection:
+        write(connection, inserting("ann", "fired"), {"inserts": [{**fact("ben"), "expires_at": later}]})
+        connection.commit()
+    assert drained(published, app).rows == 2
+    with closing(connected(app)) as connection:
+        ends = [until["ann"], until["ben"], fact("cat"), until["cat"], until["dan"], fact("dan")]
+        write(connection, {"inserts": ends})
+        write(connection, {"inserts": [until["eve"]]}, inserting("eve"), inserting("fay"), deleting("fired"))
+        connection.commit()
+    assert drained(published, app) == Drained(rows=5, revisions=1)
+    assert members(published) == {"dan", "eve", "fay"}
+    with closing(connected(app)) as connection:
+        write(connection, {"inserts": [until["eve"]]})
+        connection.commit()
+    assert drained(published, app) == Drained(rows=1, revisions=1)
+    assert (members(published), left_in(app)) == ({"dan", "fay"}, 0)
+
+
 def test_what_is_no_fault_of_a_row_takes_nothing_out(published, app, monkeypatch):
     with closing(connected(app)) as connection:
         write(connection, inserting("ann"))
