@@ -53,7 +53,7 @@ class FactRejected(AuthzError):
 def check_facts(program: Program | None, facts: Sequence[Fact], path: str | None) -> None:
     """Refuse facts that the policy cannot use; without a policy every fact may become useful.
 
-    `path` is that of the array in the request, None where a fact is all of the request.
+    `path` is that of the array in the request, None where a fact is all of the request, or nothing came by one.
     """
     if program is None:
         return
@@ -150,7 +150,7 @@ def _counted(numbers: Iterable[int]) -> Ignored:
 
 def useless(program: Program | None, facts: Sequence[Fact]) -> list[Signature]:
     """Return the signatures of the facts that the policy cannot use."""
-    if program is None or not facts:
+    if program is None:
         return []
     accepts = program.accepts
     return [signature for signature in by_signature(facts) if not accepts(signature.predicate, signature.types)]

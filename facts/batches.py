@@ -20,7 +20,10 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class FactBatch(Sequence[Fact]):
-    """Facts from JSON. A `Fact` is created only when it is accessed, which most of them never are."""
+    """Facts from JSON. A `Fact` is created only when it is accessed, which most of them never are.
+
+    What did not come as JSON has `ids` alone: it can be checked and stored, but it has no length and no places.
+    """
 
     raw: list[object] = field(default_factory=list)
     ids: dict[Signature, list[Ids]] = field(default_factory=dict)  # by the order of their first facts

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from django.conf import settings
 
 from facts import store
+from facts.accept import FactRejected
 from facts.batches import FactBatch
 from facts.ends import EndsStay
 from facts.store import Deletes, Inserts
@@ -38,14 +39,19 @@ class Applying:
     environment_id: int
     tell: Callable[[int], None] = lambda done: None
     revisions: list[int] = field(default_factory=list)  # the numbers of those that it made
+    rejected: list[tuple[Plan, FactRejected]] = field(default_factory=list)
     done: int = 0  # facts
 
     def apply(self, plans: Sequence[Plan]) -> None:
+        """Apply the plans. A plan whose facts a newer policy has no use for is put aside, with what was rejected."""
         for plan in plans:
             self.delete(plan.pattern.key, plan.deleted)
         for plan in plans:
-            for batch in plan.added.batches(BATCH):
-                self._insert(plan, batch)
+            try:
+                for batch in plan.added.batches(BATCH):
+                    self._insert(plan, batch)
+            except FactRejected as error:
+                self.rejected.append((plan, error))
 
     def delete(self, key: BindingKey, part: Part) -> None:
         for batch in part.batches(min(BATCH, settings.MAX_DELETE_MATCHES or BATCH)):

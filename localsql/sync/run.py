@@ -121,6 +121,10 @@ def passed(environment_id: int, config: Config, wanted: Wanted, told: Told) -> P
             applying = Applying(environment_id, told.applying(changes))
             applying.apply(plans)
             taken_back = sum(_taken_back(applying, plan, spills, failures, told) for plan in plans)
+            for plan, rejection in applying.rejected:
+                plans.remove(plan)
+                failures.append(Failed(plan.pattern, rejection.message))
+                told.failed(failures[-1])
             revisions = len(applying.revisions)
     return Passed(tuple(plans), tuple(failures), unknown, revisions, taken_back, wanted.applies)
 

@@ -3,9 +3,11 @@
 import pytest
 
 from facts.accept import FactRejected, check_facts
+from facts.batches import FactBatch
 from facts.wire import Fact
 from policy.language.source import Source
 from policy.rules import compile_source
+from policy.rules.program import Signature
 from policy.values import Value
 from tests.factories import PolicyVersionFactory
 
@@ -40,6 +42,11 @@ def test_other_facts_are_refused_with_advice(refused, advice):
     assert error.value.message.startswith("[0].inserts[0]: the fact `")
     assert "is not used in policy" in error.value.message
     assert advice in error.value.message
+
+
+def test_facts_that_came_as_ids_are_checked_too():
+    with pytest.raises(FactRejected, match="the fact `has_rol"):
+        check_facts(compile_source(Source(POLICY)), FactBatch(ids={Signature("has_rol", ("User",)): [("x",)]}), None)
 
 
 def test_without_a_policy_everything_is_accepted():

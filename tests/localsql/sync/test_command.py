@@ -17,8 +17,10 @@ from localsql.sync.apply import Applying
 from localsql.sync.report import MINUS
 from policy import clock
 from policy.models import Revision
+from policy.publishing import publish
 from policy.revisions import By
 from policy.values import Value
+from tests.localsql.sync.conftest import POLICY
 from tests.localsql.sync.sources import KEY, config_of
 from tests.localsql.sync.test_in_step import delete, fact, insert, stored
 
@@ -262,6 +264,23 @@ def test_rows_that_cannot_be_read_again_are_told(published, staff, config, monke
     code, out, err = synced(config, "--apply")
     assert code == 1 and "whether their rows are still there could not be seen: `dbs.app`: no such table" in err
     assert "1 of 1 pattern failed" in out
+
+
+def test_what_a_policy_of_meanwhile_has_no_use_for_is_not_stored(published, staff, config, monkeypatch):
+    """Of two patterns, the one that the new policy knows is made all the same."""
+    config.write_text(
+        "facts:\n"
+        "  is_public(Project:_): {query: 'SELECT org FROM staff'}\n"
+        "  has_role(User:_, member, Org:_): {query: 'SELECT who, org FROM staff'}\n"
+        f"dbs: {{app: {{connection_string: '{staff.connection_string}'}}}}\n"
+    )
+    staff.fill([("ann", "member", "acme")])
+    meanwhile(monkeypatch, lambda: publish(published.pk, POLICY.replace("declare is_public(Project);", ""), None))
+    code, out, err = synced(config, "--apply")
+    assert code == 1 and "is_public(Project:_): the fact `is_public(Project)` is not used in policy" in err
+    assert "+ 1 - 0 = 0; done, in 1 revision; 1 of 2 patterns failed" in out
+    assert not list(read.find(published.pk, "is_public", ()))
+    assert stored(published) == {("ann", "member", "acme")}
 
 
 def test_what_somebody_stores_with_an_end_meanwhile_keeps_it(published, staff, config, monkeypatch):
