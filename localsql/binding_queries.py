@@ -45,6 +45,8 @@ def problem_of(query: str, dialect: Dialect, columns: int) -> str | None:
         return f"the query is not understood: {_first_line(error)}"
     except (RecursionError, _TooManySteps):
         return "the query is nested too deeply"
+    except Exception:  # sqlglot fails in its own ways at calls that it does not expect, such as `DATE_ADD()`
+        return "the query is not understood"
 
 
 def _problem(query: str, dialect: sqlglot.Dialect, columns: int) -> str | None:
@@ -85,7 +87,7 @@ def _first_line(error: SqlglotError) -> str:
     if found:
         first = found[0]
         return f"{first['description']} (line {first['line']}, column {first['col']})".replace("\n", " ")
-    return str(error).splitlines()[0][:200]
+    return (str(error).splitlines() or ["it is no SQL"])[0][:200]
 
 
 def _word_problem(query: str, words: list[sqlglot.Token]) -> str | None:

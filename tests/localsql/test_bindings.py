@@ -114,6 +114,26 @@ def test_queries_that_do_not_belong_into_a_statement_are_refused(query, reason):
     assert reason in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("query", "dialect"),
+    [
+        ("SELECT DATE_ADD() FROM b", "mysql"),
+        ("SELECT LEVENSHTEIN_LESS_EQUAL() FROM b", "postgres"),
+        ("SELECT VAR_MAP(a) FROM b", "postgres"),
+        ("SELECT DATE_ADD(a, DAY() SOUNDS b", "mysql"),
+    ],
+)
+def test_what_the_parser_itself_fails_on_is_not_understood(query, dialect):
+    with pytest.raises(BindingRejected, match="the query is not understood"):
+        bindings_from_text(one(query, dialect=dialect))
+
+
+def test_nothing_of_a_query_is_logged(caplog):
+    with pytest.raises(BindingRejected):
+        bindings_from_text(one("SHOW secret_of_a_caller"))
+    assert not caplog.records
+
+
 def test_an_unknown_dialect_is_told_of_all_that_there_are():
     with pytest.raises(BindingRejected) as refused:
         bindings_from_text("dialect: cobol\nfacts: {}")
