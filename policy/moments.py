@@ -12,6 +12,7 @@ from django.db import DEFAULT_DB_ALIAS, connection
 from policy.active import Seen
 from policy.clock import microseconds_of, now_in, text_of, time_of_text
 from policy.errors import AuthzError, MalformedRequest, NotFound
+from policy.numbers import whole_number
 from policy.publishing import version_numbered
 
 
@@ -113,9 +114,10 @@ def present(environment_id: int) -> Moment:
 def as_of_from_text(text: str, path: str) -> AsOf:
     """Parse a revision's number, or a time in RFC 3339."""
     if text.isascii() and text.isdecimal():
-        if int(text[:20]) > LAST_REVISION:
+        number = whole_number(text, LAST_REVISION)
+        if number is None:
             raise MalformedRequest(path, "must be the number of a revision, or a time")
-        return int(text)
+        return number
     try:
         return time_of_text(text)
     except ValueError as reason:

@@ -2,16 +2,20 @@
 
 from argparse import ArgumentTypeError
 
+from policy.numbers import whole_number
+
 MOST = 1000  # processes, or threads
 
 
 def port_number(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:6]) <= 65535:
+    port = whole_number(text, 65535)
+    if not port:
         raise ArgumentTypeError(f"{text!r} is no port: 1 to 65535")
-    return int(text)
+    return port
 
 
 def at_least_one(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:6]) <= MOST:
+    number = whole_number(text, MOST)
+    if not number:
         raise ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST}")
-    return int(text)
+    return number

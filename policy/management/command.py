@@ -14,6 +14,7 @@ from policy.language.rejection import PolicyRejected
 from policy.management.progress import Progress
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.moments import Moment, as_of_from_text, moment_of
+from policy.numbers import whole_number
 from policy.rules.program import Program
 from policy.testing import TestReport
 
@@ -94,9 +95,10 @@ def note(text: str) -> str:
 
 def number(text: str) -> int:
     """A whole number from 0 on."""
-    if not (text.isascii() and text.isdecimal()) or int(text[:11]) > MOST:
+    found = whole_number(text, MOST)
+    if found is None:
         raise ArgumentTypeError(f"`{text}` is not a whole number from 0 to {MOST}")
-    return int(text)
+    return found
 
 
 def above_zero(text: str, most: float = 1e9) -> float:

@@ -18,6 +18,7 @@ from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connec
 
 from policy.active import Caller, Seen
 from policy.configured import configured
+from policy.numbers import whole_number
 
 T = TypeVar("T")
 
@@ -80,7 +81,8 @@ def position_of(text: str) -> int | None:
     """
     if not text:
         return None
-    return min(int(text[:20]), NOWHERE) if text.isascii() and text.isdecimal() else NOWHERE
+    position = whole_number(text, NOWHERE)
+    return NOWHERE if position is None else position
 
 
 def _on_primary(

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
 from authz_project import settings
-from authz_project.command_line.numbers import port_number
+from authz_project.command_line.numbers import at_least_one, port_number
 from authz_project.management.commands.serve import refuse_outsiders
 from tests.authz_project.test_serve import SECRET, refusal, sqlite_url  # noqa: F401  a fixture
 from tests.postgresql import free_port
@@ -96,10 +96,16 @@ def test_an_option_with_nonsense_is_said_to_be_so(tmp_path, options):
     assert options[-1] in refusal(tmp_path, *options)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "x", "65536", "9" * 5000, "8080.0", ""])
+@pytest.mark.parametrize("text", ["0", "-1", "x", "65536", "9" * 5000, "8080.0", "", "00000165536999", "0" * 5000])
 def test_what_is_no_port(text):
     with pytest.raises(ArgumentTypeError):
         port_number(text)
+
+
+def test_zeros_before_a_number_change_nothing():
+    assert (port_number("0" * 5000 + "8080"), at_least_one("0000000012")) == (8080, 12)
+    with pytest.raises(ArgumentTypeError):
+        at_least_one("000001999999")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])

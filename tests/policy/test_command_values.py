@@ -68,6 +68,8 @@ def test_a_key_lasts_for_some_days_or_for_ever(environment, days):
         (("revoke_api_key", ""), "there is no such key"),
         (("show_policy", "--version-number=-1"), "`-1` is not a whole number"),
         (("show_policy", "--version-number", "99999999999999999999"), "is not a whole number from 0 to 2147483647"),
+        (("show_policy", "--version-number", "0" * 20 + "9" * 5000), "is not a whole number from 0 to 2147483647"),
+        (("show_policy", "--version-number", "0" * 5000 + "7"), "there is no policy version 7"),
         (("activate_policy", "x"), "`x` is not a whole number"),
         (("activate_policy", "7"), "there is no policy version 7"),
         (("diff_policy", "1", "2", "3"), "3 policies are named; name one or two"),

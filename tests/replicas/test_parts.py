@@ -87,8 +87,10 @@ def test_of_several_hosts_the_one_is_meant_that_takes_changes():
 
 
 @pytest.mark.parametrize(
-    ("text", "position"), [("", None), ("0", 0), ("17", 17), ("9" * 40, NOWHERE), ("-1", NOWHERE), ("null", NOWHERE)]
-)
+    ("text", "position"),
+    [("", None), ("0", 0), ("17", 17), ("9" * 40, NOWHERE), ("-1", NOWHERE), ("null", NOWHERE),
+     ("0" * 5000 + "17", 17), ("0" * 20 + "9" * 5000, NOWHERE)],
+)  # fmt: skip
 def test_positions(text, position):
     assert position_of(text) == position
 
