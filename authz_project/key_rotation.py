@@ -82,4 +82,9 @@ def _refuse_what_is_over(key: ApiKey, moment: datetime) -> None:
 
 
 def _same_span(key: ApiKey, moment: datetime) -> datetime | None:
-    return None if key.expires_at is None else moment + (key.expires_at - key.created_at)
+    if key.expires_at is None:
+        return None
+    try:
+        return moment + (key.expires_at - key.created_at)
+    except OverflowError:  # it would end after the year 9999
+        return key.expires_at

@@ -3,7 +3,7 @@
 import io
 import re
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -136,6 +136,15 @@ def test_a_key_that_ends_sooner_does_so_and_its_successor_lasts_as_long_as_it_wa
     key.refresh_from_db()
     assert abs(key.expires_at - (moment() + timedelta(hours=1))) < NEAR
     assert abs(key.successor.expires_at - (moment() + timedelta(days=89, hours=1))) < NEAR
+
+
+def test_a_key_that_ends_too_late_to_last_as_long_again_has_a_successor_that_ends_when_it_does(db):
+    _, key = made()
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    ApiKey.objects.update(created_at=moment() - timedelta(days=89), expires_at=last)
+    run("rotate_api_key", key.prefix)
+    key.refresh_from_db()
+    assert key.successor.expires_at == last
 
 
 def test_the_end_of_a_successor_can_be_said(db):
