@@ -26,6 +26,7 @@ from authz_project.importers.model import (
     Unsayable,
 )
 from authz_project.importers.values import NoValue, is_number_of, polar_type, value_of
+from policy.numbers import whole_number
 from policy.values import BOOLEAN, INTEGER, STRING
 
 _ORDERED = {"<", "<=", ">", ">="}
@@ -229,8 +230,8 @@ def _whole(node: Node) -> int:
         number = float(node.value)
         return int(number) if number.is_integer() and abs(number) < 2**53 else _fraction()
     number_text = node.value.rstrip("uU")
-    number_ = int(number_text, 16) if number_text.startswith("0x") else int(number_text)
-    if number_ >= 2**63:
+    number_ = int(number_text, 16) if number_text.startswith("0x") else whole_number(number_text, 2**63 - 1)
+    if number_ is None or number_ >= 2**63:
         raise _NoEqual("a number that does not fit into 64 bits has no equal here")
     return number_
 
