@@ -152,7 +152,8 @@ class List(Answering):
         resource = Asked(body["resource_type"])
         question = allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
         asked = (body["page_size"], body["page_token"], who.environment_id, question)
-        cut = paging.cut_from_json(*asked, is_published_client(request), moment_asked(request, who))
+        is_as_of = request.data.get("as_of") is not None
+        cut = paging.cut_from_json(*asked, is_published_client(request), moment_asked(request, who), is_as_of)
         return paging.page_of_list(who, question, cut)
 
     def least(self, request: Request) -> int:

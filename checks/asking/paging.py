@@ -53,10 +53,14 @@ def cut_from_json(
     question: Question,
     is_published: bool,
     moment: Moment | None = None,
+    is_as_of: bool = False,
 ) -> Cut:
-    """Return the part that is asked for. The published clients may leave the size out."""
+    """Return the part that is asked for. The published clients may leave the size out.
+
+    Where `is_as_of`, the request names the moment by `as_of`, and not by a policy version alone.
+    """
     if token is not None:
-        return _continued(token, environment_id, question, moment)
+        return _continued(token, environment_id, question, moment, is_as_of)
     if size is None and is_published:
         return Cut(SMALLEST, moment=moment, is_paged=False)
     return Cut(min(size_from_json(size, "page_size"), LARGEST), moment=moment)
@@ -96,7 +100,7 @@ def _token(cut: Cut, last: str | None, environment_id: int, question: Question, 
     return _signer().sign_object([environment_id, _digest(question), cut.size, last or "", *then])
 
 
-def _continued(token: object, environment_id: int, question: Question, moment: Moment | None) -> Cut:
+def _continued(token: object, environment_id: int, question: Question, moment: Moment | None, is_as_of: bool) -> Cut:
     if not isinstance(token, str):
         raise MalformedRequest("page_token", "must be a string or null")
     try:
@@ -104,9 +108,16 @@ def _continued(token: object, environment_id: int, question: Question, moment: M
     except (signing.BadSignature, ValueError):
         raise MalformedRequest("page_token", _REFUSED) from None
     past, is_about_now = moment_of_marks(then), len(then) != OF_A_MOMENT
-    if environment != environment_id or digest != _digest(question) or (moment is not None and is_about_now):
+    if environment != environment_id or digest != _digest(question):
+        raise MalformedRequest("page_token", _REFUSED)
+    if moment is not None and (is_about_now or past is None or not _is_that(past, moment, is_as_of)):
         raise MalformedRequest("page_token", _REFUSED)
     return Cut(size, last, first=past) if is_about_now else Cut(size, last, past)
+
+
+def _is_that(past: Moment, moment: Moment, is_as_of: bool) -> bool:
+    """Say whether a request names the moment of a token. With a version alone, it asks about now, which has moved."""
+    return past == moment if is_as_of else past.version == moment.version
 
 
 def _signer() -> signing.Signer:

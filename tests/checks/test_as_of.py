@@ -185,6 +185,9 @@ def test_another_policy_is_asked_with_and_without_a_moment(api, story):
         ({"as_of": "yesterday"}, "as_of: must be a time such as 2026-11-03T14:02:11Z, not 'yesterday'"),
         ({"as_of": "0001-01-01T00:00:00+14:00"}, "as_of: must be a time within the years 1 to 9999, in UTC"),
         ({"as_of": "9999-12-31T23:59:59-14:00"}, "as_of: must be a time within the years 1 to 9999, in UTC"),
+        ({"as_of": "0" * 20 + "9" * 30}, "as_of: must be the number of a revision, or a time"),
+        ({"as_of": "0" * 20 + "9" * 5000}, "as_of: must be the number of a revision, or a time"),
+        ({"as_of": "0" * 5000 + "8"}, "as_of: revision 8 is still to come"),
         ({"as_of": "0001-01-01T00:00:00Z"}, "there was no policy at revision 0"),
         ({"as_of": "2026-11-03T14:02:11 01:00"}, "as_of: must be a time such as 2026-11-03T14:02:11Z, not "
          "'2026-11-03T14:02:11 01:00' (in an address, write its + as %2B), or the number of a revision"),
@@ -254,6 +257,33 @@ def test_pages_as_of_a_revision_are_all_of_that_one(api, story, monkeypatch):
     second = api.post("/list", LIST | {"page_token": first["next_page_token"]})
     assert second.json() == {"results": ["e"], "next_page_token": None}
     assert second["OsoOffset"] == str(story["folders"])
+
+
+def test_a_page_token_is_of_the_moment_that_the_request_names(api, story, monkeypatch):
+    monkeypatch.setattr("checks.serializers.SMALLEST", 1)
+    folders, ann = {"as_of": story["folders"]}, {"as_of": story["ann"]}
+    for first, same, others in (
+        (folders, ({}, folders, {"policy_version": 1}), (ann, folders | {"policy_version": 2}, {"policy_version": 2})),
+        (folders | {"policy_version": 1}, (folders,), (ann, ann | {"policy_version": 1})),
+    ):
+        page = api.post("/list", LIST | {"page_size": 1} | first).json()
+        going_on = LIST | {"page_token": page["next_page_token"]}
+        for body in same:
+            assert api.post("/list", going_on | body).json() == {"results": ["e"], "next_page_token": None}
+        for body in others:
+            refused = api.post("/list", going_on | body)
+            said = {"message": "page_token: is not a token that this list was continued with"}
+            assert (refused.status_code, refused.json()) == (400, said)
+
+
+def test_pages_by_another_policy_go_on_while_time_does(api, story, monkeypatch):
+    monkeypatch.setattr("checks.serializers.SMALLEST", 1)
+    api.post("/batch", [{"inserts": [ANN, ANN_THERE, IN_TOP, SUB]}])
+    page = api.post("/list", LIST | {"page_size": 1, "policy_version": 1}).json()
+    api.post("/batch", [{"deletes": [SUB]}])
+    going_on = LIST | {"page_token": page["next_page_token"], "policy_version": 1}
+    assert api.post("/list", going_on).json() == {"results": ["e"], "next_page_token": None}
+    assert api.post("/list", going_on | {"policy_version": 2}).status_code == 400
 
 
 def test_commands_ask_of_a_moment(api, story, capsys):
