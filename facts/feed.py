@@ -24,6 +24,7 @@ from policy.revisions import newest_and_horizon
 SKIPPED_AT_ONCE = 100_000  # facts, or revisions without any, that one step looks at to find certain predicates
 PATIENCE = 1.0  # seconds, after which a response may have no changes although there are some later
 _NOTHING: Changed = ([], [])
+_NEVER_NEXT = "is not what `next` was before"
 
 
 class BeforeHorizon(AuthzError):
@@ -112,11 +113,13 @@ def _check(place: Place, newest: int, horizon: int, asked: Asked) -> None:
         if 0 < place.revision < horizon:
             raise BeforeHorizon(horizon)
         return
+    if place.revision == 0:  # which has no parts
+        raise MalformedRequest("after", _NEVER_NEXT)
     # As of the horizon the state is known, but no longer what the horizon's own revision changed.
     if place.revision < horizon or (place.revision == horizon and not inside.is_state):
         raise BeforeHorizon(horizon)
     if inside.is_state and place.revision != horizon:
-        raise MalformedRequest("after", "is not what `next` was before")
+        raise MalformedRequest("after", _NEVER_NEXT)
     if inside.asked != digest_of(asked.predicates):
         raise MalformedRequest("after", "goes on inside of a revision that was read with other `predicate`s")
 
@@ -221,7 +224,9 @@ def _first_of_parts(reader: _Reader, header: _Header, more: bool) -> Found:
 
 
 def _go_on(reader: _Reader, number: int, inside: Inside) -> Found:
-    (header,) = _headers(reader.environment_id, number - 1, 1)
+    header = next(iter(_headers(reader.environment_id, number - 1, 1)), None)
+    if header is None or header.number != number:
+        raise MalformedRequest("after", _NEVER_NEXT)
     if inside.is_state:
         header = replace(header, author="", kind="state", policy_version=None)
     arms = arms_of(number, inside.is_state)

@@ -3,6 +3,7 @@
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from django.db import connection
@@ -11,6 +12,7 @@ from facts import store
 from facts.bulk import load
 from facts.models import Signature
 from facts.notation import fact_from_text, pattern_from_text
+from facts.places import Inside, Place, digest_of
 from facts.pruning import Pruned, prune
 from facts.store import Deletes, Inserts
 from policy.models import Revision
@@ -374,6 +376,21 @@ def test_a_token_goes_on_with_the_same_predicates_only(api):
     answer = api.get(f"/changes?after={token}&predicate=has_role")
     assert answer.status_code == 400 and "other `predicate`s" in answer.json()["message"]
     assert api.get(f"/changes?after={token}&limit=100").json()["changes"][0]["part"] == 2
+
+
+@pytest.mark.parametrize("is_state", [False, True])
+def test_inside_of_no_revision_there_is_nothing(api, is_state):
+    """A token is not signed, and so may be made up."""
+    made_up = Inside(is_state, 2, 3, 10, digest_of(()), (0, 0, ("",) * 5))
+    refused = (400, {"message": "after: is not what `next` was before"})
+    for _ in range(2):
+        answer = api.get(path_of(Place(0, made_up).text))
+        assert (answer.status_code, answer.json()) == refused
+        api.post("/facts", role("ann", "reader", "1"))
+    api.post("/facts", role("ben", "reader", "1"))
+    Revision.objects.filter(environment=api.environment, number=1).delete()
+    answer = api.get(path_of(Place(1, replace(made_up, is_state=False)).text))
+    assert (answer.status_code, answer.json()) == refused
 
 
 def test_another_environment_is_not_told(new_api):
