@@ -26,6 +26,9 @@ from policy.replicas.reading import primary
 from policy.scopes import Scope
 
 JSON = "application/json"
+DEEPEST = 200  # levels of a body
+_WRITABLE = 254  # levels that orjson writes; it reads 1,024
+_LARGE = 1 << 20  # bytes: of what is larger, most of which are changes, the levels are not looked at
 
 primary.prepare = refresh_connection  # called before the primary is asked what no replica has answered
 
@@ -71,9 +74,23 @@ class KeyAuthentication(BaseAuthentication):
 def parsed(text: bytes) -> Any:
     """Return the parsed body, which must be JSON whatever its content type; None for one of nothing but whitespace."""
     try:
-        return orjson.loads(text) if text.strip() else None
+        body = orjson.loads(text) if text.strip() else None
     except orjson.JSONDecodeError as error:
         raise MalformedRequest("", f"the body is not JSON: {error}") from None
+    if len(text) <= _LARGE and text.count(b"[") + text.count(b"{") > DEEPEST and _is_too_deep(body):
+        raise MalformedRequest("", f"the body nests deeper than {DEEPEST} levels")
+    return body
+
+
+def _is_too_deep(body: object) -> bool:
+    """Say whether orjson cannot write the body within so many lists: that is found out faster than by a walk."""
+    for _ in range(_WRITABLE - DEEPEST):
+        body = [body]
+    try:
+        orjson.dumps(body)
+    except orjson.JSONEncodeError:
+        return True
+    return False
 
 
 def written(data: object) -> bytes:

@@ -43,7 +43,11 @@ class Cut:
 def digest_of(environment_id: int, path: str, body: dict[str, object]) -> str:
     """Return a digest that all pages of a search share, and no other search has."""
     asked = {name: value for name, value in body.items() if name != "page"}
-    return sha256(orjson.dumps([environment_id, path, asked], option=orjson.OPT_SORT_KEYS)).hexdigest()
+    try:
+        text = orjson.dumps([environment_id, path, asked], option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:  # a large body may nest as deep as orjson reads, which is deeper than it writes
+        raise MalformedRequest("", "the body nests too deep") from None
+    return sha256(text).hexdigest()
 
 
 def cut_of(asked: PageAsked | None, digest: str) -> Cut | None:

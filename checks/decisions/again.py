@@ -101,7 +101,10 @@ def _if_nothing_changed(line: Line, endpoint: Any) -> Replayed:
 
 
 def _answer(line: Line, endpoint: Any, question: object) -> tuple[Summary, int]:
-    text = orjson.dumps(question)
+    try:
+        text = orjson.dumps(question)
+    except orjson.JSONEncodeError:
+        raise NotAsked("its question nests too deep") from None
     headers = {"HTTP_X_OSOAPIVERSION": "0"} if line.is_published_client else {}
     request = Request("POST", headers, lambda: text, orjson.loads, line.request_id, 0.0)
     body, found = endpoint.said(request, Trusted(line.environment))

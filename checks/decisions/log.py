@@ -183,9 +183,12 @@ def line_of(entry: Entry) -> bytes | None:
 
 
 def _without_context_of(path: str, question: bytes) -> tuple[bytes, int]:
-    if path.startswith(_AUTHZEN):
-        return without_properties(question)
-    return without_context(question) if _CONTEXT.encode() in question else (question, 0)
+    try:
+        if path.startswith(_AUTHZEN):
+            return without_properties(question)
+        return without_context(question) if _CONTEXT.encode() in question else (question, 0)
+    except orjson.JSONEncodeError:  # it nests too deep to be written again
+        return b"{}", 1  # which says that this is not the whole question
 
 
 @lru_cache(maxsize=4)

@@ -210,7 +210,10 @@ def _given_of_line(text: str, number: int, environment_id: int) -> tuple[object,
     if line.context_facts_left_out:
         raise BadLine(number, "its context facts were left out of the log")
     given: Given = import_string(_READER)(line)
-    return (line.endpoint, orjson.dumps(line.question, option=orjson.OPT_SORT_KEYS)), given
+    try:
+        return (line.endpoint, orjson.dumps(line.question, option=orjson.OPT_SORT_KEYS)), given
+    except orjson.JSONEncodeError:
+        raise BadLine(number, "its question nests too deep") from None
 
 
 Sides = tuple[Snapshot, Snapshot]  # of the active policy, and of the new one

@@ -12,7 +12,10 @@ from django.db import OperationalError
 from django.test import Client
 
 from authz_project.keys import DEV_KEY
-from tests.checks.conftest import about
+from tests.checks.conftest import about, publish, value
+
+ASKED = about("User:ann", "Repo:a", action="read")
+SEARCHED = {"subject": value("User:ann"), "action": {"name": "read"}, "resource": value("Repo:a")}
 
 
 @pytest.mark.parametrize("path", ["/healthcheck", "/api/healthcheck"])
@@ -72,6 +75,28 @@ def test_a_body_that_is_not_json_is_refused(api, body):
     answer = api.post("/batch", body)
     assert answer.status_code == 400
     assert "JSON" in answer.json()["message"]
+
+
+def nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+def test_a_body_that_nests_too_deep_is_refused(api):
+    """As deep as this, all that is made of it can be written again."""
+    publish(api, 'actor User {} resource Repo { permissions = ["read"]; }')
+    for path, asked in (("/authorize", ASKED), ("/access/v1/search/resource", SEARCHED)):
+        body = orjson.dumps(asked)[:-1] + b',"more":%b}'
+        assert api.post(path, body % nested(199)).status_code == 200
+        refused = api.post(path, body % nested(200))
+        assert (refused.status_code, "deeper than 200 levels" in refused.json()["message"]) == (400, True)
+    assert api.post("/authorize", ASKED | {"more": [[]] * 300}).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["subject", "action", "resource"])
+def test_a_large_search_that_nests_too_deep_is_refused(api, kind):
+    body = orjson.dumps(SEARCHED | {"large": "x" * (1 << 20)})[:-1] + b',"more": %b}' % nested(300)
+    refused = api.post(f"/access/v1/search/{kind}", body)
+    assert (refused.status_code, "nests too deep" in refused.json()["message"]) == (400, True)
 
 
 def test_a_body_over_the_limit_is_refused_by_name(api, settings):

@@ -118,6 +118,7 @@ KEYS = (
     "Bearer \u20ac", "Bearer e_testenv01234567890_a_b",
 )  # fmt: skip
 BODIES = (
+    b"[" * 300 + b"]" * 300,
     b"", b" \n", b"{", b"null", b"0", b"[]", b"{}", b"[{}]", b"\xff", b'"\xc3\xa9"', b'"\\ud800"', b"NaN", b"[" * 2000,
     b'{"a":' * 1100 + b"1" + b"}" * 1100, b'{"actor_type":1,"actor_type":"User"}', b"{} x", b"\xef\xbb\xbf{}",
     '{"actor_type":"Usér","actor_id":"ann","action":"réad","resource_type":"R","resource_id":"\U0001f512"}'.encode(),

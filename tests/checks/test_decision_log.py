@@ -244,6 +244,17 @@ def test_context_facts_may_be_left_out(repos, path, settings, name):
     assert b"context_facts" not in orjson.dumps(without["question"])
 
 
+@pytest.mark.parametrize("name", ["authorize", "/access/v1/evaluation"])
+def test_a_question_that_cannot_be_written_without_them_is_left_out(repos, path, settings, name):
+    """Bodies that nest as deep are refused, unless they are large."""
+    settings.DECISION_LOG_CONTEXT = False
+    more = {"context_facts": CONTEXT, "large": "x" * (1 << 20)}
+    body = orjson.dumps(QUESTIONS[name][0] | more)[:-1] + b',"deep":%b}' % (b"[" * 300 + b"]" * 300)
+    assert repos.post(path_of(name), body).status_code == 200
+    (line,) = lines(path)
+    assert (line["question"], line["context_facts_left_out"]) == ({}, 1)
+
+
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
 
 

@@ -175,6 +175,19 @@ def test_what_was_left_out_is_not_guessed(repos, path, settings):  # noqa: F811
         assert "line 1: not asked: its context facts were left out of the log" in errors
 
 
+def test_a_question_that_nests_too_deep_is_not_asked(asked, policy_file):
+    """An old log may have one; it spoils no other line."""
+    first, good = asked.read_bytes().splitlines()[0], asked.read_bytes()
+    deep = b'"question":{"deep":%b,' % (b"[" * 300 + b"]" * 300)
+    asked.write_bytes(first.replace(b'"question":{', deep) + b"\n" + good)
+    for options in ((), ("--now",)):
+        code, out, errors = run(asked, *options)
+        assert (code, out) == (0, "0 of 55 answers differ; 1 not asked\n")
+        assert errors == "line 1: not asked: its question nests too deep\n"
+    code, out, _ = run(policy_file(STRICTER), "--questions", asked, name="preview_policy")
+    assert code == 0 and "not answered: line 1: its question nests too deep" in out
+
+
 def test_what_is_before_the_horizon_is_not_asked(repos, path):  # noqa: F811
     ask(repos, "authorize", QUESTIONS["authorize"][0], path)
     line = orjson.loads(path.read_bytes()) | {"revision": 1}
