@@ -244,6 +244,14 @@ def test_context_facts_may_be_left_out(repos, path, settings, name):
     assert b"context_facts" not in orjson.dumps(without["question"])
 
 
+def test_context_facts_are_left_out_however_their_key_is_written(repos, path, settings):
+    settings.DECISION_LOG_CONTEXT = False
+    body = orjson.dumps(QUESTIONS["authorize"][0] | {"context_facts": CONTEXT})
+    assert repos.post("/authorize", body.replace(b"context_facts", b"context\\u005ffacts")).status_code == 200
+    (line,) = lines(path)
+    assert (line["question"], line["context_facts_left_out"]) == (QUESTIONS["authorize"][0], 1)
+
+
 @pytest.mark.parametrize("name", ["authorize", "/access/v1/evaluation"])
 def test_a_question_that_cannot_be_written_without_them_is_left_out(repos, path, settings, name):
     """Bodies that nest as deep are refused, unless they are large."""
