@@ -78,6 +78,17 @@ def explained(asker: Asker, known: Known, moment: Moment | None) -> Explanation:
     return _by_active_policy(asker, moment, by)
 
 
+def check_number_together(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None) -> None:
+    """Refuse evaluations with more context facts together than `all_decided` allows."""
+
+    def by(session: LiveSession) -> tuple[None, int | None]:
+        _by_facts(asked, session)
+        return None, confirmed(asker).version if moment is None else session.version
+
+    if any(isinstance(each, Known) and each.has_properties for each in asked):
+        _by_active_policy(asker, moment, by)
+
+
 def searched(asker: Asker, known: Known, out: str, page: Page | None, moment: Moment | None) -> Answered:
     """Ask for the ids of the part `out` that make the question true."""
     return _answered(asker, known, (out,), page, moment)

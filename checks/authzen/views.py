@@ -12,7 +12,7 @@ from rest_framework import serializers
 from checks.asking import run
 from checks.asking.askers import confirmed
 from checks.asking.one_list import as_of_first_page, marks_of
-from checks.authzen.asking import Decision, all_decided, decided, explained, ids_of, searched
+from checks.authzen.asking import Decision, all_decided, check_number_together, decided, explained, ids_of, searched
 from checks.authzen.entities import (
     DENY_ON_FIRST_DENY,
     PERMIT_ON_FIRST_PERMIT,
@@ -90,6 +90,7 @@ def _each_explained(
         if moment is not None:
             seen = seen_since(moment, holding.seen)
             found = replace(found, revision=moment.revision, version_id=moment.version, seen=seen)
+        check_number_together(who, asked, moment)
         for each in asked:
             try:
                 if isinstance(each, MalformedRequest):

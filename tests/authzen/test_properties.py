@@ -188,10 +188,11 @@ def test_the_context_beside_the_evaluations_is_not_taken_away_by_null(pdp):
     assert [each["decision"] for each in found["evaluations"]] == [True, True, False]
 
 
-def test_context_facts_of_a_batch_are_counted_together(pdp, settings):
+@pytest.mark.parametrize("explain", [False, True])
+def test_context_facts_of_a_batch_are_counted_together(pdp, settings, explain):
     settings.MAX_CONTEXT_FACTS = 3
     each = [{"resource": {"type": "doc", "id": str(n), "properties": {"is_open": True}}} for n in range(4)]
-    batch = {"subject": USER, "action": {"name": "write"}}
+    batch = {"subject": USER, "action": {"name": "write"}, "options": {"explain": explain}}
     assert pdp.post("evaluations", batch | {"evaluations": each[:1]}).status == 200
     assert pdp.post("evaluations", batch | {"evaluations": each}).status == 413
 
