@@ -17,9 +17,10 @@ import orjson
 
 from checks.asking.open_policy import OpenProgram
 from checks.engine.answers import Row
-from checks.engine.compile import Root, Window
+from checks.engine.compile import Root
 from checks.engine.errors import UnboundVariable
 from checks.engine.rules.clauses import Call, Const, Given, Operand, Other, Slot, Term, Var
+from checks.engine.sql.window import Window
 from checks.errors import UnknownPredicate
 from facts.batches import by_signature
 from facts.wire import Fact

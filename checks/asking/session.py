@@ -27,12 +27,13 @@ from checks.asking.open_policy import Policy, open_program, policy_of, program_o
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
 from checks.asking.remembered import Remembered
 from checks.engine.answers import Row, answers_of
-from checks.engine.compile import Compiled, Root, Shape, Window, compiled
+from checks.engine.compile import Compiled, Root, Shape, compiled
 from checks.engine.rules.clauses import NOW
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import CLOCKS, Dialect
 from checks.engine.sql.rounds import Fetched, Rounds, statements_of
 from checks.engine.sql.text import Statement, Text
+from checks.engine.sql.window import Window
 from facts.accept import Brought, brought
 from facts.batches import by_signature
 from facts.numbering import Marks, Numbering

@@ -20,12 +20,13 @@ from checks.asking.open_policy import Policy, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
 from checks.asking.session import TRIES, PreparedStatement, Session, StatementKey, Statements, new_statements, rules_of
 from checks.engine.answers import Row
-from checks.engine.compile import Root, Window, compiled
+from checks.engine.compile import Root, compiled
 from checks.engine.rules.clauses import Slot
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.lookups import has_not_ended, rows_then
 from checks.engine.sql.text import Statement, Text, finished, joined
+from checks.engine.sql.window import Window
 from checks.errors import PolicyMoved
 from checks.explain.cases import Cases
 from facts.accept import Unused, brought

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from checks.engine.answers import UNGUARDED
 from checks.engine.errors import CannotEnumerate, NestedTooDeep, Sprawling, SprawlingSteps
@@ -38,16 +37,13 @@ from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.stored_then import ThenRenderer
-from checks.engine.sql.text import Column, Statement, Text, finished, joined, union
+from checks.engine.sql.text import Column, Statement, Text, finished, union
+from checks.engine.sql.window import Window, seen_through
 from policy.rules.program import Signature
 
 Places = Callable[[Signature], tuple[str, ...]]  # where facts of a signature can be: stored, inline
 Knows = Callable[[Signature], bool]  # whether there may be stored facts of a signature
 
-AFTER = Slot("after")
-BEFORE = Slot("before")
-CONTAINED = Slot("contained")
-LIMIT = Slot("limit")
 QUESTION = ""  # the predicate of the question itself, where that is planned as one call
 FEW_STEPS = 1_500  # of planning, some 20 ms; after these, rules whose facts are missing are left out
 MOST_WEIGHT = 40_000  # tables read by a statement; SQLite refuses 65,536 references to one
@@ -63,19 +59,6 @@ class Root:
     calls: tuple[Call, ...]
     givens: tuple[Given, ...] = ()
     others: tuple[Literal, ...] = ()
-
-
-class Window(NamedTuple):
-    """Which rows of a one-column answer are read, in order.
-
-    `has_after`: those after an id; `has_before`: the last ones before an id; `has_text`: only those that contain a
-    text. `is_counted`: instead of rows, how many there are, and how many of them come before an id.
-    """
-
-    has_after: bool = False
-    has_before: bool = False
-    has_text: bool = False
-    is_counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,27 +360,5 @@ def _question(
     elif shape.most and not is_guarded:
         rows = ("SELECT q.* FROM (", *rows, f") q LIMIT {int(shape.most)}")
     elif window is not None:
-        rows = _seen_through(window, renderer.dialect, rows)
+        rows = seen_through(window, renderer.dialect, rows)
     return tables, rows
-
-
-def _seen_through(window: Window, dialect: Dialect, rows: Text) -> Text:
-    """Return a SELECT of a page of the distinct rows, or of how many there are.
-
-    GROUP BY makes the rows distinct: the sort that puts them in order finds equal ones, too.
-    """
-    column = dialect.bytewise(("q.o0",))
-    tests: list[Text] = []
-    if window.has_text:
-        tests.append(("(q.o0 IS NULL OR ", *dialect.place_of(CONTAINED, "q.o0"), " > 0)"))
-    if window.has_after:
-        tests.append((*column, " > ", AFTER))
-    if window.has_before and not window.is_counted:
-        tests.append((*column, " < ", BEFORE))
-    where: Text = (" WHERE ", *joined(" AND ", tests)) if tests else ()
-    found: Text = ("SELECT q.o0 FROM (", *rows, ") q", *where, " GROUP BY q.o0")
-    if window.is_counted:
-        before: Text = ("COUNT(CASE WHEN ", *column, " < ", BEFORE, " THEN 1 END)") if window.has_before else ("0",)
-        return ("SELECT COUNT(q.o0) AS o0, ", *before, " AS o1 FROM (", *found, ") q")
-    order = " DESC LIMIT " if window.has_before else " NULLS FIRST LIMIT "
-    return (*found, " ORDER BY ", *column, order, LIMIT)
