@@ -6,8 +6,8 @@ texts of one window that wait for their turn, the last is the only one that coun
 
 from __future__ import annotations
 
-import itertools
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,24 +33,36 @@ class Overtaken(Exception):
 
 
 class Turns:
-    """One at a time. Of those that wait under one name, the last."""
+    """One at a time. Of those that wait under one name, the one that came last; all others are `Overtaken`."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._numbers = itertools.count()
-        self._latest: dict[object, int] = {}
+        self._turn = threading.Lock()
+        self._counting = threading.Lock()
+        self._there: Counter[object] = Counter()  # how many have come under a name and not left yet
+        self._latest: dict[object, int] = {}  # kept while anybody is there: who waits longest must know it, too
 
     @contextmanager
     def turn(self, name: object) -> Iterator[None]:
-        number = self._latest[name] = next(self._numbers)
+        number = self._come(name)
         try:
-            with self._lock:
-                if self._latest.get(name, number) != number:
+            with self._turn:
+                if self._latest[name] != number:
                     raise Overtaken
                 yield
         finally:
-            if self._latest.get(name) == number:
-                self._latest.pop(name, None)
+            self._leave(name)
+
+    def _come(self, name: object) -> int:
+        with self._counting:
+            self._there[name] += 1
+            self._latest[name] = self._latest.get(name, 0) + 1
+            return self._latest[name]
+
+    def _leave(self, name: object) -> None:
+        with self._counting:
+            self._there[name] -= 1
+            if not self._there[name]:
+                del self._there[name], self._latest[name]
 
 
 _compiling, _testing = Turns(), Turns()

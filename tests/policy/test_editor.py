@@ -1,8 +1,10 @@
 """What the editor asks while somebody writes: problems, completions, tests, layout; and drafts, which keep the text."""
 
+import itertools
 import json
 import re
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -361,44 +363,64 @@ def test_a_draft_is_not_discarded_by_a_page_of_somebody_else(environment, writer
 # ---- turns -----------------------------------------------------------------------------------------------------------
 
 
-def test_of_the_texts_that_wait_the_last_one_counts():
-    turns, done, held = Turns(), [], threading.Event()
-    begun = threading.Event()
+class GivenOut:
+    """A lock that those who wait get in a given order, as the system may choose any."""
 
-    def first() -> None:
-        with turns.turn("window"):
-            begun.set()
-            held.wait(10)
-            done.append(1)
+    def __init__(self, numbers: tuple[int, ...]) -> None:
+        self._turns = {number: threading.Event() for number in numbers}
+        self._order = list(numbers)
+        self._give()
 
-    def later(number: int) -> None:
+    def __enter__(self) -> None:
+        assert self._turns[int(threading.current_thread().name)].wait(10)
+
+    def __exit__(self, *_: object) -> None:
+        self._give()
+
+    def _give(self) -> None:
+        if self._order:
+            self._turns[self._order.pop(0)].set()
+
+
+def outcomes(windows: str, order: tuple[int, ...]) -> list[int]:
+    """Numbers of those who come one after the other, each from a window, and are let in by this order.
+
+    Negative ones were overtaken. The first is let in at once, and the rest when all have come.
+    """
+    turns, done, begun, held = Turns(), [], threading.Event(), threading.Event()
+    turns._turn = GivenOut(order)
+
+    def wait(number: int) -> None:
         try:
-            with turns.turn("window"):
+            with turns.turn(windows[number]):
+                begun.set()
+                held.wait(10)
                 done.append(number)
         except Overtaken:
             done.append(-number)
 
-    threads = [threading.Thread(target=first)]
-    threads[0].start()
-    begun.wait(10)
-    for number in (2, 3, 4):
-        threads.append(threading.Thread(target=later, args=(number,)))
-        threads[-1].start()
-        while turns._latest.get("window") != number - 1:
-            pass
+    threads = [threading.Thread(target=wait, args=(number,), name=str(number)) for number in range(len(windows))]
+    for there, thread in enumerate(threads, start=1):
+        thread.start()
+        begun.wait(10)
+        while turns._there.total() != there:
+            time.sleep(0.001)
     held.set()
     for thread in threads:
         thread.join(10)
-    assert sorted(done) == [-3, -2, 1, 4] and turns._latest == {}
+    assert not turns._there and not turns._latest
+    return done
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations((1, 2, 3))))
+def test_of_the_texts_that_wait_the_last_one_counts(order):
+    """Whoever of them is let in first: an earlier text that is let in after the last one does not count, either."""
+    assert outcomes("aaaa", (0, *order)) == [0, *(number if number == 3 else -number for number in order)]
 
 
 def test_windows_do_not_overtake_each_other():
-    turns = Turns()
-    with turns.turn("one"):
-        pass
-    with turns.turn("other"):
-        pass
-    assert turns._latest == {}
+    assert outcomes("abab", (0, 1, 2, 3)) == [0, -1, 2, 3]
+    assert outcomes("abcd", (0, 3, 2, 1)) == [0, 3, 2, 1]
 
 
 # ---- without scripts -------------------------------------------------------------------------------------------------
