@@ -36,6 +36,13 @@ QUESTIONS: dict[str, list[str]] = {
         "allow(User, String?, Doc)",
         'allow(User, "read", Doc**)',
     ],
+    "closures": [
+        'allow(User, "see", Doc)',
+        'allow(User, "see", Doc?)',
+        'allow(User?, "see", Doc)',
+        'allow(User, "edit", Doc?)',
+        "friend(User?, User?)",
+    ],
     "diamond": ['allow(User, "read", T0)', 'allow(User, "read", T0?)', 'allow(User?, "read", T0)'],
     "half_factored": ['allow(User, "read", Folder)', 'allow(User, "read", Folder?)'],
     "ladders_of_roles": [

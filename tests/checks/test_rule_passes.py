@@ -42,6 +42,7 @@ QUESTIONS = {
     "types": 'has_role(User, "reader", Doc)',
     "dead_ends": 'may(User, "paint", Wall)',
     "transitive": "inside(Box, Box)",
+    "guarded": "reaches(User, Box)",
     "renamed_roles": 'has_permission(User, "read", Repo)',
     "groups_and_folders": 'has_role(User, "reader", Folder)',
     "groups_and_projects": 'has_role(User, "reader", Repository)',

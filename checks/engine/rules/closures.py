@@ -1,4 +1,4 @@
-"""Rules that close a relation over values of many types -> a step, and one more step.
+"""Rules that close a relation -> a step, and one more step.
 
     linked(x, y) if near(x, y);                             linked(x, y) if linked step(x, y)
     linked(y, x) if linked(x, y);                           linked(x, z) if linked(x, y) and linked step(y, z)
@@ -7,77 +7,111 @@
                                                             linked unclosed(x, y) if near(x, y)
 
 A relation that is reached by steps is transitive. It is symmetric too if each step may be taken backward. The other
-rules, and stored facts, make up `unclosed`; they may even call the relation itself. All variables of the transitive and
-symmetric rules must have the same types: otherwise one more step may lead to a value that no rule leads to. Transitive
-rules over a single type do not need this pass (see `linearise`).
+rules, and stored facts, make up `unclosed`; they may even call the relation itself. A transitive rule may have guards,
+such as `not is_blocked(y)`, which say at which values two steps may meet (see `linearise`). The ends of all transitive
+and symmetric rules must have the same types, and values between them no others: otherwise one more step may lead to a
+value that no rule leads to. What is only transitive, and over a single type, does not need this pass (see `linearise`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from checks.engine.rules.clauses import Call, Clause, Part, Var
+from checks.engine.rules.clauses import Call, Clause, Part, Pattern, Var
 from policy.rules import program as p
+from policy.rules.flat import terms_of
 
 
 @dataclass(frozen=True, slots=True)
 class Closure:
     types: p.Types
-    is_symmetric: bool
     rules: tuple[p.Rule, ...]  # the transitive and symmetric ones
+    guards: tuple[p.Rule, ...]  # of each transitive rule: `linked(y) if …`, for the values y that two steps may meet at
+    is_symmetric: bool
 
-    def clauses(self, predicate: str, types: tuple[str, ...]) -> Iterator[Clause]:
-        """Yield the clauses of `linked(x, y)` for these types: one step, or `linked` and then one step."""
-        start, end = types
-        step = Part.STEP if self.is_symmetric else Part.UNCLOSED
-        x, z = Var(0, type=start), Var(1, type=end)
-        yield Clause((x, z), (Call(predicate, types, (x, z), step),))
-        for name in sorted(self.types):
-            y = Var(2, type=name)
-            so_far = Call(predicate, (start, name), (x, y))
-            yield Clause((x, z), (so_far, Call(predicate, (name, end), (y, z), step)))
+    @property
+    def _step(self) -> Part:
+        return Part.STEP if self.is_symmetric else Part.UNCLOSED
 
-    def steps(self, predicate: str, types: tuple[str, ...]) -> Iterator[Clause]:
-        """Yield the clauses of one step for these types: forward or backward."""
-        start, end = types
+    def first_step(self, pattern: Pattern) -> Clause:
+        """Return `linked(x, z) if linked step(x, z)`."""
+        x, z = (Var(index, type=name) for index, name in enumerate(pattern.types))
+        return Clause((x, z), (Call(pattern.predicate, pattern.types, (x, z), self._step),))
+
+    def next_step(self, pattern: Pattern, guard: Clause) -> Clause:
+        """Return `linked(x, z) if linked(x, y) and linked step(y, z)`, and what the guard says of y."""
+        (y,) = guard.params
+        assert isinstance(y, Var), "a guard is about any value of a type"
+        start, end = pattern.types
+        number = 1 + max(variable.number for variable in guard.variables)
+        x, z = Var(number, type=start), Var(number + 1, type=end)
+        so_far = Call(pattern.predicate, (start, y.type), (x, y))
+        step = Call(pattern.predicate, (y.type, end), (y, z), self._step)
+        return Clause((x, z), (so_far, step, *guard.body))
+
+    def steps(self, pattern: Pattern) -> Iterator[Clause]:
+        """Yield the clauses of one step: forward or backward."""
+        start, end = pattern.types
         x, y = Var(0, type=start), Var(1, type=end)
-        yield Clause((x, y), (Call(predicate, types, (x, y), Part.UNCLOSED),))
-        yield Clause((x, y), (Call(predicate, (end, start), (y, x), Part.UNCLOSED),))
+        yield Clause((x, y), (Call(pattern.predicate, (start, end), (x, y), Part.UNCLOSED),))
+        yield Clause((x, y), (Call(pattern.predicate, (end, start), (y, x), Part.UNCLOSED),))
 
 
 def closure_of(rules: tuple[p.Rule, ...]) -> Closure | None:
-    """Return the closure that a predicate's rules describe; None where no rule says that it is transitive, where these
-    rules are about a single type, or where their variables have different types.
+    """Return the closure that a predicate's rules describe; None where no rule says that it is transitive, where its
+    only rules of this kind are transitive ones over a single type, or where their ends have different types.
     """
-    transitive, symmetric = list(filter(_is_transitive, rules)), list(filter(_is_symmetric, rules))
-    types = {names for rule in (*transitive, *symmetric) for names in rule.types.values()}
-    if not transitive or len(types) != 1 or len(min(types)) < 2:
+    transitive, symmetric = tuple(filter(_is_transitive, rules)), tuple(filter(_is_symmetric, rules))
+    ends = {each for rule in (*transitive, *symmetric) for each in _types_in(rule, rule.head)}
+    if not transitive or len(ends) != 1:
         return None
-    return Closure(min(types), bool(symmetric), (*transitive, *symmetric))
+    types = min(ends)
+    guards = tuple(map(_guard, transitive))
+    between = (each for guard in guards for each in _types_in(guard, guard.head))
+    if not all(each <= types for each in between) or (len(types) < 2 and not symmetric):
+        return None
+    return Closure(types, (*transitive, *symmetric), guards, bool(symmetric))
+
+
+def _guard(rule: p.Rule) -> p.Rule:
+    """Return `p(y) if …` of a rule `p(x, z) if p(x, y) and p(y, z) and …`."""
+    own = _own_calls(rule)
+    (y,) = set(own[0].args) & set(own[1].args)
+    body = tuple(literal for literal in rule.body if literal not in own)
+    return replace(rule, head=p.Atom(rule.head.predicate, (y,)), body=body)
+
+
+def _types_in(rule: p.Rule, atom: p.Atom) -> list[p.Types]:
+    return [rule.types[term] for term in atom.args if isinstance(term, p.Var)]
 
 
 def _is_transitive(rule: p.Rule) -> bool:
-    """Say whether the rule is `p(x, z) if p(x, y) and p(y, z)`, its calls in either order."""
-    match rule.head.args, _own_calls(rule):
-        case (p.Var() as x, p.Var() as z), (one, two) if x != z and len(rule.body) == 2:
-            return any(
-                (first[0], last[1]) == (x, z) and first[1] == last[0] and first[1] not in (x, z)
-                for first, last in ((one, two), (two, one))
-                if isinstance(first[1], p.Var)
-            )
-    return False
+    """Say whether the rule is `p(x, z) if p(x, y) and p(y, z)`, perhaps with guards that mention neither x nor z."""
+    own = _own_calls(rule)
+    if len(own) != 2 or len(rule.head.args) != 2:
+        return False
+    x, z = rule.head.args
+    one, two = own if own[0].args[0] == x else own[::-1]
+    y = one.args[1]
+    guards = [literal for literal in rule.body if literal not in own]
+    return (
+        (one.args, two.args) == ((x, y), (y, z))
+        and all(isinstance(term, p.Var) for term in (x, y, z))
+        and len({x, y, z}) == 3
+        and {x, z}.isdisjoint(term for guard in guards for term in terms_of(guard))
+    )
 
 
 def _is_symmetric(rule: p.Rule) -> bool:
     """Say whether the rule is `p(y, x) if p(x, y)`."""
     match rule.head.args, _own_calls(rule):
         case (p.Var() as y, p.Var() as x), (only,) if x != y and len(rule.body) == 1:
-            return only == (x, y)
+            return only.args == (x, y)
     return False
 
 
-def _own_calls(rule: p.Rule) -> list[tuple[p.Term, ...]]:
-    """Return the arguments of each call in the body to the head's own predicate, with as many arguments as the head."""
+def _own_calls(rule: p.Rule) -> list[p.Atom]:
+    """Return each call in the body to the head's own predicate, with as many arguments as the head."""
     own = (rule.head.predicate, len(rule.head.args))
-    return [each.args for each in rule.body if isinstance(each, p.Atom) and (each.predicate, len(each.args)) == own]
+    return [each for each in rule.body if isinstance(each, p.Atom) and (each.predicate, len(each.args)) == own]

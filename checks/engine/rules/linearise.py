@@ -1,18 +1,31 @@
 """Transitive clauses of a relation -> linear ones, whose second call is to the relation without those clauses.
 
-p(x, z) if p(x, y) and p(y, z)          p(x, z) if p(x, y) and p base(y, z)
-p(x, y) if fact q(x, y)             ->  p(x, y) if fact q(x, y)
-                                        p base(x, y) if fact q(x, y)
+p(x, z) if p(x, y) and p(y, z) and not q(y)          p(x, z) if p(x, y) and p base(y, z) and not q(y)
+p(x, y) if fact r(x, y)                          ->  p(x, y) if fact r(x, y)
+                                                     p base(x, y) if fact r(x, y)
+
+Literals such as `not q(y)` are guards: they say which values two hops may meet at, and nothing of where a path begins
+or ends. So it makes no difference in which order hops are joined, and all but the last one can be joined first.
 
 This is done only where no other clause of the relation recurses directly.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
-from checks.engine.rules.clauses import Call, Clause, ClausesOf, Part, Pattern, Var, mentioned
+from checks.engine.rules.clauses import (
+    Call,
+    Clause,
+    ClausesOf,
+    Literal,
+    Part,
+    Pattern,
+    Var,
+    mentioned,
+    variables_of,
+)
 
 
 def linearised(clauses: ClausesOf) -> ClausesOf:
@@ -44,32 +57,49 @@ def _based(clause: Clause, pattern: Pattern) -> Clause:
     """Return the transitive clause with its second call made to the base."""
     hops = _hops(clause, pattern)
     assert hops, "only transitive clauses have a base"
-    one, two = hops
-    return Clause(clause.params, (one, replace(two, part=Part.BASE)))
+    return Clause(clause.params, (hops.one, replace(hops.two, part=Part.BASE), *hops.guards))
 
 
 def _is_transitive(clause: Clause, pattern: Pattern) -> bool:
-    """Say whether the clause is `p(x, z) if p(x, y) and p(y, z)`, with equal constants for all other arguments."""
-    return _hops(clause, pattern) is not None
+    """Say whether the clause is transitive, and the base of its second call is reached under the same guards.
+
+    From a user to a team, and on from team to team, other clauses of other types may have other guards.
+    """
+    hops = _hops(clause, pattern)
+    if hops is None or hops.one.types != pattern.types:
+        return False
+    return not hops.guards or hops.two.types == pattern.types
 
 
-def _hops(clause: Clause, pattern: Pattern) -> tuple[Call, Call] | None:
-    """Return the calls from x to y and from y to z; None where the clause is not transitive."""
-    calls = [each for each in clause.body if isinstance(each, Call)]
-    if len(calls) != 2 or len(clause.body) != 2:
-        return None
-    own = (pattern.predicate, pattern.part, len(clause.params))
-    if any((call.predicate, call.part, len(call.args)) != own for call in calls):
-        return None
+@dataclass(frozen=True, slots=True)
+class _Hops:
+    """A transitive clause: `p(x, z) if p(x, y) and p(y, z)`, with equal constants for all other arguments."""
+
+    one: Call  # from x to y
+    two: Call  # from y to z
+    guards: tuple[Literal, ...]  # on y
+
+
+def _hops(clause: Clause, pattern: Pattern) -> _Hops | None:
+    """Return the hops of a transitive clause, from a value to others of any types; None where it is not transitive."""
+    calls = [each for each in clause.body if isinstance(each, Call) and _is_of(each, pattern)]
+    guards = tuple(each for each in clause.body if each not in calls)
     ends = [index for index, param in enumerate(clause.params) if isinstance(param, Var)]
-    if len(ends) != 2 or clause.params[ends[0]] == clause.params[ends[1]]:
+    if len(calls) != 2 or len(ends) != 2 or any(_is_of(call, pattern) for call in mentioned(guards)):
         return None
     first, last = ends
+    x, z = clause.params[first], clause.params[last]
+    if x == z or not {x, z}.isdisjoint(variables_of(guards)):
+        return None
     for one, two in (calls, calls[::-1]):
         middle = (index for index in range(len(clause.params)) if index not in ends)
         same = all(one.args[index] == two.args[index] == clause.params[index] for index in middle)
         joined = one.args[last] == two.args[first] and isinstance(one.args[last], Var)
-        outer = one.args[first] == clause.params[first] and two.args[last] == clause.params[last]
-        if same and joined and outer and one.args[last] not in clause.params and one.types == pattern.types:
-            return one, two
+        outer = one.args[first] == x and two.args[last] == z
+        if same and joined and outer and one.args[last] not in clause.params:
+            return _Hops(one, two, guards)
     return None
+
+
+def _is_of(call: Call, pattern: Pattern) -> bool:
+    return (call.predicate, call.part, len(call.args)) == (pattern.predicate, pattern.part, len(pattern.types))

@@ -13,6 +13,7 @@ A copy is made only if each call of its body can match a fact or the head of a r
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
@@ -66,6 +67,7 @@ class Specialised:
         self._are_facts = are_facts
         self._rules: dict[tuple[str, tuple[str, ...]], list[p.Rule]] = {}
         self._closures: dict[tuple[str, int], Closure | None] = {}
+        self._guards: dict[str, tuple[Clause, ...]] = {}  # of closures
         self._rules_by_last: dict[tuple[str | int, ...], list[p.Rule]] = {}
 
     @cached_property
@@ -84,8 +86,21 @@ class Specialised:
             case Part.UNCLOSED:
                 return self._facts_and_rules(pattern, closure.rules)
             case Part.STEP:
-                return self._closing(pattern, closure.steps(pattern.predicate, pattern.types))
-        return self._closing(pattern, closure.clauses(pattern.predicate, pattern.types))
+                return self._closing(pattern, closure.steps(pattern))
+        return self._closing(pattern, self._paths(pattern, closure))
+
+    def _paths(self, pattern: Pattern, closure: Closure) -> Iterator[Clause]:
+        """Yield the clauses of a closure: one step, or some steps and then one more."""
+        yield closure.first_step(pattern)
+        for guard in self._guards_of(pattern.predicate, closure):
+            yield closure.next_step(pattern, guard)
+
+    def _guards_of(self, predicate: str, closure: Closure) -> tuple[Clause, ...]:
+        """Return the guards of a closure for each type that the value between two steps can have."""
+        if predicate not in self._guards:
+            found = (_clauses(self._shapes, rule, (name,)) for rule in closure.guards for name in sorted(closure.types))
+            self._guards[predicate] = tuple(itertools.chain.from_iterable(found))
+        return self._guards[predicate]
 
     def _facts_and_rules(self, pattern: Pattern, left_out: tuple[p.Rule, ...] = ()) -> Iterator[Clause]:
         params = pattern.params

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.properties.draft import ROLES, Draft, strings
+from policy.values import Value
+from tests.properties.draft import ROLES, Draft, Slot, strings
 
 
 def groups(draft: Draft) -> None:
@@ -60,6 +61,43 @@ def untyped_closure(draft: Draft) -> None:
     draft.grants(draft.blocks[some[0].type], 'linked(r, other) and has_role(user, "r0", other)', "p2")
 
 
+def guarded_closures(draft: Draft) -> None:
+    """Of one type, of two, or of any; some go both ways, and each transitive rule may have a guard of its own."""
+    draft.actor("Team")
+    draft.ids["Team"] = tuple(Value("Team", an_id) for an_id in "12345")  # enough to come a long way
+    team, user, thing = draft.of("Team"), draft.of("User"), draft.of(draft.some_resource().name)
+    for label, nearer, farther in (("in", user, team), ("on", team, team), ("off", team + thing, thing + team)):
+        draft.fact("near", nearer, farther, label=label)
+    team_to_team = ("x: Team", "z: Team")
+    x, z = draft.rng.choice((team_to_team, ("x: Actor", "z: Actor"), ("x: User", "z: Team"), ("x", "z")))
+    draft.rule("joined(x, z) if near(x, z)")
+    for start, end in dict.fromkeys(((x, z), draft.rng.choice(((x, z), team_to_team)))):
+        draft.rule(f"joined({start}, {end}) if joined(x, y) and joined(y, z)" + some_guard(draft, team))
+    if draft.often(0.4):
+        draft.rule(f"joined({z}, {x}) if joined(x, z)")
+    draft.asks("joined", team + user, team)
+    draft.grants(draft.some_resource(), 'joined(user, other) and has_role(other, "r0", r)', "p2")
+
+
+def some_guard(draft: Draft, team: Slot) -> str:
+    match draft.rng.randint(0, 5):
+        case 0:
+            draft.fact("is_blocked", team)
+            return " and not is_blocked(y)"
+        case 1:
+            draft.fact("is_open", team)
+            return " and is_open(y)"
+        case 2:
+            draft.fact("like", team, team)
+            return ' and like(w, y) and w != Team{"1"}'
+        case 3:
+            return ' and y != Team{"1"}'
+        case 4:  # no guard: it says something of an end
+            draft.fact("is_blocked", team)
+            return " and not is_blocked(z)"
+    return ""
+
+
 def managers(draft: Draft) -> None:
     users, place = draft.of("User"), draft.some_resource()
     draft.blocks["User"].relations["manager"] = "User"
@@ -81,4 +119,6 @@ def families(draft: Draft) -> None:
     draft.asks("related", people, people)
 
 
-FEATURES = (groups, nested_groups, child_to_parent, two_recursive_calls, untyped_closure, managers, families)
+FEATURES = (
+    groups, nested_groups, child_to_parent, two_recursive_calls, untyped_closure, guarded_closures, managers, families
+)  # fmt: skip
