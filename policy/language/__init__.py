@@ -1,10 +1,12 @@
-"""From text to syntax tree: what was written, with nothing resolved.
+"""From the text of a policy to its syntax tree, in which nothing is resolved yet.
 
-`source` is the text and places in it; `lexer` makes tokens of it; `grammar` has the productions and `nodes` what they
-build; `literals` makes values canonical; `plumbing` runs PLY, and `ply_types` describes it; `unexpected` words syntax
-errors, and `rejection` is what they are raised as; `ast` is the result, which `printer` writes back as text. `format/`
-lays a text out anew, with its comments. What helps to write one reads words alone: `outline` what a text names,
-`completion` what can stand at a place, `names` where each name stands.
+- Text: `source` holds the text and finds lines and columns in it. `lexer` splits it into tokens.
+- Parsing: `plumbing` runs PLY, and `ply_types` has the types for it. `grammar` and `conditions` have the productions,
+  `nodes` builds their nodes, `literals` makes values canonical, and `places` finds the spans.
+- Errors: `notes` collects them, `unexpected` words syntax errors, and `rejection` is the exception that carries them.
+- Result: `ast` is the tree, which `printer` writes back as text. `format/` lays out a text anew and keeps its comments.
+- Editing: these read tokens alone, so the text need not parse. `outline` reads what a text declares, `spot` the context
+  of a position, `completion` what can stand there, and `names` where each name stands.
 """
 
 from policy.language.plumbing import parse

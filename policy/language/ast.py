@@ -1,7 +1,7 @@
-"""What was written: the syntax tree of a policy.
+"""The syntax tree of a policy: what was written.
 
-Nothing here is resolved or checked. Every node has a `span`, which equality ignores, so that
-two texts that say the same have equal trees.
+Nothing here is resolved or checked. Every node but `Policy` has a `span`. Equality ignores spans, so two texts that
+differ only in layout have equal trees.
 """
 
 # ruff: noqa: RUF009  `_span()` makes a field, as `field()` does
@@ -94,7 +94,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """`x matches Type`; exact for `matches!`, which leaves subtypes out."""
+    """`x matches Type`, or if `exact`, `x matches! Type`, which excludes subtypes."""
 
     variable: Variable
     type: Name
@@ -132,10 +132,10 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """In shorthand: `"reader"`, or the bare word `role` or `permission`; with `on "relation"` perhaps."""
+    """In shorthand: `"reader"`, or the bare word `role` or `permission`; optionally with `on "relation"`."""
 
     name: str
-    is_word: bool = False  # the bare word
+    is_word: bool = False  # a bare word, not a string
     relation: str | None = None
     span: Span = _span()
     relation_span: Span | None = field(default=None, compare=False, repr=False)
@@ -166,7 +166,7 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class NameList:
-    """`roles = [...]` or `permissions = [...]`; `keyword` is what stood there, right or not."""
+    """`roles = [...]` or `permissions = [...]`; `keyword` is the word as written, which may be a wrong one."""
 
     keyword: Name
     names: tuple[String, ...]
@@ -176,13 +176,13 @@ class NameList:
 @dataclass(frozen=True, slots=True)
 class Relation:
     name: Name
-    type: Name | None  # None where none was written: refused later, with a place
+    type: Name | None  # None if the policy gives no type, or more than one; such a policy is refused
     span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
 class RelationMap:
-    """`relations = { name: Type }`; `keyword` is what stood there, right or not."""
+    """`relations = { name: Type }`; `keyword` is the word as written, which may be a wrong one."""
 
     keyword: Name
     relations: tuple[Relation, ...]
@@ -193,7 +193,7 @@ class RelationMap:
 class Shorthand:
     """`"read" if "reader";` inside a block."""
 
-    head: Reference  # never with a relation
+    head: Reference  # its `relation` is always None
     body: Formula
     span: Span = _span()
 
@@ -255,7 +255,7 @@ class ValuesClause:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """`assert` or `assert_not` a call, whose arguments are literals and at most one typed variable."""
+    """`assert` or `assert_not` with a call, whose arguments are literals and at most one typed variable."""
 
     expected: bool
     predicate: Name

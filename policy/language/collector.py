@@ -1,4 +1,4 @@
-"""Large inputs without the cyclic garbage collector."""
+"""Read large inputs with the cyclic garbage collector switched off."""
 
 import gc
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ _was_enabled = True
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Switch the cyclic garbage collector off meanwhile; if it was off before, leave it off afterwards.
+    """Switch the cyclic garbage collector off inside the `with` block, for all threads; then restore its state.
 
-    Reading a large text creates a million objects without cycles and keeps nearly all. Collections that find nothing
-    would take a third of the time.
+    Reading a large text creates a million objects without cycles and keeps nearly all of them. Collections would find
+    nothing and take a third of the time.
     """
     _enter()
     try:

@@ -1,7 +1,7 @@
-"""What can stand at a place of a text, for whoever writes there: an editor, or a language server.
+"""Completions at a position in the text of a policy, for an editor or a language server.
 
-The text need not be a policy, and seldom is one while it is written. Where one stands is read from the words before
-(`spot`), what there is to choose from is read from the whole text (`outline`).
+The text need not parse, and seldom does while somebody types. The context is read from the words around the position
+(`spot`), and the names to choose from are read from the whole text (`outline`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from policy.language.outline import (
 )
 from policy.language.spot import Spot, spot_of
 
-MOST = 500  # nobody looks through more
-_AHEAD = 2_000  # characters that are read after the place
+MOST = 500  # options; nobody looks through more
+_AHEAD = 2_000  # characters that are read after the position
 _KNOWN = {
     "allow": ("actor", "action", "resource"),
     "has_permission": ("actor", "permission", "resource"),
     "has_role": ("actor", "role", "resource"),
     "has_relation": ("subject", "relation", "object"),
-}  # with what their arguments are
-# Which names stand in which argument, and which argument's type declares them.
+}  # built-in predicate -> what its arguments are
+# Predicate -> the list that declares the names in its second argument, and the index of the argument whose type has it.
 _NAMINGS = {"allow": ("permissions", 2), "has_permission": ("permissions", 2), "has_role": ("roles", 2),
             "has_relation": ("relations", 0)}  # fmt: skip
 _SINGULAR = {"roles": "role", "permissions": "permission", "relations": "relation"}
@@ -40,7 +40,7 @@ _TOP = ("actor", "resource", "global", "declare", "test")
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A text that may be put there; `kind` is one of type, role, permission, relation, predicate, variable, keyword."""
+    """A text to insert; `kind` is one of type, role, permission, relation, predicate, variable, keyword."""
 
     text: str
     kind: str
@@ -49,7 +49,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Completions:
-    """What may replace the text from `start` to `end`, the likeliest first; not yet chosen by what is written there."""
+    """Options to replace the text from `start` to `end`, likeliest first, not filtered by what is typed there yet."""
 
     start: int
     end: int
@@ -57,7 +57,10 @@ class Completions:
 
 
 def completions(text: str, place: int, known: Outline | None = None) -> Completions:
-    """All that can stand around the place, an offset in the text; with what is known of more text than this."""
+    """Return the options at `place`, an offset in the text, but at most MOST.
+
+    `known` replaces the outline of `text`, for example if `text` is only a part of a policy.
+    """
     words = words_of(text)
     before = [word for word in words if word.start < place]
     if _is_in_comment(text, before, place):
@@ -77,7 +80,7 @@ def _is_in_comment(text: str, before: Sequence[Word], place: int) -> bool:
 
 
 def _is_typed(word: Word, place: int) -> bool:
-    """Whether the word is still being written: the place is in it, or at the end of a name."""
+    """Say whether the word is still being typed: the position is in it, or at the end of a name or an open string."""
     if word.kind == "STRING":
         return word.start < place < word.end or (word.is_open_string and place <= word.end)
     return place <= word.end and word.text[0].isidentifier()
@@ -96,7 +99,7 @@ def _replaced(text: str, typed: Word | None, place: int) -> tuple[int, int]:
     return typed.start + 1, end
 
 
-# ---- what can stand there ----------------------------------------------------------------------------------------
+# ---- options by context ------------------------------------------------------------------------------------------
 
 
 def _options(spot: Spot) -> Iterable[Completion]:
@@ -110,7 +113,7 @@ def _options(spot: Spot) -> Iterable[Completion]:
         case "EXTENDS":
             return _types(spot, ABSTRACT)
         case "ACTOR" | "RESOURCE" | "DECLARE" if len(spot.statement) == 1 and not spot.kind:
-            return ()  # a new name
+            return ()  # the name is new, so there is nothing to choose from
     if spot.call:
         return _in_call(spot)
     match spot.kind:
@@ -122,7 +125,7 @@ def _options(spot: Spot) -> Iterable[Completion]:
 
 
 def _names(spot: Spot) -> Iterable[Completion]:
-    """What can stand in the string at the place."""
+    """Return the names that can stand in the string at the position."""
     call = spot.call
     if call:
         return _named_in_call(spot, *call)
@@ -154,7 +157,10 @@ def _named_in_call(spot: Spot, predicate: str, here: int, whole: list[list[Word]
 
 
 def _type_of(spot: Spot, argument: Sequence[Word]) -> str:
-    """The type of `User{"ann"}`, of `user: User`, or of a variable that the statement gives one."""
+    """Return the type of an argument: `User{"ann"}`, `user: User`, or a variable that gets a type in the statement.
+
+    Return an empty string if the type is not known.
+    """
     match [word.kind for word in argument]:
         case ["NAME", "LBRACE", *_]:
             return argument[0].name
@@ -228,7 +234,7 @@ def _at_top(spot: Spot) -> Iterable[Completion]:
 
 
 def _in_call(spot: Spot) -> Iterable[Completion]:
-    """An argument: a name in quotes, a variable, or a value's type."""
+    """Return the options for an argument: names in quotes, variables, and types of values."""
     if spot.last not in ("LPAREN", "COMMA"):
         return ()
     if spot.statement[0].kind == "DECLARE":
@@ -241,7 +247,7 @@ def _in_call(spot: Spot) -> Iterable[Completion]:
 
 
 def _after(spot: Spot) -> Iterable[Completion]:
-    """What goes on after a condition, or after a rule's head."""
+    """Return the keywords that can follow a condition or the head of a rule."""
     if spot.last == "RPAREN":
         return _keywords("and", "or") if spot.has_if else _keywords("if")
     if spot.last in ("STRING", "INTEGER", "RBRACE", "RBRACKET", "NOW", "TRUE", "FALSE") and spot.has_if:
@@ -263,7 +269,7 @@ def _of_block(block: Block, lists: Iterable[str], suffix: str = "") -> Iterator[
 
 
 def _through(spot: Spot, block: Block, relation: str) -> Iterator[Completion]:
-    """The names that stand before `on "relation"`."""
+    """Return the names that can stand before `on "relation"`: those of the relation's type."""
     target = block.relations.get(relation, "")
     return _of_block(spot.outline.of(target), (*LISTS, "relations"), f', through "{relation}"')
 
@@ -279,7 +285,7 @@ def _every(spot: Spot, kind: str) -> Iterator[Completion]:
 
 
 def _names_elsewhere(spot: Spot, kind: str) -> Iterator[Completion]:
-    """What other types have and this one has not: the same thing is best called the same."""
+    """Yield the names that other types have and this block lacks: the same thing is best called the same everywhere."""
     if kind not in LISTS:
         return
     own = getattr(spot.block, kind)

@@ -1,6 +1,6 @@
 """The productions of formulas and their terms: the part of the grammar that stands after `if`.
 
-Longhand and shorthand share them, so a string alone is a condition here; `nodes` refuses it in longhand.
+Longhand and shorthand rules share them, so a string alone is a condition here; `nodes` refuses it in longhand rules.
 """
 
 from policy.language import ast, nodes, places
@@ -213,7 +213,7 @@ def p_name(p: Production) -> None:
     p[0] = ast.Name(p[1], places.token_span(p, 1))
 
 
-# ---- known only to be refused --------------------------------------------------------------------
+# ---- not Polar: parsed only to give a helpful error ----------------------------------------------
 
 
 def p_refused_argument(p: Production) -> None:

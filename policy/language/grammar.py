@@ -1,6 +1,7 @@
-"""The productions of a policy and its items; `conditions` has those of formulas. Nothing else is in either.
+"""The productions of a policy and its items; `conditions` has the productions of formulas.
 
-The grammar accepts somewhat more than Polar, so that `nodes` can say what is wrong instead of "unexpected".
+Both modules hold only productions. PLY reads each production from the function's docstring. The grammar accepts
+somewhat more than Polar, so that an error message can say what is wrong instead of "unexpected".
 """
 
 from policy.language import ast, nodes, places
@@ -239,7 +240,7 @@ def p_values_clause(p: Production) -> None:
     p[0] = nodes.values_clause(p)
 
 
-# ---- known only to be refused --------------------------------------------------------------------
+# ---- not Polar: parsed only to give a helpful error ----------------------------------------------
 
 
 def p_refused_type(p: Production) -> None:

@@ -1,11 +1,11 @@
 """Text -> tokens.
 
-Few words are reserved. The others are keywords only in certain positions and names everywhere else, so `actor`,
-`resource` or `test` can be variables, types and predicates.
+Only a few words are reserved (`RESERVED`). The words in `CONTEXTUAL` are keywords in certain positions and names
+everywhere else, so `actor`, `resource` or `test` can be variables, types and predicates.
 
-Things that people write but Polar does not have are tokens too: the lexer notes the error and returns the nearest valid
-token instead, so that one mistake is reported once. The parser's lexer is a clone that carries the `notes` of its
-parse.
+The lexer also recognizes common mistakes, such as `==` or `1.5`. It notes the error, and then returns the nearest valid
+token or skips the text, so that the parser does not report the same mistake again. Each parse uses its own clone of the
+lexer, which carries the `notes` of that parse.
 """
 
 import re
@@ -27,8 +27,8 @@ CONTEXTUAL = {
     "actor": "ACTOR", "resource": "RESOURCE", "global": "GLOBAL", "extends": "EXTENDS", "declare": "DECLARE",
     "type": "TYPE", "test": "TEST", "fixture": "FIXTURE", "setup": "SETUP", "assert": "ASSERT",
     "assert_not": "ASSERT_NOT",
-}  # fmt: skip  # the production `name` gives each of these back as a name
-LEGACY = {
+}  # fmt: skip  # the production `name` turns each of these into a name where it is no keyword
+LEGACY = {  # word -> hint: the word is refused with this hint, and then parsed as a name
     "cut": "rules have no order; state the exception with `not`",
     "debug": "policies print nothing; state what you expect in a `test` block",
     "print": "policies print nothing; state what you expect in a `test` block",
@@ -37,22 +37,23 @@ LEGACY = {
 }
 _KINDS = RESERVED | CONTEXTUAL | dict.fromkeys(LEGACY, "LEGACY") | {"new": "NEW"}
 
-COMPARISONS = ("!=", "<=", ">=", "<", ">")  # besides `=`; where one starts like another, the longer one first
+COMPARISONS = ("!=", "<=", ">=", "<", ">")  # besides `=`; `<=` is before `<`, as a regex takes the first match
 
 tokens = [
     "NAME", "STRING", "INTEGER", "NOW", "AT_NAME", "EQ", "COMPARE", "INLINE_QUERY", "LPAREN", "RPAREN", "LBRACKET",
     "RBRACKET", "LBRACE", "RBRACE", "COMMA", "SEMI", "COLON", *RESERVED.values(), *CONTEXTUAL.values(),
 ]  # fmt: skip
 
-_QUOTES = "\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"  # pasted from a word processor
-_INVISIBLE = "\u00ad\u200b\u2060\ufeff"
+_QUOTES = "\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"  # typographic quotes, as word processors make them
+_INVISIBLE = "\u00ad\u200b\u2060\ufeff"  # soft hyphen, zero-width space, word joiner, byte order mark
 _NOT_IN_NAMES = rf"\x00-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x9f\s{_QUOTES}{_INVISIBLE}"
 WORD = rf"[^{_NOT_IN_NAMES}\d][^{_NOT_IN_NAMES}]*+"
 NAME = rf"{WORD}(?:::{WORD})*+\??"
 _CLOSED = r'"[^"\\\n]*+(?:\\[\s\S][^"\\\n]*+)*+"'
+# What follows the word `new` in `new User(...)` or `new User{...}`. Elsewhere, `new` is a name.
 _CREATION = re.compile(rf"\s+(?!(?:{'|'.join(map(re.escape, RESERVED))})\b){NAME}\s*[({{]")
 
-# Whitespace, and the mark that editors put at the start of a file.
+# All Unicode whitespace, and the byte order mark that some editors put at the start of a file.
 t_ignore = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff"
 t_ignore_COMMENT = r"\#[^\n]*"
 t_STRING = _CLOSED
@@ -91,7 +92,7 @@ def t_AT_NAME(token: Token) -> Token:
     return token
 
 
-# ---- mistakes that are better told than tokenised ------------------------------------------------------------------
+# ---- common mistakes, each with its own error message --------------------------------------------------------------
 
 
 @TOKEN(r"[+-]?(?:[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)(?![0-9a-zA-Z_])")

@@ -1,4 +1,4 @@
-"""Literals: from what was written to one canonical value, or a problem."""
+"""Turn a literal as written into one canonical value, or note a problem."""
 
 import re
 
@@ -13,7 +13,7 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
 
 
 def text_of(written: str) -> str:
-    """The text that a string literal, quotes and all, stands for."""
+    """Return the text that a string literal stands for; `written` includes the quotes."""
     if "\\" not in written:
         return written[1:-1]
     return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), written[1:-1])
@@ -41,7 +41,7 @@ def boolean(written: str, span: Span) -> ast.Literal:
 
 
 def entity(notes: Notes, type_name: ast.Name, key: ast.Literal, span: Span) -> ast.Literal:
-    """`User{"alice"}`; `Integer{3}`, `Integer{"3"}` and `3` are one literal."""
+    """Return the literal for `User{"alice"}`. `Integer{3}`, `Integer{"3"}` and `3` become equal literals."""
     try:
         value = Value(type_name.text, canonical_id(type_name.text, key.value.id))
     except ValueError as mistake:
@@ -51,7 +51,7 @@ def entity(notes: Notes, type_name: ast.Name, key: ast.Literal, span: Span) -> a
 
 
 def is_sound_id(notes: Notes, text: str, span: Span, what: str) -> bool:
-    """Whether facts can hold the text; `what` names it in the problem."""
+    """Say whether facts can hold the text. If not, note a problem, which calls the text `what`."""
     if not text:
         notes.refuse(span, f"{what} cannot be empty", "for any value, use a variable or `_`")
     elif text == "*":

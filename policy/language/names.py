@@ -1,8 +1,8 @@
-"""Where each name of a text stands: what makes it, what uses it, and what grants it.
+"""Where each name of a text stands: where it is defined, used and granted.
 
-It is read from words alone, like the outline, so it is there while a text is no policy yet. What names of roles,
-permissions and relations are is text, and the same text may name something in several types (`role if role on
-"folder"` hands all of them on); so a name is one thing in the whole policy. A variable is one in its statement.
+Names are read from words alone, like the outline, so the text need not parse. Roles, permissions and relations are
+named by strings, and several types may share a string (`role if role on "folder"` passes every role on under its own
+name). So equal strings count as one name in the whole policy. A variable is one name only within its statement.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHORTHAND = ("role", "permission", "actor", "resource")  # words that mean some
 
 
 class Key(NamedTuple):
-    """What an occurrence is one of; a variable has the number of its statement."""
+    """The name that an occurrence belongs to. `statement` is the number of a variable's statement, otherwise 0."""
 
     kind: str
     name: str
@@ -35,7 +35,7 @@ class Key(NamedTuple):
 
 class Occurrence(NamedTuple):
     key: Key
-    span: Span  # of a string, what is between its quotes
+    span: Span  # for a string, the part between its quotes
     is_definition: bool = False
     block: str = ""  # the type in whose block it is defined
 
@@ -55,7 +55,7 @@ class Symbol:
 class Names:
     occurrences: tuple[Occurrence, ...]  # in the order of the text
     symbols: tuple[Symbol, ...]
-    grants: Mapping[str, tuple[Span, ...]]  # name -> the statements that give it
+    grants: Mapping[str, tuple[Span, ...]]  # name of a role, permission or relation -> the statements that grant it
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -69,7 +69,7 @@ class Names:
         return found
 
     def at(self, place: int) -> Occurrence | None:
-        """The name that the place is in, or at the end of."""
+        """Return the occurrence that contains the offset `place` or ends there; None if there is none."""
         index = bisect_right(self._starts, place) - 1
         if index < 0 or place > self.occurrences[index].span.end:
             return None
@@ -79,7 +79,7 @@ class Names:
         return self._by_key.get(key, ())
 
     def definitions(self, key: Key) -> list[Occurrence]:
-        """What makes it: for a variable that is given no type, where it first stands."""
+        """Return where the name is defined; a variable without a type is defined by its first occurrence."""
         found = [each for each in self.of(key) if each.is_definition]
         return found or list(self.of(key)[:1] if key.kind == VARIABLE else ())
 
@@ -97,15 +97,15 @@ def names_of(words: Sequence[Word]) -> Names:
 
 @dataclass
 class _Reading:
-    """One way through the words."""
+    """One pass over the words, which collects the names."""
 
     words: Sequence[Word]
     occurrences: list[Occurrence] = field(default_factory=list)
     symbols: list[Symbol] = field(default_factory=list)
     grants: dict[str, list[Span]] = field(default_factory=dict)
     statement: int = 0
-    symbol: Symbol | None = None  # the block or test around
-    kind: str = ""  # of what is around: ACTOR, RESOURCE, GLOBAL, TEST or nothing
+    symbol: Symbol | None = None  # the block or test that is open
+    kind: str = ""  # kind of the block or test that is open: ACTOR, RESOURCE, GLOBAL, TEST, or empty
 
     def read(self) -> None:
         at = 0
@@ -144,12 +144,12 @@ class _Reading:
         kind = "fixture" if self.words[at + 1].kind == "FIXTURE" else first.text
         end = self.words[at + length - 1].end
         is_read = first.kind == "TEST" and named.kind == "STRING" and not named.is_open_string
-        name = text_of(named.text) if is_read else named.name  # as those know the test who run it
+        name = text_of(named.text) if is_read else named.name  # a test's name without escapes, as in test results
         self.symbol = Symbol(kind, name, Span(first.start, end), _inner(named))
         self.symbols.append(self.symbol)
 
     def _setup(self, at: int) -> int:
-        """Facts in braces of their own; the brace that closes them closes no test."""
+        """Read `setup { ... }` and return the index after it; its closing brace does not close the test."""
         at += 2
         while at < len(self.words) and self.words[at].kind != "RBRACE" and not head_length(self.words, at):
             at = at + 1 if self.words[at].kind == "SEMI" else self._statement(at)
@@ -177,7 +177,7 @@ class _Reading:
         return end
 
     def _end(self, at: int) -> int:
-        """Where the statement ends: after its semicolon, or before what cannot belong to it."""
+        """Return the index where the statement ends: after its semicolon, or before a word that cannot belong to it."""
         depth = 0
         for place in range(at, len(self.words)):
             kind = self.words[place].kind
@@ -194,7 +194,7 @@ class _Reading:
         return len(self.words)
 
     def _declaration(self, words: Sequence[Word], span: Span) -> None:
-        """`roles = [...]`, `permissions = [...]` or `relations = {...}`."""
+        """Read `roles = [...]`, `permissions = [...]` or `relations = {...}`."""
         assert self.symbol
         self.symbol.inside.append(Symbol(words[0].text, words[0].text, span, _inner(words[0])))
         block = self.symbol.name if self.kind != "GLOBAL" else ""
@@ -207,7 +207,10 @@ class _Reading:
                 self._add(NAME, word, is_definition=True, block=block)
 
     def _granted(self, words: Sequence[Word], span: Span) -> None:
-        """Note which name the statement gives: the head of shorthand, or the text in that of a rule."""
+        """Note the names that a statement grants: the head of shorthand, or strings in the head of a rule.
+
+        In a block, `"read" if "owner";` grants read. Outside, `has_role(u: User, "owner", r: Repo);` grants owner.
+        """
         if self.kind in _BLOCKS and words[0].kind == "STRING":
             self.grants.setdefault(words[0].name, []).append(span)
         elif not self.kind and words[0].text.startswith("has_") and len(words) > 1 and words[1].kind == "LPAREN":
@@ -231,7 +234,7 @@ class _Reading:
             if word.kind == "IF":
                 in_head = False
             if word.kind == "STRING":
-                if not (before == "LBRACE" and at > 1 and words[at - 2].kind in _WORDS):  # an id names nothing
+                if not (before == "LBRACE" and at > 1 and words[at - 2].kind in _WORDS):  # an entity's id is no name
                     self._add(NAME, word)
             elif word.kind in _WORDS:
                 self._word(word, before, after, in_head, is_declared, first=at == 0)
@@ -250,7 +253,7 @@ class _Reading:
             self._add(VARIABLE, word, is_definition=after in ("COLON", "MATCHES", "MATCHES_EXACTLY"))
 
     def _is_of_language(self, word: Word, after: str) -> bool:
-        """`role`, `actor` and the like in a block; `global` before what it is about."""
+        """Say whether the word is a keyword here: one of _SHORTHAND in a block, or `global` before a string or name."""
         in_block = self.kind in _BLOCKS and word.text in _SHORTHAND
         return in_block or (word.kind == "GLOBAL" and after in ("STRING", "NAME"))
 
@@ -260,6 +263,6 @@ class _Reading:
 
 
 def _inner(word: Word) -> Span:
-    """Where the name of a word stands."""
+    """Return the span of the word, without the quotes of a string."""
     start = word.start + (word.kind == "STRING")
     return Span(start, start + len(word.name))

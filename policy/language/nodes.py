@@ -1,7 +1,8 @@
-"""What the grammar's productions build where a constructor alone is not enough.
+"""Build the nodes of the grammar's productions, where a constructor alone is not enough.
 
 `p` is PLY's production: `p[n]` is the value of its n-th symbol, a node or the text of a token. The grammar accepts more
-than Polar; what no policy may say is noted here, and a stand-in is returned, so that the parse goes on.
+than Polar. For what Polar does not allow, these functions note an error and return a placeholder, so that parsing goes
+on.
 """
 
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class Listed:
 
 
 def membership(p: Production, n: int) -> ast.Membership:
-    """`x in [...]`, where the list is the n-th symbol and must hold literals."""
+    """Return `x in [...]`, where the list is the n-th symbol. Refuse elements that are not literals."""
     for term in p[n].terms:
         if not isinstance(term, ast.Literal):
             p.lexer.notes.refuse(term.span, "a list holds strings, numbers or entities", "variables cannot stand in it")
@@ -79,7 +80,7 @@ def compared_list(p: Production) -> ast.Membership:
 
 
 def call(p: Production, n: int) -> ast.Call:
-    """A call inside a body: its arguments carry no types."""
+    """Return the n-th symbol, a call inside a body. Refuse arguments with a type, such as `user: User`."""
     called: ast.Call = p[n]
     for arg in called.args:
         if isinstance(arg, ast.Parameter):
@@ -89,7 +90,7 @@ def call(p: Production, n: int) -> ast.Call:
 
 
 def lone(p: Production) -> ast.Formula:
-    """A term that stands alone as a condition: `true`, or in shorthand a string or one of its two words."""
+    """Return the condition that is a single term: `true` or `false`, or in shorthand a string or one of WORDS."""
     match p[1]:
         case ast.Literal(value, span) if value.type == "Boolean":
             return ast.Truth(value.id == "true", span)
@@ -143,7 +144,7 @@ def in_no_list(p: Production) -> ast.Membership:
 
 
 def conjunction(parts: list[ast.Formula]) -> ast.And:
-    flat: list[ast.Formula] = []
+    flat: list[ast.Formula] = []  # `a and (b and c)` -> And(a, b, c)
     for part in parts:
         flat.extend(part.parts) if isinstance(part, ast.And) else flat.append(part)
     return ast.And(tuple(flat), flat[0].span.to(flat[-1].span))
@@ -310,7 +311,7 @@ def assertion(p: Production, iff: ast.ValuesClause | None, end: int) -> ast.Asse
 
 
 def _refuse_stranger(notes: Notes, variable: ast.Variable, args: tuple[ast.Parameter | ast.Term, ...]) -> None:
-    """The variable of an `iff` must be the assertion's; `_` is never the same twice."""
+    """Refuse the variable of an `iff` that is not an argument of the assertion. Each `_` is a new variable."""
     variables = [arg.variable if isinstance(arg, ast.Parameter) else arg for arg in args]
     if variable.name == "_":
         notes.refuse(variable.span, "`iff` cannot speak of `_`", "give the variable a name")

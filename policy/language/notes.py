@@ -1,4 +1,4 @@
-"""What one parse notes on its way: the mistakes found so far, and how deep it is."""
+"""The state of one parse: the mistakes found so far, the depth of nesting, and the string literals seen."""
 
 import json
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from policy.language.rejection import PolicyRejected, Problem
 from policy.language.source import Source, Span
 from policy.values import Value
 
-MAX_PROBLEMS = 50  # nobody reads more, and hostile text must not buy a message of any length
-MAX_DEPTH = 200  # later passes recurse over formulas
-MAX_SHOWN = 40
+MAX_PROBLEMS = 50  # nobody reads more, and a hostile text must not cause an endless message
+MAX_DEPTH = 200  # bounds the recursion of later passes over formulas
+MAX_SHOWN = 40  # characters of user text in a message
 
 
 @dataclass(slots=True)
@@ -18,10 +18,13 @@ class Notes:
     source: Source
     problems: list[Problem] = field(default_factory=list)
     depth: int = 0
-    values: dict[str, Value] = field(default_factory=dict)  # literals seen before, by their text
+    values: dict[str, Value] = field(default_factory=dict)  # string literals seen before, by their source text
 
     def refuse(self, span: Span, message: str, hint: str = "") -> None:
-        """Note an error. A later one about the same place is most likely a consequence, and is left out."""
+        """Note an error, unless one is noted at the same start: the later one is most likely its consequence.
+
+        Raise `PolicyRejected` once there are MAX_PROBLEMS.
+        """
         if any(problem.span.start == span.start for problem in self.problems):
             return
         self.problems.append(Problem(message, span, hint))
@@ -42,16 +45,16 @@ class Notes:
 
 
 def shown(text: str) -> str:
-    """User text for a message, in backticks."""
+    """Return user text for a message, clipped and in backticks."""
     return f"`{clipped(text)}`"
 
 
 def clipped(text: str) -> str:
-    """User text for a message: printable, and not too long."""
+    """Return user text for a message, cut to MAX_SHOWN characters; what is not printable is then escaped."""
     short = text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in short)
 
 
 def spelled_out(text: str, kept: str = "") -> str:
-    """User text for a line of a report: what cannot be seen and is not `kept` is written as in JSON."""
+    """Return user text for a line of a report: unprintable characters that are not in `kept` are escaped as in JSON."""
     return "".join(char if char.isprintable() or char in kept else json.dumps(char)[1:-1] for char in text)

@@ -1,7 +1,8 @@
-"""What a text names, whether or not it is a policy yet: for those who help to write one.
+"""What a text declares, for editor tools such as completion. The text need not parse.
 
-It is read from words and signs alone, so a mistake in one place hides nothing in another. The head of a block or a test
-(`resource Repo {`, `test "owners read" {`) can stand nowhere else, so it begins a new one, whatever is open.
+The outline is read from words and signs alone, so a mistake in one place hides nothing in another. The head of a block
+or test (`resource Repo {`, `test "owners read" {`) cannot stand inside another one, so it always begins a new block or
+test, even if an earlier brace is still open.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SIGNS = {
     "(": "LPAREN", ")": "RPAREN", "[": "LBRACKET", "]": "RBRACKET", "{": "LBRACE", "}": "RBRACE", ",": "COMMA",
     ";": "SEMI", ":": "COLON", "=": "EQ",
 }  # fmt: skip
-# The lexer's words, in one expression: that takes a tenth of the time, and somebody is typing.
+# The lexer's tokens in one regular expression. It takes a tenth of the lexer's time, which counts while somebody types.
 _WORD = re.compile(
     rf"""
       (?P<COMMENT> \#[^\n]* )
@@ -38,7 +39,7 @@ _WORD = re.compile(
 
 
 class Word(NamedTuple):
-    """A word or a sign; `text` is as written, where the lexer may have put another in its place."""
+    """A word or a sign. `text` is always as written, but the lexer replaces the text of some invalid tokens."""
 
     kind: str  # the lexer's: NAME, STRING, LPAREN, …
     text: str
@@ -47,7 +48,7 @@ class Word(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it names; a string, closed or not, without its quotes."""
+        """Return the text of the word, without the quotes of a string. The string need not be closed."""
         return self.text[1:].removesuffix('"') if self.kind == "STRING" else self.text
 
     @property
@@ -57,10 +58,10 @@ class Word(NamedTuple):
 
 @dataclass(slots=True)
 class Block:
-    """`actor`, `resource` or `global`, as far as it is written."""
+    """An `actor`, `resource` or `global` block, as far as it is written."""
 
     kind: str
-    name: str  # of no type where it is global
+    name: str  # empty for `global`
     extends: list[str] = field(default_factory=list)
     roles: list[str] = field(default_factory=list)
     permissions: list[str] = field(default_factory=list)
@@ -70,12 +71,12 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class Outline:
     types: Mapping[str, Block]
-    everything: Block  # what is global
+    everything: Block  # of all `global` blocks
     predicates: Mapping[str, tuple[str, ...]]  # name -> arguments, as first written
     fixtures: tuple[str, ...]
 
     def of(self, type_name: str) -> Block:
-        """The block of a type with what it inherits; nothing for a type that has none."""
+        """Return the block of a type, merged with what it inherits; an empty block for a type without one."""
         found = Block("", type_name)
         waiting, seen = [type_name], set()
         while waiting:
@@ -111,7 +112,10 @@ def _kind(found: re.Match[str]) -> str:
 
 
 def head_length(words: Sequence[Word], at: int) -> int:
-    """How many words up to the brace the head of a block or a test that begins here has; 0 where none does."""
+    """Return the length in words of the head of a block or test that begins at `at`, or 0 if none begins there.
+
+    The opening brace counts: the head `resource Repo {` has 3 words.
+    """
     if words[at].kind not in HEADS:
         return 0
     kinds = [word.kind for word in words[at : at + 4]]
@@ -171,7 +175,7 @@ def _block_of(head: Sequence[Word], types: dict[str, Block], everything: Block) 
 
 
 def _read_declaration(words: Sequence[Word], at: int, block: Block) -> None:
-    """`roles = [...]`, `permissions = [...]` or `relations = {...}`, as far as it goes."""
+    """Read `roles = [...]`, `permissions = [...]` or `relations = {...}` into the block, as far as it is written."""
     kinds = [word.kind for word in words[at + 1 : at + 3]]
     if words[at].text in LISTS and kinds == ["EQ", "LBRACKET"]:
         names: list[str] = getattr(block, words[at].text)
@@ -194,26 +198,29 @@ def _until(words: Sequence[Word], at: int, end: str) -> Iterator[Word]:
 
 
 def _predicates(words: Sequence[Word]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Every name that is called; where it is twice, dict takes the last, so the first comes last."""
+    """Yield every called name and its arguments, from the last call to the first.
+
+    `dict` keeps the last pair of several with the same name, so it keeps the first call of each name.
+    """
     called = [at for at, word in enumerate(words[:-1]) if is_called(word, words[at + 1])]
     for at in reversed(called):
         yield words[at].text, tuple(_arguments(words, at + 2))
 
 
 def is_called(word: Word, following: Word) -> bool:
-    """Whether `name(` stands here; `not (` and `actor (` have a word of the language before the parenthesis."""
+    """Say whether the two words are `name (`. They are not in `not (` and `actor (`, which begin with a keyword."""
     return following.kind == "LPAREN" and word.kind == "NAME"
 
 
 def _arguments(words: Sequence[Word], at: int) -> Iterator[str]:
-    """Each argument in short: its name, or its type."""
+    """Yield the first word of each argument: `user` for `user: User`, and `User` for `User{"ann"}`."""
     for argument in split_arguments(words, at):
         if argument:
             yield argument[0].text
 
 
 def split_arguments(words: Sequence[Word], at: int = 0) -> list[list[Word]]:
-    """The words of each argument, from after the parenthesis that opens to the one that closes."""
+    """Return the words of each argument, from `at`, the index after the opening parenthesis, up to the closing one."""
     found: list[list[Word]] = [[]]
     depth = 0
     for place in range(at, len(words)):

@@ -1,8 +1,8 @@
 """Check the syntax of a changed text by parsing only what has changed.
 
 A policy is a sequence of statements, and whether a statement parses does not depend on the others. So if every piece of
-a text is a policy, the whole is one too, wherever it was cut between two tokens. Pieces that stood in a policy before
-are not parsed again.
+a text parses, the whole text parses too, wherever it was cut between two tokens. A caller that keeps the pieces of an
+earlier policy need not parse these again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from policy.language.ply_types import Token
 from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 
-_ENDS = frozenset({"SEMI", "RBRACE"})  # of a statement, outside of all brackets
+_ENDS = frozenset({"SEMI", "RBRACE"})  # these end a statement outside of all brackets
 
 
 def pieces_of(text: str, tokens: Iterable[Token]) -> frozenset[str]:
-    """Cut a text, of which these are the tokens, after each statement.
+    """Return the pieces of a text, which is cut after each statement; `tokens` are the tokens of the text.
 
     >>> text = "actor User {} allow(u: User, _, _) if is_ok(u);"
     >>> pieces_of(text, tokens_in(Source(text)))
@@ -44,7 +44,7 @@ def pieces_of(text: str, tokens: Iterable[Token]) -> frozenset[str]:
 
 
 def are_policies(pieces: Iterable[str]) -> bool:
-    """Parse each; where one is refused, the whole may have been cut at a wrong place, and still be a policy."""
+    """Say whether every piece parses. If not, the whole text may still parse: it may have been cut in a wrong place."""
     try:
         for piece in pieces:
             parse(Source(piece))

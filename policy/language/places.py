@@ -1,4 +1,4 @@
-"""Where a production's symbols stand in the text, and notes about them.
+"""Find where a production's symbols stand in the text, and note errors there.
 
 `p` is PLY's production: `p[n]` is the value of its n-th symbol, a node or the text of a token.
 """
@@ -17,7 +17,7 @@ def tokens_span(p: Production, first: int, last: int) -> Span:
 
 
 def span_to(p: Production, first: Span, last: int) -> Span:
-    """From a node's span to the end of a token."""
+    """Return the span from the start of `first`, a node's span, to the end of the token `p[last]`."""
     return Span(first.start, p.slice[last].lexpos + len(p[last]))
 
 
@@ -26,6 +26,6 @@ def refuse(p: Production, n: int, message: str, hint: str) -> None:
 
 
 def enter(p: Production) -> None:
-    """One deeper, under the `not` or the parenthesis just read."""
+    """Note one more level of nesting, which the `not` or `(` on top of the parser's stack begins."""
     start = p.stack[-1].lexpos
     p.lexer.notes.enter(Span(start, start + len(p.stack[-1].value)))

@@ -1,4 +1,4 @@
-"""The interface to PLY: parser tables are built once, in memory, and each parse uses a clone of the parser."""
+"""The interface to PLY: its tables are built once, in memory, and each parse uses its own copy of lexer and parser."""
 
 import copy
 import functools
@@ -19,14 +19,14 @@ from policy.language.source import Source, Span
 from policy.language.unexpected import problem_at
 
 MAX_BYTES = 1_000_000
-MAX_TOKENS = 400_000  # twice what a text of that size has by nature; bounds the time of a hostile one
-# Characters that cannot be stored, or that make a text look like another one: lone surrogates, NUL, the controls that
-# change the direction of writing, and carriage returns that end a line (and a comment) only in some editors.
+MAX_TOKENS = 400_000  # twice what an ordinary text of MAX_BYTES has; bounds the parse time of a hostile text
+# Characters that cannot be stored (lone surrogates and NUL), or that make a text look like another one: bidirectional
+# controls, and carriage returns without a line feed, which end a line (and a comment) only in some editors.
 _UNFIT = re.compile("[\ud800-\udfff\0\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
 
 
 class _Stop(Exception):
-    """Leaves PLY's loop at the first syntax error; there is no recovery."""
+    """Raised to leave PLY's loop at the first syntax error; there is no error recovery."""
 
 
 def parse(source: Source) -> ast.Policy:
@@ -35,7 +35,7 @@ def parse(source: Source) -> ast.Policy:
 
 
 def parse_with_tokens(source: Source) -> tuple[ast.Policy, list[Token]]:
-    """The syntax tree, and the tokens that it was made of: between them stand whitespace and comments."""
+    """Like `parse`, but return the tokens too; the text between the tokens is whitespace and comments."""
     notes = Notes(source)
     _refuse_unfit(notes)
     kept: list[Token] = []
@@ -58,7 +58,10 @@ def _parsed(notes: Notes, kept: list[Token]) -> ast.Policy | None:
 
 
 def tokens_in(source: Source) -> list[Token]:
-    """The tokens of a text, whether or not it is a policy. PolicyRejected carries what is wrong with them."""
+    """Return the tokens of a text, which need not parse.
+
+    Raise `PolicyRejected` for lexical mistakes, for forbidden characters, and for a text that is too long.
+    """
     notes = Notes(source)
     _refuse_unfit(notes)
     kept: list[Token] = []
@@ -97,14 +100,14 @@ def _refuse_unfit(notes: Notes) -> None:
 
 
 def _stop(parser: Parser, notes: Notes, token: Token | None) -> NoReturn:
-    # After a lexical mistake on the way, what does not fit is most likely its consequence.
+    # After an earlier mistake, a syntax error is most likely only its consequence, so it is not reported.
     if not notes.problems:
         notes.problems.append(problem_at(parser, notes, _cloned_lexer(notes), token))
     raise _Stop
 
 
 def _finish_lexing(tokens: Lexer) -> None:
-    """Reads the rest, for the lexical mistakes in it."""
+    """Read the rest of the text, so that the lexical mistakes in it are noted too."""
     while tokens.token():
         pass
 
@@ -124,17 +127,17 @@ def _lexer() -> Lexer:
 @functools.cache
 def _parser() -> Parser:
     module = SimpleNamespace(**_productions(), tokens=lexer.tokens, start="policy", __file__=grammar.__file__)
-    # PLY counts conflicts only when it debugs; without a file to debug into, that costs nothing.
+    # PLY reports conflicts only with `debug=True`; the NullLogger keeps it from writing a debug file.
     log = yacc.NullLogger()
     parser: Parser = yacc.yacc(module=module, write_tables=False, debug=True, debuglog=log, errorlog=_Strict())
     return parser
 
 
 class _Strict:
-    """PLY's log: a conflict, an unused token or any other doubt about the grammar is an error."""
+    """An error log for PLY that raises AssertionError for a conflict, an unused token or another warning."""
 
     def warning(self, message: str, *args: object) -> None:
-        # The error function is set per parse, on the clone.
+        # PLY warns that there is no `p_error`. None is needed: each parse sets `errorfunc` on its copy of the parser.
         assert "p_error" in message, message % args
 
     error = critical = warning

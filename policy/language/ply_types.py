@@ -10,7 +10,7 @@ from policy.language.notes import Notes
 
 
 class Token(Protocol):
-    """A token as the lexer makes it. `lexer` is there only while a rule of the lexer has it."""
+    """A token as the lexer makes it. `lexer` is set only on tokens that a `t_` function of the lexer handles."""
 
     type: str
     value: str
@@ -19,7 +19,7 @@ class Token(Protocol):
 
 
 class Lexer(Protocol):
-    """One parse's clone of the lexer, which carries its notes."""
+    """The clone of the lexer that one parse uses. It carries the `notes` of that parse."""
 
     notes: Notes
     lexdata: str
@@ -35,7 +35,7 @@ class Lexer(Protocol):
 
 
 class Symbol(Protocol):
-    """What lies on the parser's stack: a token, or what a production made, which has any type."""
+    """An entry of the parser's stack: a token, or the result of a production, whose `value` can have any type."""
 
     type: str
     value: Any
@@ -43,7 +43,7 @@ class Symbol(Protocol):
 
 
 class Production(Protocol):
-    """The argument of each production: `p[n]` is the value of its n-th symbol, a node or the text of a token."""
+    """The argument of each `p_` function: `p[n]` is the value of its n-th symbol, a node or the text of a token."""
 
     lexer: Lexer
     slice: Sequence[Symbol]
@@ -62,7 +62,10 @@ class Rewrite(Protocol):
 
 
 class Parser(Protocol):
-    """The parser where it stands, with its tables: an action that is negative reduces."""
+    """A parser within a parse: its stacks and its tables.
+
+    `action[state][token]` is a number: 0 accepts, a positive one shifts, and -n reduces by `productions[n]`.
+    """
 
     statestack: Sequence[int]
     symstack: Sequence[Symbol]

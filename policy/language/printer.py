@@ -1,4 +1,4 @@
-"""Syntax tree -> canonical text. Parsing the text gives the tree back."""
+"""Syntax tree -> canonical text. Parsing the text gives an equal tree."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ _INDENT = "  "
 
 
 def print_policy(policy: ast.Policy) -> str:
-    """One item a paragraph; rules that follow one another stand together."""
+    """Return the text of a policy. A blank line separates two items, except two rules in a row."""
     paragraphs: list[str] = []
     for index, item in enumerate(policy.items):
         if index and not (isinstance(item, ast.Rule) and isinstance(policy.items[index - 1], ast.Rule)):
@@ -35,7 +35,7 @@ def print_item(item: ast.Item) -> str:
 
 
 def _braced(opening: str, lines: Iterable[str]) -> str:
-    """Lines inside braces, one step further in."""
+    """Return the lines in braces, indented by one step; `{}` on the same line if there are none."""
     inner = "".join(f"{_INDENT}{line}\n" for text in lines for line in text.split("\n"))
     return f"{opening} {{\n{inner}}}" if inner else f"{opening} {{}}"
 

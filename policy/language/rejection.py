@@ -19,7 +19,7 @@ class Problem:
     severity: str = "error"  # or "warning"
 
     def describe(self, source: Source) -> str:
-        """`file:line:column: message (hint)`, then the source line and a caret under the place."""
+        """Return `file:line:column: message (hint)`, then the source line with carets under the place."""
         advice = f" ({self.hint})" if self.hint else ""
         line, column = source.position(self.span.start)
         place = f"{source.filename or 'policy'}:{line}:{column}"
@@ -27,9 +27,9 @@ class Problem:
 
 
 class PolicyRejected(AuthzError):
-    """The text is not a policy; `problems` are all that were found, in text order."""
+    """Raised for a text that is not a valid policy; `problems` has all mistakes found, in text order."""
 
-    version: int | None = None  # that has the text, where it was a policy once
+    version: int | None = None  # the published version with this text, if `of_version` set one
 
     def __init__(self, source: Source, problems: tuple[Problem, ...]):
         self.source = source
@@ -38,7 +38,7 @@ class PolicyRejected(AuthzError):
         super().__init__("\n".join(self.descriptions))
 
     def of_version(self, number: int) -> PolicyRejected:
-        """Return the same of a version that was published: nothing that the caller sent is wrong."""
+        """Return this error for published version `number`. Its `body` lists no problems: the request is not wrong."""
         found = PolicyRejected(self.source, self.problems)
         found.version = number
         found.message = f"policy version {number} does not compile any more:\n{self.message}"

@@ -32,12 +32,12 @@ class Source:
         return [0, *(found.end() for found in re.finditer("\n", self.text))]
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset, both from 1."""
+        """Return the line and the column of an offset, both counted from 1."""
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
     def line_start(self, line: int) -> int:
-        """The offset at which a line starts."""
+        """Return the offset at which a line starts; lines are counted from 1."""
         return self._line_starts[line - 1]
 
     def line_text(self, line: int) -> str:
@@ -46,7 +46,7 @@ class Source:
         return self.text[start:end].rstrip("\r")
 
     def snippet(self, span: Span) -> str:
-        """The line where the span starts, and carets under the part of it on that line."""
+        """Return the line where the span starts, with carets under the part of the span on that line."""
         line, column = self.position(span.start)
         text, before = _clipped(self.line_text(line), column - 1)
         width = max(1, min(span.end - span.start, len(text) - before))
@@ -54,7 +54,7 @@ class Source:
 
 
 def _clipped(text: str, place: int) -> tuple[str, int]:
-    """The part of a line to show, on one line of screen, and where the place is in it."""
+    """Return up to MAX_SHOWN characters of a line around `place`, with `…` at a cut, and the new index of `place`."""
     start = 0 if len(text) <= MAX_SHOWN else max(0, min(place - MAX_SHOWN // 3, len(text) - MAX_SHOWN))
     shown = "".join(char if char.isprintable() else " " for char in text[start : start + MAX_SHOWN])
     left, right = "…" if start else "", "…" if start + MAX_SHOWN < len(text) else ""

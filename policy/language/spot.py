@@ -1,6 +1,6 @@
-"""Where a place of a text is: in which block or test, in which statement, in which call.
+"""The context of a position in a text: the block or test around it, the statement and the call.
 
-The words before it tell, and those after it what else belongs to the statement.
+The words before the position determine the context. The words after it show what else belongs to the statement.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from policy.language.outline import CLOSING, OPENING, Block, Outline, Word, head
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """The block or test around the place, the statement there, and what can be named."""
+    """The context of a position: the block or test around it, the statement there, and what can be named."""
 
-    head: Sequence[Word]  # of the block or the test; nothing where none is open
+    head: Sequence[Word]  # of the block or test, up to its `{`; empty if none is open
     is_setup: bool
-    statement: Sequence[Word]  # the words before the place
-    ahead: Sequence[Word]  # and those after it
+    statement: Sequence[Word]  # the words of the statement before the position
+    ahead: Sequence[Word]  # the words after the position; they may go on beyond the statement
     outline: Outline
     in_string: bool
-    opened: tuple[int, ...]  # places in the statement of what is open
+    opened: tuple[int, ...]  # indexes in `statement` of the brackets that are still open
 
     @property
     def kind(self) -> str:
-        """actor, resource, global, test or fixture; nothing where no block is open."""
+        """Return actor, resource, global, test or fixture; an empty string if no block or test is open."""
         if not self.head:
             return ""
         return "fixture" if self.head[1].kind == "FIXTURE" else self.head[0].text
 
     @property
     def block(self) -> Block:
-        """What may be named in the block, with what is inherited."""
+        """Return what the block around the position declares or inherits."""
         return self.outline.everything if self.kind == "global" else self.outline.of(self.head[1].name)
 
     @property
@@ -45,7 +45,7 @@ class Spot:
 
     @property
     def rest(self) -> list[Word]:
-        """The words after the place that belong to the statement."""
+        """Return the words after the position, up to the `;` of the statement."""
         found: list[Word] = []
         for word in self.ahead:
             if word.kind == "SEMI":
@@ -55,7 +55,11 @@ class Spot:
 
     @property
     def call(self) -> tuple[str, int, list[list[Word]]] | None:
-        """The predicate whose arguments the place is in, which of them it is in, and what is in all of them."""
+        """Return the innermost call around the position; None if there is none.
+
+        This is the predicate, the index of the argument that is being written, and the words of all arguments, with `_`
+        at the position. With `|` for the position: has_role(user, |, repo) -> "has_role", 1, [[user], [_], [repo]].
+        """
         for at in reversed(self.opened):
             if self.statement[at].kind == "LPAREN" and at and is_called(self.statement[at - 1], self.statement[at]):
                 inside = self.statement[at + 1 :]
@@ -66,13 +70,16 @@ class Spot:
 
     @property
     def list_of(self) -> str:
-        """What the declaration lists that the place is in: roles, permissions or relations."""
+        """Return the keyword of the declaration whose list the position is in; an empty string outside of such lists.
+
+        The keyword is roles, permissions or relations, unless the text has another word there.
+        """
         is_list = len(self.statement) > 2 and self.statement[1].kind == "EQ" and bool(self.opened)
         return self.statement[0].text if is_list else ""
 
 
 def spot_of(before: Sequence[Word], ahead: Sequence[Word], outline: Outline, in_string: bool) -> Spot:
-    """Read from the words before a place where it is."""
+    """Return the context of the position between the words `before` and the words `ahead`."""
     head: Sequence[Word] = ()
     begin = at = depth = 0
     is_setup = False

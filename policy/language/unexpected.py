@@ -1,4 +1,4 @@
-"""The first thing that does not fit: where, what, and what could have stood there, in words."""
+"""Describe a syntax error in words: where it is, what stands there, and what was expected instead."""
 
 import re
 
@@ -15,10 +15,11 @@ _PUNCTUATION = {
 }  # fmt: skip
 _WORDS = {kind: f"`{word}`" for word, kind in (RESERVED | CONTEXTUAL).items()}
 _OPENING = {"LPAREN": "(", "LBRACKET": "[", "LBRACE": "{"}
-_BETWEEN_ITEMS = "INLINE_QUERY"  # is expected there, and nowhere else
+_BETWEEN_ITEMS = "INLINE_QUERY"  # the parser expects this token between items and nowhere else
 _NAMES = {"NAME", *CONTEXTUAL.values()}
-# Sets of tokens that a person thinks of as one thing: those that tell it, what it is called, and those that go with
-# it. The first that fits is taken away, and so on.
+# Groups of tokens that a person thinks of as one thing: the tokens that identify the group, its name, and its other
+# tokens. If all identifying tokens are expected, the name stands for the whole group. Earlier groups take tokens first.
+# Example: {"STRING", "RBRACKET"} -> "a string or `]`".
 _THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
     ({_BETWEEN_ITEMS}, "a block, a rule, a declaration or a test", _NAMES | {"SEMI", "AT_NAME"}),
     ({"NOT", "LPAREN", "NAME", "STRING"}, "a condition", _NAMES | {"INTEGER", "TRUE", "FALSE", "NOW", "AT_NAME"}),
@@ -32,9 +33,9 @@ _AFTER_NAME = re.compile(r"\s*[:,)]")
 
 
 def problem_at(parser: Parser, notes: Notes, tokens: Lexer, token: Token | None) -> Problem:
-    """What to say about the token that the parser cannot take (None at the end of the text).
+    """Return the problem with a token that the parser cannot accept (None at the end of the text).
 
-    `tokens` is a lexer at the start of the text: where the token before ended is known only by reading again.
+    `tokens` is a lexer at the start of the text. It reads the text again to find the end of the previous token.
     """
     expected = _acceptable(parser)
     before = _end_before(tokens, token.lexpos if token else len(notes.source.text))
@@ -47,7 +48,7 @@ def problem_at(parser: Parser, notes: Notes, tokens: Lexer, token: Token | None)
 
 
 def _acceptable(parser: Parser) -> set[str]:
-    """The tokens that the parser could take where it stands."""
+    """Return the kinds of token that the parser could accept next."""
     return {kind for kind in parser.action[parser.statestack[-1]] if _accepts(parser, kind)}
 
 
@@ -63,7 +64,7 @@ def _accepts(parser: Parser, kind: str) -> bool:
 
 
 def _end_before(tokens: Lexer, offset: int) -> int:
-    """Where the last token before the offset ends."""
+    """Return the end of the last token that starts before the offset; 0 if there is none."""
     end = 0
     while (token := tokens.token()) and token.lexpos < offset:
         end = tokens.lexpos
@@ -123,7 +124,7 @@ def _hint(previous: Symbol, token: Token, expected: set[str]) -> str:
 
 
 def _written(symbol: Symbol) -> str | None:
-    """The word that a symbol of the parser's stack stands for, if it is one."""
+    """Return the word that a symbol on the parser's stack stands for: the text of a name, or the value as it is."""
     return symbol.value.text if isinstance(symbol.value, ast.Name) else symbol.value
 
 

@@ -1,11 +1,12 @@
-"""One layout for every policy: the same words, and every comment at its place.
+"""The formatter: one layout for every policy, with the same words and comments.
 
-`words` takes the words out of a text, with the comments before each; `statements` writes them down again, statement by
-statement; one that does not fit on its line is made a `document` by `breaking`, which says where lines may break.
+`words` splits a text into words, each with the comments before it. `statements` writes the words, statement by
+statement. For a statement that does not fit on one line, `breaking` builds a `document`, which says where lines may
+break.
 
-Nothing is written that the text does not say: words are kept as they stand, in their order, parentheses too. Only a
-comma before a closing bracket comes and goes with the line break there, and a `;` after nothing is left out. So the
-policy means the same, whatever its layout.
+All words, parentheses included, stay as they are and in their order, so the policy keeps its meaning. The only
+exceptions: a comma before a closing `]` or `}` is written if and only if the line breaks there, a comma before the `{`
+of a block is left out, and so is the `;` of an empty statement.
 """
 
 from policy.language import ast
@@ -21,19 +22,22 @@ __all__ = ["formatted", "formatted_tokens", "says_the_same"]
 
 
 def formatted(text: str, filename: str = "") -> str:
-    """Return the policy in its one layout; a text that is no policy raises PolicyRejected."""
+    """Return the policy in its one layout; raise `PolicyRejected` if the text does not parse."""
     _, tokens = parse_with_tokens(Source(text, filename))
     return formatted_tokens(text, tokens)
 
 
 def formatted_tokens(text: str, tokens: list[Token]) -> str:
-    """The same of a text that was parsed already."""
+    """Return the same as `formatted`, for a text that is parsed already; `tokens` are its tokens."""
     with without_collections():
         return laid_out(words_of(text, tokens))
 
 
 def says_the_same(before: str, after: str) -> bool:
-    """Whether a text is the policy but for its layout: the same tree, and the same comments in the same order."""
+    """Say whether two texts differ only in layout: they have equal trees, and the same comments in the same order.
+
+    Return False if either text does not parse.
+    """
     try:
         return _said(before) == _said(after)
     except PolicyRejected:

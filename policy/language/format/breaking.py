@@ -1,7 +1,7 @@
-"""A statement that takes several lines, as a document: where its lines may break.
+"""Build the document of a statement that takes several lines: where its lines may break.
 
-    rule(                          after `if`, and at each `and` and `or`; a conjunction inside a disjunction, and what
-      arguments                    is in brackets, breaks only if it does not fit in turn
+    rule(
+      arguments
     ) if
       condition and
       not (
@@ -9,7 +9,10 @@
         condition
       );
 
-Functions take the words and the index of the first, and return the index after the last too.
+Lines break after `if` and after each `and` and `or`. A conjunction inside a disjunction, and the inside of brackets,
+are groups of their own: they break only if they do not fit on a line themselves.
+
+Most functions take the words and the index of their first word, and also return the index after their last word.
 """
 
 from __future__ import annotations
@@ -20,14 +23,17 @@ from policy.language.format.document import Document, Group, IfBroken, Line, Rem
 from policy.language.format.spacing import TOGETHER
 from policy.language.format.words import END, NAMES, Word
 
-MOST_BESIDE = 2  # conditions of a rule that may stand beside its head
+MOST_BESIDE = 2  # conditions of a rule that may stand on one line with its head
 _SPACE, _NONE, _ALWAYS = " ", "", Line(always=True)
 _ENDS = frozenset({"AND", "OR", "IF", "IFF", "SEMI", "COMMA", "RPAREN", "RBRACKET", "RBRACE", END})
 _CLOSING = {"LPAREN": "RPAREN", "LBRACKET": "RBRACKET", "LBRACE": "RBRACE"}
 
 
 def statement(words: Sequence[Word], at: int, is_rule: bool) -> Group:
-    """What ends with `;`. A rule outside of blocks that has many conditions gets one a line."""
+    """Return the document of a statement, with its `;`.
+
+    A rule outside of blocks (`is_rule`) with more than MOST_BESIDE conditions breaks even if it fits on one line.
+    """
     parts, at = _run(words, at)
     operators = 0
     if words[at].kind in ("IF", "IFF"):
@@ -42,7 +48,10 @@ def statement(words: Sequence[Word], at: int, is_rule: bool) -> Group:
 
 
 def heading(words: Sequence[Word]) -> Group:
-    """What stands before the `{` of a block; `extends` is the third word, if it is there."""
+    """Return the document of a block's head, with its `{`; `words` end before the `{`.
+
+    The third word is `extends`, if the head has it.
+    """
     parts: list[Document] = [words[0].text]
     supertypes: list[Document] = []
     for index, word in enumerate(words[1:], 1):
@@ -61,7 +70,7 @@ def heading(words: Sequence[Word]) -> Group:
 
 
 def _lead(word: Word, flat: str, first: bool = False) -> list[Document]:
-    """What stands before a word: a place to break, or comments. Nothing is left free before the first of several."""
+    """Return what stands before a word: a possible line break, or comments. With `first`, no blank line begins it."""
     if not word.comments:
         return [Line(flat, blank=word.breaks > 1 and not first)]
     return [*_remarks(word, first), Line(always=True, blank=word.breaks > 1)]
@@ -82,10 +91,13 @@ def _remarks(word: Word, first: bool = False) -> list[Document]:
 
 
 def _formula(words: Sequence[Word], at: int) -> tuple[list[Document], int, int]:
-    """Conditions with `and` and `or` between them, and how many of these; what is around it breaks it."""
+    """Return conditions with `and` and `or` between them, the number of these operators, and the index after them.
+
+    The conditions are no group of their own: they break with the group around them.
+    """
     alternatives: list[Document] = []  # before the last `or`
     conjunction, at = _run(words, at)
-    rest: list[Document] = []  # of the conjunction, after its first condition
+    rest: list[Document] = []  # the current conjunction after its first condition
     operators = 0
     while words[at].kind in ("AND", "OR"):
         operators += 1
@@ -103,12 +115,12 @@ def _formula(words: Sequence[Word], at: int) -> tuple[list[Document], int, int]:
 
 
 def _branch(first: list[Document], rest: list[Document]) -> list[Document]:
-    """A conjunction inside a disjunction: further in from its second line on."""
+    """Return a conjunction inside a disjunction as a group, indented from its second line on."""
     return [group([*first, nest(rest)])] if rest else first
 
 
 def _run(words: Sequence[Word], at: int) -> tuple[list[Document], int]:
-    """Words up to the next place where a line may break; brackets in it are groups."""
+    """Return the words before the next operator, separator or closing bracket; brackets among them become groups."""
     parts: list[Document] = []
     previous = ""
     while (word := words[at]).kind not in _ENDS:
@@ -125,7 +137,10 @@ def _run(words: Sequence[Word], at: int) -> tuple[list[Document], int]:
 
 
 def _bracket(words: Sequence[Word], at: int, previous: str) -> tuple[Document, int]:
-    """What is in parentheses, brackets or braces; the id of an entity stays beside its braces."""
+    """Return parentheses, brackets or braces with their contents, usually as a group.
+
+    Empty brackets and `{"ann"}`, the id of an entity, stay on one line, unless there are comments inside.
+    """
     opening = words[at]
     flat = _SPACE if opening.kind == "LBRACE" else _NONE
     closing = _CLOSING[opening.kind]
@@ -149,7 +164,7 @@ def _bracket(words: Sequence[Word], at: int, previous: str) -> tuple[Document, i
 
 
 def _elements(words: Sequence[Word], at: int, closing: str, flat: str, inside: list[Document]) -> int:
-    """Adds what commas separate, and returns where the bracket closes."""
+    """Append the elements and their commas to `inside`, and return the index of the closing bracket."""
     while words[at].kind != closing:
         inside += _lead(words[at], _SPACE if inside else flat, first=not inside)
         element, at = _run(words, at)

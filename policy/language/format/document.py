@@ -1,7 +1,8 @@
-"""What may stand on one line, or on several: texts, and the places between them where lines may break.
+"""Documents: texts with possible line breaks between them, to be written on one line or on several.
 
-A group breaks at all its places or at none: at none, if all up to the next break fits into the width. What is nested
-stands further in. This is the method of Wadler ("A prettier printer", 2003), as most formatters have it.
+A group breaks at all of its possible line breaks or at none. It breaks at none if nothing forces a break and it fits
+into the width, together with the text after it up to the next line break. Nested parts are indented further. This is
+Wadler's method ("A prettier printer", 2003), which most formatters use.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ STEP = 2
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A place where the line breaks with its group; `always` breaks the group. After `blank`, a line is left free."""
+    """A possible line break: the line breaks here if its group breaks.
+
+    `always` forces the group to break. With `blank`, the break leaves a blank line.
+    """
 
     flat: str = " "  # what stands there on one line
     always: bool = False
@@ -24,14 +28,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A comment at the end of a line; it may go beyond the width, and a line break follows."""
+    """A comment at the end of a line. It forces its group to break, and it may go beyond the width."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class IfBroken:
-    """A text that is only there where its group is broken."""
+    """A text that is written only if its group is broken."""
 
     text: str
 
@@ -39,7 +43,7 @@ class IfBroken:
 @dataclass(frozen=True, slots=True)
 class Nest:
     parts: Sequence[Document]
-    forced: bool  # a line break is in it that is always there
+    forced: bool  # whether it contains a line break that is always there
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Group:
 
 
 Document = str | Line | Remark | IfBroken | Nest | Group
-_Pending = tuple[int, bool, Document]  # how far in, whether broken, and what
+_Pending = tuple[int, bool, Document]  # the indentation, whether the group around is broken, and the document
 
 
 def nest(parts: Sequence[Document]) -> Nest:
@@ -69,7 +73,7 @@ def _breaks(parts: Iterable[Document]) -> bool:
 
 
 def written(document: Document, indent: int) -> str:
-    """The text, whose first line is to stand that far in, and without its indentation."""
+    """Return the document as text. Its first line begins at column `indent`, but is returned without indentation."""
     out: list[str] = []
     column = indent
     pending: list[_Pending] = [(indent, True, document)]
@@ -100,7 +104,7 @@ def written(document: Document, indent: int) -> str:
 
 
 def _fits(room: int, tried: Group, after: list[_Pending]) -> bool:
-    """Whether the group on one line, and what is after it up to the next line break, fit into the room."""
+    """Say whether the group on one line, with the text after it up to the next line break, fits into `room` columns."""
     pending: list[tuple[bool, Document]] = [(False, tried)]
     left = len(after)
     while room >= 0:

@@ -1,4 +1,4 @@
-"""Which words stand together without a space between them. Two neighbours are enough to tell."""
+"""Which words stand together without a space between them. This depends only on the kinds of the two words."""
 
 from policy.language.format.words import NAMES
 from policy.language.lexer import tokens

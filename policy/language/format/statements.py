@@ -1,7 +1,7 @@
 """Words -> the text of a policy, statement by statement.
 
-Between statements at most one line is free, where one was; around a block with something in it one always is. What is
-in a block stands two columns further in, and each statement begins a line.
+Each statement begins a line, and the contents of a block are indented by two columns. Where the text has blank lines
+between statements, one is kept. A top-level block with contents always has a blank line between it and its neighbors.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def laid_out(words: list[Word]) -> str:
 
 
 def _statements(words: list[Word], at: int, level: int, lines: list[str]) -> int:
-    """Write the statements up to the end of the block, or of the policy, and return where that is."""
+    """Write the statements up to the end of the block, or of the policy, and return the index of that end."""
     first, apart = True, False
     while True:
         word = words[at]
         if word.kind == "SEMI":
-            pass_on(words, at)  # a `;` after nothing
+            pass_on(words, at)  # the `;` of an empty statement
             at += 1
             continue
         if word.kind in ("RBRACE", END):
@@ -44,14 +44,14 @@ def _statements(words: list[Word], at: int, level: int, lines: list[str]) -> int
 
 
 def _space(word: Word, level: int, lines: list[str], first: bool) -> None:
-    """The comments before a statement, and a free line."""
+    """Write the comments before a statement, and its blank line if it has one. No block begins with a blank line."""
     first = _comments(word, level, lines, first)
     if word.breaks > 1 and not first:
         lines.append("")
 
 
 def _comments(word: Word, level: int, lines: list[str], first: bool) -> bool:
-    """Write the comments, and return whether still nothing stands in the block."""
+    """Write the comments before a word, and return whether the block is still without any line of its own."""
     for comment in word.comments:
         if comment.breaks == 0 and lines:
             lines[-1] += f"  {comment.text}"
@@ -64,7 +64,10 @@ def _comments(word: Word, level: int, lines: list[str], first: bool) -> bool:
 
 
 def _apart(word: Word) -> Word:
-    """The word with a free line before it or among its comments."""
+    """Return the word with a blank line before it or one of its comments.
+
+    If it has none yet, the blank line goes before the first comment that begins a line, or else before the word.
+    """
     own = [index for index, comment in enumerate(word.comments) if comment.breaks]
     if word.breaks > 1 or any(word.comments[index].breaks > 1 for index in own):
         return word
@@ -114,7 +117,10 @@ def _block(words: list[Word], at: int, brace: int, level: int, lines: list[str])
 
 
 def _simple(words: list[Word], start: int, level: int, lines: list[str]) -> int:
-    """Write it on one line, where that will do."""
+    """Write a statement and return the index after it.
+
+    It stands on one line, unless it is too long, has comments inside, or is a rule with many conditions.
+    """
     parts: list[str] = [" " * level]
     previous, depth, operators, has_comments = "LPAREN", 0, 0, False
     at = start

@@ -1,12 +1,12 @@
 """The words of a policy, each with the comments before it.
 
-A comment may stand between any two words, but lines break only at some places. So words that belong to what is before
-them (commas, operators, opening brackets) go in front of the comments there:
+A comment may stand between any two words of the text, but the formatter breaks lines only at some places. So a word
+that belongs to the word before it (a comma, an operator, an opening bracket) moves in front of the comments between:
 
     reader(x) # who reads          reader(x) and  # who reads
     and writer(x);            ->   writer(x);
 
-and then comments are left only before what lines may begin with: an operand, a closing bracket, a statement.
+Then comments are left only before words that may begin a line: an operand, a closing bracket, a statement.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import NamedTuple
 from policy.language.lexer import CONTEXTUAL
 from policy.language.ply_types import Token
 
-NAMES = frozenset({"NAME", *CONTEXTUAL.values()})  # what can be a name, and before `(` is one
-END = "END"  # the kind of what comes after the last word
+NAMES = frozenset({"NAME", *CONTEXTUAL.values()})  # kinds that can be names, and are names before `(`
+END = "END"  # the kind of the word that marks the end of the text
+# Kinds that always move in front of the comments before them.
 _ALWAYS = frozenset({
     "COMMA", "AND", "OR", "IF", "IFF", "LBRACKET", "LBRACE", "COLON", "EQ", "COMPARE", "IN", "MATCHES",
     "MATCHES_EXACTLY", "ON",
@@ -29,7 +30,7 @@ _MAY_FOLLOW_COMMA = frozenset({"RBRACKET", "RBRACE", "LBRACE"})  # LBRACE: `acto
 
 class Comment(NamedTuple):
     text: str
-    breaks: int  # line breaks before it: none, if it ends the line of a word
+    breaks: int  # line breaks before it; 0 if it stands on the line of the word before it
 
 
 class Word(NamedTuple):
@@ -51,7 +52,10 @@ _NOTHING = _Gap((), 0)
 
 
 def words_of(text: str, tokens: Iterable[Token]) -> list[Word]:
-    """Return the words of a text, of which these are the tokens, and END, which has the comments after the last."""
+    """Return the words of a text, without trailing commas; `tokens` are the tokens of the text.
+
+    The last word is END. It has the comments after the last token.
+    """
     words: list[Word] = []
     end, previous, carried = 0, END, _NOTHING
     for token in tokens:
@@ -72,7 +76,7 @@ def words_of(text: str, tokens: Iterable[Token]) -> list[Word]:
 
 
 def pass_on(words: list[Word], at: int) -> None:
-    """Give the next word what stands before this one, which is left out."""
+    """Give the comments and line breaks before the word at `at` to the next word; the caller leaves this word out."""
     word, following = words[at], words[at + 1]
     gap = _joined(_Gap(word.comments, word.breaks), _Gap(following.comments, following.breaks))
     words[at + 1] = following._replace(comments=gap.comments, breaks=gap.breaks)
@@ -92,7 +96,7 @@ def _gap(between: str) -> _Gap:
 
 
 def _belongs_before(kind: str, previous: str, gap: _Gap) -> bool:
-    """Whether the word goes in front of the comments before it."""
+    """Say whether a word of this kind moves in front of the comments in the gap before it."""
     match kind:
         case "LPAREN":
             return previous in NAMES
@@ -108,7 +112,7 @@ def _without_free_lines(gap: _Gap) -> _Gap:
 
 
 def _joined(first: _Gap, second: _Gap) -> _Gap:
-    """Both gaps, between which a word stood."""
+    """Return both gaps as one; the word that stood between them has moved or is left out."""
     if first is _NOTHING:
         return second
     comments, breaks = second
