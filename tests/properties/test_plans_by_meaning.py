@@ -52,7 +52,7 @@ def test_policies_as_people_write_them(path):
 
 def test_these_plans_are_made_of_everything_that_plans_are_made_of():
     """By the few among the policies above that have what is rare, so that this is quick."""
-    of_all = [planned(random_case(Random(seed)), only_known=seed % 2 == 0) for seed in (103, 129, 150)]
+    of_all = [planned(random_case(Random(seed)), only_known=seed % 2 == 0) for seed in (104, 109, 129)]
     small = planned(random_case(Random(3), ["small_ladder"]), only_known=False)
     tricky = ("an end that is a start", "two answers at once")
     written = [planned(written_case(name, Random(25)), only_known=False) for name in tricky]

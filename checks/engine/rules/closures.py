@@ -9,8 +9,10 @@
 A relation that is reached by steps is transitive. It is symmetric too if each step may be taken backward. The other
 rules, and stored facts, make up `unclosed`; they may even call the relation itself. A transitive rule may have guards,
 such as `not is_blocked(y)`, which say at which values two steps may meet (see `linearise`). The ends of all transitive
-and symmetric rules must have the same types, and values between them no others: otherwise one more step may lead to a
-value that no rule leads to. What is only transitive, and over a single type, does not need this pass (see `linearise`).
+and symmetric rules must have the same types: otherwise one more step may lead to a value that no rule leads to. A value
+of another type that two steps meet at is inside of one step of the closure: `linked unclosed(x, z) if linked(x, y) and
+linked(y, z)`. What is only transitive, and over values of a single type, does not need this pass (see
+`linearise`).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ class Closure:
     types: p.Types
     rules: tuple[p.Rule, ...]  # the transitive and symmetric ones
     guards: tuple[p.Rule, ...]  # of each transitive rule: `linked(y) if …`, for the values y that two steps may meet at
+    outside: tuple[p.Rule, ...]  # each transitive rule for values between of other types: this is a rule like others
     is_symmetric: bool
 
     @property
@@ -60,26 +63,39 @@ class Closure:
 
 def closure_of(rules: tuple[p.Rule, ...]) -> Closure | None:
     """Return the closure that a predicate's rules describe; None where no rule says that it is transitive, where its
-    only rules of this kind are transitive ones over a single type, or where their ends have different types.
+    only rules of this kind are transitive ones over values of a single type, or where their ends have different types.
     """
     transitive, symmetric = tuple(filter(_is_transitive, rules)), tuple(filter(_is_symmetric, rules))
     ends = {each for rule in (*transitive, *symmetric) for each in _types_in(rule, rule.head)}
     if not transitive or len(ends) != 1:
         return None
     types = min(ends)
-    guards = tuple(map(_guard, transitive))
-    between = (each for guard in guards for each in _types_in(guard, guard.head))
-    if not all(each <= types for each in between) or (len(types) < 2 and not symmetric):
+    outside = tuple(rule for each in transitive for rule in _outside(each, types))
+    if len(types) < 2 and not symmetric and not outside:
         return None
-    return Closure(types, (*transitive, *symmetric), guards, bool(symmetric))
+    return Closure(types, (*transitive, *symmetric), tuple(map(_guard, transitive)), outside, bool(symmetric))
+
+
+def _outside(rule: p.Rule, types: p.Types) -> Iterator[p.Rule]:
+    """Yield the transitive rule for values between that are of none of these types, where there can be any."""
+    y = _between(rule)
+    if others := rule.types[y] - types:
+        yield replace(rule, types={**rule.types, y: others})
 
 
 def _guard(rule: p.Rule) -> p.Rule:
     """Return `p(y) if …` of a rule `p(x, z) if p(x, y) and p(y, z) and …`."""
     own = _own_calls(rule)
-    (y,) = set(own[0].args) & set(own[1].args)
     body = tuple(literal for literal in rule.body if literal not in own)
-    return replace(rule, head=p.Atom(rule.head.predicate, (y,)), body=body)
+    return replace(rule, head=p.Atom(rule.head.predicate, (_between(rule),)), body=body)
+
+
+def _between(rule: p.Rule) -> p.Var:
+    """Return y of a rule `p(x, z) if p(x, y) and p(y, z) and …`."""
+    one, two = _own_calls(rule)
+    (y,) = set(one.args) & set(two.args)
+    assert isinstance(y, p.Var), "rules with a value in its place are not transitive"
+    return y
 
 
 def _types_in(rule: p.Rule, atom: p.Atom) -> list[p.Types]:

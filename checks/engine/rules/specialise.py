@@ -14,7 +14,7 @@ A copy is made only if each call of its body can match a fact or the head of a r
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from checks.engine.rules.clauses import (
@@ -79,12 +79,13 @@ class Specialised:
         return tuple(dict.fromkeys(self._clauses_of(pattern)))
 
     def _clauses_of(self, pattern: Pattern) -> Iterator[Clause]:
-        closure = self._closure_of(pattern)
+        closure, rules = self._closure_of(pattern), self._rules_for(pattern.predicate, pattern.types)
         if closure is None:
-            return self._facts_and_rules(pattern)
+            return self._facts_and_rules(pattern, rules)
         match pattern.part:
             case Part.UNCLOSED:
-                return self._facts_and_rules(pattern, closure.rules)
+                others = [rule for rule in rules if rule not in closure.rules]
+                return self._facts_and_rules(pattern, [*others, *closure.outside])
             case Part.STEP:
                 return self._closing(pattern, closure.steps(pattern))
         return self._closing(pattern, self._paths(pattern, closure))
@@ -102,13 +103,13 @@ class Specialised:
             self._guards[predicate] = tuple(itertools.chain.from_iterable(found))
         return self._guards[predicate]
 
-    def _facts_and_rules(self, pattern: Pattern, left_out: tuple[p.Rule, ...] = ()) -> Iterator[Clause]:
+    def _facts_and_rules(self, pattern: Pattern, rules: Iterable[p.Rule]) -> Iterator[Clause]:
         params = pattern.params
         signature = p.Signature(pattern.predicate, pattern.types)
         if self._program.accepts(pattern.predicate, pattern.types) and self._are_facts(signature):
             yield Clause(params, (Scan(signature, params),))
-        for rule in self._rules_for(pattern.predicate, pattern.types):
-            if not _may_match(rule, pattern) or rule in left_out:
+        for rule in rules:
+            if not _may_match(rule, pattern):
                 continue
             for clause in _clauses(self._shapes, rule, pattern.types):
                 tick()
