@@ -103,7 +103,7 @@ class _Refused(AuthzError):
 
 class _TooMany(AuthzError):
     def __init__(self):
-        super().__init__(f"it has more than {MOST_ROWS:,} answers")
+        super().__init__(f"it has {MOST_ROWS:,} answers or more")
 
 
 @dataclass

@@ -353,7 +353,7 @@ class Parts:
 
 class TooManyRows(AuthzError):
     def __init__(self) -> None:
-        super().__init__(f"it has more than {ROWS:,} answers")
+        super().__init__(f"it has {ROWS:,} answers or more")
 
 
 def _can_hold(side: Snapshot, question: Question) -> bool | None:

@@ -370,7 +370,7 @@ def _differs_for_all(row: Row, old: set[Row], new: set[Row]) -> bool:
 
 class _TooMany(AuthzError):
     def __init__(self) -> None:
-        super().__init__(f"it has more than {MOST_ROWS:,} answers")
+        super().__init__(f"it has {MOST_ROWS:,} answers or more")
 
 
 _PLACES = {State.LOST: 0, State.GAINED: 1, State.KEPT: 2, State.HAS: 0}

@@ -74,6 +74,8 @@ def test_a_key_lasts_for_some_days_or_for_ever(environment, days):
         (("activate_policy", "7"), "there is no policy version 7"),
         (("diff_policy", "1", "2", "3"), "3 policies are named; name one or two"),
         (("diff_policy", "9" * 30), "there is no policy version 999"),
+        (("diff_policy", "9" * 5000), "there is no policy version 999"),
+        (("diff_policy", "0" * 5000 + "7"), "there is no policy version 7"),
         (("preview_policy", "x", "--seconds", "0"), "`0` is not a number above 0"),
         (("preview_policy", "x", "--show=-1"), "`-1` is not a whole number"),
         (("delete_facts", "p("), "expected an argument"),

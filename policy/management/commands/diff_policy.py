@@ -6,12 +6,14 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from policy.files import bundle_of_files
-from policy.management.command import PolicyCommand
+from policy.management.command import MOST, PolicyCommand
 from policy.models import Environment
+from policy.numbers import whole_number
 from policy.pages.differing_lines import unified
 from policy.publishing import active_version, version_numbered
 
 ACTIVE = "active"
+_SHOWN = 40  # digits of a number that is too large
 WHICH = "a version's number, `active`, or a file (- is the standard input)"
 
 
@@ -36,5 +38,8 @@ def text_of(environment: Environment, policy: str) -> str:
         active = active_version(environment.pk)
         return active.source if active else ""
     if policy.isascii() and policy.isdecimal():
-        return version_numbered(environment.pk, int(policy)).source
+        number = whole_number(policy, MOST)
+        if number is None:
+            raise CommandError(f"there is no policy version {policy[:_SHOWN]}; versions have numbers up to {MOST}")
+        return version_numbered(environment.pk, number).source
     return bundle_of_files([policy], sys.stdin).text
