@@ -1,4 +1,4 @@
-"""What the page of a value says of questions about it. They cost: only the one that is chosen is asked."""
+"""Questions about a value that its page offers. Answers are expensive: only the question that is chosen is asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Named = tuple[str, str, str]  # a type, an id, and the address of that value's p
 
 @dataclass(frozen=True)
 class Answer:
-    """A question that was chosen: what came of it, and where to ask it again and be told why."""
+    """The answer to the chosen question, and the address of the page that asks it again and explains it."""
 
     ask_url: str
     told: str = ""
@@ -27,7 +27,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Ability:
-    """Questions that differ in their action: about resources of a type, or about this one."""
+    """Questions that differ only in their action, about resources of one type or about this value."""
 
     what: str
     choices: tuple[Choice, ...]

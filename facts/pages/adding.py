@@ -47,7 +47,7 @@ class NewFact(forms.Form):
         self.ends_stay = ends_stay
 
     def clean(self) -> dict:
-        """Storing is the validation, the same as of the API."""
+        """Store the fact, which validates it as in the API; turn what storing raises into errors of the form."""
         super().clean()
         asked = self.cleaned_data
         if not self.errors:
@@ -69,18 +69,18 @@ def _ending(fact: Fact, at: datetime | None) -> Fact:
 
 
 def kind_of(environment: Environment, fact: Fact) -> Signature:
-    """Return what the fact, which is stored, is filed under."""
+    """Return the signature under which a stored fact is filed."""
     kinds = Signature.objects.filter(environment=environment, predicate=fact.predicate)
     return next(kind for kind in kinds if types_of_text(kind.types) == fact.signature.types)
 
 
 def unknown(environment: Environment, fact: Fact) -> list[UnknownName]:
-    """Return what the active policy does not know of the fact, which is stored."""
+    """Return the names in a stored fact that the active policy does not know."""
     return unknown_names(program_of(environment), [fact])
 
 
 def program_of(environment: Environment | None) -> Program | None:
-    """Return the active policy; None where there is none, or the compiler does not take it any more."""
+    """Return the active policy; None if there is none, or if the compiler no longer accepts it."""
     try:
         return None if environment is None else active_program(environment.pk)
     except AuthzError:
@@ -88,7 +88,7 @@ def program_of(environment: Environment | None) -> Program | None:
 
 
 def shapes(program: Program | None) -> list[str]:
-    """Return what facts the policy has a use for: `has_role(User, String, Repo)`."""
+    """Return shapes of facts that the policy accepts, such as `has_role(User, String, Repo)`; not all if many."""
     if program is None:
         return []
     found = [

@@ -1,4 +1,4 @@
-"""Where the pages of facts are."""
+"""The addresses of the pages of facts."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ BROWSE = "admin:facts_signature_changelist"
 
 @cache
 def address_of(name: str) -> str:
-    """Return where a page without parameters is: it stays there, and to look it up for each link takes long."""
+    """Return the address of a page without parameters. It is cached: looking it up for each link would take long."""
     return reverse(name)
 
 
 def value_url(slug: str, value: Value, **others: str) -> str:
-    """Return where all that is known of a value stands."""
+    """Return the address of a value's page."""
     asked = {"environment": slug, "type": value.type, "id": value.id, **others}
     return f"{address_of('admin:facts_value')}?{urlencode(asked)}"
 
 
 def browse_url(environment_id: int | None = None, **narrowed: str) -> str:
-    """Return where stored facts are, those of a predicate, a type or an id."""
+    """Return the address of the list of stored facts, narrowed to a predicate, a type or an id if given."""
     asked = {} if environment_id is None else {"environment": str(environment_id)}
     asked |= {name: text for name, text in narrowed.items() if text}
     return f"{address_of(BROWSE)}?{urlencode(asked)}" if asked else address_of(BROWSE)
 
 
 def ask_url(slug: str, kind: str, **asked: str) -> str:
-    """Return where a question is asked, filled in."""
+    """Return the address of the page for questions, with this one filled in."""
     return f"{reverse('admin:go', args=['ask'])}?{urlencode({'environment': slug, 'kind': kind, **asked})}"
 
 
 def token_of(mark: Mark) -> str:
-    """Return the fact's place on a walk, as an address holds it."""
+    """Return a signed token for a fact's place on a walk, to be put into an address."""
     return signing.dumps([*mark.place, *mark.row], compress=True)
 
 
 def mark_of(token: str) -> Mark | None:
-    """Return the place, if the token is one that a page gave out."""
+    """Return the place that a token stands for; None if the token is empty or no page gave it out."""
     if not token:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The page where stored facts are looked through."""
+"""The page that lists stored facts and searches them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from facts.pages.useless import Useless, useless
 from policy.models import Environment
 from policy.values import Value
 
-_OFFERED = 40  # ids that a field may be completed to
-_NEAR = 12  # ids that are named where there is none
-_MOST_KINDS = 40  # whose ids are offered; with more of them a type is to be chosen first
+_OFFERED = 40  # ids that the completion of a field offers
+_NEAR = 12  # similar values that are shown, at most, when a search finds no fact
+_MOST_KINDS = 40  # kinds whose ids are offered; those of further kinds need a narrower choice, such as a type
 EXPORTS = (("notation", "as facts are written"), ("json", "as JSON lines"), ("csv", "as CSV"))
-Named = tuple[Value, str]  # with the address of its page
+Named = tuple[Value, str]  # a value and the address of its page
 
 
 def shown(request: HttpRequest) -> dict[str, object]:
-    """Return a page of the facts that the address asks for."""
+    """Return what the template needs to show a page of the facts that the address asks for."""
     asked = narrowed(request.GET)
     walk = asked.walk
     found = turned(request, walk, asked.asked)
@@ -53,20 +53,20 @@ def shown(request: HttpRequest) -> dict[str, object]:
 
 
 def only_environment(asked: Narrowed) -> Environment | None:
-    """Return the environment that the facts are of, if it is one."""
+    """Return the environment of the facts; None if they are of several or of none."""
     found = {kind.environment_id: kind.environment for kind in asked.kinds}
     return asked.environment or (next(iter(found.values())) if len(found) == 1 else None)
 
 
 def _useless(asked: Narrowed) -> list[Useless]:
-    """Return what the policy of the environment has no use for, where all of its facts are looked at."""
+    """Return what the policy has no use for; nothing if the page is narrowed to less than one whole environment."""
     environment = only_environment(asked)
     program = None if asked.asked.keys() - {"environment"} else program_of(environment)
     return [] if environment is None or program is None else useless(environment, program)
 
 
 def _summary(asked: Narrowed, counted: str) -> str:
-    """Say how many facts there are of what is shown."""
+    """Return a sentence that says how many facts match."""
     if not asked.is_valid:
         return "Nothing is shown: what is chosen above does not exist."
     if not asked.text:
@@ -83,7 +83,7 @@ def short(text: str, most: int = 80) -> str:
 
 
 def _history_url(asked: Narrowed) -> str:
-    """Return where the history of what is shown is: of the one kind, or else of the environment."""
+    """Return the address of the history of the only kind, else of the chosen environment, else of all facts."""
     if len(asked.kinds) == 1:
         return fact_url((asked.kinds[0].pk,), 0)
     return timeline_url(asked.environment.pk) if asked.environment else reverse("admin:facts_signature_history")
@@ -93,7 +93,7 @@ def _history_url(asked: Narrowed) -> str:
 
 
 def offered(asked: Narrowed, start: str, most: int = _OFFERED) -> list[str]:
-    """Return ids that the facts mention and that begin with a text, of the type that is chosen."""
+    """Return ids in the facts that begin with `start`, of the chosen type or of every type."""
     found: set[str] = set()
     for environment_id, types in _types(asked).items():
         for ids in known_ids(environment_id, types, start, most).values():
@@ -102,7 +102,7 @@ def offered(asked: Narrowed, start: str, most: int = _OFFERED) -> list[str]:
 
 
 def _near(asked: Narrowed) -> list[Named]:
-    """Return values whose ids begin as the one that nothing was found for; with less and less of it."""
+    """Return values whose ids begin like the one that was not found; halve the beginning until there are some."""
     start = asked.text[:64]
     while start:
         found = _values(asked, start)
@@ -123,7 +123,7 @@ def _values(asked: Narrowed, start: str) -> list[Named]:
 
 
 def _types(asked: Narrowed) -> dict[int, list[str]]:
-    """Return the types whose ids are meant, by environment."""
+    """Return the types whose ids are searched, by environment."""
     found: dict[int, set[str]] = {}
     for kind in asked.kinds[:_MOST_KINDS]:
         names = (asked.type,) if asked.type else types_of_text(kind.types)

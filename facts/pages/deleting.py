@@ -1,7 +1,7 @@
-"""Deleting facts that were selected: first the page says which ones, and asks; then they are deleted, all or none.
+"""Deleting selected facts: the page first lists them and asks; then all of them are deleted, or none.
 
-What it showed is part of what it asks. A fact that has another end meanwhile, or was deleted and stored again, is asked
-about once more; one that is gone by then is told of.
+The confirmation holds for the facts as the page showed them. If one has got another end since then, or was deleted and
+stored again, nothing is deleted and the page asks again. A fact that is gone by then is only reported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Shown:
-    """The same for the page: which fact it is, and whether it has changed since it was asked about."""
+    """A fact to be deleted, with what the page displays, and whether it has changed since the page asked."""
 
     kind: Signature
     asked: Asked
@@ -55,7 +55,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the facts. Nothing is deleted while some have changed and are to be asked about again."""
+    """What became of the facts. If one has changed, nothing is deleted, and all that are stored are `asked_again`."""
 
     asked_again: tuple[Shown, ...] = ()
     deleted: tuple[tuple[Signature, Fact], ...] = ()
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def asked_about(tokens: Iterable[str]) -> tuple[tuple[Shown, ...], tuple[Fact, ...]]:
-    """Return the selected facts that are stored, in order, and those that are not any more."""
+    """Return the selected facts that are stored, in the order of the tokens, and those that are no longer stored."""
     rows = {mark.row: None for mark in map(mark_of, tokens) if mark is not None}
     kinds = _kinds(rows)
     found = kept(kinds.values(), rows.keys())
@@ -72,16 +72,16 @@ def asked_about(tokens: Iterable[str]) -> tuple[tuple[Shown, ...], tuple[Fact, .
 
 
 def confirmed(tokens: Iterable[str]) -> tuple[Asked, ...]:
-    """Return the facts that the page asked about, by the tokens that it gave out."""
+    """Return the facts that the page asked about, from the tokens it gave out; leave out invalid tokens."""
     return tuple(filter(None, map(_asked_of, tokens)))
 
 
 def delete(asked: Sequence[Asked], by: By) -> Outcome:
-    """Delete the facts, if they are what they were; those of all environments in one transaction."""
+    """Delete the facts of all environments in one transaction, unless one has changed since the page asked."""
     rows = {each.row: each for each in asked}
     kinds = _kinds(rows)
     with changing():
-        # First the turn of each environment, in one order for all: nothing changes between looking and deleting.
+        # Lock the environments first, so that nothing changes before the deletion; in one order, against deadlocks.
         where = sorted({kind.environment_id for kind in kinds.values()})
         list(Environment.objects.select_for_update().filter(pk__in=where).order_by("pk").values_list("pk"))
         found = kept(kinds.values(), rows.keys())

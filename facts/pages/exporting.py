@@ -1,7 +1,7 @@
 """The facts that a page shows, as a file: all of them, of one moment.
 
-The file is complete before the first of it is sent. So what goes wrong is an error and no short file, nobody's reading
-slowly holds the database up, and none of it is in memory.
+The file is complete before its first byte is sent. So a failure is an error and not a truncated file, a slow reader
+keeps no transaction open, and the file is not held in memory.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from facts.one_moment import one_moment
 from facts.pages.file_on_disk import FileOnDisk
 from facts.walk import Place, every
 
-KEPT = 60.0  # seconds for which a file has its name, by which the server opens it
+KEPT = 60.0  # seconds until the name of a file is removed; the server must have opened the file by then
 _ENDINGS = {"json": "jsonl", "csv": "csv", "notation": "txt"}
 _TYPES = {"json": "application/jsonl", "csv": "text/csv; charset=utf-8", "notation": "text/plain; charset=utf-8"}
 FORMATS = tuple(WRITERS)
 
 
 def exported(walk: Sequence[Place], form: str, name: str) -> FileOnDisk:
-    """Return the facts of a walk as a file to keep."""
+    """Return a response that downloads the facts of a walk as a file."""
     path = _written(walk, form)
     answer = FileOnDisk(
         open(path, "rb"),  # noqa: PTH123, SIM115  the answer closes it
@@ -56,7 +56,7 @@ _left: set[str] = set()
 
 
 def _forget_later(path: str) -> None:
-    """Take the file's name away once the server must have opened it, which has what is in it until it is sent."""
+    """Unlink the file after `KEPT` seconds. A server that has opened it by then can still read it to the end."""
     timer = threading.Timer(KEPT, _forget, (path,))
     timer.daemon = True
     timer.start()

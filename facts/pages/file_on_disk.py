@@ -1,4 +1,4 @@
-"""Answers that are files with a name: servers send them by themselves, and none of them is in memory."""
+"""Responses with a file on disk: a server can send it by its path, without loading it into memory."""
 
 from typing import BinaryIO
 
@@ -6,7 +6,7 @@ from django.http import FileResponse
 
 
 class FileOnDisk(FileResponse):
-    """An answer that is a file with a name, which servers can send by themselves."""
+    """A response with a file on disk, which a server can send by its `path`."""
 
     def __init__(self, file: BinaryIO, path: str, **options: object):
         super().__init__(file, **options)  # type: ignore[arg-type]  # what it takes, it says

@@ -1,4 +1,4 @@
-"""The page where facts are pasted, or a file of them is sent: all of them are stored, or none and why."""
+"""The page that imports facts from a text or a file: it stores all of them, or none and says why."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ImportForm(forms.Form):
 
     @property
     def reader(self) -> str:
-        """How the lines are read: a file by its name, where nothing else is chosen."""
+        """Return the format of the lines: csv if a file's name ends in `.csv`, else the chosen one, else notation."""
         sent = self.cleaned_data
         by_name = sent["file"] is not None and str(sent["file"].name).lower().endswith(".csv")
         return "csv" if by_name else sent["format"] or "notation"
@@ -58,7 +58,7 @@ class ImportForm(forms.Form):
 
 @dataclass(frozen=True)
 class Wrong:
-    """A line that is wrong, and what it says."""
+    """A wrong line: its number, what is wrong with it, and its text."""
 
     number: int
     reason: str
@@ -87,7 +87,7 @@ def act(form: ImportForm, by: By, ends_stay: bool = True) -> Outcome:
 
 
 def _wrong(form: ImportForm, bad: tuple[BadLine, ...]) -> Iterator[Wrong]:
-    """Yield what is wrong, beside the lines themselves."""
+    """Yield the wrong lines with their reasons and texts; long texts are cut."""
     wanted = {each.number for each in bad}
     with form.opened() as file:
         lines = {number: line for number, line in enumerate(file, 1) if number in wanted}

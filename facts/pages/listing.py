@@ -1,4 +1,4 @@
-"""Facts as pages show them: by kind, a line each, every value a link to all that is known of it."""
+"""Facts as pages show them: grouped by kind, one line each, with a link from every value to its page."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Cell:
 
     value: Value
     url: str
-    is_here: bool = False  # what the page is about
+    is_here: bool = False  # whether the page is about this value
 
     @property
     def is_name(self) -> bool:
-        """Whether it is a word, a number or a truth: what says how others belong together."""
+        """Whether the value is of a primitive type, such as the role that relates the other arguments."""
         return self.value.type in PRIMITIVES
 
 
@@ -55,7 +55,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Group:
-    """Facts of a kind that follow each other; `place` is where what the page is about stands in them."""
+    """Successive facts of one kind. On the page of a value, `is_here` marks the column of the value."""
 
     kind: Signature
     url: str
@@ -86,7 +86,7 @@ def _line(met: Met, is_about: Value | None) -> Line:
 
 
 def end_of(fact: Fact) -> str:
-    """Say until when a fact is stored."""
+    """Say until when a fact is stored; return an empty text if it has no end."""
     return "" if fact.expires_at is None else f"until {shown_end(fact.expires_at)}"
 
 
@@ -95,7 +95,7 @@ def end_of(fact: Fact) -> str:
 
 @dataclass(frozen=True)
 class Turned:
-    """A page of a walk, and the addresses of those around it."""
+    """A page of a walk, and the addresses of the first, previous and next pages; empty where there is none."""
 
     page: Page
     first: str = ""
@@ -104,7 +104,7 @@ class Turned:
 
 
 def turned(request: HttpRequest, walk: list[Place], asked: Mapping[str, str]) -> Turned:
-    """Return the page that the address asks for: after a fact, or before one."""
+    """Return the page that the address asks for: after a fact, before one, or the first page."""
     after, before = mark_of(request.GET.get("after", "")), mark_of(request.GET.get("before", ""))
     page = page_after(walk, after) if before is None else page_before(walk, before)
     here = f"?{urlencode(asked)}" if asked else "?"

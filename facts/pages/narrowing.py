@@ -36,7 +36,7 @@ class Narrowing(forms.Form):
 
     @property
     def fields_shown(self) -> list[forms.BoundField]:
-        """All of them, but for the environment where there is but one."""
+        """Return the fields, without that of the environment if there is only one to choose."""
         is_one = Environment.objects.count() < 2 and "environment" not in self.errors
         return [field for field in self if not (is_one and field.name == "environment")]
 
@@ -47,14 +47,14 @@ class Narrowing(forms.Form):
 
 
 def _with_match(sent: Mapping[str, str]) -> dict[str, str]:
-    """Return what was sent. An address that names an id means that one; who has named none yet may want to search."""
+    """Return what was sent, with a default for `match`: the exact id if one is named, else the beginning of one."""
     found = {name: sent[name] for name in Narrowing.base_fields if name in sent}
     return {"match": EXACTLY if found.get("id") else BEGINS} | {name: text for name, text in found.items() if text}
 
 
 @dataclass(frozen=True)
 class Narrowed:
-    """The facts that are meant, or what is wrong with what was chosen."""
+    """The facts that were chosen; if the choice is not valid, only the form, which has the errors."""
 
     form: Narrowing
     kinds: tuple[Signature, ...] = ()
@@ -80,7 +80,7 @@ class Narrowed:
 
     @property
     def asked(self) -> dict[str, str]:
-        """Return what an address says of it."""
+        """Return the parameters of an address that chooses these facts."""
         found = {
             "environment": str(self.environment.pk) if self.environment else "",
             "predicate": self.predicate,

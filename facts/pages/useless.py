@@ -1,4 +1,4 @@
-"""Stored facts that count for nothing by the active policy, each kind with a link to where they are."""
+"""Stored facts that the active policy has no use for, with a link to the facts of each kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policy.rules.program import Program
 
 @dataclass(frozen=True)
 class Useless:
-    """What is said of some facts, and where they are."""
+    """A sentence about facts without use, and the address of the page that lists them."""
 
     sentence: str
     url: str

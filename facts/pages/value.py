@@ -17,13 +17,13 @@ from facts.walk import Place, exactly
 from policy.models import Environment
 from policy.values import Value
 
-COUNTED = 10_000  # facts of a place: of more than that, no more is said
+COUNTED = 10_000  # facts that are counted in each place; beyond it, the page says "more than"
 _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where a value stands in facts of a kind, and in how many."""
+    """An argument of a kind of facts where the value stands, and the number of these facts."""
 
     place: Place
     count: Count
@@ -36,7 +36,7 @@ class Where:
 
     @property
     def types(self) -> list[tuple[str, bool]]:
-        """Return the types of the arguments, and of each whether the value stands there."""
+        """Return the type of each argument, and whether the value stands there."""
         return [(name, at == self.place.position) for at, name in enumerate(types_of_text(self.kind.types))]
 
     @property
@@ -45,7 +45,7 @@ class Where:
 
 
 def value_asked(request: HttpRequest) -> tuple[Environment, Value] | None:
-    """Return the value that the address names, of an environment; None where there is no such environment."""
+    """Return the environment and the value that the address names; None if either is missing or cannot exist."""
     environment = Environment.objects.filter(slug=_plain(request.GET.get("environment", ""))).first()
     type_name, text = _plain(request.GET.get("type", "")), request.GET.get("id", "")
     if environment is None or not type_name or not text or "\0" in text:
@@ -58,7 +58,7 @@ def _plain(text: str) -> str:
 
 
 def shown(request: HttpRequest, environment: Environment, value: Value) -> dict[str, object]:
-    """Return the value's facts: a page of those in all places, or in the one that the address names."""
+    """Return what the template needs: a page of the value's facts, in all places or in the one the address names."""
     kinds = Signature.objects.select_related("environment").filter(environment=environment)
     fitting = [kind for kind in kinds.order_by("predicate", "types") if value.type in types_of_text(kind.types)]
     places = walk.places(fitting, exactly(value.id), value.type)

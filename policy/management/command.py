@@ -22,12 +22,12 @@ FILES = "policy files, which make one policy together; - is the standard input"
 
 
 class ServiceCommand(BaseCommand):
-    """A command of the service. It begins without Django's checks, which import every page: `check` has them."""
+    """A command of the service. It runs only the checks tagged `policy`: Django's own checks import every page."""
 
     requires_system_checks = ["policy"]
 
     def progress(self, what: str) -> Progress:
-        """Enter it while something goes on that may take long."""
+        """Return a context manager that shows how far a long task is."""
         return Progress(what, self.stderr)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -76,7 +76,7 @@ def add_as_of(parser: "_ActionsContainer") -> None:
 def moment_asked(
     environment: Environment, as_of: str | None, needs_policy: bool = True, policy_version: int | None = None
 ) -> Moment | None:
-    """The moment that `--as-of` names, by the policy of then or by a version; None for now by the active one."""
+    """Return the moment of `--as-of`, with the policy of then or the given version; None for now and the active one."""
     when = None if as_of is None else as_of_from_text(as_of, "--as-of")
     return moment_of(environment.pk, when, policy_version, needs_policy, "--as-of")
 
@@ -87,14 +87,14 @@ MOST = 2**31 - 1  # what databases number versions with
 
 
 def note(text: str) -> str:
-    """What is kept with a version: one line."""
+    """Return the text if it can be the note of a version, which is one line; an argparse type."""
     if fault := note_fault(text):
         raise ArgumentTypeError(f"a note {fault}")
     return text
 
 
 def number(text: str) -> int:
-    """A whole number from 0 on."""
+    """Return a whole number from 0 to `MOST`; an argparse type."""
     found = whole_number(text, MOST)
     if found is None:
         raise ArgumentTypeError(f"`{text}` is not a whole number from 0 to {MOST}")
@@ -102,7 +102,7 @@ def number(text: str) -> int:
 
 
 def above_zero(text: str, most: float = 1e9) -> float:
-    """A number that is not 0, and not too large for what is counted."""
+    """Return a number above 0 and at most `most`; an argparse type."""
     try:
         found = float(text)
     except ValueError:
@@ -116,7 +116,7 @@ def above_zero(text: str, most: float = 1e9) -> float:
 
 
 def rejection(reason: PolicyRejected | PolicyTestsFailed, bundle: Bundle, errors: OutputWrapper) -> CommandError:
-    """Writes every problem with its place in its own file; what to raise then."""
+    """Write every problem with its place in its own file, and return the error to raise."""
     match reason:
         case PolicyRejected():
             lines = [bundle.describe(problem) for problem in reason.problems]

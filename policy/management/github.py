@@ -1,4 +1,4 @@
-"""What is found in files, as the lines by which GitHub shows it beside the code: its workflow commands.
+"""Problems in files as GitHub workflow commands: lines that make GitHub show them beside the code.
 
 ::error file=main.polar,line=3,col=7,endLine=3,endColumn=12,title=Policy::unknown type `Rep`
 """
@@ -24,7 +24,7 @@ def problem_line(problem: Problem, bundle: Bundle) -> str:
 
 
 def annotation(severity: str, message: str, title: str, file: str = "", **place: int) -> str:
-    """One command; `severity` is error, warning or notice. What came from the standard input has no file to show."""
+    """Return a workflow command; `severity` is error, warning or notice. The standard input is not named as a file."""
     named: dict[str, object] = {"file": file, **place} if file not in ("", STANDARD_INPUT_SHOWN) else {}
     properties = {**named, "title": title}
     told = ",".join(

@@ -1,7 +1,7 @@
-"""How far a command is, on one line of the terminal, once it takes longer than somebody likes to wait.
+"""The progress of a command, on one line of the terminal, once the command takes longer than `PATIENCE`.
 
-The line is drawn by a thread of its own, so that a single statement of the database that takes a minute is seen to be
-under way, too. What works only says how far it is, as often as it likes. Where nobody looks, nothing is drawn.
+A thread of its own draws the line, so that the clock moves even while a single SQL statement takes a minute. The code
+that works only calls `tell`, as often as it likes. If the output is not a terminal, nothing is drawn.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 2.0  # seconds, in which nothing is shown
-EVERY = 0.2  # seconds
+PATIENCE = 2.0  # seconds before anything is shown
+EVERY = 0.2  # seconds between two drawings
 BAR = 24  # characters
 _ERASED_TO_THE_END = "\033[K"
 
@@ -31,7 +31,7 @@ class Terminal(Protocol):
 
 
 class Progress:
-    """Shows a line while it is entered, and leaves nothing behind."""
+    """A context manager that shows a line while it is entered, and erases it at the end."""
 
     def __init__(self, what: str, stream: Terminal, patience: float = PATIENCE, every: float = EVERY):
         self.what = what
@@ -58,17 +58,17 @@ class Progress:
             pass
 
     def tell(self, count: int | None = None, share: float | None = None, note: str = "") -> None:
-        """Say how far it is."""
+        """Set what the line shows next; a value that is left out is no longer shown."""
         self.count, self.share, self.note = count, share, note
 
     def counted(self, items: Iterable[T]) -> Iterator[T]:
-        """The items, which are counted as they pass."""
+        """Yield the items, and count them as they pass."""
         for self.count, item in enumerate(items, 1):
             yield item
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """The line is gone, for others to be written in its place."""
+        """Erase the line, and draw none while other output is written."""
         with self._lock:
             if self._drawn:
                 self._write(f"\r{_ERASED_TO_THE_END}")
@@ -76,7 +76,7 @@ class Progress:
             yield
 
     def line(self, seconds: float, width: int) -> str:
-        """What is shown after so many seconds on so wide a terminal."""
+        """Return the line as it is after `seconds`, cut to a terminal of `width` columns."""
         parts = [self.what]
         if self.share is not None:
             share = min(max(self.share, 0.0), 1.0)
@@ -98,7 +98,7 @@ class Progress:
             line = self.line(time.monotonic() - self._began, shutil.get_terminal_size().columns)
             with self._lock:
                 if line != self._drawn and not self._is_over.is_set():
-                    # Written over, and only then erased behind: a line that goes first would flicker.
+                    # Overwrite the old line, then erase its rest: erasing it first would flicker.
                     self._write(f"\r{line}{_ERASED_TO_THE_END}")
                     self._drawn = line
 

@@ -1,4 +1,4 @@
-"""Doing something again whenever a file has changed, for people who have it open in an editor."""
+"""Run something again whenever a file has changed, for people who have the file open in an editor."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ def add_watch(parser: ArgumentParser) -> None:
 
 
 def until_interrupted(files: Sequence[str], act: Callable[[], None], output: OutputWrapper) -> None:
-    """Act now, and after each change of a file. How it ends is told, and is no end here."""
+    """Run `act` now and after each change of a file, until ctrl-C. A `CommandError` is printed and ends nothing."""
     if STANDARD_INPUT in files:
         raise CommandError("the standard input cannot be watched; name files")
     try:
         while True:
-            before = _states(files)  # seen first: what changes while it acts is a change
+            before = _states(files)  # read before `act`, so that a change during it counts
             try:
                 act()
             except CommandError as reason:

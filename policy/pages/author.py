@@ -1,4 +1,4 @@
-"""Who is at work in the admin."""
+"""The logged-in user of the admin, and what this user may see."""
 
 from django.http import HttpRequest
 
@@ -6,10 +6,10 @@ from policy.revisions import By
 
 
 def by_admin(request: HttpRequest) -> By:
-    """Whoever is logged in."""
+    """Return the logged-in user, as the author of a revision."""
     return By(f"admin {request.user.get_username()}", getattr(request, "request_id", ""))
 
 
 def may_view_facts(request: HttpRequest) -> bool:
-    """Whether they may see what is stored, and so how much of it there is."""
+    """Say whether the user may see stored facts, and so their number."""
     return any(request.user.has_perm(f"facts.{what}_signature") for what in ("view", "change"))

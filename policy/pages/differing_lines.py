@@ -22,7 +22,7 @@ class Row:
 
 
 def difference(before: str, after: str) -> list[Row]:
-    """The changed lines with some lines around them; none where the texts are the same."""
+    """Return the changed lines with `CONTEXT` lines around them; an empty list if the texts are the same."""
     old, new = lines_of(before), lines_of(after)
     rows: list[Row] = []
     for group in SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT):
@@ -34,7 +34,7 @@ def difference(before: str, after: str) -> list[Row]:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines, with what is invisible at their ends kept: two texts have the same lines only if they are the same."""
+    """Return the lines, and mark a missing line end to make it visible: `a\\nb` -> `a`, `b (no line end)`."""
     lines = text.split("\n")
     return lines[:-1] if lines[-1] == "" else [*lines[:-1], lines[-1] + " (no line end)"]
 
@@ -52,5 +52,5 @@ def _rows(operation: tuple, old: list[str], new: list[str]) -> Iterator[Row]:
 
 
 def unified(before: str, after: str, name_before: str, name_after: str) -> Iterator[str]:
-    """The difference as other programs print it."""
+    """Yield the lines of the difference in the unified format, as `diff -u` prints it."""
     return unified_diff(lines_of(before), lines_of(after), name_before, name_after, n=CONTEXT, lineterm="")

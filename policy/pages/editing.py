@@ -1,4 +1,4 @@
-"""The page where a policy is written, and what it asks while somebody writes there."""
+"""The page where a policy is written, and the requests that it sends while somebody writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from policy.publishing import Published
 
 
 class Pane(NamedTuple):
-    """What the page shows beside the text: `address` answers a text that is sent there with a piece of a page."""
+    """A pane beside the text. The page sends the text to `address`, which answers with a piece of HTML."""
 
     name: str
     title: str
@@ -37,7 +37,7 @@ class Pane(NamedTuple):
 
 
 class TypedForm(PolicyForm):
-    """A text as it is typed. `window` tells one page from another of the same person."""
+    """A text as it is typed. `window` tells the open pages of one user apart."""
 
     place = forms.IntegerField(required=False, min_value=0)
     window = forms.CharField(required=False, max_length=40)
@@ -50,7 +50,7 @@ _SOMEBODY_ELSE = f"{_OPENED_BY_ANOTHER}: look whose name is above, and publish a
 
 
 class EditingAdmin(admin.ModelAdmin):
-    """Policies are written in the place of Django's form for a new version."""
+    """Shows the editor in place of Django's form for a new version."""
 
     def get_urls(self):
         views = {
@@ -91,7 +91,7 @@ class EditingAdmin(admin.ModelAdmin):
         return self._done(request, outcome.published)
 
     def _start(self, request: HttpRequest) -> dict[str, object]:
-        """The text to begin with: that of the version asked for, else the draft, else what is active."""
+        """Return the first values of the form: from the version asked for, else the draft, else the active version."""
         origin = self.get_object(request, request.GET.get("from", ""))
         if origin is not None and not self.has_view_or_change_permission(request, origin):
             raise PermissionDenied
@@ -134,7 +134,7 @@ class EditingAdmin(admin.ModelAdmin):
         )
 
     def panes(self, request: HttpRequest) -> list[Pane]:
-        """What others show beside the text."""
+        """Return the panes beside the text; subclasses add theirs."""
         return []
 
     def _meanwhile(self, request: HttpRequest, environment: Environment, seen: int | None) -> dict[str, object] | None:
@@ -144,7 +144,7 @@ class EditingAdmin(admin.ModelAdmin):
         return {"meanwhile": found, "may_look": self.has_view_or_change_permission(request)}
 
     def discard_view(self, request: HttpRequest) -> HttpResponse:
-        """Let go of the draft, and begin anew."""
+        """Delete the draft, and redirect to a new page."""
         form = self._sent(request)
         if isinstance(form, HttpResponse):
             return form
@@ -161,24 +161,24 @@ class EditingAdmin(admin.ModelAdmin):
     # ---- while somebody writes ------------------------------------------------------------------------------
 
     def problems_view(self, request: HttpRequest) -> HttpResponse:
-        """What is wrong with the text, and which version is active now."""
+        """Answer with the problems of the text, and the number of the active version."""
         return self._told(request, self._problems)
 
     def completions_view(self, request: HttpRequest) -> HttpResponse:
-        """What can stand at the place."""
+        """Answer with what can be written at the place."""
         return self._told(request, lambda sent: typed.told_of_completions(completions(*_text_and_place(sent))))
 
     def tests_view(self, request: HttpRequest) -> HttpResponse:
-        """What comes of the test at the place, or of all tests."""
+        """Run the test at the place, or all tests, and answer with the results."""
         window = self._window(request)
         return self._told(request, lambda sent: typed.told_of_tests(_source(sent), sent["place"], window))
 
     def format_view(self, request: HttpRequest) -> HttpResponse:
-        """The text in the one layout."""
+        """Answer with the formatted text."""
         return self._told(request, lambda sent: {"text": formatted(sent["source"])})
 
     def meanwhile_view(self, request: HttpRequest) -> HttpResponse:
-        """What was published since the text was begun, as a piece of the page."""
+        """Answer with what was published since the text was begun, as HTML; empty if nothing was."""
 
         def told(sent: dict) -> Told:
             found = self._meanwhile(request, sent["environment"], sent["seen"])
@@ -188,7 +188,7 @@ class EditingAdmin(admin.ModelAdmin):
         return self._told(request, told)
 
     def draft_view(self, request: HttpRequest) -> HttpResponse:
-        """Keep the text."""
+        """Save the text as the user's draft, and answer with its stamp: None if the text is the active policy's."""
 
         def told(sent: dict) -> Told:
             written = Written(sent["source"], sent["filename"], sent["seen"])
@@ -205,12 +205,12 @@ class EditingAdmin(admin.ModelAdmin):
         return request.user.pk, request.POST.get("window", "")
 
     def _told(self, request: HttpRequest, answer: Callable[[dict], Told]) -> HttpResponse:
-        """Answer a text that is typed as JSON. That it is no policy yet is no failure of the request."""
+        """Answer a typed text with JSON. A text that is not a policy yet is not an error of the request: status 200."""
         form = self._sent(request)
         if isinstance(form, HttpResponse):
             return form
         if not _is_theirs(request):
-            # Nothing of theirs is told either: it would be shown in the page of another.
+            # Answer nothing about the present user's texts: the page was opened by another user.
             return JsonResponse({"message": _OPENED_BY_ANOTHER, "somebody_else": True}, status=403)
         if not form.is_valid():
             return _refused(form)
@@ -251,7 +251,7 @@ def editor_url_name(name: str) -> str:
 
 
 def _is_theirs(request: HttpRequest) -> bool:
-    """Whether who sends it opened the page: another may have logged in since, in another window of the browser."""
+    """Say whether the user opened this page: another user may have logged in since, in another browser window."""
     return request.POST.get("person") == str(request.user.pk)
 
 
@@ -269,7 +269,7 @@ def _text_and_place(sent: dict) -> tuple[str, int]:
 
 
 def _told_of_draft(draft: PolicyDraft) -> Told:
-    """The stamp is a text: it is longer than the numbers that browsers count with."""
+    """Return the draft as JSON. The stamp is a string: as a number, it would be too large for JavaScript."""
     return {"stamp": str(draft.stamp), "saved_at": draft.saved_at.isoformat(), "source": draft.source}
 
 

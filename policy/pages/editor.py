@@ -1,4 +1,4 @@
-"""The page where policies are edited: what is in it, and what came of it."""
+"""The page where policies are edited: its form, and the outcome of checking or publishing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ from policy.publishing import Ignored, Published, ignored_facts, remarks_on
 from policy.revisions import By
 from policy.serializers import MAX_FILENAME
 
-SPARE_NUMBERS = 500  # of lines, for what is written without JavaScript
+SPARE_NUMBERS = 500  # line numbers beyond the text, for lines that are added without JavaScript
 MOST_NUMBERS = 20_000
 
 
 class PolicyForm(forms.Form):
     """What the page sends.
 
-    `seen` is the version that was active when the text was begun: publishing over a later one takes a second look.
-    `stamp` is that of the draft that the page knows.
+    `seen` is the version that was active when the text was begun: if another one is active by now, publishing has to be
+    repeated. `stamp` is that of the draft that the page knows.
     """
 
     environment = forms.ModelChoiceField(Environment.objects.all(), empty_label=None)
@@ -48,7 +48,7 @@ class PolicyForm(forms.Form):
 
 @dataclass
 class Outcome:
-    """What the page says after a text was sent; nothing of it is stored unless it is `published`."""
+    """What the page says after a text was sent. The text is stored only if `published` is set."""
 
     published: Published | None = None
     note: str = ""  # good news
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def check(sent: dict, with_facts: bool) -> Outcome:
-    """Everything but publishing; what it means for stored facts, for who may view them."""
+    """Compile and test the text without publishing it; `with_facts`, also say which stored facts it ignores."""
     return _outcome(sent, partial(_checked, with_facts))
 
 
@@ -103,7 +103,7 @@ def _published(by: By, sent: dict, source: Source) -> Outcome:
 
 
 def line_numbers(text: str, excerpts: list[Excerpt]) -> list[tuple[int, str, str]]:
-    """Number, severity and message of each line that the editor has or may get."""
+    """Return number, severity and message of each line, and of empty lines that may be added."""
     meant = {one.line: one for one in reversed(excerpts)}
     count = min(text.count("\n") + 1 + SPARE_NUMBERS, MOST_NUMBERS)
     marks = ((number, meant.get(number)) for number in range(1, count + 1))

@@ -42,7 +42,7 @@ def excerpts_of_problems(source: Source, problems: Iterable[Problem]) -> list[Ex
 
 
 def excerpts_of_failures(source: Source, report: TestReport) -> list[Excerpt]:
-    """One for each assertion that failed."""
+    """Return an excerpt for each assertion that failed."""
     found = []
     for test in report.tests:
         for one in test.assertions:
@@ -62,7 +62,7 @@ def _excerpt(source: Source, severity: str, message: str, hint: str, span: Span)
 
 
 def _with_code(message: str) -> SafeString:
-    """The message with what stands in backticks as code."""
+    """Return the message as HTML, with `<code>` in place of backticks; unpaired backticks stay."""
     pieces = message.split("`")
     if len(pieces) % 2 == 0:
         return format_html("{}", message)

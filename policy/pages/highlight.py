@@ -27,7 +27,7 @@ _LISTS = ("roles", "permissions", "relations")
 
 
 def highlighted_lines(text: str) -> list[SafeString]:
-    """One piece of HTML for each line of the text, without the line ends."""
+    """Return the HTML of each line of the text, without the line ends."""
     lines: list[list[str]] = [[]]
     for kind, piece in _pieces(text):
         first, *others = piece.split("\n")
@@ -39,7 +39,7 @@ def highlighted_lines(text: str) -> list[SafeString]:
 
 
 def marked_line(text: str, start: int, end: int) -> SafeString:
-    """The line with the part from `start` to `end` marked; nothing in it is split by the mark."""
+    """Return a line as HTML, marked from `start` to `end`. It is cut before it is escaped: no `&lt;` is split."""
     pieces = []
     offset = 0
     for kind, piece in _pieces(text):
@@ -51,7 +51,7 @@ def marked_line(text: str, start: int, end: int) -> SafeString:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """The whole text in pieces, each with the class of its word."""
+    """Yield the whole text in pieces, each after its CSS class; the class is empty for plain text."""
     end = 0
     for found in _TOKEN.finditer(text):
         if found.start() > end:
@@ -76,7 +76,7 @@ def _kind(found: re.Match) -> str:
 
 
 def _cut(piece: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
-    """The parts of a piece before, inside and after a range."""
+    """Return the bounds of the parts before, inside and after a range, without empty parts; True for inside."""
     left, right = max(0, min(start, len(piece))), max(0, min(end, len(piece)))
     parts = ((0, left, False), (left, right, True), (right, len(piece), False))
     return ((first, last, is_marked) for first, last, is_marked in parts if first < last)

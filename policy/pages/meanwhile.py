@@ -11,7 +11,7 @@ from policy.models import Environment, PolicyVersion, Revision
 from policy.pages.differing_lines import Row, difference
 from policy.revisions import Kind
 
-_MOST = 5  # publications; those before are counted
+_MOST = 5  # publications that are listed; earlier ones are only counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Meanwhile:
-    """What came after the version that was seen, the latest last."""
+    """The publications after the version that was seen, the latest last, and the difference to the active version."""
 
     seen: int | None
     active: PolicyVersion | None
@@ -43,7 +43,7 @@ class Meanwhile:
 
 
 def published_meanwhile(environment: Environment, seen: int | None) -> Meanwhile | None:
-    """None where the version that was seen is the active one still."""
+    """Return what was published since version `seen`; None if that is still the active one."""
     active = publishing.active_version(environment.pk)
     if (active.number if active else None) == seen:
         return None

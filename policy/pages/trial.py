@@ -1,4 +1,4 @@
-"""The tests of a version run again, as pages show what came of them: before it is made active, or because one asks."""
+"""Results of running the tests of a version again, for pages: before it is made active, or when somebody asks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from policy.testing import TestOutcome
 MOST_SHOWN = 200  # tests that pass, and rules that no test exercises
 MOST_FAILURES = 50
 MAX_WIDTH = 160  # characters of a rule
-SECONDS = 8.0  # that are taken at most to find which rules are exercised, where somebody asks
+SECONDS = 8.0  # time limit for finding which rules are exercised
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of the tests; which rules they exercise, where that was asked."""
+    """The results of the tests and, if asked for, which rules they exercise."""
 
     figures: Figures
     tests: tuple[TestOutcome, ...] = ()

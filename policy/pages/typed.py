@@ -1,7 +1,7 @@
 """What the editor is told about a text while it is written.
 
-One text is compiled at a time in a process, and one is tested, so that writing takes little from those who ask. Of the
-texts of one window that wait for their turn, the last is the only one that counts.
+Each process compiles one text at a time and tests one text at a time, so that editors take little time from requests
+that ask for decisions. If several texts of one window wait, only the last of them is compiled or tested.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from policy.pages.excerpts import span_of_line
 from policy.rules.program import Program, Test
 from policy.testing import TestOutcome, TestReport
 
-_KEPT = 400_000  # characters of texts, of which the programs are kept for the next question about them
+_KEPT = 400_000  # characters of all texts whose compiled programs are cached
 
 
 class Overtaken(Exception):
-    """A later text of the same window came while this one waited."""
+    """A later text of the same window came while this one waited for its turn."""
 
 
 class Turns:
-    """One at a time. Of those that wait under one name, the one that came last; all others are `Overtaken`."""
+    """A lock for which only the last waiter of each name counts: the others raise `Overtaken` once they get it."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._counting = threading.Lock()
         self._there: Counter[object] = Counter()  # how many have come under a name and not left yet
-        self._latest: dict[object, int] = {}  # kept while anybody is there: who waits longest must know it, too
+        self._latest: dict[object, int] = {}  # kept until the last one leaves: earlier waiters compare with it
 
     @contextmanager
     def turn(self, name: object) -> Iterator[None]:
@@ -71,7 +71,7 @@ _changing = threading.Lock()
 
 
 def program_of(source: Source, window: object) -> Program:
-    """The text compiled, or the program that it was compiled to a moment ago; `PolicyRejected` where it is none."""
+    """Return the text's program, from the cache or compiled; raise `PolicyRejected` or `Overtaken`."""
     digest = sha256(source.text.encode(errors="surrogatepass")).hexdigest()
     if (known := _known(digest)) is not None:
         return known
@@ -92,7 +92,7 @@ def _known(digest: str) -> Program | None:
 
 
 def told_of_problems(source: Source, window: object) -> dict[str, object]:
-    """Errors, or else warnings, at their places; and what the policy amounts to, if it is one."""
+    """Return the errors with their places; for a valid policy, its warnings and numbers of types, rules and tests."""
     try:
         program = program_of(source, window)
     except PolicyRejected as reason:
@@ -118,7 +118,7 @@ def told_of_completions(found: Completions) -> dict[str, object]:
 
 
 def told_of_tests(source: Source, place: int | None, window: object) -> dict[str, object]:
-    """What came of the test at the place, or of all of them."""
+    """Run the test at the place, or all tests if it is None; for a rejected text, return the number of problems."""
     try:
         program = program_of(source, window)
     except PolicyRejected as reason:
@@ -130,7 +130,7 @@ def told_of_tests(source: Source, place: int | None, window: object) -> dict[str
 
 
 def _tests_at(program: Program, place: int) -> tuple[Test, ...]:
-    """The test around the place, or on its line."""
+    """Return the first test that covers the line of the place, as a tuple; an empty one if there is none."""
     line = program.source.position(place)[0]
     for test in program.tests:
         first, last = program.source.position(test.span.start)[0], program.source.position(test.span.end)[0]

@@ -10,6 +10,6 @@ _WORD = re.compile(r"[a-z]+(?=[\s,;]|$)")
 
 @register.filter
 def sentence(text: object) -> str:
-    """With a capital first, where it begins with a word; a name of the policy or of a file stays as it is."""
+    """Capitalize a plain word at the beginning of the text; names such as `has_role` and `main.polar` stay."""
     written = str(text)
     return written[:1].upper() + written[1:] if _WORD.match(written) else written

@@ -1,4 +1,4 @@
-"""Stored facts that the policy has no use for."""
+"""List the stored facts that the policy has no use for."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""Facts deleted by pattern, counted first."""
+"""Delete the facts that match a pattern, or only count them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Facts to a file, as load_facts reads them."""
+"""Write facts to a file that load_facts can read."""
 
 from typing import Any
 

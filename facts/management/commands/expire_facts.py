@@ -1,4 +1,4 @@
-"""Facts whose end has come, swept by hand."""
+"""Run the sweep of facts whose end has come by hand."""
 
 from typing import Any
 

@@ -14,11 +14,11 @@ from facts.wire import name_from_json
 from policy.management.command import PolicyCommand
 from policy.models import Environment
 
-LOOK_EVERY = 5.0  # seconds, for somebody who still reads
+LOOK_EVERY = 5.0  # seconds after which it looks, even without changes, whether the output is still read
 
 
 class Stopped(BaseException):
-    """By a signal."""
+    """A signal asks the command to stop."""
 
 
 class Command(PolicyCommand):
@@ -36,7 +36,7 @@ class Command(PolicyCommand):
         try:
             for found in every(environment.pk, Asked(place, predicates=names), LOOK_EVERY):
                 for change in found.changes:
-                    # A part comes alone; whoever has read it can go on inside of its revision.
+                    # A part of a revision comes alone, so `found.after` is just after it: readers can go on there.
                     line = change | {"next": found.after.text} if "part" in change else change
                     self.stdout.write(orjson.dumps(line).decode())
                 self.stdout.flush()
@@ -50,7 +50,7 @@ class Command(PolicyCommand):
 
 
 def is_unread() -> bool:
-    """Whether the output is a pipe that nobody reads from any more."""
+    """Say whether the output is a pipe whose reader has closed it."""
     try:
         outlet = select.poll()
         outlet.register(sys.stdout.fileno(), 0)

@@ -47,7 +47,7 @@ class Command(PolicyCommand):
         self.stdout.write(f"{forgotten:,} past facts are forgotten")
 
     def ask(self) -> None:
-        """Whoever does not say yes has nothing forgotten."""
+        """Ask for a yes; raise `CommandError` on any other answer, or without any input."""
         self.stdout.write("Forget them for good? Type yes: ", ending="")
         self.stdout.flush()
         try:

@@ -15,8 +15,8 @@ from policy.management.command import PolicyCommand
 from policy.models import Environment
 from policy.revisions import by_command
 
-# Bytes. A thread that reads little by little lets go of the interpreter again and again, too shortly for another to
-# have it, and each time the other's wait counts from the start: the one that stores would starve.
+# Bytes. Each small read releases the interpreter lock too briefly for another thread to take it, and restarts that
+# thread's wait for it: the thread that stores the facts would starve.
 AT_ONCE = 1 << 20
 
 
@@ -61,7 +61,7 @@ def opened(file: str) -> BinaryIO:
 
 
 def share_of(source: BinaryIO, size: int) -> float | None:
-    """How much of a file is read; who reads CSV closes it at the end."""
+    """Return how much of the file is read, from 0 to 1; None if the size is 0. The CSV reader closes it at the end."""
     if not size:
         return None
     return 1.0 if source.closed else source.tell() / size

@@ -1,4 +1,4 @@
-"""Back to a policy that was loaded before."""
+"""Make an earlier version the active policy again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is wrong with policy files, without loading them; no database is needed."""
+"""Print what is wrong with policy files without loading them; no database is needed."""
 
 import sys
 from typing import Any

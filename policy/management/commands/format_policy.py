@@ -1,4 +1,4 @@
-"""The one layout of policy files, written into them, shown, or only asked for."""
+"""Format policy files, show what would change, or check whether they are formatted."""
 
 import sys
 from typing import Any
@@ -46,7 +46,7 @@ class Command(ServiceCommand):
             raise CommandError("format_policy without --check lays them out", returncode=OTHERWISE)
 
     def _format(self, name: str, check: bool, diff: bool) -> bool:
-        """Do with one file what is asked, and return whether its layout is another one."""
+        """Format, compare or check one file, and return whether formatting changes it."""
         bundle = bundle_of_files([name], sys.stdin)
         before = bundle.text
         after = _laid_out(bundle)
@@ -69,7 +69,7 @@ class Command(ServiceCommand):
             self.stdout.write("\n".join(lines))
 
     def _say(self, text: str) -> None:
-        """Beside the standard output, which has texts and differences only."""
+        """Write to the standard error: the standard output has only texts and differences."""
         self.stderr.write(text, style_func=str)
 
 

@@ -1,4 +1,4 @@
-"""Files become the policy."""
+"""Make policy files the active policy."""
 
 import sys
 from typing import Any

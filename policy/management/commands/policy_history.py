@@ -1,4 +1,4 @@
-"""Which policies there were."""
+"""List the versions of the policy."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class Command(PolicyCommand):
 
 
 def _figures(version: PolicyVersion) -> str:
-    """`admin ann; tests: 12 passed, 9 of 10 rules exercised`, as far as it is known and there are tests."""
+    """Return `admin ann; tests: 12 passed, 9 of 10 rules exercised`, without the parts that are not known."""
     figures = Figures.of_version(version)
     tests = f"tests: {figures.tests_told}" if figures.tests else ""
     if tests and figures.percent is not None:
