@@ -16,16 +16,19 @@ import orjson
 from checks.asking.askers import Trusted
 from checks.decisions.answers import Summary, summary_of
 from checks.decisions.lines import Line
-from checks.decisions.questions import claims_of, given_by
+from checks.decisions.questions import claims_of, given_by, given_for
 from checks.explain.explain import Explanation, explain, question_of_goal
 from checks.explain.tree import shown_atom
 from checks.views import Asking
+from policy.active import program_of_version
 from policy.clock import text_of
 from policy.endpoint import Endpoint, Request
 from policy.errors import AuthzError
 from policy.models import Environment, Revision
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.offsets import current_offset
+from policy.publishing import active_version
+from policy.rules.program import Program
 
 Endpoints = Mapping[str, Endpoint]
 
@@ -174,6 +177,12 @@ def explained(found: Replayed, is_now: bool = False) -> Iterator[Explanation]:
     line = found.line
     given = given_by(line)
     was, now = (claims_of(line, given, answer) if answer else set() for answer in (line.answer, found.answer))
+    context = given_for(line, _program_of_now(line)).context if is_now else given.context
     for goal in sorted(was ^ now, key=lambda goal: shown_atom(goal.predicate, goal.args)):
-        question = question_of_goal(goal)._replace(context=given.context)
+        question = question_of_goal(goal)._replace(context=context)
         yield explain(Trusted(line.environment), question, None if is_now else moment_of_line(line))
+
+
+def _program_of_now(line: Line) -> Program | None:
+    active = active_version(line.environment)
+    return program_of_version(active.pk) if active else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -20,12 +20,12 @@ from django.utils.module_loading import import_string
 from checks.asking import run
 from checks.asking.deadline import Deadline
 from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
-from checks.decisions.lines import BadLine, line_of_text
+from checks.decisions.lines import BadLine, Line, line_of_text
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal
 from checks.explain.tree import shown_atom
 from checks.workbench.differences import Compared, PolicyComparison
-from checks.workbench.given import Given, differing
+from checks.workbench.given import Given, GivenToBoth, differing
 from checks.workbench.kinds import kinds_of
 from checks.workbench.samples import Sampler
 from facts.accept import UnusedStored, unused_signatures
@@ -33,8 +33,10 @@ from facts.notation import fact_from_text
 from facts.numbering import signature_numbers
 from facts.wire import Fact
 from policy import publishing
+from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.language.source import NOWHERE
+from policy.models import PolicyVersion
 from policy.publishing import Draft
 from policy.rules.changes import Changed, changed_facts, changed_rules, reached
 from policy.rules.program import Program, Rule
@@ -45,7 +47,7 @@ MOST_SHOWN = 100  # answers that differ, of each kind of question and in each di
 MAX_EXPLAINED = 50  # answers that differ; the others are listed without an explanation
 _SHORTEST = 0.05  # seconds that a question has at least
 _READER = (
-    "checks.decisions.questions.given_by"  # imported only for a decision log, since it needs all that decodes requests
+    "checks.decisions.questions.given_for"  # imported only for a decision log, since it needs all that decodes requests
 )
 _END_OF_LINE = re.compile(r"\r\n|\n|\r")  # no other ends of lines: JSON may contain those of Unicode unescaped
 
@@ -58,7 +60,7 @@ class Flip:
     is_allowed: bool  # by the new policy
     before: ExplainedGoal | None = None
     after: ExplainedGoal | None = None
-    context: Sequence[Fact] = ()
+    contexts: tuple[Sequence[Fact], Sequence[Fact]] = ((), ())  # by the active policy, and by the new one
 
     @property
     def text(self) -> str:
@@ -156,10 +158,12 @@ def preview(
 
     `questions` is a text, as `questions_of_text` reads it; without it, ask what the difference reaches.
     """
-    given, refused = questions_of_text(questions, environment_id) if questions is not None else ([], [])
     drafted = publishing.draft(text, filename, force=True)
     unused = tuple(unused_signatures(environment_id, drafted.program))
-    with Deadline(3 * seconds + _SHORTEST), _sides(environment_id, drafted.program, given) as sides:
+    active = publishing.active_version(environment_id)
+    programs = (program_of_version(active.pk) if active else None, drafted.program)
+    given, refused = questions_of_text(questions, environment_id, programs) if questions is not None else ([], [])
+    with Deadline(3 * seconds + _SHORTEST), _sides(environment_id, active, drafted.program, given) as sides:
         changed = changes_between(*sides)
         until = time.monotonic() + seconds
         if questions is None:
@@ -178,30 +182,36 @@ def _count(rules: Iterable[Rule | None]) -> int:
     return len({rule.origin for rule in rules if rule is not None} - {NOWHERE})
 
 
-def questions_of_text(text: str, environment_id: int) -> tuple[list[Given], list[str]]:
-    """Return the questions of a text, each once, and why lines of a decision log in it cannot be asked.
+def questions_of_text(
+    text: str, environment_id: int, programs: tuple[Program | None, Program]
+) -> tuple[list[GivenToBoth], list[str]]:
+    """Return the questions of a text, each once and as both programs are asked it.
+
+    Return too why lines of a decision log in it cannot be asked.
 
     A line is a question such as `allow(User:ann, "read", Repo:acme)`, or a line of the decision log. Empty lines and
     those that begin with # are skipped. A question that is miswritten is not collected: it raises an error.
     """
-    found: dict[object, Given] = {}
+    found: dict[object, GivenToBoth] = {}
     refused = []
     for number, line in enumerate(_END_OF_LINE.split(text), 1):
         written = line.strip()
         if written.startswith("{"):
             try:
-                key, given = _given_of_line(written, number, environment_id)
+                key, given = _given_of_line(written, number, environment_id, programs)
                 found.setdefault(key, given)
             except AuthzError as reason:
                 refused.append(reason.message if isinstance(reason, BadLine) else f"line {number}: {reason.message}")
         elif written and not written.startswith("#"):
             fact = fact_from_text(written)
             goal = Goal(fact.predicate, fact.args)
-            found.setdefault(goal, Given.of_goal(goal))
+            found.setdefault(goal, GivenToBoth(Given.of_goal(goal), Given.of_goal(goal)))
     return [*found.values()], refused
 
 
-def _given_of_line(text: str, number: int, environment_id: int) -> tuple[object, Given]:
+def _given_of_line(
+    text: str, number: int, environment_id: int, programs: tuple[Program | None, Program]
+) -> tuple[object, GivenToBoth]:
     line = line_of_text(text, number)
     if isinstance(line, BadLine):
         raise line
@@ -209,7 +219,8 @@ def _given_of_line(text: str, number: int, environment_id: int) -> tuple[object,
         raise BadLine(number, f"it is of environment {line.environment}")
     if line.context_facts_left_out:
         raise BadLine(number, "its context facts were left out of the log")
-    given: Given = import_string(_READER)(line)
+    read: Callable[[Line, Program | None], Given] = import_string(_READER)
+    given = GivenToBoth(*(read(line, each) for each in programs))
     try:
         return (line.endpoint, orjson.dumps(line.question, option=orjson.OPT_SORT_KEYS)), given
     except orjson.JSONEncodeError:
@@ -220,9 +231,10 @@ Sides = tuple[Snapshot, Snapshot]  # of the active policy, and of the new one
 
 
 @contextmanager
-def _sides(environment_id: int, program: Program, given: Iterable[Given]) -> Iterator[Sides]:
-    active = publishing.active_version(environment_id)
-    asked = set().union(*(each.types for each in given))
+def _sides(
+    environment_id: int, active: PolicyVersion | None, program: Program, given: Iterable[GivenToBoth]
+) -> Iterator[Sides]:
+    asked = set().union(*(each.before.types for each in given))
     stored = {name for signature in signature_numbers(environment_id) for name in signature.types}
     types = frozenset() if active else frozenset(asked | stored | set(filter(program.knows, program.subtypes)))
     with (
@@ -251,7 +263,9 @@ def _compare_reached(sides: Sides, changed: list[Changed], seed: int, until: flo
     return Survey(kinds=tuple(comparison.compared(kinds)), are_all=are_all, seed=seed)
 
 
-def _compare_given(sides: Sides, given: list[Given], refused: list[str], until: float) -> tuple[list[Flip], Survey]:
+def _compare_given(
+    sides: Sides, given: list[GivenToBoth], refused: list[str], until: float
+) -> tuple[list[Flip], Survey]:
     flips: list[Flip] = []
     refused, otherwise = list(refused), 0
     for index, each in enumerate(given):
@@ -261,20 +275,18 @@ def _compare_given(sides: Sides, given: list[Given], refused: list[str], until: 
             break
         try:
             with run.limited(max(left, _SHORTEST)):
-                differ = differing(_beside(sides, each.context), each)
+                differ = differing(_beside(sides, each.contexts), each.before)
         except AuthzError as reason:
-            refused.append(f"{each}: {reason.message}")
+            refused.append(f"{each.before}: {reason.message}")
             continue
         otherwise += bool(differ)
-        flips += [Flip(goal, is_new, context=each.context) for goal, is_new in differ]
+        flips += [Flip(goal, is_new, contexts=each.contexts) for goal, is_new in differ]
     return flips, Survey(given=len(given), answered_otherwise=otherwise, refused=tuple(refused))
 
 
-def _beside(sides: Sides, context: Sequence[Fact]) -> Sides:
-    """Return the sides with the context facts of one question, which count for no other."""
-    if not context:
-        return sides
-    before, after = (each.beside(context) for each in sides)
+def _beside(sides: Sides, contexts: tuple[Sequence[Fact], Sequence[Fact]]) -> Sides:
+    """Return the sides, each with its context facts of one question, which count for no other."""
+    before, after = (side.beside(context) if context else side for side, context in zip(sides, contexts))
     return before, after
 
 
@@ -305,7 +317,7 @@ def _sort(flip: Flip) -> tuple:
 def _explained(sides: Sides, flip: Flip, until: float) -> Flip:
     try:
         with run.limited(max(until - time.monotonic(), _SHORTEST)):
-            before, after = (explain_goal(session, flip.goal) for session in _beside(sides, flip.context))
+            before, after = (explain_goal(session, flip.goal) for session in _beside(sides, flip.contexts))
     except AuthzError:
         return flip  # that it differs is known all the same
     return replace(flip, before=before, after=after)

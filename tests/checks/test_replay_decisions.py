@@ -390,6 +390,16 @@ def test_properties_count_by_the_policy_that_asks_for_them(repos, path, policy_f
     assert (code, errors) == (1, "") and loses in out
 
 
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_what_is_answered_now_is_explained_by_properties_that_count_now(repos, path, settings, is_strict):  # noqa: F811
+    settings.STRICT_CONTEXT_FACTS = is_strict
+    ask(repos, "/access/v1/evaluation", EVALUATION | {"action": {"name": "write"}}, path)
+    publish(repos, PROPERTY)
+    code, out, errors = run(path, "--now", "--explain")
+    assert (code, errors) == (1, "") and "but now" in out
+    assert "colour(Repo:a" in out and "context fact" in out
+
+
 # ---- preview_policy --------------------------------------------------------------------------------------------------
 
 
@@ -401,6 +411,19 @@ def test_preview_takes_the_log(asked, policy_file):
     assert "context fact" in out
     assert "decisions: 13 of 15 asked would be different; 12 not answered" in out
     assert out.count("is decided by the caller's own database") == 12
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_preview_counts_properties_by_the_policy_that_asks_for_them(repos, path, policy_file, settings, is_strict):  # noqa: F811
+    settings.STRICT_CONTEXT_FACTS = is_strict
+    ask(repos, "/access/v1/evaluation", EVALUATION | {"action": {"name": "write"}}, path)
+    asked = ("--questions", str(path), "--explain")
+    _, out, _ = run(policy_file(PROPERTY), *asked, name="preview_policy")
+    assert '  + allowed  allow(User:ann, "write", Repo:a)' in out
+    assert "decisions: 1 of 1 asked would be different" in out and "context fact" in out
+    publish(repos, PROPERTY)
+    _, out, _ = run(policy_file(POLICY), *asked, name="preview_policy")
+    assert '  - denied   allow(User:ann, "write", Repo:a)' in out
 
 
 def test_preview_takes_both_kinds_of_questions(asked, policy_file, repos):
