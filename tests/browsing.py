@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import TimeoutException, WebDriverException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -65,7 +65,11 @@ class Browser:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def click(self, selector: str) -> None:
-        self.one(selector).click()
+        """Click an element; the one in its place if the page replaces it meanwhile, as then nothing was clicked."""
+        try:
+            self.one(selector).click()
+        except StaleElementReferenceException:
+            self.one(selector).click()
 
     def follow(self, text: str) -> None:
         self.driver.find_element(By.XPATH, f"//main//a[contains(., '{text}')]").click()

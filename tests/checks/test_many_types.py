@@ -37,11 +37,12 @@ has_role(u: User, "viewer", x: T2) if lent(x, y) and y matches T0 and has_role(u
 DRIVEN = """actor Robot {}
 has_role(u: User, r: String, x: Resource) if b matches Robot and drives(u, b) and has_role(b, r, x);
 """
+# What is asked of the end is no guard of where two steps meet, so both calls are answers of the recursion: rounds.
 LINKED = """actor User {}
 resource T0 { permissions = ["read"]; }
 resource T1 {}
 linked(x, y) if near(x, y);
-linked(x, z) if linked(x, y) and linked(y, z) and not blocked(y);
+linked(x, z) if linked(x, y) and linked(y, z) and not blocked(z);
 has_permission(u: User, "read", x: T0) if linked(u, x);
 """
 POLICIES = {
