@@ -16,6 +16,7 @@ from checks.asking import run
 from checks.asking.askers import Asker, confirmed, session_now
 from checks.asking.open_policy import Policy, policy_of, program_of
 from checks.asking.question import Question, Values, check_predicate, inline_rows, outline_of
+from checks.asking.redacted import redacted_root
 from checks.asking.remembered import Remembered
 from checks.asking.session import TRIES, LiveSession
 from checks.engine.compile import MOST_WEIGHT, Root
@@ -174,6 +175,17 @@ class PlanKey(NamedTuple):
     root: Root
     types: tuple[str, ...]  # of the answer columns
     knows: bool  # whether the policy knows the types of all that is asked about
+
+    @property
+    def redacted(self) -> str:
+        """Return the question by types alone, for logs."""
+        return f"{redacted_root(self.root)} in SQL"
+
+    @property
+    def tables_read(self) -> int | None:
+        """Return how many tables its plan reads; None where it is not remembered any more."""
+        found = plans.get(self)
+        return None if found is None else found.reads
 
 
 plans: Remembered[PlanKey, PreparedPlan] = Remembered(1024)

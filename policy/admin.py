@@ -33,7 +33,7 @@ _MOST_COMPARED = 3_000  # lines of a text that is compared with the one before o
 
 @admin.register(PolicyVersion)
 class PolicyVersionAdmin(EditingAdmin):
-    list_display = ["title", "state", "note_told", "published_at", "tests_told", "coverage_told", "environment", "file"]
+    list_display = ["title", "state", "note_told", "published_at", "tests_text", "coverage_text", "environment", "file"]
     list_filter = ["environment"]
     list_select_related = ["environment"]
     list_per_page = 50
@@ -85,13 +85,13 @@ class PolicyVersionAdmin(EditingAdmin):
         return format_html("<time>{}</time>{}", f"{version.created_at:%Y-%m-%d %H:%M} UTC", by)
 
     @admin.display(description="tests", empty_value="\u00a0")
-    def tests_told(self, version: PolicyVersion) -> str:
+    def tests_text(self, version: PolicyVersion) -> str:
         figures = Figures.of_version(version)
-        told = figures.tests_told
-        return format_html('<span class="pill {}">{}</span>', figures.tests_mood, told) if told else ""
+        text = figures.tests_text
+        return format_html('<span class="pill {}">{}</span>', figures.tests_mood, text) if text else ""
 
     @admin.display(description="coverage", empty_value="\u00a0")
-    def coverage_told(self, version: PolicyVersion) -> str:
+    def coverage_text(self, version: PolicyVersion) -> str:
         percent = Figures.of_version(version).percent
         if percent is None:
             return ""

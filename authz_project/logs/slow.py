@@ -7,9 +7,8 @@ import logging
 from authz_project.logs.access import facts_of
 from authz_project.logs.formats import FACTS
 from authz_project.observing import Seen
-from checks.asking import told as asked
+from checks.asking.redacted import redacted_questions, tables_read
 from checks.asking.session import StatementKey
-from localsql import told as local
 from localsql.asking import PlanKey
 
 log = logging.getLogger("authz.slow")
@@ -54,9 +53,9 @@ def _shapes(keys: dict[object, None]) -> list[str]:
     for key in keys:
         match key:
             case StatementKey():
-                found |= dict.fromkeys(asked.shapes_of(key))
+                found |= dict.fromkeys(redacted_questions(key))
             case PlanKey():
-                found |= dict.fromkeys([local.shape_of(key)])
+                found |= dict.fromkeys([key.redacted])
     return [each if len(each) <= LONGEST else f"{each[:LONGEST]}…" for each in found]
 
 
@@ -66,7 +65,7 @@ def _reads(keys: dict[object, None]) -> int | None:
     for key in keys:
         match key:
             case StatementKey():
-                known.append(asked.reads_of(key))
+                known.append(tables_read(key))
             case PlanKey():
-                known.append(local.reads_of(key))
+                known.append(key.tables_read)
     return max((reads for reads in known if reads is not None), default=None)

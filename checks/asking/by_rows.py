@@ -115,7 +115,7 @@ def _kind(session: LiveSession, frame: StatementKey, outline: Outline) -> Kind:
     return _made(session, _kinds, key, lambda: _compiled(session, key, outline))
 
 
-def reads_of(key: StatementKey) -> int | None:
+def tables_read(key: StatementKey) -> int | None:
     """Return how many tables a statement reads for its kinds, as far as they are remembered; None if none is."""
     kinds = [_kinds.get(key._replace(asked=(outline,))) for outline in key.asked if isinstance(outline, Outline)]
     known = [kind.expression.weight for kind in kinds if kind is not None and kind.expression is not None]

@@ -1,4 +1,4 @@
-"""What may be told of a question whose ids may not: its shape without them, and how many tables it reads."""
+"""Questions without ids, for logs: types, and the names that the policy has; and how many tables their plans read."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from checks.asking.session import LiveSession, StatementKey
 from checks.engine.compile import Root
 
 
-def shapes_of(key: StatementKey) -> list[str]:
+def redacted_questions(key: StatementKey) -> list[str]:
     """Return the questions of a statement: `allow(User _, String "read", Repository _)`. No names but the policy's."""
-    return [shape_of(each) if isinstance(each, Outline) else shape_of_root(each) for each in key.asked]
+    return [redacted(each) if isinstance(each, Outline) else redacted_root(each) for each in key.asked]
 
 
-def shape_of(outline: Outline) -> str:
+def redacted(outline: Outline) -> str:
     """Return a question with `_` in place of given ids, and `?` in place of ids that are asked for."""
-    told = {}
+    shown = {}
     for name, type_name, kind, place in outline.variables:
         value = f'"{place}"' if kind == NAME else "?" if name in outline.outs else "_"
-        told[name] = f"{type_name} {value}"
-    return " and ".join(f"{predicate}({', '.join(told[name] for name in names)})" for predicate, names in outline.calls)
+        shown[name] = f"{type_name} {value}"
+    return " and ".join(
+        f"{predicate}({', '.join(shown[name] for name in names)})" for predicate, names in outline.calls
+    )
 
 
-def shape_of_root(root: Root) -> str:
+def redacted_root(root: Root) -> str:
     """Return a question that was put to the engine without an outline (as explanations do), with types alone."""
     return " and ".join(f"{call.predicate}({', '.join(call.types)})" for call in root.calls)
 
 
-def reads_of(key: StatementKey) -> int | None:
+def tables_read(key: StatementKey) -> int | None:
     """Return how many tables a statement reads; None where it is not remembered any more."""
     if key.by_rows:
-        return by_rows.reads_of(key)
+        return by_rows.tables_read(key)
     for statements in (LiveSession.statements, snapshot.published):
         if (found := statements.get(key)) is not None:
             return found.reads
