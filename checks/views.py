@@ -72,15 +72,15 @@ class Asking(Endpoint):
         return error
 
 
-Said = tuple[object, kept.Found]  # the body, and how it was found
+Reply = tuple[object, kept.Found]  # the body of an answer, and how it was found
 
 
-class Told(NamedTuple):
-    """An answer, and how it was found."""
+class LoggedReply(NamedTuple):
+    """A reply as it is sent, and as the decision log has it."""
 
     body: object
     found: kept.Found
-    logged: object  # the body as the decision log has it
+    logged: object  # the body for the decision log
 
 
 class Answering(Asking, ABC):
@@ -91,31 +91,32 @@ class Answering(Asking, ABC):
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
         asked = kept.asked_again(who, self._what(request), request.body)
-        told = self._told_by_replicas(request, who, asked) if configured.REPLICAS else self._told(request, who, asked)
-        found = told.found
-        note(request, who, told.logged, found.revision, found.version_id)
-        return answer(request, told.body, found.unused, found.revision)
+        replied = self._replica_reply if configured.REPLICAS else self._logged_reply
+        reply = replied(request, who, asked)
+        found = reply.found
+        note(request, who, reply.logged, found.revision, found.version_id)
+        return answer(request, reply.body, found.unused, found.revision)
 
-    def _told_by_replicas(self, request: Request, who: Caller, asked: kept.Asked | None) -> Told:
+    def _replica_reply(self, request: Request, who: Caller, asked: kept.Asked | None) -> LoggedReply:
         """Return the answer of a replica, or of the primary if the replica fails or may be too old."""
 
-        def attempt() -> Found[Told]:
-            told = self._told(request, who, asked)
-            return Found(told, told.found.seen, self.least(request))
+        def attempt() -> Found[LoggedReply]:
+            reply = self._logged_reply(request, who, asked)
+            return Found(reply, reply.found.seen, self.least(request))
 
         return read(who, position_seen(request), attempt)
 
-    def _told(self, request: Request, who: Caller, asked: kept.Asked | None) -> Told:
+    def _logged_reply(self, request: Request, who: Caller, asked: kept.Asked | None) -> LoggedReply:
         again = kept.kept(who, asked) if asked else None
         if again is not None:
-            return Told(again.body, again, again.body)
-        logged, found = self.said(request, who)
+            return LoggedReply(again.body, again, again.body)
+        logged, found = self.reply(request, who)
         kept.note(who, found)
         if not asked:
-            return Told(logged, found, logged)
+            return LoggedReply(logged, found, logged)
         body = orjson.dumps(logged)
         kept.keep(asked, found, body)
-        return Told(body, found, logged)
+        return LoggedReply(body, found, logged)
 
     def least(self, request: Request) -> int:
         """Return the oldest revision that the answer may be of: that of the page that a request continues, or 0."""
@@ -127,12 +128,12 @@ class Answering(Asking, ABC):
         return f"{mine.__module__} {mine.__name__} {'of a published client' if is_published_client(request) else ''}"
 
     @abstractmethod
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         """Answer the request. See only its body, and whether a published client sends it: the cache key has no more."""
 
 
 class Authorize(Answering):
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(AuthorizeQuery, request.data)
         question = allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
         found = ask.answer(who, question, moment=moment_asked(request, who))
@@ -140,14 +141,14 @@ class Authorize(Answering):
 
 
 class Actions(Answering):
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         question = actions_question(decoded(ActionsQuery, request.data))
         found = ask.answer(who, question, moment=moment_asked(request, who))
         return {"results": names(found.of_one)}, found
 
 
 class List(Answering):
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(ListQuery, request.data)
         resource = Asked(body["resource_type"])
         question = allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
@@ -161,7 +162,7 @@ class List(Answering):
 
 
 class AuthorizeResources(Answering):
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(AuthorizeResourcesQuery, request.data)
         asked = (body["actor"], body["action"], body["resources"], body["context_facts"])
         allowed, found = ask.allowed_among(who, *asked, moment_asked(request, who))
@@ -169,7 +170,7 @@ class AuthorizeResources(Answering):
 
 
 class AuthorizeEach(Answering):
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(AuthorizeEachQuery, request.data)
         moment = moment_asked(request, who)
         allowed, found = ask.allowed_each(who, body["checks"], body["context_facts"], moment)
@@ -177,7 +178,7 @@ class AuthorizeEach(Answering):
 
 
 class Evaluate(Answering):
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(EvaluateQuery, request.data)
         query = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"])
         found = ask.answer(who, query.question, moment=moment_asked(request, who))
@@ -187,7 +188,7 @@ class Evaluate(Answering):
 class Facts(Answering):
     """The first version of the query."""
 
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(FactQuery, request.data)
         moment = moment_asked(request, who)
         found = fact_patterns.find_facts(who, body["fact"], body["context_facts"], moment)
@@ -197,7 +198,7 @@ class Facts(Answering):
 class BulkActions(Answering):
     """Context facts and the moment come with the first element, and count for all."""
 
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         bodies = ACTIONS_QUERIES.decode(request.data, "")
         context = bodies[0]["context_facts"] if bodies else ()
         moment = moment_of_many(request.data, who)
@@ -208,7 +209,7 @@ class BulkActions(Answering):
 class Explain(Answering):
     """Why one answer is as it is: the body of /authorize, or of /evaluate_query with one value for each variable."""
 
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         is_query = isinstance(request.data, dict) and "predicate" in request.data
         explanation = explain.explain(who, explained_question(request.data), moment_asked(request, who))
         return explanation_to_json(explanation, is_query), explanation

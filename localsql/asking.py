@@ -46,10 +46,10 @@ from policy.errors import AuthzError
 from policy.rules.program import Atom, Program
 from policy.timeline import timeline
 
-Form = Callable[[LocalRenderer, Folded], str]
+RenderSql = Callable[[LocalRenderer, Folded], str]
 
 
-class Said(NamedTuple):
+class LocalSql(NamedTuple):
     """The SQL, the context facts that had no effect, and the policy and revision that it was made by."""
 
     sql: str
@@ -63,26 +63,26 @@ class Said(NamedTuple):
         return self.seen.offset
 
 
-# ---- the forms -------------------------------------------------------------------------------------------------
+# ---- one for each kind of SQL ----------------------------------------------------------------------------------
 
 
-def authorize(asker: Asker, question: Question, bindings: str | None) -> Said:
+def authorize(asker: Asker, question: Question, bindings: str | None) -> LocalSql:
     return answered(asker, question, bindings, lambda renderer, folded: verdict(renderer, folded, "allowed"))
 
 
-def actions(asker: Asker, question: Question, bindings: str | None) -> Said:
+def actions(asker: Asker, question: Question, bindings: str | None) -> LocalSql:
     """Return the actions as rows. If the policy allows any action, that is `*`, as in the service's own answers."""
     return answered(asker, question, bindings, lambda renderer, folded: rows(renderer, folded, ("actions",), EVERY))
 
 
-def filtered(asker: Asker, question: Question, bindings: str | None, column: object, path: str = "column") -> Said:
+def filtered(asker: Asker, question: Question, bindings: str | None, column: object, path: str = "column") -> LocalSql:
     """Return a condition on the column, which stands for the one variable that the question asks for."""
     with run.question_time():
         checked = check_column(column, bindings_from_text(bindings).dialect, path)
         return answered(asker, question, bindings, lambda renderer, folded: condition(renderer, folded, checked))
 
 
-def selected(asker: Asker, question: Question, bindings: str | None, columns: dict[str, object]) -> Said:
+def selected(asker: Asker, question: Question, bindings: str | None, columns: dict[str, object]) -> LocalSql:
     """Return the question's answers as rows, each variable in a column; without columns, whether there is an answer.
 
     `columns` maps the caller's names of the variables to names of columns, in the order of the question's variables.
@@ -99,7 +99,7 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
 # ---- from a question to its SQL ------------------------------------------------------------------------------------
 
 
-def answered(asker: Asker, question: Question, text: str | None, form: Form) -> Said:
+def answered(asker: Asker, question: Question, text: str | None, render: RenderSql) -> LocalSql:
     with run.question_time():
         bindings = bindings_from_text(text)
         for _ in range(TRIES):
@@ -109,7 +109,7 @@ def answered(asker: Asker, question: Question, text: str | None, form: Form) -> 
             with run.snapshot():
                 holding = confirmed(asker)
                 if holding.version == session.version and _knows_signatures(shaped, session):
-                    return Said(_sql(shaped, form), useful.unused, session.version, holding.seen)
+                    return LocalSql(_sql(shaped, render), useful.unused, session.version, holding.seen)
     raise PolicyMoved
 
 
@@ -225,7 +225,7 @@ def _planned(key: PlanKey) -> PreparedPlan:
 # ---- once for each question ------------------------------------------------------------------------------------------
 
 
-def _sql(shaped: Shaped, form: Form) -> str:
+def _sql(shaped: Shaped, render: RenderSql) -> str:
     prepared = shaped.prepared
     tables = shaped.tables  # the plan may have been prepared with tables of another database
     execution = Execution(run.execute, shaped.slots)
@@ -235,7 +235,7 @@ def _sql(shaped: Shaped, form: Form) -> str:
         raise CannotSay(
             "the question comes to too large a statement; ask about fewer types, or with fewer calls, at a time"
         )
-    return form(LocalRenderer(tables.bindings.dialect, tables, Layouts(tables.bindings)), folded)
+    return render(LocalRenderer(tables.bindings.dialect, tables, Layouts(tables.bindings)), folded)
 
 
 def _folded(branches: SplitBranches, residual: Residual) -> FoldedBranches:

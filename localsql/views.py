@@ -9,7 +9,7 @@ from checks.decisions.log import note
 from checks.serializers import MOMENT
 from facts.context_header import answer
 from localsql import asking
-from localsql.asking import Said
+from localsql.asking import LocalSql
 from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response, caller, position_seen, unconfirmed_caller
@@ -38,34 +38,34 @@ class Answering(Endpoint, ABC):
     questions: ClassVar = {"POST"}
 
     def post(self, request: Request) -> Response:
-        def attempt() -> Found[tuple[Caller, object, Said]]:
+        def attempt() -> Found[tuple[Caller, object, LocalSql]]:
             who = caller(request)
             check_is_of_now(request.data)
-            body, said = self.said(request, who)
-            return Found((who, body, said), said.seen)
+            body, local = self.reply(request, who)
+            return Found((who, body, local), local.seen)
 
-        who, body, said = read(unconfirmed_caller(request), position_seen(request), attempt)
-        note(request, who, body, said.seen.offset, said.version)
-        return answer(request, body, said.unused, said.revision)
+        who, body, local = read(unconfirmed_caller(request), position_seen(request), attempt)
+        note(request, who, body, local.seen.offset, local.version)
+        return answer(request, body, local.unused, local.revision)
 
-    def said(self, request: Request, who: Caller) -> tuple[object, Said]:
-        said = self.sql(request.data, who)
-        return {"sql": said.sql}, said
+    def reply(self, request: Request, who: Caller) -> tuple[object, LocalSql]:
+        local = self.sql(request.data, who)
+        return {"sql": local.sql}, local
 
     @abstractmethod
-    def sql(self, raw: object, who: Caller) -> Said:
+    def sql(self, raw: object, who: Caller) -> LocalSql:
         """Make the SQL that the body asks for."""
 
 
 class Authorize(Answering):
-    def sql(self, raw: object, who: Caller) -> Said:
+    def sql(self, raw: object, who: Caller) -> LocalSql:
         body = decoded(AuthorizeSql, raw)
         question = question_of(body["query"], body["query"]["action"], body["query"]["resource"])
         return asking.authorize(who, question, body["data_bindings"])
 
 
 class Actions(Answering):
-    def sql(self, raw: object, who: Caller) -> Said:
+    def sql(self, raw: object, who: Caller) -> LocalSql:
         body = decoded(ActionsSql, raw)
         question = question_of(body["query"], Asked(STRING), body["query"]["resource"], ("action",))
         return asking.actions(who, question, body["data_bindings"])
@@ -74,7 +74,7 @@ class Actions(Answering):
 class List(Answering):
     """Pages mean nothing here: the caller's own statement has its own LIMIT."""
 
-    def sql(self, raw: object, who: Caller) -> Said:
+    def sql(self, raw: object, who: Caller) -> LocalSql:
         body = decoded(ListSql, raw)
         resource = Asked(body["query"]["resource_type"])
         question = question_of(body["query"], body["query"]["action"], resource, ("resource",))
@@ -82,7 +82,7 @@ class List(Answering):
 
 
 class Evaluate(Answering):
-    def sql(self, raw: object, who: Caller) -> Said:
+    def sql(self, raw: object, who: Caller) -> LocalSql:
         body = decoded(EvaluateSql, raw)
         asked, mode = body["query"], body["mode"]
         query = Query.of((asked["predicate"], *asked["calls"]), asked["constraints"], asked["context_facts"])

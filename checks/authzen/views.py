@@ -28,7 +28,7 @@ from checks.authzen.evaluations import Evaluated, evaluated, known_of
 from checks.authzen.pages import cut_of, digest_of, least_of, page_of
 from checks.explain.explain import Explanation
 from checks.explain.output import explanation_to_json
-from checks.views import Answering, Said, moment_asked
+from checks.views import Answering, Reply, moment_asked
 from policy.active import Caller
 from policy.endpoint import Request, Response
 from policy.errors import MalformedRequest
@@ -52,7 +52,7 @@ class AuthZen(Answering):
 
 
 class Evaluate(AuthZen):
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         body, moment = decoded(Evaluation, request.data), moment_asked(request, who)
         if body["options"].explain:
             explanation = explained(who, known_of(body), moment)
@@ -64,10 +64,10 @@ class Evaluate(AuthZen):
 class EvaluateMany(Evaluate):
     """Answers like `Evaluate` where nothing is listed."""
 
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(Evaluations, request.data)
         if not body["evaluations"]:
-            return super().said(request, who)
+            return super().reply(request, who)
         options, moment = body["options"], moment_asked(request, who)
         asked = evaluated(request.data, body["evaluations"])
         if options.explain:
@@ -133,7 +133,7 @@ class Search(AuthZen):
     serializer: ClassVar[type[serializers.Serializer]]
     out: ClassVar[str]  # what is asked for
 
-    def said(self, request: Request, who: Caller) -> Said:
+    def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(self.serializer, request.data)
         digest = digest_of(who.environment_id, self.out, request.data)
         cut = cut_of(body["page"], digest)

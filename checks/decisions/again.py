@@ -53,7 +53,7 @@ class Replayed:
 def replayed(line: Line, endpoints: Endpoints, is_now: bool = False) -> Replayed:
     """Ask the line again; raise `NotAsked` if the log or the database lacks what that needs."""
     endpoint: Any = endpoints.get(line.endpoint)
-    if not hasattr(endpoint, "said"):
+    if not hasattr(endpoint, "reply"):
         raise NotAsked(f"there is no endpoint `{line.endpoint}` that is asked")
     check_can_be_asked(line, is_now)
     try:
@@ -110,7 +110,7 @@ def _answer(line: Line, endpoint: Any, question: object) -> tuple[Summary, int]:
         raise NotAsked("its question nests too deep") from None
     headers = {"HTTP_X_OSOAPIVERSION": "0"} if line.is_published_client else {}
     request = Request("POST", headers, lambda: text, orjson.loads, line.request_id, 0.0)
-    body, found = endpoint.said(request, Trusted(line.environment))
+    body, found = endpoint.reply(request, Trusted(line.environment))
     return summary_of(orjson.loads(orjson.dumps(body))), found.revision
 
 

@@ -37,7 +37,7 @@ class Applying:
     """Applies plans, batch by batch."""
 
     environment_id: int
-    tell: Callable[[int], None] = lambda done: None
+    on_progress: Callable[[int], None] = lambda done: None
     revisions: list[int] = field(default_factory=list)  # the numbers of those that it made
     rejected: list[tuple[Plan, FactRejected]] = field(default_factory=list)
     done: int = 0  # facts
@@ -56,7 +56,7 @@ class Applying:
     def delete(self, key: BindingKey, part: Part) -> None:
         for batch in part.batches(min(BATCH, settings.MAX_DELETE_MATCHES or BATCH)):
             self._change([Deletes(deleted(key, batch))])
-            self._tell(len(batch))
+            self._count(len(batch))
 
     def _insert(self, plan: Plan, batch: Sequence[Ids]) -> None:
         """Store a batch, except facts that somebody stored with an end meanwhile: these stay, and keep it."""
@@ -71,7 +71,7 @@ class Applying:
                 others |= {tuple(str(each) for each in row[1 : 1 + arity]) for row in error.rows}
                 continue
             break
-        self._tell(len(batch))
+        self._count(len(batch))
 
     def _inserts(self, plan: Plan, batch: Iterable[Ids], others: set[tuple[str, ...]]) -> Iterator[store.Change]:
         """Yield the change that stores the batch; this runs in its transaction, which holds the environment's turn.
@@ -89,9 +89,9 @@ class Applying:
     def _change(self, changes: Iterable[store.Change]) -> None:
         self.revisions.append(store.apply(self.environment_id, changes, AUTHOR).offset)
 
-    def _tell(self, count: int) -> None:
+    def _count(self, count: int) -> None:
         self.done += count
-        self.tell(self.done)
+        self.on_progress(self.done)
 
 
 def deleted(key: BindingKey, batch: Iterable[Ids]) -> list[Pattern]:

@@ -19,9 +19,9 @@ from localsql.sync.spill import Part, Spill
 from localsql.sync.stored import stored_ids
 from policy.offsets import current_offset
 
-_TOLD_EVERY = 4_096  # facts and rows
+_REPORT_EVERY = 4_096  # facts and rows
 
-Tell = Callable[[int], None]  # is called with how many facts and rows are compared
+OnProgress = Callable[[int], None]  # called with how many facts and rows are done
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,17 @@ class Spills:
     deleted: Spill
 
 
-def compared(environment_id: int, pattern: Pattern, spills: Spills, skips_bad: bool, tell: Tell) -> Plan:
+def compared(environment_id: int, pattern: Pattern, spills: Spills, skips_bad: bool, on_progress: OnProgress) -> Plan:
     if can_sort(pattern):
         try:
-            return _compared(environment_id, pattern, spills, Read(pattern, skips_bad), tell, by_database=True)
+            return _compared(environment_id, pattern, spills, Read(pattern, skips_bad), on_progress, by_database=True)
         except OutOfOrder:  # as in an SQLite file whose texts are in UTF-16: its rows are sorted here instead
             pass
-    return _compared(environment_id, pattern, spills, Read(pattern, skips_bad), tell, by_database=False)
+    return _compared(environment_id, pattern, spills, Read(pattern, skips_bad), on_progress, by_database=False)
 
 
 def _compared(
-    environment_id: int, pattern: Pattern, spills: Spills, read: Read, tell: Tell, by_database: bool
+    environment_id: int, pattern: Pattern, spills: Spills, read: Read, on_progress: OnProgress, by_database: bool
 ) -> Plan:
     added, deleted = spills.added.part(), spills.deleted.part()
     revision = current_offset(environment_id)
@@ -69,20 +69,20 @@ def _compared(
         with closing(rows_of(pattern, by_database)) as rows:
             ids = read.ids(rows)
             source = in_order(ids) if by_database else brought_in_order(ids)
-            equal = _merged(first, stored, source, added, deleted, tell)
+            equal = _merged(first, stored, source, added, deleted, on_progress)
     return Plan(pattern, equal, added, deleted, read, revision)
 
 
 def _merged(
-    mine: Ids | None, stored: Iterator[Ids], source: Iterator[Ids], added: Part, deleted: Part, tell: Tell
+    mine: Ids | None, stored: Iterator[Ids], source: Iterator[Ids], added: Part, deleted: Part, on_progress: OnProgress
 ) -> int:
     """Note what differs, and return how many are on both sides; `mine` is the first of the stored ones."""
     equal = steps = 0
     theirs = next(source, None)
     while mine is not None or theirs is not None:
         steps += 1
-        if not steps % _TOLD_EVERY:
-            tell(steps)
+        if not steps % _REPORT_EVERY:
+            on_progress(steps)
         if mine == theirs:
             equal += 1
             mine, theirs = next(stored, None), next(source, None)

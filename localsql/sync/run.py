@@ -12,7 +12,7 @@ from typing import Protocol
 from facts.accept import check_signature
 from facts.names import Names, UnknownName
 from localsql.sync.apply import BATCH, Applying, whole
-from localsql.sync.compare import Plan, Spills, Tell, compared
+from localsql.sync.compare import OnProgress, Plan, Spills, compared
 from localsql.sync.config import Config, Pattern
 from localsql.sync.errors import PatternRefused, SourceFailed
 from localsql.sync.second_look import without_rows
@@ -88,48 +88,50 @@ class Passed:
         return not self.failed and (self.is_applied or all(plan.is_in_step for plan in self.plans))
 
 
-class Told(Protocol):
-    """Is told how far a pass is, and what it found."""
+class ProgressListener(Protocol):
+    """Receives how far a pass is, and what it found."""
 
-    def begin(self, pattern: Pattern, place: int) -> Tell: ...
+    def begin(self, pattern: Pattern, place: int) -> OnProgress: ...
     def compared(self, plan: Plan) -> None: ...
     def failed(self, failed: Failed) -> None: ...
     def applying(self, changes: int) -> Callable[[int], None]: ...
 
 
-def passed(environment_id: int, config: Config, wanted: Wanted, told: Told) -> Passed:
+def passed(environment_id: int, config: Config, wanted: Wanted, listener: ProgressListener) -> Passed:
     program = active_program(environment_id)
     plans: list[Plan] = []
     failures: list[Failed] = []
     with _spills() as spills:
         for place, pattern in enumerate(config.patterns):
-            tell = told.begin(pattern, place)
+            on_progress = listener.begin(pattern, place)
             try:
-                plan = _planned(environment_id, program, pattern, spills, wanted, tell)
+                plan = _planned(environment_id, program, pattern, spills, wanted, on_progress)
                 plans.append(plan)
-                told.compared(plan)
+                listener.compared(plan)
                 _check(plan, wanted)
             except (AuthzError, SourceFailed) as error:
                 if plans and plans[-1].pattern is pattern:
                     plans.pop()
                 failures.append(Failed(pattern, error.message, isinstance(error, SourceFailed)))
-                told.failed(failures[-1])
+                listener.failed(failures[-1])
         unknown = _unknown(program, plans)
         revisions = taken_back = 0
         changes = sum(plan.added.count + plan.deleted.count for plan in plans)
         if wanted.applies and changes:
-            applying = Applying(environment_id, told.applying(changes))
+            applying = Applying(environment_id, listener.applying(changes))
             applying.apply(plans)
-            taken_back = sum(_taken_back(applying, plan, spills, failures, told) for plan in plans)
+            taken_back = sum(_taken_back(applying, plan, spills, failures, listener) for plan in plans)
             for plan, rejection in applying.rejected:
                 plans.remove(plan)
                 failures.append(Failed(plan.pattern, rejection.message))
-                told.failed(failures[-1])
+                listener.failed(failures[-1])
             revisions = len(applying.revisions)
     return Passed(tuple(plans), tuple(failures), unknown, revisions, taken_back, wanted.applies)
 
 
-def _taken_back(applying: Applying, plan: Plan, spills: Spills, failures: list[Failed], told: Told) -> int:
+def _taken_back(
+    applying: Applying, plan: Plan, spills: Spills, failures: list[Failed], listener: ProgressListener
+) -> int:
     """Delete the facts that were just stored and have no row any more; return how many."""
     if not plan.added.count:
         return 0
@@ -138,18 +140,23 @@ def _taken_back(applying: Applying, plan: Plan, spills: Spills, failures: list[F
     except (AuthzError, SourceFailed) as error:
         reason = f"facts are stored, and whether their rows are still there could not be seen: {error.message}"
         failures.append(Failed(plan.pattern, reason, isinstance(error, SourceFailed)))
-        told.failed(failures[-1])
+        listener.failed(failures[-1])
         return 0
     applying.delete(plan.pattern.key, gone)
     return gone.count
 
 
 def _planned(
-    environment_id: int, program: Program | None, pattern: Pattern, spills: Spills, wanted: Wanted, tell: Tell
+    environment_id: int,
+    program: Program | None,
+    pattern: Pattern,
+    spills: Spills,
+    wanted: Wanted,
+    on_progress: OnProgress,
 ) -> Plan:
     if program is not None:
         check_signature(program, pattern.key.signature)
-    return compared(environment_id, pattern, spills, wanted.skips_bad, tell)
+    return compared(environment_id, pattern, spills, wanted.skips_bad, on_progress)
 
 
 def _unknown(program: Program | None, plans: list[Plan]) -> tuple[UnknownName, ...]:

@@ -131,7 +131,7 @@ def test_each_question_is_a_line(repos, path):
 
 def test_every_endpoint_that_asks_is_among_these():
     """Those that answer and change nothing, by the class that they are of."""
-    asking = {f"/{name}".removeprefix("/api/") for name, each in endpoints.items() if hasattr(each, "said")}
+    asking = {f"/{name}".removeprefix("/api/") for name, each in endpoints.items() if hasattr(each, "reply")}
     assert asking == set(QUESTIONS)
 
 
@@ -396,5 +396,5 @@ def test_properties_are_left_out_like_context_facts(repos, path, settings):
 
 def test_kept_answers_of_two_endpoints_are_never_taken_for_each_other():
     """Each is known by a name of its own."""
-    asking = [type(each) for each in endpoints.values() if hasattr(each, "said")]
+    asking = [type(each) for each in endpoints.values() if hasattr(each, "reply")]
     assert len({(each.__module__, each.__name__) for each in asking}) == len(asking)

@@ -43,15 +43,15 @@ class Command(PolicyCommand):
         asker = Trusted(environment.pk)
         question = _question(kind, **options)
         if kind == "authorize":
-            said = asking.authorize(asker, question, text)
+            local = asking.authorize(asker, question, text)
         elif kind == "actions":
-            said = asking.actions(asker, question, text)
+            local = asking.actions(asker, question, text)
         else:
-            said = asking.filtered(asker, question, text, options["column"])
+            local = asking.filtered(asker, question, text, options["column"])
         program = active_program(environment.pk)
-        for sentence in (*said.unused.sentences, *(advice_on_question(program, question) if program else ())):
+        for sentence in (*local.unused.sentences, *(advice_on_question(program, question) if program else ())):
             self.stderr.write(sentence)
-        self.stdout.write(said.sql if raw else formatted(said.sql, bindings_from_text(text).dialect.parser))
+        self.stdout.write(local.sql if raw else formatted(local.sql, bindings_from_text(text).dialect.parser))
 
 
 def _question(kind: str, *, actor: str, context: list[str], **options: Any) -> Question:

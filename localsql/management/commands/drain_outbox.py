@@ -28,11 +28,11 @@ class Command(SyncCommand):
     def _once(self, environment: Environment, outbox: Outbox | None, skips_bad: bool, done: Drained) -> Drained:
         with self.progress("draining") as shown:
 
-            def tell_bad(sentence: str) -> None:
+            def report_bad(sentence: str) -> None:
                 with shown.aside():
                     self.stderr.write(sentence)
 
-            drain(environment.pk, outbox, skips_bad, tell_bad, done)
+            drain(environment.pk, outbox, skips_bad, report_bad, done)
         return done
 
     def _again(self, environment: Environment, outbox: Outbox | None, skips_bad: bool, metrics: Metrics) -> bool:

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from facts.names import sentences
 from localsql.management.sync_command import SyncCommand
-from localsql.sync.compare import Plan, Tell
+from localsql.sync.compare import OnProgress, Plan
 from localsql.sync.config import Config, Pattern
 from localsql.sync.metrics import Metrics
 from localsql.sync.report import lines_of, summary
@@ -50,7 +50,7 @@ class Command(SyncCommand):
 
     def _once(self, environment: Environment, config: Config, wanted: Wanted, is_quiet: bool) -> Passed:
         with self.progress("comparing") as shown:
-            found = passed(environment.pk, config, wanted, _Told(self, shown, len(config.patterns), is_quiet))
+            found = passed(environment.pk, config, wanted, _Listener(self, shown, len(config.patterns), is_quiet))
         for sentence in sentences(found.unknown):
             self.stderr.write(f"warning: {sentence}")
         return found
@@ -66,13 +66,13 @@ class Command(SyncCommand):
         return False
 
 
-class _Told:
+class _Listener:
     """Writes each result as soon as it is known; while watching, only differences."""
 
     def __init__(self, command: Command, shown: Progress, patterns: int, is_quiet: bool):
         self.command, self.shown, self.patterns, self.is_quiet = command, shown, patterns, is_quiet
 
-    def begin(self, pattern: Pattern, place: int) -> Tell:
+    def begin(self, pattern: Pattern, place: int) -> OnProgress:
         self.shown.what = f"{place + 1} of {self.patterns}: {pattern}"
         return lambda compared: self.shown.tell(compared)
 
@@ -87,7 +87,7 @@ class _Told:
         with self.shown.aside():
             self.command.stderr.write(f"{failed.pattern}: {failed.reason}")
 
-    def applying(self, changes: int) -> Tell:
+    def applying(self, changes: int) -> OnProgress:
         self.shown.what = "applying"
         return lambda done: self.shown.tell(done, done / changes)
 

@@ -13,7 +13,7 @@ from facts.changesets import changes_from_json
 from facts.store import Change, Inserts
 from localsql.sync.config import Outbox
 from localsql.sync.errors import ConfigRejected, shown
-from localsql.sync.outbox.remembered import Turn, TurnIsOver, forget, remember, turn_of
+from localsql.sync.outbox.drained_rows import Turn, TurnIsOver, forget, remember, turn_of
 from localsql.sync.outbox.tables import Table, Written, opened
 from policy.errors import AuthzError, MalformedRequest, TooLarge
 from policy.offsets import changing
@@ -48,13 +48,13 @@ class Drained:
 
 
 def drain(
-    environment_id: int, outbox: Outbox | None, skips_bad: bool, tell_bad: Callable[[str], None], done: Drained
+    environment_id: int, outbox: Outbox | None, skips_bad: bool, report_bad: Callable[[str], None], done: Drained
 ) -> None:
     """Drain the outbox until it is empty. A wrong row is raised; with `skips_bad`, it is reported and taken out."""
     if outbox is None:
         raise ConfigRejected("outbox", "is missing; it names the `db`, and the `table` if that is another")
     with opened(outbox) as table:
-        drainer = _Drainer(environment_id, table, skips_bad, tell_bad, done)
+        drainer = _Drainer(environment_id, table, skips_bad, report_bad, done)
         while drainer.has_more():
             pass
 
@@ -64,7 +64,7 @@ class _Drainer:
     environment_id: int
     table: Table
     skips_bad: bool
-    tell_bad: Callable[[str], None]
+    report_bad: Callable[[str], None]
     done: Drained
     alone: int = field(default=0)  # rows that are to be made one by one, as one among them is wrong
 
@@ -115,7 +115,7 @@ class _Drainer:
             return
         if not self.skips_bad:
             raise RowRejected(rows[0], reason)
-        self.tell_bad(f"left out, {sentence(rows[0], reason)}")
+        self.report_bad(f"left out, {sentence(rows[0], reason)}")
         self.table.remove({rows[0].number: rows[0].digest})  # if somebody has corrected it by now, it is read again
         self.alone = 0
         self.done.skipped += 1

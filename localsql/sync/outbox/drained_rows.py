@@ -60,8 +60,6 @@ def forget(turn: Turn) -> None:
 
 def _take(turn: Turn) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE outbox_state SET turn = turn + 1 WHERE id = %s AND turn = %s", (turn.state, turn.number)
-        )
+        cursor.execute("UPDATE outbox_state SET turn = turn + 1 WHERE id = %s AND turn = %s", (turn.state, turn.number))
         if not cursor.rowcount:
             raise TurnIsOver
