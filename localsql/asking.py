@@ -107,9 +107,9 @@ def answered(asker: Asker, question: Question, text: str | None, render: RenderS
             useful = session.brought(question.context, "query.context_facts")
             shaped = _shaped(session, bindings, question._replace(context=useful.facts))
             with run.snapshot():
-                holding = confirmed(asker)
-                if holding.version == session.version and _knows_signatures(shaped, session):
-                    return LocalSql(_sql(shaped, render), useful.unused, session.version, holding.seen)
+                state = confirmed(asker)
+                if state.version == session.version and _knows_signatures(shaped, session):
+                    return LocalSql(_sql(shaped, render), useful.unused, session.version, state.seen)
     raise PolicyMoved
 
 

@@ -24,7 +24,7 @@ from checks.asking.askers import (
     session_at,
     session_now,
 )
-from checks.asking.confirmation import NEW_SIGNATURE, UNKNOWN_REVISION, Holding
+from checks.asking.confirmation import NEW_SIGNATURE, UNKNOWN_REVISION, SnapshotState
 from checks.asking.query import Check, allow
 from checks.asking.question import Asked, Page, Question
 from checks.asking.session import TRIES, Found, LiveSession, Ready
@@ -52,14 +52,14 @@ class Answered(NamedTuple):
     rows: list[tuple[int, Row]]
     unused: Unused  # of the context
     revision: int  # of the facts
-    held: Holding  # in the snapshot that the answer was read from
-    holding: Holding | None = None  # as long as this holds, so does the answer; None: it is not to be kept
+    state: SnapshotState  # in the snapshot that the answer was read from
+    valid_while: SnapshotState | None = None  # the answer holds as long as this does; None: it is not to be kept
     since: Seen | None = None  # seen before facts were read to decide what to ask; None: none were
 
     @property
     def seen(self) -> Seen:
         """Return how far the environment was at the earliest read that the answer depends on."""
-        return seen_since(self.session.moment, self.since or self.held.seen)
+        return seen_since(self.session.moment, self.since or self.state.seen)
 
     @property
     def version_id(self) -> int | None:
@@ -69,7 +69,7 @@ class Answered(NamedTuple):
     @property
     def is_timeless(self) -> bool:
         """Say whether the answer stays the same until something is changed."""
-        return self.holding is not None
+        return self.valid_while is not None
 
     @property
     def holds(self) -> bool:
@@ -190,21 +190,21 @@ def _answered(
             except by_rows.Renumbered:
                 current = NEW_SIGNATURE
             else:
-                holding, rows = _run(asker, session, statements)
-                current = holding.version
+                state, rows = _run(asker, session, statements)
+                current = state.version
                 if current == UNKNOWN_REVISION and moment is not None:
                     check_known(asker.environment_id, moment)
                 if current == session.version or (moment is not None and not statements):
                     lasts = moment is None and not depends and all(each.is_timeless for each in statements)
-                    revision = holding.offset if moment is None else moment.revision
-                    kept = holding if lasts else None
-                    return Answered(session, asked, rows, useful.unused, revision, holding, kept, since)
+                    revision = state.offset if moment is None else moment.revision
+                    valid_while = state if lasts else None
+                    return Answered(session, asked, rows, useful.unused, revision, state, valid_while, since)
             session = session_after(session, current)
     raise PolicyMoved
 
 
 def _run(asker: Asker, session: LiveSession, statements: Sequence[Ready]) -> Found:
-    """Return what holds, and the answers. They count only if the version that holds is the session's."""
+    """Return the snapshot's state and the answers. They count only if the state's version is the session's."""
     if not statements:
         return Found(confirmed(asker), [])
     if len(statements) == 1:  # which needs no snapshot around it
@@ -213,10 +213,10 @@ def _run(asker: Asker, session: LiveSession, statements: Sequence[Ready]) -> Fou
     with run.snapshot():
         for each in statements:
             found = _run_one(asker, each)
-            if found.holding.version != session.version:
+            if found.state.version != session.version:
                 return found
             rows += found.rows
-    return Found(found.holding, rows)
+    return Found(found.state, rows)
 
 
 def _run_one(asker: Asker, ready: Ready) -> Found:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 
 from checks.asking import run
-from checks.asking.confirmation import NEW_SIGNATURE, Holding, asking_what_holds
+from checks.asking.confirmation import NEW_SIGNATURE, SnapshotState, state_statement
 from checks.asking.session import LiveSession, new_generation
 from facts.numbering import latest_signature
 from policy.active import Caller, caller_of_hash
@@ -28,16 +28,16 @@ class Trusted:
 Asker = Caller | Trusted
 
 
-def confirmed(asker: Asker) -> Holding:
+def confirmed(asker: Asker) -> SnapshotState:
     """Return what holds now. Refuse a key that is no longer good, or that opens another environment now."""
-    statement = asking_what_holds(asker.environment_id, isinstance(asker, Caller), run.dialect())
+    statement = state_statement(asker.environment_id, isinstance(asker, Caller), run.dialect())
     row = run.glance(statement.sql, asker.key_hash) if isinstance(asker, Caller) else None
     if row is None:
         rows = run.execute(statement, given_by(asker))
         if not rows:
             raise nobody(asker)
         row = rows[0]
-    return Holding(*row)
+    return SnapshotState(*row)
 
 
 def given_by(asker: Asker) -> dict[str, object]:

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 import orjson
 
 from checks.asking import deadline, run
-from checks.asking.confirmation import Confirmation, held_beside_rows
+from checks.asking.confirmation import Confirmation, state_and_rows
 from checks.asking.open_policy import Policy
 from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
 from checks.asking.remembered import Remembered
@@ -252,14 +252,14 @@ def _is_up_to_date(kind: Kind, marks: Marks) -> bool:
 
 
 def _read(group: tuple[Kind, ...], rows: Mapping[Outline, Rows], fetched: list[Fetched]) -> Found:
-    holding, found = held_beside_rows(fetched)
+    state, found = state_and_rows(fetched)
     said = {int(number): answer for number, answer in found}
     answers: list[tuple[int, Row]] = []
     for kind in group:
         for places in rows.get(kind.outline, {}).values():
             each = _answers_of(kind, said.get(places[0]))
             answers += [(place, row) for place in places for row in each]
-    return Found(holding, answers)
+    return Found(state, answers)
 
 
 def _answers_of(kind: Kind, said: object) -> Sequence[Row]:

@@ -31,7 +31,7 @@ IS_ANSWER, NEW_SIGNATURE, UNKNOWN_REVISION = -1, -2, -3  # in place of a policy 
 _OFFSET = 'e."offset"'
 
 
-class Holding(NamedTuple):
+class SnapshotState(NamedTuple):
     """What holds in the snapshot of a statement: the active policy version, the moment and the offset."""
 
     version: int | None
@@ -45,23 +45,23 @@ class Holding(NamedTuple):
 
 
 @lru_cache(maxsize=10_000)
-def asking_what_holds(environment_id: int, needs_key: bool, dialect: Dialect) -> Statement:
+def state_statement(environment_id: int, needs_key: bool, dialect: Dialect) -> Statement:
     """Return the statement that only confirms; a caller's has the slot `key`, and no row if that is not good."""
     gate = _gate(environment_id, needs_key)
     return finished((f"SELECT e.policy_version_id, {MOMENT}, {_OFFSET} FROM ", *gate), dialect.placeholder)
 
 
-def held_beside_truth(rows: list[tuple[Any, ...]]) -> tuple[Holding, bool]:
+def state_and_truth(rows: list[tuple[Any, ...]]) -> tuple[SnapshotState, bool]:
     """Read the row that `Confirmation.of_truth` selects."""
     version, truth, moment, offset = rows[0]
-    return Holding(version, moment, offset), bool(truth)
+    return SnapshotState(version, moment, offset), bool(truth)
 
 
-def held_beside_rows(rows: list[tuple[Any, ...]]) -> tuple[Holding, list[tuple[Any, ...]]]:
+def state_and_rows(rows: list[tuple[Any, ...]]) -> tuple[SnapshotState, list[tuple[Any, ...]]]:
     """Read the rows that `Confirmation.of_rows` selects."""
     version, numbers, *_ = next(row for row in rows if row[0] != IS_ANSWER)
     moment, offset = map(int, numbers.split(":"))
-    return Holding(version, moment, offset), [row[1:] for row in rows if row[0] == IS_ANSWER]
+    return SnapshotState(version, moment, offset), [row[1:] for row in rows if row[0] == IS_ANSWER]
 
 
 class Confirmation(NamedTuple):

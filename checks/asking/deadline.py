@@ -75,7 +75,7 @@ class Lock(Protocol):
 
 
 @contextmanager
-def holding(lock: Lock) -> Iterator[None]:
+def locked(lock: Lock) -> Iterator[None]:
     """Hold the lock. Raise `QueryTooSlow` if the question's time is over before it is free."""
     found = _opened.get()
     if found is None or found.end == inf:

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from checks.asking import run
 from checks.asking.askers import confirmed
-from checks.asking.confirmation import Holding
+from checks.asking.confirmation import SnapshotState
 from checks.asking.remembered import Remembered
 from facts.accept import Unused
 from policy import noticing
@@ -42,7 +42,7 @@ class Found(Protocol):
     @property
     def version_id(self) -> int | None: ...  # of the policy that answered
     @property
-    def holding(self) -> Holding | None: ...  # as long as this holds, so does the answer; None: do not keep it
+    def valid_while(self) -> SnapshotState | None: ...  # the answer holds as long as this does; None: do not keep it
     @property
     def seen(self) -> Seen: ...  # how far the environment was then
 
@@ -53,19 +53,19 @@ class Kept(NamedTuple):
     asked: Asked
     body: bytes
     unused: Unused
-    holding: Holding
+    valid_while: SnapshotState
 
     @property
     def revision(self) -> int:
-        return self.holding.offset
+        return self.valid_while.offset
 
     @property
     def version_id(self) -> int | None:
-        return self.holding.version
+        return self.valid_while.version
 
     @property
     def seen(self) -> Seen:
-        return self.holding.seen
+        return self.valid_while.seen
 
 
 def _bytes_of(answer: Kept) -> int:
@@ -73,7 +73,7 @@ def _bytes_of(answer: Kept) -> int:
 
 
 _answers: Remembered[Asked, Kept] = Remembered(configured.ANSWER_CACHE, _bytes_of)
-_latest: dict[int, Holding] = {}  # by environment, as far as this process has seen
+_latest: dict[int, SnapshotState] = {}  # by environment, as far as this process has seen
 _seen = [0] * _MOST_SEEN  # hashes of requests; one is overwritten when another takes its place
 
 
@@ -93,11 +93,11 @@ def asked_again(who: Caller, what: str, body: bytes) -> Asked | None:
 def kept(who: Caller, asked: Asked) -> Kept | None:
     """Return the answer that the same request was given before, if nothing has changed since."""
     found = _answers.get(asked)
-    if found is None or found.holding != _latest.get(who.environment_id):
+    if found is None or found.valid_while != _latest.get(who.environment_id):
         return None
     now = confirmed(who)  # one statement, which also checks the key
     _note(who, now)
-    if found.holding != now:
+    if found.valid_while != now:
         return None
     if noticing.is_on:
         noticing.add(_CONFIRMED)
@@ -105,25 +105,25 @@ def kept(who: Caller, asked: Asked) -> Kept | None:
 
 
 def keep(asked: Asked, found: Found, body: bytes) -> None:
-    """Keep an answer, unless it has no `holding`, is too large, or was found within a transaction.
+    """Keep an answer, unless it has no `valid_while`, is too large, or was found within a transaction.
 
     A transaction makes its changes bit by bit under one moment, which others see only once all of it is committed. An
     answer from in between would be wrong under that moment.
     """
-    if found.holding is None or run.in_transaction():
+    if found.valid_while is None or run.in_transaction():
         return
-    answer = Kept(asked, body, found.unused, found.holding)
+    answer = Kept(asked, body, found.unused, found.valid_while)
     if _bytes_of(answer) <= configured.ANSWER_CACHE / _SHARE:
         _answers.keep(asked, answer)
 
 
 def note(who: Caller, found: Found) -> None:
     """Note what held when an answer was found, kept or not."""
-    if found.holding is not None:
-        _note(who, found.holding)
+    if found.valid_while is not None:
+        _note(who, found.valid_while)
 
 
-def _note(who: Caller, holding: Holding) -> None:
+def _note(who: Caller, state: SnapshotState) -> None:
     if len(_latest) >= _MOST_ENVIRONMENTS:
         _latest.clear()
-    _latest[who.environment_id] = holding
+    _latest[who.environment_id] = state

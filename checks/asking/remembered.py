@@ -37,7 +37,7 @@ class Remembered(Generic[K, V]):
 
     def made_once(self, key: K, make: Callable[[], V]) -> V:
         """Return the stored value, or make and store it. Waiting for a thread that makes it ends at the deadline."""
-        with deadline.holding(self._making[hash(key) % len(self._making)]):
+        with deadline.locked(self._making[hash(key) % len(self._making)]):
             found = self.get(key)
             if found is None:
                 found = make()

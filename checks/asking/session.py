@@ -22,7 +22,7 @@ from typing import NamedTuple
 from django.conf import settings
 
 from checks.asking import deadline, run
-from checks.asking.confirmation import Confirmation, Holding, held_beside_rows, held_beside_truth
+from checks.asking.confirmation import Confirmation, SnapshotState, state_and_rows, state_and_truth
 from checks.asking.open_policy import Policy, open_program, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
 from checks.asking.remembered import Remembered
@@ -82,7 +82,7 @@ class StatementKey(NamedTuple):
 class Found(NamedTuple):
     """What a statement of a live session found: what holds, and answers, each with its question's place."""
 
-    holding: Holding
+    state: SnapshotState
     rows: list[tuple[int, Row]]
 
 
@@ -132,14 +132,14 @@ class PreparedStatement(NamedTuple):
         places = self.places
         first = start + places[0]
         if not self.width:
-            holding, truth = held_beside_truth(rows)
-            return Found(holding, [(first, ())] if truth else [])
-        holding, found = held_beside_rows(rows)
+            state, truth = state_and_truth(rows)
+            return Found(state, [(first, ())] if truth else [])
+        state, found = state_and_rows(rows)
         if self.is_guarded:
             found = answers_of(found)
         if len(places) > 1:
-            return Found(holding, [(start + places[int(row[0])], row[1:]) for row in found])
-        return Found(holding, [(first, row) for row in (page.of(found) if page else found)])
+            return Found(state, [(start + places[int(row[0])], row[1:]) for row in found])
+        return Found(state, [(first, row) for row in (page.of(found) if page else found)])
 
 
 UNANSWERED = PreparedStatement(None)

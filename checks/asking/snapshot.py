@@ -62,11 +62,11 @@ def active_snapshot(
     version = confirmed(asker).version
     for _ in range(TRIES):
         with snapshot(asker.environment_id, version, context, mentioned) as found:
-            holding = confirmed(asker)
-            if holding.version == version:
-                yield replace(found, revision=holding.offset, seen=holding.seen)
+            state = confirmed(asker)
+            if state.version == version:
+                yield replace(found, revision=state.offset, seen=state.seen)
                 return
-        version = holding.version
+        version = state.version
     raise PolicyMoved
 
 

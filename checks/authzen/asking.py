@@ -178,8 +178,8 @@ def _by_active_policy(asker: Asker, moment: Moment | None, by: Callable[[LiveSes
 def _together(found: Sequence[Answered]) -> Answered:
     """Return how several answers of one moment were found, as one; it may be kept only if each of them may."""
     last = found[-1]
-    holdings = {each.holding for each in found}
+    states = {each.valid_while for each in found}
     versions = {each.session.version for each in found}
     if len(versions) > 1:
         raise PolicyMoved
-    return last if len(holdings) == 1 else last._replace(holding=None)
+    return last if len(states) == 1 else last._replace(valid_while=None)

@@ -85,10 +85,10 @@ def _each_explained(
         raise MalformedRequest("options.explain", f"explains at most {MOST_EXPLAINED} evaluations at once")
     shown: list[dict[str, object]] = []
     with run.question_time(), run.snapshot():
-        holding = confirmed(who)
-        found = Explanation(None, (), revision=holding.offset, version_id=holding.version, seen=holding.seen)
+        state = confirmed(who)
+        found = Explanation(None, (), revision=state.offset, version_id=state.version, seen=state.seen)
         if moment is not None:
-            seen = seen_since(moment, holding.seen)
+            seen = seen_since(moment, state.seen)
             found = replace(found, revision=moment.revision, version_id=moment.version, seen=seen)
         check_number_together(who, asked, moment)
         for each in asked:

@@ -146,7 +146,7 @@ class Cases:
         """Return the cases for goals of this pattern in the order of the text, but recursive ones last."""
         known = self._found.get(pattern)
         if known is None:
-            with deadline.holding(self.rules.lock):
+            with deadline.locked(self.rules.lock):
                 cases = self._cases(pattern)
                 known = self._found[pattern] = tuple(sorted(cases, key=lambda case: self._leads_back(case, pattern)))
         return known
@@ -157,7 +157,7 @@ class Cases:
         Goals that may follow from each other have the same number, whatever the names in their open places are: a rule
         asks there for any name, so the name may change on the way from a goal back to itself.
         """
-        with deadline.holding(self.rules.lock):  # numbers must not change while a proof is searched
+        with deadline.locked(self.rules.lock):  # numbers must not change while a proof is searched
             return self._components.number(self._without_open_names(pattern))
 
     def _without_open_names(self, pattern: Pattern) -> Pattern:

@@ -53,7 +53,7 @@ class Explanation:
     revision: int = 0  # of the facts
     version_id: int | None = None  # the key of the same version
     seen: Seen = NOTHING_SEEN  # how far the environment was then
-    holding: None = None  # an explanation is not kept for the next request
+    valid_while: None = None  # an explanation is not kept for the next request
 
     @property
     def allowed(self) -> bool:

@@ -410,5 +410,5 @@ def test_types_that_are_looked_up_before_the_statement_are_not_relied_on(api, as
 def test_who_asks_from_inside_is_answered_from_no_memory(api):
     publish(api, POLICY)
     question = allow(Asked("User", ("ann",)), Asked("String", ("read",)), Asked("Repo", ("a",)))
-    assert ask.answer(Trusted(api.environment.pk), question).holding is not None
+    assert ask.answer(Trusted(api.environment.pk), question).valid_while is not None
     assert not len(kept._answers)
