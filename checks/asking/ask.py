@@ -149,7 +149,7 @@ def answered(
 def answered_each(
     asker: Asker, questions: Sequence[Question], context: Sequence[Fact] = (), moment: Moment | None = None
 ) -> Answered:
-    """Answer many questions of few kinds: questions of one kind are rows of one statement (`by_rows`).
+    """Answer many questions: those that differ in their values only are rows of one statement (`by_rows`).
 
     As of a moment, or where that statement is too large, each question is a statement of its own.
     """

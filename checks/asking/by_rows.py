@@ -1,11 +1,11 @@
-"""Many questions of few kinds -> few statements: questions that differ in their values only are rows of one statement.
+"""Many questions, few outlines -> few statements: questions that differ in their values only are rows of one statement.
 
     may User:ann read Doc:d, may User:ben read Doc:e    ->    may User:v0 "read" Doc:v1, of (ann, d) and (ben, e)
 
-A kind is a question without its values. One statement answers a group of kinds, each for rows of its own, or for no
-rows. Kinds that were asked together once stay in one group. So there are few statements, whichever kinds a request
-combines, and the number of rows changes none of them. A kind whose answer takes rounds of statements is asked in the
-usual way, one row after the other in the same snapshot.
+An outline is a question without its values. One statement answers a group of outlines, each for rows of its own, or for
+no rows. Outlines that were asked together once stay in one group. So there are few statements, whichever outlines a
+request combines, and the number of rows changes none of them. If the answer to an outline takes rounds of statements,
+its rows are asked one after the other in the same snapshot, each by statements of its own.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from facts.wire import Fact
 from policy import noticing
 from policy.rules.program import Signature
 
-MOST_KINDS = 16  # in one statement
-MOST_GROUPS = 64  # of kinds by one policy; beyond that, grouping starts anew
+MOST_OUTLINES = 16  # in one statement
+MOST_GROUPS = 64  # of outlines by one policy; beyond that, grouping starts anew
 
 V = TypeVar("V")
 Rows = dict[tuple[object, ...], list[int]]  # the values of each row, and the places of the questions that have them
 
 
 class Renumbered(Exception):
-    """Signatures were given numbers while kinds were compiled one by one: each kind has to be compiled anew."""
+    """Signatures were given numbers while outlines were compiled one by one: each has to be compiled anew."""
 
 
-class Kind(NamedTuple):
-    """What questions with the same outline are compiled to. `expression` is None if the answer takes rounds."""
+class CompiledOutline(NamedTuple):
+    """What questions of one outline are compiled to. `expression` is None if the answer takes rounds."""
 
     outline: Outline
     expression: Expression | None
@@ -55,14 +55,14 @@ class Kind(NamedTuple):
 
 
 class Grouped(NamedTuple):
-    """The statement for several kinds."""
+    """The statement for a group of outlines."""
 
     statement: Statement
     marks: Marks
     numbers: Mapping[Signature, int]  # of the signatures of facts that a request brings
 
 
-_kinds: Remembered[StatementKey, Kind] = Remembered(8192)
+_outlines: Remembered[StatementKey, CompiledOutline] = Remembered(8192)
 _groups: Remembered[StatementKey, Groups] = Remembered(1024)
 _statements: Remembered[StatementKey, Grouped] = Remembered(1024)
 
@@ -71,17 +71,17 @@ def statements_for(session: LiveSession, questions: Sequence[Question], context:
     """Return statements with their values; none for what nothing can make true. `context` comes from `brought`."""
     given = session.given()  # made once, so that all statements have the same time
     rows = _rows_of(session, questions)
-    frame = _frame(session, rows, context)
-    program = session.program_of(frame)
-    known = [_kind(session, frame, outline) for outline in rows if all(map(program.knows, outline.types))]
-    together = [kind for kind in known if kind.expression is not None and kind.expression.text]
-    groups = _groups_of(session, frame).with_all(together) if together else []
-    found = [_ready(session, frame, group, rows, context, given) for group in groups]
-    for kind in known:
-        if kind.expression is None:
-            for places in rows[kind.outline].values():
+    common = _common_key(session, rows, context)
+    program = session.program_of(common)
+    known = [_compiled(session, common, outline) for outline in rows if all(map(program.knows, outline.types))]
+    together = [each for each in known if each.expression is not None and each.expression.text]
+    groups = _groups_of(session, common).with_all(together) if together else []
+    found = [_ready(session, common, group, rows, context, given) for group in groups]
+    for each in known:
+        if each.expression is None:
+            for places in rows[each.outline].values():
                 alone = session.statements_for([questions[places[0]]], context, given=given)
-                found += [_at(places, each) for each in alone]
+                found += [_at(places, ready) for ready in alone]
     return found
 
 
@@ -96,7 +96,7 @@ def _rows_of(session: LiveSession, questions: Sequence[Question]) -> dict[Outlin
     return found
 
 
-def _frame(session: LiveSession, outlines: Iterable[Outline], context: Sequence[Fact]) -> StatementKey:
+def _common_key(session: LiveSession, outlines: Iterable[Outline], context: Sequence[Fact]) -> StatementKey:
     """Return the key of all that the questions have in common, with no question in it."""
     inline = frozenset(by_signature(context))
     policy: Policy | None = session.version
@@ -107,18 +107,18 @@ def _frame(session: LiveSession, outlines: Iterable[Outline], context: Sequence[
     return StatementKey(*mine, (), width, inline, by_rows=True)
 
 
-# ---- kinds -----------------------------------------------------------------------------------------------------
+# ---- outlines --------------------------------------------------------------------------------------------------
 
 
-def _kind(session: LiveSession, frame: StatementKey, outline: Outline) -> Kind:
-    key = frame._replace(asked=(outline,))
-    return _made(session, _kinds, key, lambda: _compiled(session, key, outline))
+def _compiled(session: LiveSession, common: StatementKey, outline: Outline) -> CompiledOutline:
+    key = common._replace(asked=(outline,))
+    return _made(session, _outlines, key, lambda: _compiled_now(session, key, outline))
 
 
 def tables_read(key: StatementKey) -> int | None:
-    """Return how many tables a statement reads for its kinds, as far as they are remembered; None if none is."""
-    kinds = [_kinds.get(key._replace(asked=(outline,))) for outline in key.asked if isinstance(outline, Outline)]
-    known = [kind.expression.weight for kind in kinds if kind is not None and kind.expression is not None]
+    """Return how many tables a statement reads for its outlines, as far as they are remembered; None if none is."""
+    found = [_outlines.get(key._replace(asked=(outline,))) for outline in key.asked if isinstance(outline, Outline)]
+    known = [each.expression.weight for each in found if each is not None and each.expression is not None]
     return sum(known) if known else None
 
 
@@ -135,13 +135,13 @@ def _made(session: LiveSession, known: Remembered[StatementKey, V], key: Stateme
     return found
 
 
-def _compiled(session: LiveSession, key: StatementKey, outline: Outline) -> Kind:
+def _compiled_now(session: LiveSession, key: StatementKey, outline: Outline) -> CompiledOutline:
     session.check(key)
     with noticing.noted("compile", key=key):
-        return _kind_of(session, key, outline)
+        return _compile(session, key, outline)
 
 
-def _kind_of(session: LiveSession, key: StatementKey, outline: Outline) -> Kind:
+def _compile(session: LiveSession, key: StatementKey, outline: Outline) -> CompiledOutline:
     numbering = _numbering(session, key)
     assert key.policy is not None, "there is always a policy"
     expression = None
@@ -149,11 +149,11 @@ def _kind_of(session: LiveSession, key: StatementKey, outline: Outline) -> Kind:
         shape, columns = key.shape((0,)), _columns_of(outline)
         rules, known, ends = rules_of(key.policy), numbering.knows, numbering.may_end
         expression = expression_of(rules, shape, columns, key.dialect, numbering.of, known, ends)
-    return Kind(outline, expression, bool(numbering.missing), numbering.marks)
+    return CompiledOutline(outline, expression, bool(numbering.missing), numbering.marks)
 
 
 def _numbering(session: LiveSession, key: StatementKey) -> Numbering:
-    """Return the numbers of now. Signatures of the request's facts come first, so that all kinds agree on them."""
+    """Return the numbers of now. Signatures of the request's facts come first, so that all outlines agree on them."""
     numbering = Numbering(session.environment_id)
     for signature in sorted(key.inline, key=str):
         numbering.of(signature)
@@ -165,58 +165,58 @@ def _columns_of(outline: Outline) -> tuple[str, ...]:
     return tuple(dict.fromkeys(place for _, _, kind, place in outline.variables if kind in (OTHER, VALUE)))
 
 
-# ---- groups of kinds ---------------------------------------------------------------------------------------------
+# ---- groups of outlines ------------------------------------------------------------------------------------------
 
 
 class Groups:
-    """The groups of kinds that are answered together, each by one statement."""
+    """The groups of outlines that are answered together, each by one statement."""
 
     def __init__(self) -> None:
-        self._groups: list[list[Kind]] = []
+        self._groups: list[list[CompiledOutline]] = []
         self._places: dict[Outline, int] = {}
         self._changing = Lock()
 
-    def with_all(self, kinds: Sequence[Kind]) -> list[tuple[Kind, ...]]:
-        """Return the groups that contain these kinds. A kind that is in none yet is put into the last or a new one."""
+    def with_all(self, outlines: Sequence[CompiledOutline]) -> list[tuple[CompiledOutline, ...]]:
+        """Return the groups that contain these outlines. One that is in none yet is put into the last or a new one."""
         with self._changing:
             if len(self._groups) > MOST_GROUPS:
                 self._groups, self._places = [], {}
-            for kind in kinds:
-                if kind.outline not in self._places:
-                    self._place(kind)
-            return [tuple(self._groups[place]) for place in sorted({self._places[kind.outline] for kind in kinds})]
+            for each in outlines:
+                if each.outline not in self._places:
+                    self._place(each)
+            return [tuple(self._groups[place]) for place in sorted({self._places[each.outline] for each in outlines})]
 
-    def _place(self, kind: Kind) -> None:
-        if not self._groups or not _fits(kind, self._groups[-1]):
+    def _place(self, compiled: CompiledOutline) -> None:
+        if not self._groups or not _fits(compiled, self._groups[-1]):
             self._groups.append([])
-        self._groups[-1].append(kind)
-        self._places[kind.outline] = len(self._groups) - 1
+        self._groups[-1].append(compiled)
+        self._places[compiled.outline] = len(self._groups) - 1
 
 
-def _groups_of(session: LiveSession, frame: StatementKey) -> Groups:
-    return _made(session, _groups, frame, Groups)
+def _groups_of(session: LiveSession, common: StatementKey) -> Groups:
+    return _made(session, _groups, common, Groups)
 
 
-def _fits(kind: Kind, group: Sequence[Kind]) -> bool:
-    weight = sum(each.expression.weight for each in (kind, *group) if each.expression)
-    return len(group) < MOST_KINDS and weight <= MOST_WEIGHT
+def _fits(compiled: CompiledOutline, group: Sequence[CompiledOutline]) -> bool:
+    weight = sum(each.expression.weight for each in (compiled, *group) if each.expression)
+    return len(group) < MOST_OUTLINES and weight <= MOST_WEIGHT
 
 
 def _ready(
     session: LiveSession,
-    frame: StatementKey,
-    group: tuple[Kind, ...],
+    common: StatementKey,
+    group: tuple[CompiledOutline, ...],
     rows: Mapping[Outline, Rows],
     context: Sequence[Fact],
     given: Mapping[str, object],
 ) -> Ready:
-    key = frame._replace(asked=tuple([kind.outline for kind in group]))
-    made = _made(session, _statements, key, lambda: _grouped(session, frame, group))
+    key = common._replace(asked=tuple([each.outline for each in group]))
+    made = _made(session, _statements, key, lambda: _grouped(session, common, group))
     slots = {**given, "mark": made.marks.signatures}
     if context:
         slots["facts"] = inline_rows(context, made.numbers.__getitem__)
-    for place, kind in enumerate(group):
-        slots[slot_of(place)] = _json(rows.get(kind.outline, {}))
+    for place, each in enumerate(group):
+        slots[slot_of(place)] = _json(rows.get(each.outline, {}))
     return Ready(made.statement, (), slots, partial(_read, group, rows), not reads_clock(made.statement))
 
 
@@ -225,50 +225,50 @@ def _json(rows: Rows) -> str:
     return orjson.dumps([[places[0], *values] for values, places in rows.items()]).decode()
 
 
-def _grouped(session: LiveSession, frame: StatementKey, group: tuple[Kind, ...]) -> Grouped:
-    with noticing.noted("compile", key=frame):
-        return _group_of(session, frame, group)
+def _grouped(session: LiveSession, common: StatementKey, group: tuple[CompiledOutline, ...]) -> Grouped:
+    with noticing.noted("compile", key=common):
+        return _group_of(session, common, group)
 
 
-def _group_of(session: LiveSession, frame: StatementKey, group: tuple[Kind, ...]) -> Grouped:
-    numbering = _numbering(session, frame)
-    if not all(_is_up_to_date(kind, numbering.marks) for kind in group):
+def _group_of(session: LiveSession, common: StatementKey, group: tuple[CompiledOutline, ...]) -> Grouped:
+    numbering = _numbering(session, common)
+    if not all(_is_up_to_date(each, numbering.marks) for each in group):
         raise Renumbered
-    expressions = [kind.expression for kind in group if kind.expression is not None]
-    watches = any(kind.misses_signatures for kind in group)
+    expressions = [each.expression for each in group if each.expression is not None]
+    watches = any(each.misses_signatures for each in group)
     confirmation = Confirmation(
-        session.environment_id, session.needs_key, watches, numbering.marks.ends, frame.dialect
+        session.environment_id, session.needs_key, watches, numbering.marks.ends, common.dialect
     )
-    statement = statement_of(expressions, frame.dialect, frame.inline, confirmation.of_rows)
-    return Grouped(statement, numbering.marks, {each: numbering.of(each) for each in frame.inline})
+    statement = statement_of(expressions, common.dialect, common.inline, confirmation.of_rows)
+    return Grouped(statement, numbering.marks, {each: numbering.of(each) for each in common.inline})
 
 
-def _is_up_to_date(kind: Kind, marks: Marks) -> bool:
+def _is_up_to_date(compiled: CompiledOutline, marks: Marks) -> bool:
     """Say whether the marks are still those it was compiled under; unless it misses signatures, only `ends` counts."""
-    return kind.marks.ends == marks.ends and (kind.marks == marks or not kind.misses_signatures)
+    return compiled.marks.ends == marks.ends and (compiled.marks == marks or not compiled.misses_signatures)
 
 
 # ---- answers -----------------------------------------------------------------------------------------------------
 
 
-def _read(group: tuple[Kind, ...], rows: Mapping[Outline, Rows], fetched: list[Fetched]) -> Found:
+def _read(group: tuple[CompiledOutline, ...], rows: Mapping[Outline, Rows], fetched: list[Fetched]) -> Found:
     state, found = state_and_rows(fetched)
-    said = {int(number): answer for number, answer in found}
+    answer_of = {int(number): answer for number, answer in found}
     answers: list[tuple[int, Row]] = []
-    for kind in group:
-        for places in rows.get(kind.outline, {}).values():
-            each = _answers_of(kind, said.get(places[0]))
-            answers += [(place, row) for place in places for row in each]
+    for compiled in group:
+        for places in rows.get(compiled.outline, {}).values():
+            mine = _answers_of(compiled, answer_of.get(places[0]))
+            answers += [(place, row) for place in places for row in mine]
     return Found(state, answers)
 
 
-def _answers_of(kind: Kind, said: object) -> Sequence[Row]:
-    if not kind.outline.outs:
-        return [()] if said else []
-    if not isinstance(said, str):
+def _answers_of(compiled: CompiledOutline, answer: object) -> Sequence[Row]:
+    if not compiled.outline.outs:
+        return [()] if answer else []
+    if not isinstance(answer, str):
         return []
-    rows = [tuple(row) for row in orjson.loads(said)]
-    return answers_of(rows) if kind.expression and kind.expression.is_guarded else rows
+    rows = [tuple(row) for row in orjson.loads(answer)]
+    return answers_of(rows) if compiled.expression and compiled.expression.is_guarded else rows
 
 
 def _at(places: Sequence[int], ready: Ready) -> Ready:

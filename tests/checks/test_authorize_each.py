@@ -75,8 +75,8 @@ def test_one_and_none(repos):
     assert each(repos, *ODD[:1]) == each(repos, *ODD[:2])[:1] == [False]
 
 
-def test_more_kinds_than_a_statement_takes_are_of_one_moment(api):
-    names = [f"act{number}" for number in range(2 * by_rows.MOST_KINDS + 3)]
+def test_more_outlines_than_a_statement_takes_are_of_one_moment(api):
+    names = [f"act{number}" for number in range(2 * by_rows.MOST_OUTLINES + 3)]
     quoted = ", ".join(f'"{name}"' for name in names)
     rules = " ".join(f'"{name}" if "{name}er";' for name in names)
     roles = quoted.replace('",', 'er",').removesuffix('"') + 'er"'
@@ -93,7 +93,7 @@ def test_more_kinds_than_a_statement_takes_are_of_one_moment(api):
     assert len(statements) == 1
 
 
-def test_kinds_that_come_later_join_those_that_were_asked_before(repos):
+def test_outlines_that_come_later_join_those_that_were_asked_before(repos):
     before = len(by_rows._statements)
     for actor in USERS:
         assert each(repos, check(f"User:{actor}", "read", "Repo:a"), check("User:x", "read", "Repo:a")) is not None
@@ -105,7 +105,7 @@ def test_kinds_that_come_later_join_those_that_were_asked_before(repos):
 
 
 def test_groups_are_put_together_anew_where_there_are_too_many(repos, monkeypatch):
-    monkeypatch.setattr(by_rows, "MOST_KINDS", 1)
+    monkeypatch.setattr(by_rows, "MOST_OUTLINES", 1)
     monkeypatch.setattr(by_rows, "MOST_GROUPS", 2)
     wanted = [alone(repos, one) for one in CHECKS]
     for _ in range(2):
@@ -141,7 +141,7 @@ has_permission(u: User, _: String, b: Box) if until(u, b, t) and t > @current_un
 has_role(u: User, "reader", d: Doc) if until(u, d, t) and t > @current_unix_time;
 """)  # fmt: skip
     store(api, *(fact("until", "User:ann", thing, "Integer:1000") for thing in ("Box:1", "Doc:1", "Doc:2")))
-    monkeypatch.setattr(by_rows, "MOST_KINDS", 1)
+    monkeypatch.setattr(by_rows, "MOST_OUTLINES", 1)
     checks = [check("User:ann", *rest) for rest in (("read", "Box:1"), ("write", "Box:1"))]
     checks += [check("User:ann", "read", f"Doc:{number}") for number in (1, 2)]
     each(api, *checks)
@@ -189,10 +189,10 @@ def test_first_facts_of_their_kinds_count(api):
 
 
 def test_nothing_that_is_compiled_within_a_transaction_is_left(repos):
-    sizes = [len(each) for each in (by_rows._kinds, by_rows._groups, by_rows._statements)]
+    sizes = [len(each) for each in (by_rows._outlines, by_rows._groups, by_rows._statements)]
     with transaction.atomic():
         assert each(repos, *CHECKS[:2]) == [True, False]
-    assert [len(each) for each in (by_rows._kinds, by_rows._groups, by_rows._statements)] == sizes
+    assert [len(each) for each in (by_rows._outlines, by_rows._groups, by_rows._statements)] == sizes
 
 
 def test_many_that_ask_at_once_are_answered_right(repos):
