@@ -22,7 +22,7 @@ from checks.workbench.layout import layout_of_sheet
 from checks.workbench.pages import ask_page, program_or_none, short_address, trouble_of, version_chosen
 from checks.workbench.picture import picture_of
 from checks.workbench.picture_page import KINDS as FILE_KINDS
-from checks.workbench.picture_page import Asked, exported, picture_page
+from checks.workbench.picture_page import PictureRequest, exported, picture_page
 from checks.workbench.preview import preview
 from checks.workbench.previewed import previewed
 from checks.workbench.questions import filled
@@ -126,14 +126,14 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         version = self._version(request, object_id)
         if version is None:
             return self._gone(request, object_id)
-        program, asked = program_or_none(version), Asked.of(request.GET.dict())
+        program, asked = program_or_none(version), PictureRequest.of(request.GET.dict())
         kind = request.GET.get("format", "")
         if program is not None and kind in FILE_KINDS:
             return self._file(version, program, kind, asked)
         page = picture_page(program, asked) if program else None
         return self._page(request, "picture", version, page=page, is_nav_sidebar_enabled=False)
 
-    def _file(self, version: PolicyVersion, program: Program, kind: str, asked: Asked) -> HttpResponse:
+    def _file(self, version: PolicyVersion, program: Program, kind: str, asked: PictureRequest) -> HttpResponse:
         """Return the picture as a download. Its headers keep scripts from running even if it is opened as a page."""
         try:
             text = exported(program, kind, asked.type, asked.leads_to)

@@ -7,7 +7,7 @@ import orjson
 from django.db import Error
 from rest_framework.exceptions import APIException
 
-from checks.asking import ask, fact_patterns, kept, paging
+from checks.asking import answer_cache, ask, fact_patterns, paging
 from checks.asking.query import Query, allow
 from checks.asking.question import Asked, Question, by_ids
 from checks.decisions.log import note
@@ -72,14 +72,14 @@ class Asking(Endpoint):
         return error
 
 
-Reply = tuple[object, kept.Found]  # the body of an answer, and how it was found
+Reply = tuple[object, answer_cache.AnswerSource]  # the body of an answer, and how it was found
 
 
 class LoggedReply(NamedTuple):
     """A reply as it is sent, and as the decision log has it."""
 
     body: object
-    found: kept.Found
+    found: answer_cache.AnswerSource
     logged: object  # the body for the decision log
 
 
@@ -90,32 +90,32 @@ class Answering(Asking, ABC):
 
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
-        asked = kept.asked_again(who, self._what(request), request.body)
+        key = answer_cache.cache_key(who, self._what(request), request.body)
         replied = self._replica_reply if configured.REPLICAS else self._logged_reply
-        reply = replied(request, who, asked)
+        reply = replied(request, who, key)
         found = reply.found
         note(request, who, reply.logged, found.revision, found.version_id)
         return answer(request, reply.body, found.unused, found.revision)
 
-    def _replica_reply(self, request: Request, who: Caller, asked: kept.Asked | None) -> LoggedReply:
+    def _replica_reply(self, request: Request, who: Caller, key: answer_cache.CacheKey | None) -> LoggedReply:
         """Return the answer of a replica, or of the primary if the replica fails or may be too old."""
 
         def attempt() -> Found[LoggedReply]:
-            reply = self._logged_reply(request, who, asked)
+            reply = self._logged_reply(request, who, key)
             return Found(reply, reply.found.seen, self.least(request))
 
         return read(who, position_seen(request), attempt)
 
-    def _logged_reply(self, request: Request, who: Caller, asked: kept.Asked | None) -> LoggedReply:
-        again = kept.kept(who, asked) if asked else None
-        if again is not None:
-            return LoggedReply(again.body, again, again.body)
+    def _logged_reply(self, request: Request, who: Caller, key: answer_cache.CacheKey | None) -> LoggedReply:
+        cached = answer_cache.lookup(who, key) if key else None
+        if cached is not None:
+            return LoggedReply(cached.body, cached, cached.body)
         logged, found = self.reply(request, who)
-        kept.note(who, found)
-        if not asked:
+        answer_cache.note(who, found)
+        if not key:
             return LoggedReply(logged, found, logged)
         body = orjson.dumps(logged)
-        kept.keep(asked, found, body)
+        answer_cache.store(key, found, body)
         return LoggedReply(body, found, logged)
 
     def least(self, request: Request) -> int:

@@ -14,10 +14,10 @@ from django.conf import settings
 
 from checks.asking import run
 from checks.asking.askers import Asker, confirmed, session_now
+from checks.asking.cache import Cache
 from checks.asking.open_policy import Policy, policy_of, program_of
 from checks.asking.question import Question, Values, check_predicate, inline_rows, outline_of
 from checks.asking.redacted import redacted_root
-from checks.asking.remembered import Remembered
 from checks.asking.session import TRIES, LiveSession
 from checks.engine.compile import MOST_WEIGHT, Root
 from checks.engine.plan.plan import Plan
@@ -188,7 +188,7 @@ class PlanKey(NamedTuple):
         return None if found is None else found.reads
 
 
-plans: Remembered[PlanKey, PreparedPlan] = Remembered(1024)
+plans: Cache[PlanKey, PreparedPlan] = Cache(1024)
 timeline.forgets(plans.clear)
 
 

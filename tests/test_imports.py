@@ -24,12 +24,12 @@ ALLOWED = {
         "policy",
         "checks.asking.advice",
         "checks.asking.askers",
+        "checks.asking.cache",
         "checks.asking.deadline",
         "checks.asking.open_policy",
         "checks.asking.query",
         "checks.asking.question",
         "checks.asking.redacted",
-        "checks.asking.remembered",
         "checks.asking.run",
         "checks.asking.session",
         "checks.decisions.log",
@@ -40,7 +40,7 @@ ALLOWED = {
     "authz_project": set(APPS),
 }
 BARE = (
-    "checks/asking/deadline.py", "checks/asking/remembered.py", "localsql/documents.py", "localsql/binding_queries.py",
+    "checks/asking/cache.py", "checks/asking/deadline.py", "localsql/documents.py", "localsql/binding_queries.py",
     "policy/language/", "policy/rules/", "policy/values.py", "policy/errors.py", "policy/fact_text.py",
     "checks/engine/", "localsql/bindings.py", "localsql/residual.py", "localsql/relations.py", "localsql/render.py",
     "localsql/planning.py", "localsql/split.py", "localsql/statements.py",

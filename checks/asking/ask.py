@@ -27,7 +27,7 @@ from checks.asking.askers import (
 from checks.asking.confirmation import NEW_SIGNATURE, UNKNOWN_REVISION, SnapshotState
 from checks.asking.query import Check, allow
 from checks.asking.question import Asked, Page, Question
-from checks.asking.session import TRIES, Found, LiveSession, Ready
+from checks.asking.session import TRIES, LiveSession, Ready, StatementResult
 from checks.engine.answers import Row
 from checks.engine.compile import Compiled
 from checks.errors import PolicyMoved, StatementTooLarge
@@ -203,10 +203,10 @@ def _answered(
     raise PolicyMoved
 
 
-def _run(asker: Asker, session: LiveSession, statements: Sequence[Ready]) -> Found:
+def _run(asker: Asker, session: LiveSession, statements: Sequence[Ready]) -> StatementResult:
     """Return the snapshot's state and the answers. They count only if the state's version is the session's."""
     if not statements:
-        return Found(confirmed(asker), [])
+        return StatementResult(confirmed(asker), [])
     if len(statements) == 1:  # which needs no snapshot around it
         return _run_one(asker, statements[0])
     rows: list[tuple[int, Row]] = []
@@ -216,10 +216,10 @@ def _run(asker: Asker, session: LiveSession, statements: Sequence[Ready]) -> Fou
             if found.state.version != session.version:
                 return found
             rows += found.rows
-    return Found(found.state, rows)
+    return StatementResult(found.state, rows)
 
 
-def _run_one(asker: Asker, ready: Ready) -> Found:
+def _run_one(asker: Asker, ready: Ready) -> StatementResult:
     rows = run.answer(ready.statement, ready.rounds, ready.slots | given_by(asker))
     if not rows:
         raise nobody(asker)

@@ -18,11 +18,11 @@ from typing import NamedTuple, TypeVar
 import orjson
 
 from checks.asking import deadline, run
+from checks.asking.cache import Cache
 from checks.asking.confirmation import Confirmation, state_and_rows
 from checks.asking.open_policy import Policy
 from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
-from checks.asking.remembered import Remembered
-from checks.asking.session import Found, LiveSession, Ready, StatementKey, reads_clock, rules_of
+from checks.asking.session import LiveSession, Ready, StatementKey, StatementResult, reads_clock, rules_of
 from checks.engine.answers import Row, answers_of
 from checks.engine.compile import MOST_WEIGHT
 from checks.engine.each import Expression, expression_of, slot_of, statement_of
@@ -62,9 +62,9 @@ class Grouped(NamedTuple):
     numbers: Mapping[Signature, int]  # of the signatures of facts that a request brings
 
 
-_outlines: Remembered[StatementKey, CompiledOutline] = Remembered(8192)
-_groups: Remembered[StatementKey, Groups] = Remembered(1024)
-_statements: Remembered[StatementKey, Grouped] = Remembered(1024)
+_outlines: Cache[StatementKey, CompiledOutline] = Cache(8192)
+_groups: Cache[StatementKey, Groups] = Cache(1024)
+_statements: Cache[StatementKey, Grouped] = Cache(1024)
 
 
 def statements_for(session: LiveSession, questions: Sequence[Question], context: Sequence[Fact]) -> list[Ready]:
@@ -122,15 +122,15 @@ def tables_read(key: StatementKey) -> int | None:
     return sum(known) if known else None
 
 
-def _made(session: LiveSession, known: Remembered[StatementKey, V], key: StatementKey, make: Callable[[], V]) -> V:
+def _made(session: LiveSession, cache: Cache[StatementKey, V], key: StatementKey, make: Callable[[], V]) -> V:
     """Return what is remembered by the key, or make it. What is made within a transaction is not remembered."""
     if not session.keeps():
         return make()
-    found = known.get(key)
+    found = cache.get(key)
     if found is None:
         deadline.check()
-        found = known.made_once(key, make)
-    elif noticing.is_on and known is _statements:
+        found = cache.made_once(key, make)
+    elif noticing.is_on and cache is _statements:
         noticing.add(("found", 0.0, 0.0, {"key": key}))
     return found
 
@@ -251,7 +251,7 @@ def _is_up_to_date(compiled: CompiledOutline, marks: Marks) -> bool:
 # ---- answers -----------------------------------------------------------------------------------------------------
 
 
-def _read(group: tuple[CompiledOutline, ...], rows: Mapping[Outline, Rows], fetched: list[Fetched]) -> Found:
+def _read(group: tuple[CompiledOutline, ...], rows: Mapping[Outline, Rows], fetched: list[Fetched]) -> StatementResult:
     state, found = state_and_rows(fetched)
     answer_of = {int(number): answer for number, answer in found}
     answers: list[tuple[int, Row]] = []
@@ -259,7 +259,7 @@ def _read(group: tuple[CompiledOutline, ...], rows: Mapping[Outline, Rows], fetc
         for places in rows.get(compiled.outline, {}).values():
             mine = _answers_of(compiled, answer_of.get(places[0]))
             answers += [(place, row) for place in places for row in mine]
-    return Found(state, answers)
+    return StatementResult(state, answers)
 
 
 def _answers_of(compiled: CompiledOutline, answer: object) -> Sequence[Row]:
@@ -274,7 +274,7 @@ def _answers_of(compiled: CompiledOutline, answer: object) -> Sequence[Row]:
 def _at(places: Sequence[int], ready: Ready) -> Ready:
     """Return the statement of one question, read as the answer to all equal questions, which have these places."""
 
-    def read(fetched: list[Fetched]) -> Found:
+    def read(fetched: list[Fetched]) -> StatementResult:
         found = ready.read(fetched)
         return found._replace(rows=[(place, row) for place in places for _, row in found.rows])
 

@@ -22,10 +22,10 @@ from typing import NamedTuple
 from django.conf import settings
 
 from checks.asking import deadline, run
+from checks.asking.cache import Cache
 from checks.asking.confirmation import Confirmation, SnapshotState, state_and_rows, state_and_truth
 from checks.asking.open_policy import Policy, open_program, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
-from checks.asking.remembered import Remembered
 from checks.engine.answers import Row, answers_of
 from checks.engine.compile import Compiled, Root, Shape, compiled
 from checks.engine.rules.clauses import NOW
@@ -79,7 +79,7 @@ class StatementKey(NamedTuple):
         return Shape(roots, self.width, self.inline, has_stored, self.window, self.most, self.then is not None)
 
 
-class Found(NamedTuple):
+class StatementResult(NamedTuple):
     """What a statement of a live session found: what holds, and answers, each with its question's place."""
 
     state: SnapshotState
@@ -92,7 +92,7 @@ class Ready(NamedTuple):
     statement: Statement
     rounds: tuple[Rounds, ...]
     slots: dict[str, object]
-    read: Callable[[list[Fetched]], Found]
+    read: Callable[[list[Fetched]], StatementResult]
     is_timeless: bool
 
 
@@ -127,19 +127,19 @@ class PreparedStatement(NamedTuple):
             return [()] if rows[0][0] else []
         return answers_of(rows) if self.is_guarded else rows
 
-    def confirmed(self, start: int, page: Page | None, rows: list[Fetched]) -> Found:
+    def confirmed(self, start: int, page: Page | None, rows: list[Fetched]) -> StatementResult:
         """Read the rows of a statement that confirms; `start` is the place of the first question of its key."""
         places = self.places
         first = start + places[0]
         if not self.width:
             state, truth = state_and_truth(rows)
-            return Found(state, [(first, ())] if truth else [])
+            return StatementResult(state, [(first, ())] if truth else [])
         state, found = state_and_rows(rows)
         if self.is_guarded:
             found = answers_of(found)
         if len(places) > 1:
-            return Found(state, [(start + places[int(row[0])], row[1:]) for row in found])
-        return Found(state, [(first, row) for row in (page.of(found) if page else found)])
+            return StatementResult(state, [(start + places[int(row[0])], row[1:]) for row in found])
+        return StatementResult(state, [(first, row) for row in (page.of(found) if page else found)])
 
 
 UNANSWERED = PreparedStatement(None)
@@ -153,7 +153,7 @@ def reads_clock(statement: Statement) -> bool:
 # ---- sessions ------------------------------------------------------------------------------------------------------
 
 _MOST_STATEMENTS = 8192
-Statements = Remembered[StatementKey, PreparedStatement]
+Statements = Cache[StatementKey, PreparedStatement]
 
 
 def new_statements() -> Statements:

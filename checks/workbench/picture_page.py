@@ -34,7 +34,7 @@ SIZES = ("50", "75", "100", "150", "200", FIT)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PictureRequest:
     """What the address asks for. `mark` is the mark to highlight, such as `role.owner`."""
 
     q: str = ""
@@ -44,7 +44,7 @@ class Asked:
     size: str = "100"
 
     @classmethod
-    def of(cls, sent: Mapping[str, str]) -> Asked:
+    def of(cls, sent: Mapping[str, str]) -> PictureRequest:
         names = ("q", "type", "leads_to", "mark")
         size = sent.get("size", "")
         return cls(**{name: sent.get(name, "").strip() for name in names}, size=size if size in SIZES else "100")
@@ -65,7 +65,7 @@ class Asked:
 
     def elsewhere(self, **changed: str) -> str:
         """Return the address of something else in the same size."""
-        return Asked(size=self.size).address(**changed)
+        return PictureRequest(size=self.size).address(**changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class PicturePage:
-    asked: Asked
+    asked: PictureRequest
     types: int
     targets: tuple[str, ...] = ()
     index: tuple[TypeLink, ...] = ()
@@ -116,7 +116,7 @@ class PicturePage:
     @property
     def exports(self) -> tuple[tuple[str, str], ...]:
         """Return the formats of the picture as a file, each with the address to download it from."""
-        what = Asked(type=self.asked.type, leads_to=self.asked.leads_to)
+        what = PictureRequest(type=self.asked.type, leads_to=self.asked.leads_to)
         return tuple((name, f"{what.address(format=kind)}") for name, kind in (("SVG", "svg"), ("Mermaid", "mermaid")))
 
     @property
@@ -128,7 +128,7 @@ class PicturePage:
 # ---- what there is to see ----------------------------------------------------------------------------------------
 
 
-def picture_page(program: Program, asked: Asked) -> PicturePage:
+def picture_page(program: Program, asked: PictureRequest) -> PicturePage:
     graph = graph_of(program)
     page = PicturePage(asked, len(graph.sheets), tuple(targets(graph)[:MOST_TARGETS]), sizes=tuple(_sizes(asked)))
     try:
@@ -187,7 +187,7 @@ def _found(page: PicturePage, graph: Graph) -> PicturePage:
     return replace(page, hits=hits[:MOST_HITS], hidden_hits=len(hits[MOST_HITS:]), drawn=drawn)
 
 
-def _hits(graph: Graph, asked: Asked) -> Iterator[Hit]:
+def _hits(graph: Graph, asked: PictureRequest) -> Iterator[Hit]:
     wanted = asked.q.casefold()
     by_name = sorted(graph.sheets.values(), key=lambda sheet: wanted not in sheet.title.casefold())
     for sheet in by_name:
@@ -211,7 +211,7 @@ def _rules(others: Iterable[tuple[int, str, object]]) -> tuple[tuple[tuple[int, 
 # ---- sheets and links ----------------------------------------------------------------------------------------------
 
 
-def _drawn(graph: Graph, sheet: Sheet, asked: Asked) -> Drawn:
+def _drawn(graph: Graph, sheet: Sheet, asked: PictureRequest) -> Drawn:
     title = f"what grants what on {sheet.title}"
     link = partial(_link, graph, sheet, asked)
     picture = picture_of(layout_of_sheet(sheet), title, link, asked.meant, asked.percent)
@@ -228,15 +228,15 @@ def _drawn(graph: Graph, sheet: Sheet, asked: Asked) -> Drawn:
     )
 
 
-def _type_link(asked: Asked, sheet: Sheet, **more: str) -> TypeLink:
+def _type_link(asked: PictureRequest, sheet: Sheet, **more: str) -> TypeLink:
     return TypeLink(shortened(sheet.title), asked.elsewhere(type=sheet.name, **more), sheet)
 
 
-def _link_to_type(graph: Graph, asked: Asked, name: str) -> TypeLink | None:
+def _link_to_type(graph: Graph, asked: PictureRequest, name: str) -> TypeLink | None:
     return _type_link(asked, graph.sheets[name]) if name in graph.sheets else None
 
 
-def _link(graph: Graph, sheet: Sheet, asked: Asked, mark: Mark) -> str:
+def _link(graph: Graph, sheet: Sheet, asked: PictureRequest, mark: Mark) -> str:
     """Return the address that a mark links to: what leads to it, or the sheet of the type that it is on."""
     if mark.kind in ("role", "permission"):
         return "" if mark.label == ANY_NAME else asked.elsewhere(leads_to=f"{sheet.name}.{mark.label}")
@@ -249,13 +249,13 @@ def _link(graph: Graph, sheet: Sheet, asked: Asked, mark: Mark) -> str:
     return ""
 
 
-def _link_of_owned(asked: Asked, mark: Mark) -> str:
+def _link_of_owned(asked: PictureRequest, mark: Mark) -> str:
     """Return the address of the sheet that a mark is on, for a picture with marks of several types."""
     name = "global" if mark.owner == "Global" else mark.owner
     return asked.elsewhere(type=name, mark=f"{mark.kind}.{mark.label}")
 
 
-def _sizes(asked: Asked) -> Iterator[tuple[str, str, bool]]:
+def _sizes(asked: PictureRequest) -> Iterator[tuple[str, str, bool]]:
     for size in SIZES:
         yield ("Fit" if size == FIT else f"{size} %"), asked.address(size=size), size == asked.size
 

@@ -12,7 +12,7 @@ import pytest
 from authz_project.keys import create_key
 from authz_project.urls import endpoints
 from authz_project.wsgi import application
-from checks.asking import kept
+from checks.asking import answer_cache
 from checks.decisions import log, writer
 from checks.decisions.known import Known
 from checks.decisions.writer import Writer
@@ -96,7 +96,7 @@ def path(tmp_path, monkeypatch) -> Path:
     made = Writer(str(tmp_path / "decisions"), log.line_of)
     made._thread = threading.current_thread()
     monkeypatch.setattr(log, "writer", made)
-    kept._answers._kept.clear()
+    answer_cache._answers._stored.clear()
     return tmp_path / "decisions"
 
 

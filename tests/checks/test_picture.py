@@ -17,7 +17,7 @@ from checks.workbench.layout import layout_of_sheet
 from checks.workbench.leads import joined, leading_to, targets
 from checks.workbench.mermaid import mermaid
 from checks.workbench.picture import document_of_sheets
-from checks.workbench.picture_page import Asked, exported, one_layout, picture_page
+from checks.workbench.picture_page import PictureRequest, exported, one_layout, picture_page
 from policy import publishing, rules
 from policy.errors import NotFound
 from policy.models import PolicyVersion
@@ -334,7 +334,7 @@ def test_the_command_draws_files_and_versions(db, tmp_path):
 
 
 def test_the_page_reads_its_address_without_trust():
-    asked = Asked.of({"size": "9999999", "mark": "x", "q": "  spaces  "})
+    asked = PictureRequest.of({"size": "9999999", "mark": "x", "q": "  spaces  "})
     assert (asked.size, asked.meant, asked.q) == ("100", None, "spaces")
-    page = picture_page(rules.compile_text(COMPANY), Asked(type='"><script>'))
+    page = picture_page(rules.compile_text(COMPANY), PictureRequest(type='"><script>'))
     assert "has no type" in page.trouble and len(page.drawn) == 4

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from checks.asking.cache import Cache
 from checks.asking.deadline import Deadline
-from checks.asking.remembered import Remembered
 from checks.errors import QueryTooSlow
 
 
 def test_what_was_used_least_lately_goes_first():
-    found: Remembered[str, str] = Remembered(2)
+    found: Cache[str, str] = Cache(2)
     for key in ("first", "second"):
         found.made_once(key, key.upper)
     assert found.get("first") == "FIRST"
@@ -22,7 +22,7 @@ def test_what_was_used_least_lately_goes_first():
 
 
 def test_one_makes_what_many_ask_for():
-    found: Remembered[str, int] = Remembered(10)
+    found: Cache[str, int] = Cache(10)
     made: list[int] = []
 
     def make() -> int:
@@ -36,7 +36,7 @@ def test_one_makes_what_many_ask_for():
 
 
 def test_what_cannot_be_made_is_tried_again():
-    found: Remembered[str, int] = Remembered(10)
+    found: Cache[str, int] = Cache(10)
     with pytest.raises(ZeroDivisionError):
         found.made_once("key", lambda: 1 // 0)
     assert found.get("key") is None
@@ -44,7 +44,7 @@ def test_what_cannot_be_made_is_tried_again():
 
 
 def test_nobody_waits_longer_than_the_question_may_take():
-    found: Remembered[str, int] = Remembered(10)
+    found: Cache[str, int] = Cache(10)
     begun, done = threading.Event(), threading.Event()
 
     def make() -> int:

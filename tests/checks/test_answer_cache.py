@@ -11,7 +11,7 @@ from django.db.models import F
 
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
-from checks.asking import ask, kept
+from checks.asking import answer_cache, ask
 from checks.asking.askers import Trusted
 from checks.asking.query import allow
 from checks.asking.question import Asked
@@ -39,9 +39,9 @@ def asked(monkeypatch) -> list[object]:
     found: list[object] = []
     answered = ask._answered
     monkeypatch.setattr(ask, "_answered", lambda *args: found.append(args[1]) or answered(*args))
-    kept._answers._kept.clear()
-    kept._latest.clear()
-    monkeypatch.setattr(kept, "_seen", Everything())
+    answer_cache._answers._stored.clear()
+    answer_cache._latest.clear()
+    monkeypatch.setattr(answer_cache, "_seen", Everything())
     return found
 
 
@@ -111,13 +111,13 @@ def test_unused_context_facts_are_told_again(repos, asked, caplog):
 
 
 def test_nothing_is_kept_for_what_comes_for_the_first_time(repos, asked, monkeypatch):
-    monkeypatch.setattr(kept, "_seen", [0] * kept._MOST_SEEN)
+    monkeypatch.setattr(answer_cache, "_seen", [0] * answer_cache._MOST_SEEN)
     for wanted in (0, 1, 1):
         repos.post(*REQUESTS[0])
-        assert len(kept._answers) == wanted
+        assert len(answer_cache._answers) == wanted
     assert len(asked) == 2
     repos.post(*REQUESTS[1])
-    assert len(kept._answers) == 1 and len(asked) == 3
+    assert len(answer_cache._answers) == 1 and len(asked) == 3
 
 
 def test_refusals_are_not_kept(repos, asked):
@@ -131,7 +131,7 @@ def test_nothing_is_kept_where_that_is_wanted(repos, asked, settings):
     settings.ANSWER_CACHE = 0
     for turn in (1, 2, 3):
         repos.post(*REQUESTS[0])
-        assert len(asked) == turn and not len(kept._answers)
+        assert len(asked) == turn and not len(answer_cache._answers)
 
 
 def test_what_takes_too_much_room_is_not_kept(repos, asked, settings):
@@ -139,14 +139,14 @@ def test_what_takes_too_much_room_is_not_kept(repos, asked, settings):
     store(repos, *(fact("is_public", f"Repo:{number:050}") for number in range(200)))
     for turn in (1, 2):
         repos.post(*REQUESTS[3])
-        assert len(asked) == turn and not len(kept._answers)
+        assert len(asked) == turn and not len(answer_cache._answers)
 
 
 def test_answers_have_so_much_room_and_no_more(repos, monkeypatch):
-    monkeypatch.setattr(kept, "_answers", kept.Remembered(5_000, kept._bytes_of))
+    monkeypatch.setattr(answer_cache, "_answers", answer_cache.Cache(5_000, answer_cache._bytes_of))
     for number in range(20):
         repos.post("/authorize", about(f"User:{number}", "Repo:a", action="read"))
-    assert len(kept._answers) == 4
+    assert len(answer_cache._answers) == 4
 
 
 # ---- all that an answer depends on ---------------------------------------------------------------------------------
@@ -411,4 +411,4 @@ def test_who_asks_from_inside_is_answered_from_no_memory(api):
     publish(api, POLICY)
     question = allow(Asked("User", ("ann",)), Asked("String", ("read",)), Asked("Repo", ("a",)))
     assert ask.answer(Trusted(api.environment.pk), question).valid_while is not None
-    assert not len(kept._answers)
+    assert not len(answer_cache._answers)

@@ -16,14 +16,14 @@ from typing import NamedTuple, Protocol
 
 from checks.asking import run
 from checks.asking.askers import confirmed
+from checks.asking.cache import Cache
 from checks.asking.confirmation import SnapshotState
-from checks.asking.remembered import Remembered
 from facts.accept import Unused
 from policy import noticing
 from policy.active import Caller, Seen
 from policy.configured import configured
 
-Asked = tuple[int, str, bytes]  # an environment, what is asked of it, and the body of the request
+CacheKey = tuple[int, str, bytes]  # an environment, what is asked of it, and the body of the request
 _OVERHEAD = 1_000  # bytes that the smallest answer takes, with its places in tables
 _OF_UNUSED = 12_000  # bytes that one kind of unused context facts may take
 _CONFIRMED: noticing.Noted = ("kept", 0.0, 0.0, {})
@@ -32,7 +32,7 @@ _MOST_ENVIRONMENTS = 10_000
 _MOST_SEEN = 1 << 16
 
 
-class Found(Protocol):
+class AnswerSource(Protocol):
     """How an answer was found."""
 
     @property
@@ -47,10 +47,10 @@ class Found(Protocol):
     def seen(self) -> Seen: ...  # how far the environment was then
 
 
-class Kept(NamedTuple):
+class CachedAnswer(NamedTuple):
     """An answer as JSON, the context facts that were not used, and what held when it was found."""
 
-    asked: Asked
+    key: CacheKey
     body: bytes
     unused: Unused
     valid_while: SnapshotState
@@ -68,31 +68,31 @@ class Kept(NamedTuple):
         return self.valid_while.seen
 
 
-def _bytes_of(answer: Kept) -> int:
-    return len(answer.asked[-1]) + len(answer.body) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
+def _bytes_of(answer: CachedAnswer) -> int:
+    return len(answer.key[-1]) + len(answer.body) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
 
 
-_answers: Remembered[Asked, Kept] = Remembered(configured.ANSWER_CACHE, _bytes_of)
+_answers: Cache[CacheKey, CachedAnswer] = Cache(configured.ANSWER_CACHE, _bytes_of)
 _latest: dict[int, SnapshotState] = {}  # by environment, as far as this process has seen
 _seen = [0] * _MOST_SEEN  # hashes of requests; one is overwritten when another takes its place
 
 
-def asked_again(who: Caller, what: str, body: bytes) -> Asked | None:
+def cache_key(who: Caller, what: str, body: bytes) -> CacheKey | None:
     """Return the key of the request's answer; None if the cache is off, or the request comes for the first time."""
     if not configured.ANSWER_CACHE:
         return None
-    asked = (who.environment_id, what, body)
-    number = hash(asked)
+    key = (who.environment_id, what, body)
+    number = hash(key)
     place = number % _MOST_SEEN
     if _seen[place] != number:
         _seen[place] = number
         return None
-    return asked
+    return key
 
 
-def kept(who: Caller, asked: Asked) -> Kept | None:
+def lookup(who: Caller, key: CacheKey) -> CachedAnswer | None:
     """Return the answer that the same request was given before, if nothing has changed since."""
-    found = _answers.get(asked)
+    found = _answers.get(key)
     if found is None or found.valid_while != _latest.get(who.environment_id):
         return None
     now = confirmed(who)  # one statement, which also checks the key
@@ -104,21 +104,21 @@ def kept(who: Caller, asked: Asked) -> Kept | None:
     return found
 
 
-def keep(asked: Asked, found: Found, body: bytes) -> None:
-    """Keep an answer, unless it has no `valid_while`, is too large, or was found within a transaction.
+def store(key: CacheKey, found: AnswerSource, body: bytes) -> None:
+    """Store an answer, unless it has no `valid_while`, is too large, or was found within a transaction.
 
     A transaction makes its changes bit by bit under one moment, which others see only once all of it is committed. An
     answer from in between would be wrong under that moment.
     """
     if found.valid_while is None or run.in_transaction():
         return
-    answer = Kept(asked, body, found.unused, found.valid_while)
+    answer = CachedAnswer(key, body, found.unused, found.valid_while)
     if _bytes_of(answer) <= configured.ANSWER_CACHE / _SHARE:
-        _answers.keep(asked, answer)
+        _answers.store(key, answer)
 
 
-def note(who: Caller, found: Found) -> None:
-    """Note what held when an answer was found, kept or not."""
+def note(who: Caller, found: AnswerSource) -> None:
+    """Note what held when an answer was found, whether or not it is stored."""
     if found.valid_while is not None:
         _note(who, found.valid_while)
 
