@@ -154,8 +154,10 @@ class List(Answering):
         question = allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
         asked = (body["page_size"], body["page_token"], who.environment_id, question)
         is_as_of = request.data.get("as_of") is not None
-        cut = paging.cut_from_json(*asked, is_published_client(request), moment_asked(request, who), is_as_of)
-        return paging.page_of_list(who, question, cut)
+        wanted = paging.page_request_from_json(
+            *asked, is_published_client(request), moment_asked(request, who), is_as_of
+        )
+        return paging.page_of_list(who, question, wanted)
 
     def least(self, request: Request) -> int:
         return paging.least_of(request.data.get("page_token"))

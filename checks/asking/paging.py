@@ -3,7 +3,7 @@
 A token continues one question of one environment after the last id that was sent, with the size that the first request
 asked for. Pages follow the order of ids, not positions: while facts change, no id that stays granted is left out or
 sent twice. All pages of a list as of a revision are of that revision. All pages of a list about now are of the moment
-at which the first one was answered, as long as its history is kept (`checks/asking/one_list.py`).
+at which the first one was answered, as long as its history is kept (`checks/asking/consistent_paging.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.core import signing
 
 from checks.asking.ask import Answered, answer
 from checks.asking.askers import Asker
-from checks.asking.one_list import as_of_first_page, marks_of, moment_of_marks
+from checks.asking.consistent_paging import as_of_first_page, moment_from_token, moment_to_token
 from checks.asking.question import Page, Question
 from checks.serializers import SMALLEST, size_from_json
 from facts.wire import fact_to_json
@@ -26,14 +26,14 @@ from policy.moments import Moment
 
 LARGEST = 2**31  # more than there are
 _SALT = "checks.paging"  # clients have tokens that were signed with it: it stays, wherever this file goes
-OF_A_MOMENT = 3  # numbers that stand at the end of a token, where the request named a moment
-ABOUT_NOW = 1  # stands after such numbers where the request named no moment
+OF_A_MOMENT = 3  # a token ends with three numbers if the request named a moment
+ABOUT_NOW = 1  # a token ends with three numbers and this one if the request named none
 _REFUSED = "is not a token that this list was continued with"
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """The part of a list that a request wants."""
+class PageRequest:
+    """The page of a list that a request wants."""
 
     size: int
     after: str | None = None
@@ -46,7 +46,7 @@ class Cut:
         return Page(self.size + 1, self.after)  # one more, to know whether there is more
 
 
-def cut_from_json(
+def page_request_from_json(
     size: object,
     token: object,
     environment_id: int,
@@ -54,28 +54,30 @@ def cut_from_json(
     is_published: bool,
     moment: Moment | None = None,
     is_as_of: bool = False,
-) -> Cut:
-    """Return the part that is asked for. The published clients may leave the size out.
+) -> PageRequest:
+    """Return the page that is asked for. The published clients may leave the size out.
 
     Where `is_as_of`, the request names the moment by `as_of`, and not by a policy version alone.
     """
     if token is not None:
         return _continued(token, environment_id, question, moment, is_as_of)
     if size is None and is_published:
-        return Cut(SMALLEST, moment=moment, is_paged=False)
-    return Cut(min(size_from_json(size, "page_size"), LARGEST), moment=moment)
+        return PageRequest(SMALLEST, moment=moment, is_paged=False)
+    return PageRequest(min(size_from_json(size, "page_size"), LARGEST), moment=moment)
 
 
-def page_of_list(asker: Asker, question: Question, cut: Cut) -> tuple[dict[str, object], Answered]:
+def page_of_list(asker: Asker, question: Question, wanted: PageRequest) -> tuple[dict[str, object], Answered]:
     """Return the answer: ids, `*` for every id, and the token for the next page; and how that was found."""
-    page = cut.page
-    found, first = as_of_first_page(asker, cut.first, lambda then: answer(asker, question, page, then or cut.moment))
+    page = wanted.page
+    found, first = as_of_first_page(
+        asker, wanted.first, lambda then: answer(asker, question, page, then or wanted.moment)
+    )
     ids = [row[0] for row in found.of_one]
-    shown = ["*" if text is None else text for text in ids[: cut.size]]
-    if len(ids) > cut.size:
-        token = _token(replace(cut, first=first), ids[cut.size - 1], asker.environment_id, question, found)
+    shown = ["*" if text is None else text for text in ids[: wanted.size]]
+    if len(ids) > wanted.size:
+        token = _token(replace(wanted, first=first), ids[wanted.size - 1], asker.environment_id, question, found)
         return {"results": shown, "next_page_token": token}, found
-    return ({"results": shown, "next_page_token": None} if cut.is_paged else {"results": shown}), found
+    return ({"results": shown, "next_page_token": None} if wanted.is_paged else {"results": shown}), found
 
 
 # ---- tokens -------------------------------------------------------------------------------------------------
@@ -90,29 +92,31 @@ def least_of(token: object) -> int:
     return 0
 
 
-def _token(cut: Cut, last: str | None, environment_id: int, question: Question, found: Answered) -> str:
+def _token(wanted: PageRequest, last: str | None, environment_id: int, question: Question, found: Answered) -> str:
     then: list[int | None]
-    if cut.moment is not None:
-        then = [cut.moment.revision, cut.moment.at, cut.moment.version]
+    if wanted.moment is not None:
+        then = [wanted.moment.revision, wanted.moment.at, wanted.moment.version]
     else:
-        marks = marks_of(found, cut.first)
-        then = [*marks, ABOUT_NOW] if len(marks) > 1 else [*marks]
-    return _signer().sign_object([environment_id, _digest(question), cut.size, last or "", *then])
+        numbers = moment_to_token(found, wanted.first)
+        then = [*numbers, ABOUT_NOW] if len(numbers) > 1 else [*numbers]
+    return _signer().sign_object([environment_id, _digest(question), wanted.size, last or "", *then])
 
 
-def _continued(token: object, environment_id: int, question: Question, moment: Moment | None, is_as_of: bool) -> Cut:
+def _continued(
+    token: object, environment_id: int, question: Question, moment: Moment | None, is_as_of: bool
+) -> PageRequest:
     if not isinstance(token, str):
         raise MalformedRequest("page_token", "must be a string or null")
     try:
         environment, digest, size, last, *then = _signer().unsign_object(token)
     except (signing.BadSignature, ValueError):
         raise MalformedRequest("page_token", _REFUSED) from None
-    past, is_about_now = moment_of_marks(then), len(then) != OF_A_MOMENT
+    past, is_about_now = moment_from_token(then), len(then) != OF_A_MOMENT
     if environment != environment_id or digest != _digest(question):
         raise MalformedRequest("page_token", _REFUSED)
     if moment is not None and (is_about_now or past is None or not _is_that(past, moment, is_as_of)):
         raise MalformedRequest("page_token", _REFUSED)
-    return Cut(size, last, first=past) if is_about_now else Cut(size, last, past)
+    return PageRequest(size, last, first=past) if is_about_now else PageRequest(size, last, past)
 
 
 def _is_that(past: Moment, moment: Moment, is_as_of: bool) -> bool:

@@ -2,7 +2,7 @@
 
 A token is signed. It continues one search of one environment after the last id that was sent, so no result is left out
 or sent twice while facts change. All pages are of the moment at which the first one was answered, as long as its
-history is kept (`checks/asking/one_list.py`).
+history is kept (`checks/asking/consistent_paging.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hashlib import sha256
 import orjson
 from django.core import signing
 
-from checks.asking.one_list import moment_of_marks
+from checks.asking.consistent_paging import moment_from_token
 from checks.asking.question import Page
 from checks.authzen.entities import PageAsked
 from policy.errors import MalformedRequest
@@ -28,8 +28,8 @@ _CHANGED = "must be what it was, or left out: a token continues with the limit t
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """The part of the results that a request wants."""
+class SearchPage:
+    """The page of a search that a request wants."""
 
     size: int
     after: str | None = None
@@ -50,22 +50,22 @@ def digest_of(environment_id: int, path: str, body: dict[str, object]) -> str:
     return sha256(text).hexdigest()
 
 
-def cut_of(asked: PageAsked | None, digest: str) -> Cut | None:
-    """Return the part that is wanted; None if all results are."""
+def search_page_of(asked: PageAsked | None, digest: str) -> SearchPage | None:
+    """Return the page that is wanted; None if all results are."""
     if asked is None or (asked.token is None and asked.limit is None):
         return None
     limit = None if asked.limit is None else min(asked.limit, LARGEST)
     if asked.token is None:
-        return Cut(LARGEST if limit is None else limit)
+        return SearchPage(LARGEST if limit is None else limit)
     try:
-        of, size, last, *marks = signing.Signer(salt=_SALT).unsign_object(asked.token)
+        of, size, last, *numbers = signing.Signer(salt=_SALT).unsign_object(asked.token)
     except (signing.BadSignature, ValueError):
         raise MalformedRequest("page.token", _REFUSED) from None
     if of != digest:
         raise MalformedRequest("page.token", _REFUSED)
     if limit not in (None, size):
         raise MalformedRequest("page.limit", _CHANGED)
-    return Cut(size, last, moment_of_marks(marks))
+    return SearchPage(size, last, moment_from_token(numbers))
 
 
 def least_of(asked: object) -> int:
@@ -79,14 +79,14 @@ def least_of(asked: object) -> int:
 
 
 def page_of(
-    cut: Cut | None, ids: list[str | None], digest: str, marks: Callable[[], list[int]]
+    wanted: SearchPage | None, ids: list[str | None], digest: str, moment: Callable[[], list[int]]
 ) -> tuple[list[str | None], dict[str, object]]:
-    """Return the results of this page, and its member `page`. `marks` gives what the token of the next page says."""
-    if cut is None:
+    """Return the results of this page, and its member `page`. `moment` gives the last numbers of the next token."""
+    if wanted is None:
         return ids, {"next_token": "", "count": len(ids)}
-    shown = ids[: cut.size]
+    shown = ids[: wanted.size]
     token = ""
-    if len(ids) > cut.size:
-        last = (shown[-1] or "") if shown else cut.after  # a page of no results is followed from where it began
-        token = signing.Signer(salt=_SALT).sign_object([digest, cut.size, last, *marks()])
+    if len(ids) > wanted.size:
+        last = (shown[-1] or "") if shown else wanted.after  # a page of no results is followed from where it began
+        token = signing.Signer(salt=_SALT).sign_object([digest, wanted.size, last, *moment()])
     return shown, {"next_token": token, "count": len(shown)}

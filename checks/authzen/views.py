@@ -11,7 +11,7 @@ from rest_framework import serializers
 
 from checks.asking import run
 from checks.asking.askers import confirmed
-from checks.asking.one_list import as_of_first_page, marks_of
+from checks.asking.consistent_paging import as_of_first_page, moment_to_token
 from checks.authzen.asking import Decision, all_decided, check_number_together, decided, explained, ids_of, searched
 from checks.authzen.entities import (
     DENY_ON_FIRST_DENY,
@@ -25,7 +25,7 @@ from checks.authzen.entities import (
     SubjectSearch,
 )
 from checks.authzen.evaluations import Evaluated, evaluated, known_of
-from checks.authzen.pages import cut_of, digest_of, least_of, page_of
+from checks.authzen.pages import digest_of, least_of, page_of, search_page_of
 from checks.explain.explain import Explanation
 from checks.explain.output import explanation_to_json
 from checks.views import Answering, Reply, moment_asked
@@ -136,12 +136,14 @@ class Search(AuthZen):
     def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(self.serializer, request.data)
         digest = digest_of(who.environment_id, self.out, request.data)
-        cut = cut_of(body["page"], digest)
-        known, moment, page_asked = known_of(body), moment_asked(request, who), cut.page if cut else None
+        wanted = search_page_of(body["page"], digest)
+        known, moment, page_asked = known_of(body), moment_asked(request, who), wanted.page if wanted else None
         found, first = as_of_first_page(
-            who, cut.first if cut else None, lambda then: searched(who, known, self.out, page_asked, then or moment)
+            who,
+            wanted.first if wanted else None,
+            lambda then: searched(who, known, self.out, page_asked, then or moment),
         )
-        shown, page = page_of(cut, ids_of(found), digest, lambda: marks_of(found, first or moment))
+        shown, page = page_of(wanted, ids_of(found), digest, lambda: moment_to_token(found, first or moment))
         results = [self.result(body, "*" if text is None else text) for text in shown]
         told = {"page": page} if body["page"] is not None else {}  # first, as readers of long answers want it
         return told | {"results": results}, found

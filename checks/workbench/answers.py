@@ -11,7 +11,7 @@ from checks.asking.question import Question
 from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
 from checks.explain.explain import ExplainedGoal, explain_calls
 from checks.workbench.changed import asked_of_page, changes_of, moments_of_page
-from checks.workbench.listing import Cut, Listed, listed
+from checks.workbench.listing import Listed, PageAddress, listed
 from checks.workbench.questions import CHANGED, PageQuestion
 from checks.workbench.review import Wanted
 from checks.workbench.spots import came_from_text
@@ -48,7 +48,7 @@ def answered(asked: PageQuestion) -> Answered:
         questions = asked.questions(session.program)
         goal = found = None
         if asked.kind.column:
-            found = listed(session, questions, asked.kind.column, Cut.of(asked.fields))
+            found = listed(session, questions, asked.kind.column, PageAddress.of(asked.fields))
         else:
             (goal,) = explain_calls(session, questions[0])
         taken = time.perf_counter() - begun

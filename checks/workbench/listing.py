@@ -25,14 +25,14 @@ _EVERY = "*"  # in an address, an answer that stands for every value, which come
 _LAST = chr(0x10FFFF) * (MAX_ID_BYTES // 4 + 1)  # after every id
 
 
-class Place(NamedTuple):
+class AnswerCursor(NamedTuple):
     """Where a page begins or ends: an answer, and of which type it is."""
 
     type: int
     text: str | None  # None: the one that stands for every value
 
 
-class Cut(NamedTuple):
+class PageAddress(NamedTuple):
     """The page that is wanted: after an answer or before one, among the answers that contain a text."""
 
     text: str = ""
@@ -41,7 +41,7 @@ class Cut(NamedTuple):
     before: str = ""
 
     @classmethod
-    def of(cls, fields: Mapping[str, str]) -> Cut:
+    def of(cls, fields: Mapping[str, str]) -> PageAddress:
         return cls(*(fields.get(name, "") for name in ("filter", "of", "after", "before")))
 
 
@@ -50,7 +50,7 @@ class Listed:
     """A page of answers; an id of ANY stands for every value of its type."""
 
     answers: tuple[Value, ...]
-    cut: Cut
+    address: PageAddress
     is_first: bool
     is_last: bool
     total: int | None  # of the answers with an id; None: it takes too long to count them
@@ -75,9 +75,9 @@ def _fields(name: str, answer: Value) -> dict[str, str]:
     return {"of": answer.type, name: _EVERY if answer.id == ANY else answer.id}
 
 
-def listed(session: Snapshot, questions: Sequence[Question], column: str, cut: Cut) -> Listed:
+def listed(session: Snapshot, questions: Sequence[Question], column: str, address: PageAddress) -> Listed:
     """Return the page, and how many answers there are."""
-    return _Listing(session, questions, [each.variables[column].type for each in questions], cut).page()
+    return _Listing(session, questions, [each.variables[column].type for each in questions], address).page()
 
 
 class _Counted(NamedTuple):
@@ -91,57 +91,57 @@ class _Listing:
     session: Snapshot
     questions: Sequence[Question]
     types: Sequence[str]
-    cut: Cut
+    address: PageAddress
 
     def page(self) -> Listed:
         found, is_first, is_last = self._found()
         answers = tuple([Value(self.types[place], ANY if text is None else text) for place, text in found])
         here = {place for place, text in found if text is None}
         if is_first and is_last:
-            return Listed(answers, self.cut, True, True, len(found) - len(here), 1, self._types(here))
+            return Listed(answers, self.address, True, True, len(found) - len(here), 1, self._types(here))
         counted = self._counted(found[0] if found else None)
         every = self._types(here | counted.every)
-        return Listed(answers, self.cut, is_first, is_last, counted.total, counted.start, every)
+        return Listed(answers, self.address, is_first, is_last, counted.total, counted.start, every)
 
     def _types(self, places: Set[int]) -> tuple[str, ...]:
         return tuple([self.types[place] for place in sorted(places)])
 
-    def _found(self) -> tuple[list[Place], bool, bool]:
+    def _found(self) -> tuple[list[AnswerCursor], bool, bool]:
         """Return the answers of the page, and whether it is the first one, and the last."""
-        known = self.cut.type in self.types
-        place = self.types.index(self.cut.type) if known else 0
-        if self.cut.before:
-            found = self._before(place, self.cut.before)
+        known = self.address.type in self.types
+        place = self.types.index(self.address.type) if known else 0
+        if self.address.before:
+            found = self._before(place, self.address.before)
             if len(found) > PAGE:
                 return found[-PAGE:], False, False
-        after = self.cut.after if not self.cut.before else ""
+        after = self.address.after if not self.address.before else ""
         found = self._after(place if after else 0, after)
         return found[:PAGE], not after, len(found) <= PAGE
 
-    def _after(self, place: int, text: str) -> list[Place]:
+    def _after(self, place: int, text: str) -> list[AnswerCursor]:
         """Return the answers that follow one, up to one more than a page has: then there is a next page."""
         after = None if not text else "" if text == _EVERY else text
-        found: list[Place] = []
+        found: list[AnswerCursor] = []
         while place < len(self.questions) and len(found) <= PAGE:
-            found += self._read(place, Page(PAGE + 1 - len(found), after, None, self.cut.text))
+            found += self._read(place, Page(PAGE + 1 - len(found), after, None, self.address.text))
             place, after = place + 1, None
         return found
 
-    def _before(self, place: int, text: str) -> list[Place]:
-        found: list[Place] = []
+    def _before(self, place: int, text: str) -> list[AnswerCursor]:
+        found: list[AnswerCursor] = []
         before, has_every = ("", False) if text == _EVERY else (text, True)
         while place >= 0 and len(found) <= PAGE:
-            some = self._read(place, Page(PAGE + 1 - len(found), None, before, self.cut.text)) if before else []
+            some = self._read(place, Page(PAGE + 1 - len(found), None, before, self.address.text)) if before else []
             if has_every and len(found) + len(some) <= PAGE:
                 some = [*(each for each in self._read(place, Page(1)) if each.text is None), *some]
             found = [*some, *found]
             place, before, has_every = place - 1, _LAST, True
         return found
 
-    def _read(self, place: int, page: Page) -> list[Place]:
-        return [Place(place, text) for (text,) in self.session.page(self.questions[place], page)]
+    def _read(self, place: int, page: Page) -> list[AnswerCursor]:
+        return [AnswerCursor(place, text) for (text,) in self.session.page(self.questions[place], page)]
 
-    def _counted(self, first: Place | None) -> _Counted:
+    def _counted(self, first: AnswerCursor | None) -> _Counted:
         """Count all answers, and those before the page's first one; the counts are None if that takes too long."""
         every: set[int] = set()
         total = before = 0
@@ -151,7 +151,7 @@ class _Listing:
                     every.update(place for each in self._read(place, Page(1)) if each.text is None)
                 for place, question in enumerate(self.questions):
                     start = (first.text or "") if first and place == first.type else None
-                    count, sooner = self.session.count(question, self.cut.text, start)
+                    count, sooner = self.session.count(question, self.address.text, start)
                     total += count
                     before += 0 if first is None or place > first.type else sooner if place == first.type else count
         except (QueryTooSlow, Cancelled):

@@ -212,7 +212,7 @@ def _explained(told: Answered) -> Shown:
 def _listed(told: Answered, found: Listed) -> Shown:
     asked, column = told.asked, told.asked.kind.column
     slug, version = asked.version.environment.slug, asked.version.pk
-    again = asked_again(asked.fields, filter=found.cut.text)
+    again = asked_again(asked.fields, filter=found.address.text)
     return {
         "headline": _headline(found, column),
         "question": question_html(told.questions, slug) if told.questions else "",
@@ -222,8 +222,8 @@ def _listed(told: Answered, found: Listed) -> Shown:
         "previous": page_url("ask", version, again | found.previous) if found.previous else "",
         "next": page_url("ask", version, again | found.next) if found.next else "",
         "first": "" if found.is_first else page_url("ask", version, again),
-        "filter": found.cut.text,
-        "is_filterable": bool(found.cut.text) or not (found.is_first and found.is_last) or len(found.answers) > 10,
+        "filter": found.address.text,
+        "is_filterable": bool(found.address.text) or not (found.is_first and found.is_last) or len(found.answers) > 10,
         "unfiltered": page_url("ask", version, asked_again(asked.fields)),
         "hidden": list(asked_again(asked.fields).items()),
     }
@@ -237,7 +237,7 @@ def _headline(found: Listed, column: str) -> str:
     if count is None:
         return f"More than {max(found.named, 1):,} {noun}s"
     if not count:
-        return _NOTHING[column] if not found.cut.text else f"No {noun}"
+        return _NOTHING[column] if not found.address.text else f"No {noun}"
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

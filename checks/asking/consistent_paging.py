@@ -1,4 +1,4 @@
-"""Pages of a list about now, as one list: all of them are of the moment at which the first was answered.
+"""Consistent paging: later pages are answered as of the moment of the first page.
 
 A token says which moment that is. For ten minutes, if its history is kept that long, the following pages are asked as
 of that moment; after that, about now, from the same id on. Either way no id is sent twice. An older token must not show
@@ -35,7 +35,7 @@ def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answ
     return ask(None), None
 
 
-def marks_of(found: Answered, first: Moment | None) -> list[int]:
+def moment_to_token(found: Answered, first: Moment | None) -> list[int]:
     """Return the numbers by which a token says when its list was answered; without a policy, what replicas need."""
     if first is None and found.version_id is None:
         return [found.revision] if settings.REPLICAS else []
@@ -44,5 +44,5 @@ def marks_of(found: Answered, first: Moment | None) -> list[int]:
     return [at.revision, at.at, at.version or 0]
 
 
-def moment_of_marks(marks: Sequence[int]) -> Moment | None:
-    return Moment(*marks[:3]) if len(marks) > 2 else None
+def moment_from_token(numbers: Sequence[int]) -> Moment | None:
+    return Moment(*numbers[:3]) if len(numbers) > 2 else None
