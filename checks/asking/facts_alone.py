@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from checks.asking import run
+from checks.asking.prepared import StatementKey, new_statements
 from checks.asking.question import Question
-from checks.asking.session import StatementKey, new_statements
 from checks.asking.snapshot import Snapshot, cases_of_text
 from checks.engine.answers import Row
 from checks.errors import TestsTooSlow

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from checks.asking import by_rows, snapshot
+from checks.asking.prepared import StatementKey
 from checks.asking.question import NAME, Outline
-from checks.asking.session import LiveSession, StatementKey
+from checks.asking.session import LiveSession
 from checks.engine.compile import Root
 
 

@@ -17,8 +17,9 @@ from django.conf import settings
 from checks.asking import run
 from checks.asking.askers import Asker, confirmed
 from checks.asking.open_policy import Policy, policy_of, program_of
+from checks.asking.prepared import PreparedStatement, StatementKey, Statements, new_statements
 from checks.asking.question import Outline, Page, Question, Values, by_ids, inline_rows, outline_of
-from checks.asking.session import TRIES, PreparedStatement, Session, StatementKey, Statements, new_statements, rules_of
+from checks.asking.session import TRIES, Session, rules_of
 from checks.engine.answers import Row
 from checks.engine.compile import Root, compiled
 from checks.engine.rules.clauses import Slot

@@ -145,8 +145,8 @@ class Search(AuthZen):
         )
         shown, page = page_of(wanted, ids_of(found), digest, lambda: moment_to_token(found, first or moment))
         results = [self.result(body, "*" if text is None else text) for text in shown]
-        told = {"page": page} if body["page"] is not None else {}  # first, as readers of long answers want it
-        return told | {"results": results}, found
+        paged = {"page": page} if body["page"] is not None else {}  # first, as readers of long answers want it
+        return paged | {"results": results}, found
 
     def least(self, request: Request) -> int:
         return least_of(request.data.get("page"))
