@@ -24,7 +24,7 @@ from checks.workbench.picture import picture_of
 from checks.workbench.picture_page import KINDS as FILE_KINDS
 from checks.workbench.picture_page import PictureRequest, exported, picture_page
 from checks.workbench.preview import preview
-from checks.workbench.previewed import previewed
+from checks.workbench.preview_page import previewed
 from checks.workbench.questions import filled
 from checks.workbench.review_page import ReviewForm, review_for_page, review_page
 from facts.admin import FactAdmin

@@ -14,7 +14,7 @@ from checks.workbench.changed import asked_of_page, changes_of, moments_of_page
 from checks.workbench.listing import Listed, PageAddress, listed
 from checks.workbench.questions import CHANGED, PageQuestion
 from checks.workbench.review import Wanted
-from checks.workbench.spots import came_from_text
+from checks.workbench.review_cursor import page_start_from_text
 from checks.workbench.stretches import Stretch
 from checks.workbench.unknown import Note, unknown_names, unknown_types, unmentioned
 from facts.accept import ALL_USED, Unused
@@ -66,17 +66,17 @@ def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
 
 def _changed(asked: PageQuestion, begun: float) -> Answered:
     assert asked.actor is not None, "what changed is asked of an actor"
-    came = came_from_text(asked.fields.get("after", ""))
+    page_start = page_start_from_text(asked.fields.get("after", ""))
     asked_of = (asked.since, asked.until)
-    old, new = moments_of_page(asked.environment_id, asked_of, came)
+    old, new = moments_of_page(asked.environment_id, asked_of, page_start)
     strange = [note for note in _strange(asked, old) if note in _strange(asked, new)]
     if strange:
         return Answered(asked, moments=(old, new), notes=strange)
     actor = Value(asked.actor.type, asked.actor.one)
     action = asked.action.one if asked.action.ids else ""
     wanted = Wanted(actor.type, action, asked.resource.type if asked.resource else "", actor.id)
-    changes = changes_of(asked.environment_id, (old, new), wanted, asked.fields.get("filter", ""), came)
-    whens = tuple(asked_of_page(asked_of, (old, new), came))
+    changes = changes_of(asked.environment_id, (old, new), wanted, asked.fields.get("filter", ""), page_start)
+    whens = tuple(asked_of_page(asked_of, (old, new), page_start))
     taken = time.perf_counter() - begun
     with snapshot(asked.environment_id, new.version, (), frozenset(), new) as session:
         notes = list(unmentioned(session, asked))

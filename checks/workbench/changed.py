@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from checks.asking import run
 from checks.asking.snapshot import Snapshot, snapshot
-from checks.workbench.parts import Parts
+from checks.workbench.chunks import Chunks
 from checks.workbench.review import Review, Wanted, moments_reviewed
-from checks.workbench.spots import Came, Last
+from checks.workbench.review_cursor import Last, PageStart
 from checks.workbench.stretches import Filter, Stretch, stretch_of
 from facts.mentioned_then import any_ends
 from facts.numbering import numbers_as_of
@@ -23,33 +23,33 @@ _MEANWHILE = 60_000_000  # microseconds; a page takes less
 
 
 def changes_of(
-    environment_id: int, moments: tuple[Moment, Moment], wanted: Wanted, text: str = "", came: Came | None = None
+    environment_id: int, moments: tuple[Moment, Moment], wanted: Wanted, text: str = "", start: PageStart | None = None
 ) -> Stretch:
     """Compare what the wanted actor may do, by the policy of each moment."""
-    return reviewed(Review(environment_id, moments, wanted), Filter(text, is_of_actors=False), came, collapses=True)
+    return reviewed(Review(environment_id, moments, wanted), Filter(text, is_of_actors=False), start, collapses=True)
 
 
-def reviewed(review: Review, text: Filter, came: Came | None, collapses: bool = False) -> Stretch:
+def reviewed(review: Review, text: Filter, start: PageStart | None, collapses: bool = False) -> Stretch:
     """Return a page of a review."""
     with run.question_time(), run.snapshot(), ExitStack() as stack:
         sides = [stack.enter_context(_side(review.environment_id, each)) for each in review.moments]
-        parts = Parts(review, sides, text, came.spot if came else None, collapses)
+        chunks = Chunks(review, sides, text, start.cursor if start else None, collapses)
         last = Last(review.moments[-1].revision, review.moments[-1].at)
-        return stretch_of(parts, came, last, text.has, lambda: sum(side.planning for side in sides))
+        return stretch_of(chunks, start, last, text.has, lambda: sum(side.planning for side in sides))
 
 
-def moments_of_page(environment_id: int, asked: Sequence[AsOf | None], came: Came | None) -> tuple[Moment, ...]:
+def moments_of_page(environment_id: int, asked: Sequence[AsOf | None], start: PageStart | None) -> tuple[Moment, ...]:
     """Return the moments of a page. None is now; on a page that continues others, what was now on the first one."""
-    then = _went_on(environment_id, came.last) if came is not None and None in asked else None
+    then = _went_on(environment_id, start.last) if start is not None and None in asked else None
     return moments_reviewed(environment_id, *asked, now=then)
 
 
 def asked_of_page(
-    asked: Sequence[AsOf | None], moments: Sequence[Moment], came: Came | None
+    asked: Sequence[AsOf | None], moments: Sequence[Moment], start: PageStart | None
 ) -> Iterator[AsOf | None]:
     """Yield how links ask about each moment alone; they ask about what was now on the first page by its time."""
     for when, moment in zip(asked, moments):
-        yield time_of(moment.at) if when is None and came is not None else when
+        yield time_of(moment.at) if when is None and start is not None else when
 
 
 def _went_on(environment_id: int, last: Last) -> Moment:

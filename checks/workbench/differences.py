@@ -21,7 +21,7 @@ from checks.engine.answers import Row
 from checks.engine.errors import CannotEnumerate, UnboundVariable
 from checks.errors import QueryTooSlow
 from checks.explain.cases import Goal
-from checks.workbench.access import missing
+from checks.workbench.answer_sets import missing
 from checks.workbench.kinds import QuestionKind
 from checks.workbench.samples import Sample, Sampler
 from facts.read import count_up_to

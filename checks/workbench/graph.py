@@ -23,11 +23,11 @@ GLOBAL = "global"  # stands in place of a type for roles and permissions without
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Node:
     """What a grant starts from or leads to: a role or permission of the type itself, or something outside of it.
 
-    `owner` is the type, if marks of several types are drawn together. `needs` are the roles and permissions, perhaps of
-    other types, that a mark of something outside stands for.
+    `owner` is the type, if nodes of several types are drawn together. `needs` are the roles and permissions, perhaps of
+    other types, that a node of something outside stands for.
     """
 
     kind: str  # role, permission, relation, or condition
@@ -40,8 +40,8 @@ class Mark:
 class Grant:
     """A rule as an edge: whoever has all sources has the target."""
 
-    sources: tuple[Mark, ...]
-    target: Mark
+    sources: tuple[Node, ...]
+    target: Node
     line: int | None
     text: str
     needs: tuple[Need, ...] = ()  # of all sources together
@@ -139,13 +139,13 @@ def _granted(program: Program) -> dict[str | None, dict[Grant, None]]:
         for arity in (2, 3):
             for rule in program.rules_by_predicate.get((predicate, arity), ()):
                 if rule.origin != NOWHERE:
-                    grants = dict.fromkeys(_grants_of_rule(needing, rule, Mark(kind, label_of(rule.head.args[1]))))
+                    grants = dict.fromkeys(_grants_of_rule(needing, rule, Node(kind, label_of(rule.head.args[1]))))
                     for name in types_of(rule, rule.head.args[2]) if arity == 3 else (None,):
                         found.setdefault(name, {}).update(grants)
     return found
 
 
-def _grants_of_rule(needing: Needing, rule: Rule, target: Mark) -> Iterator[Grant]:
+def _grants_of_rule(needing: Needing, rule: Rule, target: Node) -> Iterator[Grant]:
     program = needing.program
     line, text = program.source.position(rule.origin.start)[0], source_text(program, rule.origin)
     alternatives: list[list[Literal]] = [[]]
@@ -154,7 +154,7 @@ def _grants_of_rule(needing: Needing, rule: Rule, target: Mark) -> Iterator[Gran
         parts = _alternatives(program, literal, types)
         alternatives = [[*each, *part] for each in alternatives for part in parts][:MAX_GRANTS]
     for body in alternatives:
-        sources = tuple(dict.fromkeys(_sources(needing, rule, body, types))) or (Mark("condition", "everyone"),)
+        sources = tuple(dict.fromkeys(_sources(needing, rule, body, types))) or (Node("condition", "everyone"),)
         needed = needing.of(rule, body, types)
         yield Grant(sources, target, line, text, needed.needs, needed.through)
 
@@ -170,20 +170,20 @@ def _alternatives(program: Program, literal: Literal, types: dict[Var, Types]) -
     return [[literal]]
 
 
-def _sources(needing: Needing, rule: Rule, body: list[Literal], types: Mapping[Var, Types]) -> Iterator[Mark]:
+def _sources(needing: Needing, rule: Rule, body: list[Literal], types: Mapping[Var, Types]) -> Iterator[Node]:
     actor, resource = rule.head.args[0], rule.head.args[2] if len(rule.head.args) > 2 else None
     related = [each for each in body if _is_link(each, resource)]
     links = {each.args[2]: each for each in related if isinstance(each.args[2], Var) and each.args[2] != actor}
     used: set[Atom] = set()
 
-    def outside(kind: str, label: str, literal: Literal) -> Mark:
-        return Mark(kind, label, needs=needing.of(rule, (literal,), types).needs)
+    def outside(kind: str, label: str, literal: Literal) -> Node:
+        return Node(kind, label, needs=needing.of(rule, (literal,), types).needs)
 
     for literal in body:
         match literal:
             case Atom("has_role" | "has_permission" as predicate, (who, name, thing)) if who == actor:
                 if thing == resource:
-                    yield Mark(KIND_OF[predicate], label_of(name))
+                    yield Node(KIND_OF[predicate], label_of(name))
                 elif thing in links:
                     used.add(links[thing])
                     yield outside("relation", f"{label_of(name)} on {label_of(links[thing].args[1])}", literal)
@@ -192,7 +192,7 @@ def _sources(needing: Needing, rule: Rule, body: list[Literal], types: Mapping[V
             case Atom("has_relation", (thing, name, who)) if thing == resource and who == actor:
                 yield outside("relation", label_of(name), literal)
             case Atom("has_role" | "has_permission" as predicate, (who, name)) if who == actor and resource is None:
-                yield Mark(KIND_OF[predicate], label_of(name))
+                yield Node(KIND_OF[predicate], label_of(name))
             case Atom("has_role" | "has_permission", (who, name)) if who == actor:
                 yield outside("condition", f"global {label_of(name)}", literal)
             case _ if literal not in links.values():
@@ -223,8 +223,8 @@ __all__ = [
     "GLOBAL",
     "Grant",
     "Graph",
-    "Mark",
     "Need",
+    "Node",
     "Sheet",
     "graph_of",
     "sheets_of",

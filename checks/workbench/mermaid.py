@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from checks.workbench.graph import Grant, Mark, Sheet
+from checks.workbench.backward_slice import joined
+from checks.workbench.graph import Grant, Node, Sheet
 from checks.workbench.layout import shortened, text_of
-from checks.workbench.leads import joined
 
 _SHAPES = {"role": ("([", "])"), "permission": ("[", "]"), "relation": ("[/", "/]"), "condition": ("{{", "}}")}
 _STROKES = {"role": "#3b7dd8", "permission": "#2da44e", "relation": "#8a4fd0", "condition": "#8c959f"}
@@ -20,11 +20,11 @@ _PLAIN = " _.,-=()"  # beside letters and digits
 def mermaid(sheets: Sequence[Sheet]) -> str:
     """Return a flowchart with a box for each type."""
     grants = joined(sheets)
-    names = {mark: f"n{number}" for number, mark in enumerate(_marks(sheets, grants))}
+    names = {node: f"n{number}" for number, node in enumerate(_nodes(sheets, grants))}
     lines = ["flowchart LR"]
     owners: dict[str, list[str]] = {}
-    for mark, name in names.items():
-        owners.setdefault(mark.owner, []).append(_node(mark, name))
+    for node, name in names.items():
+        owners.setdefault(node.owner, []).append(_node(node, name))
     for number, grant in enumerate(grants):
         if len(grant.sources) > 1:
             owners[grant.target.owner].append(f'd{number}(("and"))')
@@ -34,7 +34,7 @@ def mermaid(sheets: Sequence[Sheet]) -> str:
         lines.append("  end")
     lines += _arrows(grants, names)
     for kind, stroke in _STROKES.items():
-        of_kind = [name for mark, name in names.items() if mark.kind == kind]
+        of_kind = [name for node, name in names.items() if node.kind == kind]
         if of_kind:
             dashes = ",stroke-dasharray:4 3" if kind == "condition" else ""
             lines.append(f"  classDef {kind} stroke:{stroke},stroke-width:2px{dashes}")
@@ -42,23 +42,23 @@ def mermaid(sheets: Sequence[Sheet]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _marks(sheets: Sequence[Sheet], grants: Sequence[Grant]) -> dict[Mark, None]:
-    """Return the marks of all declared roles and permissions, and of all grants."""
-    found: dict[Mark, None] = {}
+def _nodes(sheets: Sequence[Sheet], grants: Sequence[Grant]) -> dict[Node, None]:
+    """Return the nodes of all declared roles and permissions, and of all grants."""
+    found: dict[Node, None] = {}
     for sheet in sheets:
-        found |= dict.fromkeys(Mark("role", name, sheet.title) for name in sheet.roles)
-        found |= dict.fromkeys(Mark("permission", name, sheet.title) for name in sheet.permissions)
+        found |= dict.fromkeys(Node("role", name, sheet.title) for name in sheet.roles)
+        found |= dict.fromkeys(Node("permission", name, sheet.title) for name in sheet.permissions)
     for grant in grants:
         found |= dict.fromkeys((*grant.sources, grant.target))
     return found
 
 
-def _node(mark: Mark, name: str) -> str:
-    begin, end = _SHAPES[mark.kind]
-    return f'{name}{begin}"{_label(text_of(mark))}"{end}'
+def _node(node: Node, name: str) -> str:
+    begin, end = _SHAPES[node.kind]
+    return f'{name}{begin}"{_label(text_of(node))}"{end}'
 
 
-def _arrows(grants: Sequence[Grant], names: dict[Mark, str]) -> Iterator[str]:
+def _arrows(grants: Sequence[Grant], names: dict[Node, str]) -> Iterator[str]:
     for number, grant in enumerate(grants):
         if len(grant.sources) == 1:
             yield f"  {names[grant.sources[0]]} --> {names[grant.target]}"

@@ -28,8 +28,8 @@ from checks.workbench.questions import (
     question_of,
 )
 from checks.workbench.review import Access, State
-from checks.workbench.reviewed import headline, lines_of, looked_text, shown, shown_action
-from checks.workbench.spots import came_text
+from checks.workbench.review_cursor import page_start_text
+from checks.workbench.review_text import headline, lines_of, looked_text, shown, shown_action
 from checks.workbench.unknown import Correction, Note
 from policy.active import program_of_version
 from policy.clock import now, time_of
@@ -289,7 +289,7 @@ def _changes(told: Answered) -> Shown:
     actor = Value(asked.actor.type, asked.actor.one)
     text = asked.fields.get("filter", "")
     again = asked_again(asked.fields, filter=text)
-    next_fields = asked_again(asked.fields, filter=text, after=came_text(found.next)) if found.next else {}
+    next_fields = asked_again(asked.fields, filter=text, after=page_start_text(found.next)) if found.next else {}
     return {
         "headline": headline(found, 2),
         "lines": [_change(told, line) for line in found.lines],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from checks.workbench.graph import Grant, Mark, Sheet
+from checks.workbench.graph import Grant, Node, Sheet
 from checks.workbench.layout import (
     HEIGHT,
     PADDING,
@@ -25,17 +25,17 @@ from checks.workbench.layout import (
     text_of,
 )  # fmt: skip
 
-Link = Callable[[Mark], str]  # the address that a mark leads to, or an empty text
+Link = Callable[[Node], str]  # the address that a node leads to, or an empty text
 
 
-def no_link(mark: Mark) -> str:
+def no_link(node: Node) -> str:
     return ""
 
 
 def picture_of(
-    layout: Layout, title: str, link: Link = no_link, meant: Mark | None = None, percent: int = 100
+    layout: Layout, title: str, link: Link = no_link, meant: Node | None = None, percent: int = 100
 ) -> SafeString:
-    """Draw a layout; `meant` is a mark to highlight, and `percent` the size of the whole picture."""
+    """Draw a layout; `meant` is a node to highlight, and `percent` the size of the whole picture."""
     return format_html(
         '<svg class="picture" role="group" viewBox="0 0 {} {}" width="{}" height="{}" aria-label="{}">{}</svg>',
         round(layout.width),
@@ -47,10 +47,10 @@ def picture_of(
     )
 
 
-def _drawing(layout: Layout, link: Link, meant: Mark | None) -> SafeString:
+def _drawing(layout: Layout, link: Link, meant: Node | None) -> SafeString:
     lines = [line for grant in layout.grants for line in _lines(grant, layout)]
-    marks = [(each, box) for each, box in layout.boxes.items() if isinstance(each, Mark)]
-    drawn = [_drawn(mark, box, link(mark), mark == meant) for mark, box in marks]
+    nodes = [(each, box) for each, box in layout.boxes.items() if isinstance(each, Node)]
+    drawn = [_drawn(node, box, link(node), node == meant) for node, box in nodes]
     return format_html_join("", "{}", ((each,) for each in (*lines, *drawn)))
 
 
@@ -100,28 +100,28 @@ def document_of_sheets(sheets: Sequence[Sheet]) -> str:
 # ---- strokes -------------------------------------------------------------------------------------------------
 
 
-def _drawn(mark: Mark, box: Box, address: str, is_meant: bool) -> SafeString:
+def _drawn(node: Node, box: Box, address: str, is_meant: bool) -> SafeString:
     drawn = format_html(
         '<g class="{}{}"><title>{}</title><rect x="{}" y="{}" width="{}" height="{}" rx="{}"/>{}</g>',
-        mark.kind,
+        node.kind,
         " meant" if is_meant else "",
-        printable(f"{mark.owner}: {mark.label}" if mark.owner else mark.label),
+        printable(f"{node.owner}: {node.label}" if node.owner else node.label),
         round(box.x, 1),
         round(box.y, 1),
         round(box.width, 1),
         box.height,
-        box.height / 2 if mark.kind == "role" else 4,
-        _texts(mark, box),
+        box.height / 2 if node.kind == "role" else 4,
+        _texts(node, box),
     )
     return format_html('<a href="{}">{}</a>', address, drawn) if address else drawn
 
 
-def _texts(mark: Mark, box: Box) -> SafeString:
+def _texts(node: Node, box: Box) -> SafeString:
     middle, x = box.y + box.height / 2, round(box.x + PADDING, 1)
-    if not mark.owner:
-        return format_html('<text x="{}" y="{}">{}</text>', x, round(middle + 4.5, 1), text_of(mark))
-    owner = format_html('<text class="owner" x="{}" y="{}">{}</text>', x, round(middle - 5, 1), shortened(mark.owner))
-    return format_html('{}<text x="{}" y="{}">{}</text>', owner, x, round(middle + 11, 1), text_of(mark))
+    if not node.owner:
+        return format_html('<text x="{}" y="{}">{}</text>', x, round(middle + 4.5, 1), text_of(node))
+    owner = format_html('<text class="owner" x="{}" y="{}">{}</text>', x, round(middle - 5, 1), shortened(node.owner))
+    return format_html('{}<text x="{}" y="{}">{}</text>', owner, x, round(middle + 11, 1), text_of(node))
 
 
 def _lines(grant: Grant, layout: Layout) -> list[SafeString]:
@@ -141,7 +141,7 @@ def _lines(grant: Grant, layout: Layout) -> list[SafeString]:
 
 
 def _line(
-    source: Mark, target: Mark, end: tuple[float, float], is_last: bool, title: str, layout: Layout
+    source: Node, target: Node, end: tuple[float, float], is_last: bool, title: str, layout: Layout
 ) -> SafeString:
     ranks, boxes = layout.ranks, layout.boxes
     if ranks[source] >= ranks[target]:  # a cycle of rules: the line goes back below the boxes

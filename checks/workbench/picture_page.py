@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 
 from django.utils.safestring import SafeString
 
-from checks.workbench.graph import ANY_NAME, Graph, Mark, Sheet, graph_of
+from checks.workbench.backward_slice import Leading, joined, leading_to, sheet_named, targets
+from checks.workbench.graph import ANY_NAME, Graph, Node, Sheet, graph_of
 from checks.workbench.layout import Layout, layout_of_all, layout_of_sheet, printable, shortened
-from checks.workbench.leads import Leading, joined, leading_to, sheet_named, targets
 from checks.workbench.mermaid import mermaid
 from checks.workbench.picture import document, document_of_sheets, picture_of
 from policy.errors import AuthzError
@@ -23,7 +23,7 @@ from policy.rules.program import Program
 
 MOST_DRAWN = 12  # sheets at once
 MOST_GRANTS = 240  # on all of them
-MOST_JOINED = 90  # marks of several types in one picture
+MOST_JOINED = 90  # nodes of several types in one picture
 WIDEST = 9_000
 MOST_HITS = 60  # types of a search
 MOST_LINKS = 12  # from a sheet to others
@@ -35,7 +35,7 @@ SIZES = ("50", "75", "100", "150", "200", FIT)
 
 @dataclass(frozen=True, slots=True)
 class PictureRequest:
-    """What the address asks for. `mark` is the mark to highlight, such as `role.owner`."""
+    """What the address asks for. `mark` is the node to highlight, such as `role.owner`."""
 
     q: str = ""
     type: str = ""
@@ -54,9 +54,9 @@ class PictureRequest:
         return 100 if self.size == FIT else int(self.size)
 
     @property
-    def meant(self) -> Mark | None:
+    def meant(self) -> Node | None:
         kind, _, name = self.mark.partition(".")
-        return Mark(kind, name) if name else None
+        return Node(kind, name) if name else None
 
     def address(self, **changed: str) -> str:
         """Return the address of the same page with some fields changed."""
@@ -91,10 +91,10 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A type that a search found, by its name or by its `marks`: kind, name and address of each that matches."""
+    """A type that a search found, by its name or by its `nodes`: kind, name and address of each that matches."""
 
     type: TypeLink
-    marks: tuple[tuple[str, str, str], ...]
+    nodes: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ def _led(page: PicturePage, graph: Graph) -> PicturePage:
 def one_layout(leading: Leading) -> Layout | None:
     """Lay out all that leads to something in one picture; return None if it would be empty or too large."""
     grants = joined(leading.sheets)
-    marks = {mark for grant in grants for mark in (*grant.sources, grant.target)}
-    if not grants or len(marks) > MOST_JOINED:
+    nodes = {node for grant in grants for node in (*grant.sources, grant.target)}
+    if not grants or len(nodes) > MOST_JOINED:
         return None
     layout = layout_of_all(grants, replace(leading.start, owner=leading.sheets[0].title))
     return layout if layout.width <= WIDEST else None
@@ -193,13 +193,13 @@ def _hits(graph: Graph, asked: PictureRequest) -> Iterator[Hit]:
     for sheet in by_name:
         names = [("role", name) for name in sheet.roles] + [("permission", name) for name in sheet.permissions]
         names += [("relation", name) for name, _ in sheet.relations]
-        marks = tuple(
+        nodes = tuple(
             (kind, shortened(name), asked.elsewhere(type=sheet.name, mark=f"{kind}.{name}"))
             for kind, name in names
             if wanted in name.casefold()
         )
-        if marks or wanted in sheet.title.casefold():
-            yield Hit(_type_link(asked, sheet), marks)
+        if nodes or wanted in sheet.title.casefold():
+            yield Hit(_type_link(asked, sheet), nodes)
 
 
 def _rules(others: Iterable[tuple[int, str, object]]) -> tuple[tuple[tuple[int, SafeString], ...], int]:
@@ -236,11 +236,11 @@ def _link_to_type(graph: Graph, asked: PictureRequest, name: str) -> TypeLink | 
     return _type_link(asked, graph.sheets[name]) if name in graph.sheets else None
 
 
-def _link(graph: Graph, sheet: Sheet, asked: PictureRequest, mark: Mark) -> str:
-    """Return the address that a mark links to: what leads to it, or the sheet of the type that it is on."""
-    if mark.kind in ("role", "permission"):
-        return "" if mark.label == ANY_NAME else asked.elsewhere(leads_to=f"{sheet.name}.{mark.label}")
-    for need in mark.needs:
+def _link(graph: Graph, sheet: Sheet, asked: PictureRequest, node: Node) -> str:
+    """Return the address that a node links to: what leads to it, or the sheet of the type that it is on."""
+    if node.kind in ("role", "permission"):
+        return "" if node.label == ANY_NAME else asked.elsewhere(leads_to=f"{sheet.name}.{node.label}")
+    for need in node.needs:
         for other in need.types:
             if other in graph.sheets and (other != sheet.type or len(need.types) == 1):
                 found = graph.sheets[other]
@@ -249,10 +249,10 @@ def _link(graph: Graph, sheet: Sheet, asked: PictureRequest, mark: Mark) -> str:
     return ""
 
 
-def _link_of_owned(asked: PictureRequest, mark: Mark) -> str:
-    """Return the address of the sheet that a mark is on, for a picture with marks of several types."""
-    name = "global" if mark.owner == "Global" else mark.owner
-    return asked.elsewhere(type=name, mark=f"{mark.kind}.{mark.label}")
+def _link_of_owned(asked: PictureRequest, node: Node) -> str:
+    """Return the address of the sheet that a node is on, for a picture with nodes of several types."""
+    name = "global" if node.owner == "Global" else node.owner
+    return asked.elsewhere(type=name, mark=f"{node.kind}.{node.label}")
 
 
 def _sizes(asked: PictureRequest) -> Iterator[tuple[str, str, bool]]:

@@ -19,8 +19,8 @@ from checks.asking.snapshot import snapshot
 from checks.engine.answers import Row
 from checks.engine.errors import TooComplex, UnboundVariable
 from checks.explain.cases import ANY
-from checks.workbench.access import exceptions, missing, without_covered
 from checks.workbench.access_kinds import AccessKind, access_kinds, kinds_that_differ, values_in_rules
+from checks.workbench.answer_sets import exceptions, missing, without_covered
 from facts.mentioned_then import MentionedThen, changed_facts_between
 from facts.numbering import Numbered, numbers_as_of
 from policy.active import program_of_version

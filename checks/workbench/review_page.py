@@ -15,8 +15,8 @@ from checks.workbench.elsewhere import command_line
 from checks.workbench.links import value_html
 from checks.workbench.questions import as_of_asked, asked_again, moment_fields
 from checks.workbench.review import Access, Review, State, Wanted
-from checks.workbench.reviewed import described, headline, lines_of, looked_text, shown, shown_action
-from checks.workbench.spots import came_from_text, came_text
+from checks.workbench.review_cursor import page_start_from_text, page_start_text
+from checks.workbench.review_text import described, headline, lines_of, looked_text, shown, shown_action
 from checks.workbench.stretches import Filter, Stretch
 from facts.notation import value_from_text
 from policy.models import DEFAULT_SLUG, Environment
@@ -74,12 +74,12 @@ class ReviewPage:
 
 
 def review_for_page(environment: Environment, sent: Mapping[str, str]) -> ReviewPage:
-    came = came_from_text(sent["after"])
+    page_start = page_start_from_text(sent["after"])
     asked = _moments_sent(sent)
-    moments = moments_of_page(environment.pk, asked, came)
+    moments = moments_of_page(environment.pk, asked, page_start)
     review = Review(environment.pk, moments, _wanted(sent))
-    found = reviewed(review, Filter(sent["filter"]), came)
-    again = tuple(asked_of_page(asked, moments, came))
+    found = reviewed(review, Filter(sent["filter"]), page_start)
+    again = tuple(asked_of_page(asked, moments, page_start))
     return ReviewPage(described(moments), moments, found, _command(environment, sent), again)
 
 
@@ -121,7 +121,7 @@ def review_page(found: ReviewPage, version: int, slug: str, sent: Mapping[str, s
     return {
         "lines": [_row(found, line, slug) for line in found.stretch.lines],
         "first": "" if found.stretch.is_first else page_url("review", version, fields),
-        "next": page_url("review", version, fields | {"after": came_text(following)}) if following else "",
+        "next": page_url("review", version, fields | {"after": page_start_text(following)}) if following else "",
     }
 
 

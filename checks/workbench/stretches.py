@@ -1,4 +1,4 @@
-"""A stretch of a review: a page of its lines from a spot on, and where the next page begins.
+"""A stretch of a review: a page of its lines from a cursor on, and where the next page begins.
 
 A page asks small questions until its time is over, at least one of them. So going from page to page shows everything,
 however much there is. Each page says how far it has looked.
@@ -16,7 +16,7 @@ from django.db import connection
 
 from checks.explain.cases import ANY
 from checks.workbench.review import Access, NotAnswered, State
-from checks.workbench.spots import ACTORS, Came, Last, Spot
+from checks.workbench.review_cursor import ACTORS, Last, PageStart, ReviewCursor
 
 PAGE = 100  # lines
 WAIT = 1.0  # seconds of real time, after which a page asks nothing more
@@ -25,15 +25,15 @@ _WITHOUT_LINES = 2  # times SECONDS, as long as no line is found
 
 
 class Line(NamedTuple):
-    spot: Spot
+    cursor: ReviewCursor
     access: Access
 
 
-class Part(NamedTuple):
-    """Lines in order, what could not be answered, and the spot after all of them."""
+class Chunk(NamedTuple):
+    """Lines in order, what could not be answered, and the cursor after all of them."""
 
     lines: list[Line]
-    end: Spot
+    end: ReviewCursor
     refused: tuple[NotAnswered, ...] = ()
 
 
@@ -47,8 +47,8 @@ class Stretch:
     not_answered: tuple[NotAnswered, ...]
     is_first: bool
     is_whole: bool  # whether the review was read to its end
-    looked: Spot | None  # how far it was read, if not
-    next: Came | None
+    looked: ReviewCursor | None  # how far it was read, if not
+    next: PageStart | None
     has_unnamed: bool = False  # whether a line is about all resources that nothing names, and others have their own
 
     @property
@@ -68,24 +68,24 @@ class Stretch:
 
 
 def stretch_of(
-    parts: Iterable[Part],
-    came: Came | None,
+    chunks: Iterable[Chunk],
+    page_start: PageStart | None,
     last: Last,
     wanted: Callable[[Access], bool],
     planning: Callable[[], float],
 ) -> Stretch:
-    """Read wanted lines from the parts until the time is over; `planning` returns seconds that do not count."""
+    """Read wanted lines from the chunks until the time is over; `planning` returns seconds that do not count."""
     clock = time.thread_time if connection.vendor == "sqlite" else time.monotonic  # SQLite runs in this thread
     began, opened = clock(), time.monotonic()
-    before = Counter(came.told if came else {})
+    before = Counter(page_start.shown if page_start else {})
     page: list[Line] = []
     found: Counter[str] = Counter()
     refused: list[NotAnswered] = []
-    beyond: list[NotAnswered] = []  # of parts that were read after the page was full
-    here: Spot | None = None
+    beyond: list[NotAnswered] = []  # of chunks that were read after the page was full
+    here: ReviewCursor | None = None
     is_whole, has_more = True, False
-    for part in parts:
-        for line in part.lines:
+    for chunk in chunks:
+        for line in chunk.lines:
             if not wanted(line.access):
                 continue
             if len(page) < PAGE:
@@ -93,30 +93,30 @@ def stretch_of(
             else:
                 has_more = True
             found[line.access.state] += 1
-        (refused if len(page) < PAGE else beyond).extend(part.refused)
-        here = part.end
+        (refused if len(page) < PAGE else beyond).extend(chunk.refused)
+        here = chunk.end
         is_late = time.monotonic() - opened > max(WAIT, SECONDS)
         if clock() - began - planning() > SECONDS * (1 if page else _WITHOUT_LINES) or is_late:
             is_whole = False
             break
     following = None
     if has_more or (not is_whole and len(page) == PAGE):
-        following = page[-1].spot
+        following = page[-1].cursor
     elif not is_whole:
         following = here
     if following is None:
         refused += beyond  # no further page will show them
-    told = before + Counter(line.access.state for line in page)
+    shown = before + Counter(line.access.state for line in page)
     return Stretch(
         tuple([line.access for line in page]),
         before + found,
         before,
         tuple(refused),
-        came is None,
+        page_start is None,
         is_whole,
         None if is_whole else here,
-        Came(following, told, last) if following else None,
-        any(line.access.resource.id == ANY and line.spot.leads != ACTORS for line in page),
+        PageStart(following, shown, last) if following else None,
+        any(line.access.resource.id == ANY and line.cursor.leads != ACTORS for line in page),
     )
 
 

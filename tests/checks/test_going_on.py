@@ -12,8 +12,19 @@ from checks.workbench.access_kinds import AccessKind
 from checks.workbench.changed import changes_of
 from checks.workbench.changed import reviewed as page_of
 from checks.workbench.review import Access, NotAnswered, Review, Wanted, moments_reviewed
-from checks.workbench.spots import ACTORS, EACH, RESOURCES, WHOLE, Came, Last, Piece, Spot, came_from_text, came_text
-from checks.workbench.stretches import Filter, Line, Part, stretch_of
+from checks.workbench.review_cursor import (
+    ACTORS,
+    EACH,
+    RESOURCES,
+    WHOLE,
+    Last,
+    PageStart,
+    Piece,
+    ReviewCursor,
+    page_start_from_text,
+    page_start_text,
+)
+from checks.workbench.stretches import Chunk, Filter, Line, stretch_of
 from policy.clock import now, text_of
 from policy.errors import MalformedRequest
 from policy.values import STRING, Value
@@ -69,11 +80,11 @@ def test_what_is_stored_between_two_pages_is_on_none_of_them(admin, version, rep
 
 def test_an_address_of_a_time_to_come_is_refused(admin, version, repos, slow):
     store(repos, fact("has_role", "User:eve", "reader", "Repo:x"))
-    spot = Spot("Repo", "read", "User", WHOLE, RESOURCES)
-    after = came_text(Came(spot, {}, Last(3, now() + 10**9)))
+    cursor = ReviewCursor("Repo", "read", "User", WHOLE, RESOURCES)
+    after = page_start_text(PageStart(cursor, {}, Last(3, now() + 10**9)))
     assert "still to come" in words(admin.get(url("review", version), BEGUN | {"after": after}))
     with pytest.raises(MalformedRequest):
-        came_from_text(after.replace("[3,", "[3.5,"))
+        page_start_from_text(after.replace("[3,", "[3.5,"))
 
 
 def test_what_was_begun_by_actors_begins_anew_where_they_cannot_lead(api, repos):
@@ -82,9 +93,9 @@ def test_what_was_begun_by_actors_begins_anew_where_they_cannot_lead(api, repos)
     lines = page_of(Review(api.environment.pk, moments), Filter(""), None).lines
     assert lines
     for leads in (ACTORS, EACH):
-        spot = Spot("Repo", "read", "User", WHOLE, leads, "zzz", "zzz", "read")
-        came = came_from_text(came_text(Came(spot, {}, Last(3, moments[1].at))))
-        assert page_of(Review(api.environment.pk, moments), Filter(""), came).lines == lines
+        cursor = ReviewCursor("Repo", "read", "User", WHOLE, leads, "zzz", "zzz", "read")
+        page_start = page_start_from_text(page_start_text(PageStart(cursor, {}, Last(3, moments[1].at))))
+        assert page_of(Review(api.environment.pk, moments), Filter(""), page_start).lines == lines
 
 
 @pytest.mark.parametrize("asked", ["at", "start"])
@@ -113,14 +124,14 @@ def test_what_one_actor_may_do_on_every_resource_but_some_is_gone_through_to_its
     store(api, *(fact("is_secret", f"Repo:r{each}") for each in range(3)))
     store(api, *(fact("is_open", f"Repo:o{each}") for each in range(30)))
     store(api, fact("is_admin", "User:ann"))
-    wanted, came, seen = Wanted("User", "write", actor="ann"), None, []
+    wanted, page_start, seen = Wanted("User", "write", actor="ann"), None, []
     while True:
-        found = changes_of(api.environment.pk, moments_reviewed(api.environment.pk, 3, 4), wanted, "", came)
+        found = changes_of(api.environment.pk, moments_reviewed(api.environment.pk, 3, 4), wanted, "", page_start)
         seen += [line.resource.id for line in found.lines]
         if found.next is None:
             break
-        assert found.next != came
-        came = came_from_text(came_text(found.next))
+        assert found.next != page_start
+        page_start = page_start_from_text(page_start_text(found.next))
     assert seen == [ANY, *sorted(f"o{each}" for each in range(30))]
 
 
@@ -132,8 +143,8 @@ def test_what_was_too_much_at_once_is_not_tried_again(api, slow, monkeypatch):
     moments = moments_reviewed(api.environment.pk, 2, 3)
     wanted = Wanted("User", "write", actor="ann")
     first = changes_of(api.environment.pk, moments, wanted)
-    assert first.next is not None and first.next.spot.leads == EACH
-    monkeypatch.setattr("checks.workbench.parts.Parts._by_actor", None)
+    assert first.next is not None and first.next.cursor.leads == EACH
+    monkeypatch.setattr("checks.workbench.chunks.Chunks._by_actor", None)
     assert changes_of(api.environment.pk, moments, wanted, "", first.next).lines
 
 
@@ -142,18 +153,18 @@ def test_what_is_refused_is_told_on_one_page(monkeypatch):
     kind = AccessKind("User", "read", "Repo")
     line = Access("has", Value("User", "ann"), Value(STRING, "read"), Value("Repo", "a"))
     of_resources = Piece(kind)
-    parts = []
+    chunks = []
     for name in "abcd":
         here = line._replace(resource=Value("Repo", name))
-        parts.append(Part([Line(of_resources.spot(name, "ann", "read"), here)], of_resources.spot(name)))
+        chunks.append(Chunk([Line(of_resources.cursor(name, "ann", "read"), here)], of_resources.cursor(name)))
         refused = NotAnswered(kind, 1, f"Repo:{name}0", "why")
-        parts.append(Part([], of_resources.spot(f"{name}0"), (refused,)))
-    told, came = [], None
+        chunks.append(Chunk([], of_resources.cursor(f"{name}0"), (refused,)))
+    told, page_start = [], None
     for start in (0, 3):
-        found = stretch_of(parts[start:], came, Last(1, 1), lambda line: True, lambda: 0.0)
+        found = stretch_of(chunks[start:], page_start, Last(1, 1), lambda line: True, lambda: 0.0)
         told += [each.example for each in found.not_answered]
-        came = found.next
-    assert told == ["Repo:a0", "Repo:b0", "Repo:c0", "Repo:d0"] and came is None
+        page_start = found.next
+    assert told == ["Repo:a0", "Repo:b0", "Repo:c0", "Repo:d0"] and page_start is None
 
 
 # ---- ids with a text -------------------------------------------------------------------------------------------------

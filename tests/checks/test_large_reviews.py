@@ -17,7 +17,7 @@ FEW = 250  # rows that are read at once
 def crowd(repos, monkeypatch):
     """One change by which `new` may read 2,000 repositories, and one by which 1,200 users may read `q`."""
     monkeypatch.setattr("checks.workbench.in_order.ROWS", FEW)
-    monkeypatch.setattr("checks.workbench.parts.ROWS", FEW)
+    monkeypatch.setattr("checks.workbench.chunks.ROWS", FEW)
     store(repos, *(fact("has_relation", f"Repo:r{n:04}", "organization", "Org:big") for n in range(REPOS)))
     store(repos, *(fact("has_role", f"User:u{n:04}", "reader", "Repo:q") for n in range(USERS)))
     store(repos, fact("has_role", "User:new", "member", "Org:big"))  # revision 5
@@ -43,7 +43,7 @@ def test_what_changed_by_thousands_is_read_in_parts(admin, version, crowd, fetch
     asked = {"kind": "changed", "actor": "User:new", "from": "4", "resource": "Repo"}
     whole = words(admin.get(url("ask", version), asked))
     assert whole.startswith(f"{REPOS:,} gained, 0 lost") and f"1 to 100 of {REPOS:,}" in whole
-    monkeypatch.setattr("checks.workbench.stretches.SECONDS", -1)  # a part a page
+    monkeypatch.setattr("checks.workbench.stretches.SECONDS", -1)  # a chunk a page
     fetched.clear()
     page = admin.get(url("ask", version), asked)
     assert sum(fetched) < 4 * FEW, "it reads more than a part"

@@ -12,9 +12,9 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
+from checks.workbench.backward_slice import joined, leading_to, targets
 from checks.workbench.graph import graph_of
 from checks.workbench.layout import layout_of_sheet
-from checks.workbench.leads import joined, leading_to, targets
 from checks.workbench.mermaid import mermaid
 from checks.workbench.picture import document_of_sheets
 from checks.workbench.picture_page import PictureRequest, exported, one_layout, picture_page
@@ -55,7 +55,7 @@ def quoted(text: str) -> str:
 
 
 def grants(sheet) -> set[tuple[tuple[str, ...], str]]:
-    return {(tuple(mark.label for mark in grant.sources), grant.target.label) for grant in sheet.grants}
+    return {(tuple(node.label for node in grant.sources), grant.target.label) for grant in sheet.grants}
 
 
 # ---- from type to type -------------------------------------------------------------------------------------------
@@ -102,11 +102,11 @@ def test_what_leads_to_something_is_one_picture_with_the_target_last():
     found = leading_to(graph(COMPANY), "Repo.read")
     layout = one_layout(found)
     last = max(layout.ranks.values())
-    assert [(mark.owner, mark.label) for mark, rank in layout.ranks.items() if rank == last] == [("Repo", "read")]
+    assert [(node.owner, node.label) for node, rank in layout.ranks.items() if rank == last] == [("Repo", "read")]
     arcs = {(source.owner, source.label, each.target.label) for each in joined(found.sheets) for source in each.sources}
     assert ("Org", "member", "member on org") in arcs and ("Folder", "viewer", "viewer on folder") in arcs
     backwards = [
-        grant for grant in layout.grants for mark in grant.sources if layout.ranks[mark] >= layout.ranks[grant.target]
+        grant for grant in layout.grants for node in grant.sources if layout.ranks[node] >= layout.ranks[grant.target]
     ]
     assert len(backwards) == 2  # the roles that come from the parent folder go round
 

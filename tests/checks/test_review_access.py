@@ -20,7 +20,7 @@ from checks.workbench import review as reviewing
 from checks.workbench.changed import changes_of
 from checks.workbench.changed import reviewed as page_of
 from checks.workbench.review import EVERYTHING, Access, NotAnswered, Review, Wanted, moments_reviewed
-from checks.workbench.spots import came_from_text, came_text
+from checks.workbench.review_cursor import page_start_from_text, page_start_text
 from checks.workbench.stretches import Filter
 from facts.read import every
 from policy.moments import moment_of
@@ -131,10 +131,10 @@ def reviewed(environment_id: int, *moments: int, wanted: Wanted = EVERYTHING) ->
 def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
     random, pk = Random(seed), api.environment.pk
     monkeypatch.setattr(reviewing, "_FIRST_RESOURCES", random.choice((1, 2, 50)))
-    for name, sizes in (("parts.ROWS", (2, 5, 1_000)), ("in_order.ROWS", (1, 2, 1_000)), ("stretches.PAGE", (3, 100))):
+    for name, sizes in (("chunks.ROWS", (2, 5, 1_000)), ("in_order.ROWS", (1, 2, 1_000)), ("stretches.PAGE", (3, 100))):
         monkeypatch.setattr(f"checks.workbench.{name}", random.choice(sizes))
-    monkeypatch.setattr("checks.workbench.parts._WHOLE", random.choice((2, 5_000)))
-    monkeypatch.setattr("checks.workbench.stretches.SECONDS", random.choice((-1, 60)))  # a part a page, or all
+    monkeypatch.setattr("checks.workbench.chunks._WHOLE", random.choice((2, 5_000)))
+    monkeypatch.setattr("checks.workbench.stretches.SECONDS", random.choice((-1, 60)))  # a chunk a page, or all
     publish(api, FIRST)
     revisions, drawn = [], possible_facts()
     for turn in range(24):
@@ -169,24 +169,24 @@ def test_it_is_what_asking_one_by_one_says(api, seed, monkeypatch):
 def paged(environment_id: int, *moments: int, text: str = "", wanted: Wanted = EVERYTHING) -> list[Access]:
     """What the pages of a review say, one after the other."""
     lines: list[Access] = []
-    came = None
+    page_start = None
     while True:
         review = Review(environment_id, moments_reviewed(environment_id, *moments), wanted)
-        found = page_of(review, Filter(text), came)
+        found = page_of(review, Filter(text), page_start)
         lines += found.lines
         if found.next is None:
             return lines
-        assert found.next != came, "it goes on from where it began"
-        came = came_from_text(came_text(found.next))
+        assert found.next != page_start, "it goes on from where it began"
+        page_start = page_start_from_text(page_start_text(found.next))
 
 
 def changed(environment_id: int, user: str, *moments: int) -> list[Access]:
     """What the pages about one actor say, one after the other."""
     lines: list[Access] = []
-    came = None
+    page_start = None
     while True:
         between = moments_reviewed(environment_id, *moments)
-        found = changes_of(environment_id, between, Wanted("User", actor=user), "", came)
+        found = changes_of(environment_id, between, Wanted("User", actor=user), "", page_start)
         assert not found.not_answered
         assert {line.actor for line in found.lines} <= {Value("User", user)}
         lines += found.lines
@@ -195,7 +195,7 @@ def changed(environment_id: int, user: str, *moments: int) -> list[Access]:
             assert found.is_whole and told == sum(line.state != "kept" for line in lines)
             assert len(set(lines)) == len(lines)
             return lines
-        came = came_from_text(came_text(found.next))
+        page_start = page_start_from_text(page_start_text(found.next))
 
 
 def said_of(lines: Iterable[Access], state: str) -> set[tuple[str, ...]]:

@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from checks.workbench import previewed
+from checks.workbench import preview_page
 from checks.workbench.graph import sheets_of
 from policy import rules
 from policy.models import PolicyVersion
@@ -109,7 +109,7 @@ def test_what_would_change_is_shown_with_its_explanation(admin, version):
 
 
 def test_answers_that_differ_are_sorted_and_the_rest_told_apart(admin, version, monkeypatch):
-    monkeypatch.setattr(previewed, "_FIRST_FLIPS", 1)
+    monkeypatch.setattr(preview_page, "_FIRST_FLIPS", 1)
     text = POLICY.replace('"read" if is_public(resource);', '"write" if is_public(resource); "write" if "reader";')
     page = admin.post(url("preview", version), {"text": text})
     said = words(page)

@@ -16,7 +16,7 @@ from checks.explain.cases import ANY
 from checks.explain.explain import Explanation, explain
 from checks.explain.output import explanation_to_json, explanation_to_text
 from checks.workbench.review import Access, NotAnswered, Progress, Review, State, Wanted, moments_reviewed
-from checks.workbench.reviewed import counted, described, shown, shown_action
+from checks.workbench.review_text import counted, described, shown, shown_action
 from facts.notation import value_from_text
 from policy.management.command import PolicyCommand
 from policy.management.progress import Progress as Bar

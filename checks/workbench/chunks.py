@@ -1,4 +1,4 @@
-"""Goes through a review part by part, from a spot on: each part is a small question, asked as of each moment.
+"""Goes through a review chunk by chunk, from a cursor on: each chunk is a small question, asked as of each moment.
 
 Usually resources lead, some at a time: who may do it on these? If only some actors can differ, actors lead: on what may
 these do it? If an answer is too large to be read at once, the question is asked about fewer, down to one, whose answers
@@ -22,12 +22,12 @@ from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import finished
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
-from checks.workbench.access import collapsed, without_covered
 from checks.workbench.access_kinds import MOST_ACTORS, AccessKind, values_in_rules
+from checks.workbench.answer_sets import collapsed, without_covered
 from checks.workbench.in_order import ONE_SECONDS, ROWS, InOrder
 from checks.workbench.review import Access, NotAnswered, Review, asked_id, compared
-from checks.workbench.spots import ACTORS, EACH, OF_ACTORS, OF_RESOURCES, RESOURCES, WHOLE, Piece, Spot
-from checks.workbench.stretches import Filter, Line, Part, named
+from checks.workbench.review_cursor import ACTORS, EACH, OF_ACTORS, OF_RESOURCES, RESOURCES, WHOLE, Piece, ReviewCursor
+from checks.workbench.stretches import Chunk, Filter, Line, named
 from facts.mentioned_then import MentionedThen
 from policy.errors import AuthzError, Cancelled
 from policy.moments import NoSuchMoment
@@ -42,8 +42,8 @@ _LAST = "\U0010ffff"  # after every name and id
 
 
 @dataclass
-class Parts:
-    """All parts that follow a spot; `sides` are sessions as of the review's moments.
+class Chunks:
+    """All chunks that follow a cursor; `sides` are sessions as of the review's moments.
 
     If `collapses` is set, what one actor may do on every resource is one line, not one for each that a fact names.
     """
@@ -51,21 +51,21 @@ class Parts:
     review: Review
     sides: Sequence[Snapshot]
     filter: Filter
-    start: Spot | None = None
+    start: ReviewCursor | None = None
     collapses: bool = False
     _with_text: dict[str, frozenset[str] | None] = field(default_factory=dict)
     _in_rules: dict[str, frozenset[str]] = field(default_factory=dict)
     _looked: float = 0.0  # seconds spent so far on looking up ids
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[Chunk]:
         is_first = True
         for piece in self._pieces():
             if not is_first:
-                yield Part([], piece.spot())
+                yield Chunk([], piece.cursor())
             is_first = False
             if any(_can_hold(side, piece.kind.question((ANY,))) is not False for side in self.sides):
                 is_begun = self.start is not None and self.start.order == piece.order
-                yield from self._of(piece, self.start if self.start and is_begun else piece.spot())
+                yield from self._of(piece, self.start if self.start and is_begun else piece.cursor())
 
     # ---- pieces ----------------------------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class Parts:
             self._in_rules[type_name] = values_in_rules(self.review.programs, type_name)
         return self._in_rules[type_name]
 
-    def _of(self, piece: Piece, start: Spot) -> Iterator[Part]:
+    def _of(self, piece: Piece, start: ReviewCursor) -> Iterator[Chunk]:
         kind = piece.kind
         can_lead = kind.actors is not None and kind.resources is None and self._has_lists(kind)
         if start.leading is None:
@@ -151,7 +151,7 @@ class Parts:
         elif start.leads == RESOURCES or can_lead:
             leads = start.leads  # as on the page before
         else:
-            leads, start = RESOURCES, piece.spot()  # actors cannot lead any more: the piece begins anew
+            leads, start = RESOURCES, piece.cursor()  # actors cannot lead any more: the piece begins anew
         if leads == RESOURCES:
             yield from self._by_resources(piece, start)
         else:
@@ -164,7 +164,7 @@ class Parts:
 
     # ---- actors lead -------------------------------------------------------------------------------------------------
 
-    def _by_actors(self, piece: Piece, start: Spot) -> Iterator[Part]:
+    def _by_actors(self, piece: Piece, start: ReviewCursor) -> Iterator[Chunk]:
         left = [each for each in sorted(piece.kind.actors or ()) if start.leading is None or each >= start.leading]
         if left and left[0] == start.leading:
             actor = left.pop(0)
@@ -175,18 +175,18 @@ class Parts:
         size = 1 if self.collapses else _FIRST
         while left:
             group = left[:size]
-            part = self._of_actors(piece, group) if len(group) > 1 else None
-            if part is None and len(group) > 1:
+            chunk = self._of_actors(piece, group) if len(group) > 1 else None
+            if chunk is None and len(group) > 1:
                 size = max(1, size // 4)
                 continue
-            if part is not None:
-                yield part
+            if chunk is not None:
+                yield chunk
             else:
-                yield from self._by_actor(piece, group[0], piece.spot())
+                yield from self._by_actor(piece, group[0], piece.cursor())
             del left[: len(group)]
             size = min(2 * size, FEW)
 
-    def _of_actors(self, piece: Piece, actors: list[str]) -> Part | None:
+    def _of_actors(self, piece: Piece, actors: list[str]) -> Chunk | None:
         """Return what these actors may do; None if that is refused, too much, or about every resource."""
         kind = replace(piece.kind, actors=frozenset(actors))
         try:
@@ -198,9 +198,9 @@ class Parts:
         if _is_about_every(found):
             return None
         sides = [without_covered({each for row in rows for each in kind.rows(row, ())}) for rows in found]
-        return _part(piece, compared(kind, sides), piece.spot(), piece.spot(actors[-1]))
+        return _chunk(piece, compared(kind, sides), piece.cursor(), piece.cursor(actors[-1]))
 
-    def _by_actor(self, piece: Piece, actor: str, start: Spot) -> Iterator[Part]:
+    def _by_actor(self, piece: Piece, actor: str, start: ReviewCursor) -> Iterator[Chunk]:
         """Yield what one actor may do: read in order for one action, all at once for any, or resource by resource."""
         alone = _alone(piece, actor, ACTORS)
         kind, here = alone.kind, start
@@ -212,14 +212,14 @@ class Parts:
                 of_another = allow(asker, action, other)
                 columns = InOrder(self.sides, question, of_another, self._text_for(alone, actor))
                 if self.collapses or not any(columns.every):
-                    for part in self._in_order(alone, columns, actor, start):
-                        here = part.end
-                        yield part
+                    for chunk in self._in_order(alone, columns, actor, start):
+                        here = chunk.end
+                        yield chunk
                     return
             else:
                 found = self._rows(kind.question(None), _WHOLE, ONE_SECONDS)
                 if self.collapses or not _is_about_every(found):
-                    yield _part(alone, self._whole(kind, actor, found), start, piece.spot(actor))
+                    yield _chunk(alone, self._whole(kind, actor, found), start, piece.cursor(actor))
                     return
         except NoSuchMoment:
             raise
@@ -236,13 +236,13 @@ class Parts:
 
     # ---- resources lead ----------------------------------------------------------------------------------------------
 
-    def _by_resources(self, piece: Piece, start: Spot, actor: str | None = None) -> Iterator[Part]:
+    def _by_resources(self, piece: Piece, start: ReviewCursor, actor: str | None = None) -> Iterator[Chunk]:
         """Yield who may do it on the resources, some of them at a time. If `actor` is given, that actor leads."""
         after = start.leading if actor is None else start.following
         is_begun = start.following is not None and (actor is None or start.named != _LAST)  # within a resource
         asked, size = self._asked(piece), _FIRST
         while ids := self._ids_after(piece.kind, after, is_begun, size):
-            end = piece.spot(ids[-1]) if actor is None else piece.spot(actor, ids[-1], _LAST)
+            end = piece.cursor(ids[-1]) if actor is None else piece.cursor(actor, ids[-1], _LAST)
             try:
                 sides = self._of_resources(asked, ids, ROWS)
             except NoSuchMoment:
@@ -252,7 +252,7 @@ class Parts:
                     asked = piece.kind
                 elif isinstance(refusal, TooComplex | UnboundVariable):
                     nothing = NotAnswered(piece.kind, 0, "", refusal.message)
-                    yield Part([], piece.spot(_LAST) if actor is None else piece.spot(actor), (nothing,))
+                    yield Chunk([], piece.cursor(_LAST) if actor is None else piece.cursor(actor), (nothing,))
                     return
                 elif len(ids) > 1:
                     size = max(1, len(ids) // 4)
@@ -260,7 +260,7 @@ class Parts:
                     yield from self._by_resource(piece, ids[0], start, end, actor, refusal)
                     after, is_begun = ids[-1], False
                 continue
-            yield _part(piece, compared(piece.kind, sides), start, end)
+            yield _chunk(piece, compared(piece.kind, sides), start, end)
             after, is_begun, size = ids[-1], False, min(2 * size, _MOST)
 
     def _asked(self, piece: Piece) -> AccessKind:
@@ -288,8 +288,14 @@ class Parts:
         return [without_covered({each for row in rows for each in kind.rows(row, tuple(ids))}) for rows in found]
 
     def _by_resource(
-        self, piece: Piece, resource: str, start: Spot, end: Spot, actor: str | None, refusal: AuthzError
-    ) -> Iterator[Part]:
+        self,
+        piece: Piece,
+        resource: str,
+        start: ReviewCursor,
+        end: ReviewCursor,
+        actor: str | None,
+        refusal: AuthzError,
+    ) -> Iterator[Chunk]:
         """Yield who may do it on one resource with too many answers: read in order, or all at once for any action.
 
         Any other `refusal`, and what cannot be read either, becomes a `NotAnswered`.
@@ -300,7 +306,7 @@ class Parts:
                 raise refusal
             if kind.action is None or actor is not None:
                 sides = self._of_resources(kind, (resource,), 0)
-                yield _part(piece, compared(kind, sides), start, end)
+                yield _chunk(piece, compared(kind, sides), start, end)
                 return
             question = kind.question((asked_id(kind.resource, resource),))
             nobody = replace(kind, actors=frozenset((asked_id(kind.actor, ANY),)))
@@ -311,7 +317,7 @@ class Parts:
             raise
         except AuthzError as reason:
             example = f"{kind.resource}:{resource or '*'}"
-            yield Part([], end, (NotAnswered(kind, 1, example, reason.message),))
+            yield Chunk([], end, (NotAnswered(kind, 1, example, reason.message),))
 
     # ---- asking ------------------------------------------------------------------------------------------------------
 
@@ -337,15 +343,15 @@ class Parts:
             return ""  # the filter is not about the actors that follow
         return text if self.filter.is_about_ids(following) and text not in elsewhere else ""
 
-    def _in_order(self, piece: Piece, columns: InOrder, leading: str, start: Spot) -> Iterator[Part]:
+    def _in_order(self, piece: Piece, columns: InOrder, leading: str, start: ReviewCursor) -> Iterator[Chunk]:
         kind = piece.kind
         after = start.following if start.leading == leading else None
         while True:
             found, last = columns.after(after)
             rows = [(state, (leading, kind.action, each) if piece.leads else (each, kind.action, leading))
                     for state, each in found]  # fmt: skip
-            end = piece.spot(leading) if last is None else piece.spot(leading, last, _LAST)
-            yield _part(piece, (_access(kind, *row) for row in rows), start, end)
+            end = piece.cursor(leading) if last is None else piece.cursor(leading, last, _LAST)
+            yield _chunk(piece, (_access(kind, *row) for row in rows), start, end)
             if last is None:
                 return
             after = last
@@ -380,11 +386,11 @@ def _alone(piece: Piece, actor: str, leads: int) -> Piece:
     return piece._replace(kind=replace(piece.kind, actors=frozenset((actor,))), leads=leads)
 
 
-def _part(piece: Piece, lines: Iterable[Access], start: Spot, end: Spot) -> Part:
-    """Return a part of the lines that follow `start`, in order, without resources that another piece is about."""
+def _chunk(piece: Piece, lines: Iterable[Access], start: ReviewCursor, end: ReviewCursor) -> Chunk:
+    """Return a chunk of the lines that follow `start`, in order, without resources that another piece is about."""
     found = []
     for line in lines:
         ids = (line.actor.id, line.resource.id) if piece.leads else (line.resource.id, line.actor.id)
         if start.is_before(*ids, line.action.id) and line.resource.id not in piece.without:
-            found.append(Line(piece.spot(*ids, line.action.id), line))
-    return Part(sorted(found, key=lambda line: line.spot.place), end)
+            found.append(Line(piece.cursor(*ids, line.action.id), line))
+    return Chunk(sorted(found, key=lambda line: line.cursor.place), end)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from checks.workbench.graph import ANY_NAME, GLOBAL, Grant, Graph, Mark, Sheet
+from checks.workbench.graph import ANY_NAME, GLOBAL, Grant, Graph, Node, Sheet
 from checks.workbench.needs import Need
 from policy.errors import NotFound
 from policy.language.source import Span
@@ -24,7 +24,7 @@ class Leading:
     target: str  # as `Repo.read`
     sheets: tuple[Sheet, ...]
     others: tuple[tuple[int, str, Span], ...]  # rules on no sheet that are on the way
-    start: Mark
+    start: Node
 
 
 def targets(graph: Graph) -> list[str]:
@@ -54,7 +54,7 @@ def leading_to(graph: Graph, target: str) -> Leading:
     sheets = tuple(_narrowed(graph.sheets[each], places) for each, places in kept.items())
     through = {span for each in sheets for grant in each.grants for span in grant.through}
     others = tuple(each for each in graph.others if each[2] in through)
-    return Leading(f"{sheet.name}.{name}", sheets, others, Mark(kinds[0], name))
+    return Leading(f"{sheet.name}.{name}", sheets, others, Node(kinds[0], name))
 
 
 def _names(sheet: Sheet, kind: str) -> set[str]:
@@ -103,7 +103,7 @@ def _narrowed(sheet: Sheet, places: list[_Place]) -> Sheet:
     """Return the sheet with only the grants of these places; a rule about every name becomes one about their names."""
     grants = dict.fromkeys(_as_asked(grant, place[2]) for place in places for grant in _granting(sheet, place))
     wanted = {(kind, name) for _, kind, name in places}
-    used = {mark.label.partition(" on ")[2] or mark.label for grant in grants for mark in grant.sources}
+    used = {node.label.partition(" on ")[2] or node.label for grant in grants for node in grant.sources}
     return Sheet(
         sheet.type,
         tuple(name for name in sheet.roles if {("role", name), ("role", ANY_NAME)} & wanted),
@@ -120,7 +120,7 @@ def _as_asked(grant: Grant, name: str) -> Grant:
         return grant
     target, sources = replace(grant.target, label=name), grant.sources
     if any(need.is_same for need in grant.needs):
-        sources = tuple(_mark_as_asked(mark, name) for mark in sources)
+        sources = tuple(_node_as_asked(node, name) for node in sources)
     needs = tuple(_need_as_asked(each, name) for each in grant.needs)
     return replace(grant, sources=sources, target=target, needs=needs)
 
@@ -129,20 +129,20 @@ def _need_as_asked(need: Need, name: str) -> Need:
     return replace(need, name=_name_of(need, name), is_same=False)
 
 
-def _mark_as_asked(mark: Mark, name: str) -> Mark:
-    needs = tuple(_need_as_asked(need, name) for need in mark.needs)
-    if mark.label == ANY_NAME:
-        return replace(mark, label=name, needs=needs)
-    if mark.label.startswith(f"{ANY_NAME} on "):
-        return replace(mark, label=f"{name}{mark.label[len(ANY_NAME) :]}", needs=needs)
-    return replace(mark, needs=needs)
+def _node_as_asked(node: Node, name: str) -> Node:
+    needs = tuple(_need_as_asked(need, name) for need in node.needs)
+    if node.label == ANY_NAME:
+        return replace(node, label=name, needs=needs)
+    if node.label.startswith(f"{ANY_NAME} on "):
+        return replace(node, label=f"{name}{node.label[len(ANY_NAME) :]}", needs=needs)
+    return replace(node, needs=needs)
 
 
 # ---- all of it in one picture --------------------------------------------------------------------------------------
 
 
 def joined(sheets: Sequence[Sheet]) -> tuple[Grant, ...]:
-    """Return the grants of all sheets, with the owners of marks, and grants that lead from one sheet to another.
+    """Return the grants of all sheets, with the owners of nodes, and grants that lead from one sheet to another.
 
     On the sheet of a Repo:   [member on org] -> reader
     Joined:                   Org: member -> Repo: [member on org] -> Repo: reader
@@ -151,14 +151,14 @@ def joined(sheets: Sequence[Sheet]) -> tuple[Grant, ...]:
     found: dict[Grant, None] = {}
     for sheet in sheets:
         for grant in sheet.grants:
-            sources = tuple(replace(mark, owner=sheet.title) for mark in grant.sources)
+            sources = tuple(replace(node, owner=sheet.title) for node in grant.sources)
             found[replace(grant, sources=sources, target=replace(grant.target, owner=sheet.title))] = None
-            for mark in sources:
-                for need in mark.needs:
-                    found |= dict.fromkeys(_bridge(grant, mark, need, name) for name in need.types if name in drawn)
+            for node in sources:
+                for need in node.needs:
+                    found |= dict.fromkeys(_bridge(grant, node, need, name) for name in need.types if name in drawn)
     return tuple(found)
 
 
-def _bridge(grant: Grant, mark: Mark, need: Need, type_name: str | None) -> Grant:
+def _bridge(grant: Grant, node: Node, need: Need, type_name: str | None) -> Grant:
     owner = "Global" if type_name is None else type_name
-    return Grant((Mark(need.kind, need.name, owner),), mark, grant.line, grant.text)
+    return Grant((Node(need.kind, need.name, owner),), node, grant.line, grant.text)

@@ -40,8 +40,8 @@ def previewed(found: Preview, slug: str, most: int = _MOST_FLIPS) -> dict[str, o
         "failing": sum(bool(test.failures) for test in found.draft.report.tests),
         "failures": failures[:_MOST_FAILURES],
         "hidden_failures": len(failures[_MOST_FAILURES:]),
-        "kinds": [told for differs, told in kinds if differs],
-        "same_kinds": [told for differs, told in kinds if not differs],
+        "kinds": [shown for differs, shown in kinds if differs],
+        "same_kinds": [shown for differs, shown in kinds if not differs],
     }
 
 

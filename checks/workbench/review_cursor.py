@@ -1,4 +1,4 @@
-"""A spot in a review: a cursor after the lines that were shown. The next page begins there, so it stands in addresses.
+"""Review cursors: each stands after the lines that were shown. The next page begins there, so addresses have it.
 
     ["Repo","read","User",0,0,"repo-17","ann","read",[0,100,0],[7,1763856000000000]]
 
@@ -37,12 +37,12 @@ class Piece(NamedTuple):
         kind = self.kind
         return kind.resource, kind.action is None, kind.action or "", kind.actor, self.phase
 
-    def spot(self, leading: str | None = None, following: str | None = None, action: str = "") -> Spot:
+    def cursor(self, leading: str | None = None, following: str | None = None, action: str = "") -> ReviewCursor:
         kind = self.kind
-        return Spot(kind.resource, kind.action, kind.actor, self.phase, self.leads, leading, following, action)
+        return ReviewCursor(kind.resource, kind.action, kind.actor, self.phase, self.leads, leading, following, action)
 
 
-class Spot(NamedTuple):
+class ReviewCursor(NamedTuple):
     """What was shown last: all of a leading id (`following` is None), or up to a line; without `leading`, nothing."""
 
     resource_type: str
@@ -60,14 +60,14 @@ class Spot(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Return a key that orders the spots of one piece."""
+        """Return a key that orders the cursors of one piece."""
         return self.leading or "", self.following or "", self.named
 
     def is_of(self, kind: AccessKind) -> bool:
         return (self.resource_type, self.action, self.actor_type) == (kind.resource, kind.action, kind.actor)
 
     def is_before(self, leading: str, following: str, named: str) -> bool:
-        """Say whether a line of the same piece comes after this spot, so that it is still to be shown."""
+        """Say whether a line of the same piece comes after this cursor, so that it is still to be shown."""
         if self.leading is None:
             return True
         if self.following is None:
@@ -82,19 +82,20 @@ class Last(NamedTuple):
     at: int
 
 
-class Came(NamedTuple):
+class PageStart(NamedTuple):
     """Where a page begins, how many lines of each state were shown before it, and the last moment of its review."""
 
-    spot: Spot
-    told: Mapping[str, int]
+    cursor: ReviewCursor
+    shown: Mapping[str, int]
     last: Last
 
 
-def came_text(came: Came) -> str:
-    return orjson.dumps([*came.spot, [came.told.get(state, 0) for state in COUNTED], [*came.last]]).decode()
+def page_start_text(page_start: PageStart) -> str:
+    cursor, shown, last = page_start
+    return orjson.dumps([*cursor, [shown.get(state, 0) for state in COUNTED], [*last]]).decode()
 
 
-def came_from_text(text: str) -> Came | None:
+def page_start_from_text(text: str) -> PageStart | None:
     """Return what an address says of where its page begins; None if it is the first page."""
     if not text:
         return None
@@ -112,5 +113,6 @@ def came_from_text(text: str) -> Came | None:
         is_right = False
     if not is_right:
         raise MalformedRequest("after", "says nothing that a page can go on from; begin with the first page")
-    told = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
-    return Came(Spot(resource_type, action, actor_type, phase, leads, leading, following, named), told, Last(*last))
+    shown = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
+    cursor = ReviewCursor(resource_type, action, actor_type, phase, leads, leading, following, named)
+    return PageStart(cursor, shown, Last(*last))

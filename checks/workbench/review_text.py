@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from checks.explain.cases import ANY
 from checks.explain.tree import shown_value
 from checks.workbench.review import State
-from checks.workbench.spots import Spot
+from checks.workbench.review_cursor import ReviewCursor
 from checks.workbench.stretches import Stretch
 from policy.clock import text_of
 from policy.models import PolicyVersion
@@ -59,16 +59,16 @@ def lines_of(found: Stretch, moments: int) -> str:
     return f"{found.start:,} to {found.start + found.counted - 1:,}{of_all}"
 
 
-def looked_text(spot: Spot) -> str:
-    """Return how far the review was read: all that comes before the spot."""
-    action = "any action" if spot.action is None else f"“{spot.action}”"
-    kind = f"{action} on {spot.resource_type} by {spot.actor_type}"
-    if spot.leading is None:
+def looked_text(cursor: ReviewCursor) -> str:
+    """Return how far the review was read: all that comes before the cursor."""
+    action = "any action" if cursor.action is None else f"“{cursor.action}”"
+    kind = f"{action} on {cursor.resource_type} by {cursor.actor_type}"
+    if cursor.leading is None:
         return f"all that comes before {kind}"
-    if spot.leading == ANY:
+    if cursor.leading == ANY:
         return f"{kind}, of resources that no fact names"
-    can_be_shown = bool(spot.leading.strip()) and spot.leading.isprintable()
-    return f"{kind}, up to {spot.leading}" if can_be_shown else f"a part of {kind}"
+    can_be_shown = bool(cursor.leading.strip()) and cursor.leading.isprintable()
+    return f"{kind}, up to {cursor.leading}" if can_be_shown else f"a part of {kind}"
 
 
 def counted(counts: Mapping[str, int], moments: int) -> str:
