@@ -1,7 +1,6 @@
 """The whole paths of AuthZEN's endpoints."""
 
 from checks.authzen import views
-from checks.authzen.metadata import Metadata
 from policy.endpoint import Endpoint
 
 endpoints: dict[str, Endpoint] = {
@@ -10,5 +9,5 @@ endpoints: dict[str, Endpoint] = {
     "access/v1/search/subject": views.SearchSubjects(),
     "access/v1/search/resource": views.SearchResources(),
     "access/v1/search/action": views.SearchActions(),
-    ".well-known/authzen-configuration": Metadata(),
+    ".well-known/authzen-configuration": views.Metadata(),
 }

@@ -30,10 +30,11 @@ from checks.explain.explain import Explanation
 from checks.explain.output import explanation_to_json
 from checks.views import Answering, Reply, moment_asked
 from policy.active import Caller
-from policy.endpoint import Request, Response
+from policy.endpoint import Endpoint, Request, Response
 from policy.errors import MalformedRequest
 from policy.moments import Moment, seen_since
 from policy.serializers import decoded
+from policy.whereabouts import base_of
 
 JSON = "application/json"
 
@@ -179,3 +180,26 @@ class SearchActions(Search):
 
 def _entity_to_json(searched_for: Part, text: str) -> dict[str, str]:
     return {"type": searched_for.asked.type, "id": text}
+
+
+# ---- discovery ------------------------------------------------------------------------------------------------------
+
+
+class Metadata(Endpoint):
+    """Says where the endpoints of AuthZEN are, for clients that look it up. Needs no key."""
+
+    needs_key = False
+
+    def get(self, request: Request) -> Response:
+        base = base_of(request.headers)
+        return Response(
+            {
+                "policy_decision_point": base,
+                "access_evaluation_endpoint": f"{base}/access/v1/evaluation",
+                "access_evaluations_endpoint": f"{base}/access/v1/evaluations",
+                "search_subject_endpoint": f"{base}/access/v1/search/subject",
+                "search_resource_endpoint": f"{base}/access/v1/search/resource",
+                "search_action_endpoint": f"{base}/access/v1/search/action",
+            },
+            headers={"Cache-Control": "no-store"},  # the address is of this request
+        )

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from checks.decisions.answers import is_denial, summary_of
-from checks.decisions.known import Known
-from checks.decisions.tally import tally_of
+from checks.decisions.answers import is_denial, summary_of, tally_of
+from checks.decisions.memo import Memo
 from checks.decisions.writer import Writer
 from policy import noticing
 from policy.active import Caller, caller_of_hash
@@ -87,7 +86,7 @@ def _decision(body: object) -> noticing.Noted:
     return ("decision", 0.0, 0.0, tally_of(body))
 
 
-_part_of = Known(_decision)
+_part_of = Memo(_decision)
 
 
 def _notice(answer: object) -> None:
@@ -142,7 +141,7 @@ def _number(version_id: int) -> int:
 # ---- lines ---------------------------------------------------------------------------------------------------------
 
 
-class _Said(NamedTuple):
+class _AnswerJson(NamedTuple):
     """What a line says of an answer."""
 
     text: bytes
@@ -158,7 +157,7 @@ def line_of(entry: Entry) -> bytes | None:
         at, began, ended, request_id, environment_id, key, path, question, is_published, answer, revision, version,
         is_drawn,
     ) = entry  # fmt: skip
-    said, is_denial = _said_of(answer)
+    answer_json, is_denial = _answer_json_of(answer)
     if not (is_drawn or is_denial):
         return None
     more = _PUBLISHED if is_published else b""
@@ -174,7 +173,7 @@ def line_of(entry: Entry) -> bytes | None:
         orjson.dumps(request_id),
         _origin(environment_id, key, path),
         question,
-        said,
+        answer_json,
         revision,
         b"null" if version is None else b"%d" % version,
         (ended - began) * 1_000_000,
@@ -203,12 +202,12 @@ def _origin(environment_id: int, key: str, path: str) -> bytes:
     return b"," + orjson.dumps(found)[1:-1] + b',"question":'
 
 
-def _summarised(body: object) -> _Said:
+def _summarised(body: object) -> _AnswerJson:
     summary = summary_of(body)
-    return _Said(b',"answer":' + orjson.dumps(summary), is_denial(summary))
+    return _AnswerJson(b',"answer":' + orjson.dumps(summary), is_denial(summary))
 
 
-_said_of = Known(_summarised)
+_answer_json_of = Memo(_summarised)
 
 
 def without_context(question: bytes) -> tuple[bytes, int]:

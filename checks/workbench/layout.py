@@ -156,9 +156,9 @@ def _columns(grants: Iterable[Grant], ranks: dict[Node, int]) -> list[list[Layou
         columns[rank][node] = None
     for grant in grants:
         for source in grant.sources:
-            for lane in route(source, grant.target, ranks):
-                if isinstance(lane, Lane):
-                    columns[lane.rank][lane] = None
+            for each in route(source, grant.target, ranks):
+                if isinstance(each, Lane):
+                    columns[each.rank][each] = None
     return [list(column) for column in columns if column]
 
 

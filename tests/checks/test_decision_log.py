@@ -14,7 +14,7 @@ from authz_project.urls import endpoints
 from authz_project.wsgi import application
 from checks.asking import answer_cache
 from checks.decisions import log, writer
-from checks.decisions.known import Known
+from checks.decisions.memo import Memo
 from checks.decisions.writer import Writer
 from policy.models import PolicyVersion
 from policy.publishing import activate
@@ -299,7 +299,7 @@ def test_a_mistake_of_the_log_fails_no_answer(repos, path, monkeypatch, caplog):
 
 def test_what_nobody_can_summarise_costs_its_own_line_only(repos, path, monkeypatch, caplog):
     whole = log.summary_of
-    monkeypatch.setattr(log, "_said_of", Known(log._summarised))  # which knows of none yet
+    monkeypatch.setattr(log, "_answer_json_of", Memo(log._summarised))  # which knows of none yet
     monkeypatch.setattr(log, "summary_of", lambda body: 1 / 0 if "allowed" in body else whole(body))
     repos.post("/authorize", QUESTIONS["authorize"][0])
     repos.post("/actions", QUESTIONS["actions"][0])

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from django.core.management import CommandError, call_command
 
-from checks.decisions import again
+from checks.decisions import replay
 from checks.decisions.lines import BadLine, Line, lines_of
 from policy.clock import microseconds_of, text_of, time_of
 from policy.models import Revision
@@ -242,32 +242,32 @@ def test_a_moment_is_the_lines_time_within_its_revision(repos):
     first, second = Revision.objects.filter(environment=repos.environment).order_by("number")[:2]
     Revision.objects.filter(pk=second.pk).update(at=first.at + 1000)
     line = made(repos, first.number, first.at + 500)
-    assert again.moment_text(line, first.at + 500) == text_of(first.at + 500)
-    assert again.moment_text(line, first.at - 5) == text_of(first.at)
-    assert again.moment_text(line, first.at + 5_000_000) == text_of(first.at + 999)
+    assert replay.moment_text(line, first.at + 500) == text_of(first.at + 500)
+    assert replay.moment_text(line, first.at - 5) == text_of(first.at)
+    assert replay.moment_text(line, first.at + 5_000_000) == text_of(first.at + 999)
 
 
 def test_a_revision_without_a_time_of_its_own_goes_by_its_number(repos):
     first, second = Revision.objects.filter(environment=repos.environment).order_by("number")[:2]
-    again._past_lifetime.cache_clear()
+    replay._past_lifetime.cache_clear()
     Revision.objects.filter(pk=second.pk).update(at=first.at)
     line = made(repos, first.number, first.at)
-    assert again.moment_text(line, first.at) == first.number
+    assert replay.moment_text(line, first.at) == first.number
 
 
 def test_the_last_revision_goes_on(repos):
     last = Revision.objects.filter(environment=repos.environment).order_by("number").last()
     line = made(repos, last.number, last.at + 10**9)
-    assert again.moment_text(line, line.at) == text_of(last.at + 10**9)
+    assert replay.moment_text(line, line.at) == text_of(last.at + 10**9)
 
 
 def test_a_body_that_names_a_moment_keeps_it():
-    assert again.as_of({"as_of": 3}, 7) == {"as_of": 3}
-    assert again.as_of({"as_of": None}, 7) == {"as_of": 7}
-    assert again.as_of({"page_token": "…"}, 7) == {"page_token": "…"}
-    assert again.as_of([{"a": 1}, {"b": 2}], 7) == [{"a": 1, "as_of": 7}, {"b": 2}]
-    assert again.as_of([{"as_of": 3}, {"b": 2}], 7) == [{"as_of": 3}, {"b": 2}]
-    assert again.as_of([], 7) == []
+    assert replay.as_of({"as_of": 3}, 7) == {"as_of": 3}
+    assert replay.as_of({"as_of": None}, 7) == {"as_of": 7}
+    assert replay.as_of({"page_token": "…"}, 7) == {"page_token": "…"}
+    assert replay.as_of([{"a": 1}, {"b": 2}], 7) == [{"a": 1, "as_of": 7}, {"b": 2}]
+    assert replay.as_of([{"as_of": 3}, {"b": 2}], 7) == [{"as_of": 3}, {"b": 2}]
+    assert replay.as_of([], 7) == []
 
 
 def made(api: Api, revision: int, at: int) -> Line:

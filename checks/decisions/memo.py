@@ -1,5 +1,5 @@
-"""Remembers what was found out about answers: about JSON from the cache, which is the same object every time, and about
-answers that say yes or no and nothing else.
+"""Memoises a function of answers: for JSON from the cache, which is the same object every time, and for answers that
+say yes or no and nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _OVERHEAD = 500
 Found = TypeVar("Found")
 
 
-class Known(Generic[Found]):
+class Memo(Generic[Found]):
     """Calls `look` on a body; only once for the same JSON (bytes), or for the same yes or no."""
 
     def __init__(self, look: Callable[[object], Found]):
