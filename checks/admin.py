@@ -167,8 +167,8 @@ class WorkbenchAdmin(PolicyVersionAdmin):
                 found = preview(version.environment_id, text, version.filename or "", asked)
             except AuthzError as reason:
                 trouble = trouble_of(reason)
-        told = previewed(found, version.environment.slug) if found else {}
-        shown = {"found": found, **told, "text": text, "questions": questions}
+        outcome = previewed(found, version.environment.slug) if found else {}
+        shown = {"found": found, **outcome, "text": text, "questions": questions}
         shown["lines"] = len(text.splitlines())
         return self._page(request, "preview", version, **shown, **trouble)
 
@@ -188,7 +188,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         if not self._may_compare(request):
             raise PermissionDenied
 
-        def told(sent: dict) -> dict[str, object]:
+        def fragment(sent: dict) -> dict[str, object]:
             with _comparing.turn(sent["window"]):
                 found = preview(
                     sent["environment"].pk, sent["source"], sent["filename"], seconds=_EDITOR_SECONDS, explains=False
@@ -199,12 +199,12 @@ class WorkbenchAdmin(PolicyVersionAdmin):
                 "editor_change", found=found, whole=whole, **previewed(found, sent["environment"].slug, _EDITOR_FLIPS)
             )
 
-        return self._told(request, told)
+        return self._told(request, fragment)
 
     def editor_picture_view(self, request: HttpRequest) -> HttpResponse:
         """Draw the text in the editor, as an HTML fragment for the editor's page."""
 
-        def told(sent: dict) -> dict[str, object]:
+        def fragment(sent: dict) -> dict[str, object]:
             sheets = sheets_of(program_of(Source(sent["source"], sent["filename"]), sent["window"]))
             drawn = [
                 (sheet, picture_of(layout_of_sheet(sheet), f"what grants what on {sheet.title}"))
@@ -212,7 +212,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             ]
             return _piece("editor_picture", sheets=drawn, more=len(sheets[_EDITOR_SHEETS:]))
 
-        return self._told(request, told)
+        return self._told(request, fragment)
 
     # ---- who had what, and what changed ---------------------------------------------------------------------------
 

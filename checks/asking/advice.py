@@ -44,10 +44,10 @@ class Unknown(NamedTuple):
     known: tuple[str, ...]  # in order
 
     def __str__(self) -> str:
-        return f"{self.said}{_instead(self.word, list(self.known))}"
+        return f"{self.sentence}{_instead(self.word, list(self.known))}"
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         return f"the policy has no {self.noun} `{self.word}`{f' on {self.owner}' if self.owner else ''}"
 
     @property

@@ -77,7 +77,7 @@ _floor = 0  # the oldest generation that a remembered session may have
 
 
 def _forget() -> None:
-    """Go on with new generations, which find none of the statements that were compiled before."""
+    """Begin new generations, which find none of the statements that were compiled before."""
     global _floor
     with _moving:
         _sessions.clear()

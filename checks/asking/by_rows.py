@@ -273,7 +273,7 @@ def _answers_of(compiled: CompiledOutline, answer: object) -> Sequence[Row]:
 
 
 def _at(places: Sequence[int], ready: Ready) -> Ready:
-    """Return the statement of one question, read as the answer to all equal questions, which have these places."""
+    """Return the statement of one question, read as the answer to each of the equal questions in these places."""
 
     def read(fetched: list[Fetched]) -> StatementResult:
         found = ready.read(fetched)

@@ -36,7 +36,7 @@ def as_of_first_page(asker: Asker, first: Moment | None, ask: Ask) -> tuple[Answ
 
 
 def moment_to_token(found: Answered, first: Moment | None) -> list[int]:
-    """Return the numbers by which a token says when its list was answered; without a policy, what replicas need."""
+    """Return the numbers by which a token names the moment; without a policy, only the revision, for replicas."""
     if first is None and found.version_id is None:
         return [found.revision] if settings.REPLICAS else []
     # The database's clock, right after the statement. Facts that had not expired by then count on all pages.

@@ -81,23 +81,23 @@ def snapshot(
         yield found
 
 
-class Tried(NamedTuple):
-    """A program that is not published, and its compiled statements, which one snapshot after the other uses."""
+class UnpublishedProgram(NamedTuple):
+    """An unpublished program and its compiled statements, which successive snapshots share."""
 
     cases: Cases
     statements: Statements
 
     @classmethod
-    def of(cls, program: Program) -> Tried:
+    def of(cls, program: Program) -> UnpublishedProgram:
         return cls(cases_of_text(program), new_statements())
 
 
 @contextmanager
 def trial(
-    environment_id: int, tried: Tried, context: Sequence[Fact], moment: Moment | None = None
+    environment_id: int, program: UnpublishedProgram, context: Sequence[Fact], moment: Moment | None = None
 ) -> Iterator[Snapshot]:
     """Open a snapshot of an environment's facts and the context, by a program that is not published."""
-    with _opened(environment_id, None, *tried, context, moment) as found:
+    with _opened(environment_id, None, *program, context, moment) as found:
         yield found
 
 

@@ -46,7 +46,7 @@ def facts_of(known: Known, program: Program) -> tuple[Fact, ...]:
     """Return the facts that the program has a use for, each once."""
     if not known.has_properties:
         return ()
-    found = tuple(dict.fromkeys(fact for fact in _said(known, program) if _is_of_use(fact, program)))
+    found = tuple(dict.fromkeys(fact for fact in _facts(known, program) if _is_of_use(fact, program)))
     check_number(len(found))
     return found
 
@@ -55,7 +55,7 @@ def _is_of_use(fact: Fact, program: Program) -> bool:
     return program.accepts(fact.predicate, fact.signature.types)
 
 
-def _said(known: Known, program: Program) -> Iterator[Fact]:
+def _facts(known: Known, program: Program) -> Iterator[Fact]:
     for name, part in (("subject", known.subject), ("resource", known.resource), ("action", known.action)):
         if part.asked.ids is not None:
             about = Value(part.asked.type, part.asked.one)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
+from checks.asking.snapshot import Snapshot, UnpublishedProgram, snapshot, trial
 from checks.decisions.lines import Line
 from checks.decisions.questions import given_for
 from checks.decisions.replay import NotAsked, check_can_be_asked, moment_of_line
@@ -61,7 +61,7 @@ class OtherPolicy:
     """A policy that is not published, to be compared with the published ones."""
 
     def __init__(self, program: Program):
-        self._tried = Tried.of(program)
+        self._unpublished = UnpublishedProgram.of(program)
         self._changes: dict[int | None, Changes] = {}
 
     def differences(self, line: Line, is_now: bool = False) -> list[Difference]:
@@ -69,7 +69,9 @@ class OtherPolicy:
         check_can_be_asked(line, is_now)
         version = _version_now(line) if is_now else _version_then(line)
         try:
-            before, after = (given_for(line, each) for each in (program_of_version(version), self._tried.cases.program))
+            before, after = (
+                given_for(line, each) for each in (program_of_version(version), self._unpublished.cases.program)
+            )
         except AuthzError as reason:
             raise NotAsked(reason.message) from None
         try:
@@ -87,7 +89,7 @@ class OtherPolicy:
         moment = None if is_now else moment_of_line(line)
         with (
             snapshot(line.environment, version, old.context, types, moment) as before,
-            trial(line.environment, self._tried, new.context, moment) as after,
+            trial(line.environment, self._unpublished, new.context, moment) as after,
         ):
             yield before, after
 

@@ -82,10 +82,10 @@ def explain_goal(session: Snapshot, goal: Goal) -> ExplainedGoal:
 
 def _with_stays(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[ExplainedGoal, ...]:
     """Return the goals with the times at which their facts were stored, looked up for all of them together."""
-    told = iter(with_stays(session, [reason for goal in goals for reason in goal.reasons]))
+    known = iter(with_stays(session, [reason for goal in goals for reason in goal.reasons]))
     return tuple(
         [
-            replace(goal, proof=next(told) if goal.proof else None, failures=tuple(islice(told, len(goal.failures))))
+            replace(goal, proof=next(known) if goal.proof else None, failures=tuple(islice(known, len(goal.failures))))
             for goal in goals
         ]
     )

@@ -23,7 +23,7 @@ def with_stays(session: Snapshot, reasons: Sequence[Reason]) -> list[Reason]:
         return list(reasons)
     revision = session.past.revision if session.past else None
     stays = latest_stays(session.environment_id, sorted(rows), revision)
-    return [_told(session, each, stays) for each in reasons] if stays else list(reasons)
+    return [_with_stay(session, each, stays) for each in reasons] if stays else list(reasons)
 
 
 def _row(session: Snapshot, reason: Reason) -> Row | None:
@@ -38,12 +38,12 @@ def _row(session: Snapshot, reason: Reason) -> Row | None:
     return (number, *[*[arg.id for arg in args], *[""] * (len(COLUMNS) - len(args))])
 
 
-def _told(session: Snapshot, reason: Reason, stays: Mapping[Row, Stay]) -> Reason:
+def _with_stay(session: Snapshot, reason: Reason, stays: Mapping[Row, Stay]) -> Reason:
     row = _row(session, reason)
     stay = stays.get(row) if row is not None else None
     if stay is not None and reason.kind == "missing" and not _is_over(stay):
         stay = None
-    return replace(reason, stay=stay, because=tuple([_told(session, each, stays) for each in reason.because]))
+    return replace(reason, stay=stay, because=tuple([_with_stay(session, each, stays) for each in reason.because]))
 
 
 def _is_over(stay: Stay) -> bool:

@@ -86,7 +86,7 @@ class _Page:
         url = ask_url(self.environment.slug, "who", action=action, resource=self.text)
         return self._answer(lambda counted: f"{counted or 'Nobody'} may {action} it.", url, questions)
 
-    def _answer(self, told: Callable[[str], str], url: str, questions: Mapping[str, Question]) -> Answer:
+    def _answer(self, sentence: Callable[[str], str], url: str, questions: Mapping[str, Question]) -> Answer:
         """Return how many answers there are, and the first ones."""
         found: dict[str, list[str | None]] = {}
         try:
@@ -104,7 +104,7 @@ class _Page:
             if text is not None
         ]
         every = sum(len(ids) - (None in ids) for ids in found.values())
-        return Answer(url, told(counts), tuple(first[:SHOWN]), every > len(first[:SHOWN]))
+        return Answer(url, sentence(counts), tuple(first[:SHOWN]), every > len(first[:SHOWN]))
 
 
 def _counted(name: str, ids: list[str | None]) -> str:

@@ -79,7 +79,7 @@ class AccessKind:
         resource = others[0] if others else None
         return [(actor, action, text) for text in (ids if resource is None else (resource,))]
 
-    def tells(self, action: str | None) -> bool:
+    def reports(self, action: str | None) -> bool:
         """Say whether this kind reports the action, rather than a kind of the action's own."""
         return action not in self.others_than
 

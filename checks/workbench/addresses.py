@@ -57,7 +57,7 @@ def written(value: Value) -> str:
     return f"{value.type}:{value.id if is_plain(value.id) else json_text(value.id)}"
 
 
-def json_text(told: object) -> str:
+def json_text(value: object) -> str:
     """Return JSON with invisible characters escaped, so that nothing hides in what is copied to a terminal."""
-    text = json.dumps(told, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)

@@ -60,8 +60,8 @@ def collapsed(old: Set[Row], new: Set[Row], others: Set[str]) -> list[tuple[str,
     lost, gained = ([row for row in rows if row[0] not in others] for rows in (missing(old, new), missing(new, old)))
     kept = {each for row in lost if None in row for other in new if (each := met(row, other))}
     kept |= {each for row in gained if None in row for other in old if (each := met(row, other))}
-    told = [row for row in without_covered(kept) if row[0] not in others or not _differs(row[0], old, new)]
-    return [("lost", row) for row in lost] + [("gained", row) for row in gained] + [("kept", row) for row in told]
+    exempt = [row for row in without_covered(kept) if row[0] not in others or not _differs(row[0], old, new)]
+    return [("lost", row) for row in lost] + [("gained", row) for row in gained] + [("kept", row) for row in exempt]
 
 
 def _differs(action: str | None, old: Set[Row], new: Set[Row]) -> bool:

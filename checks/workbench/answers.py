@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from checks.asking.question import Question
-from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
+from checks.asking.snapshot import Snapshot, UnpublishedProgram, snapshot, trial
 from checks.explain.explain import ExplainedGoal, explain_calls
 from checks.workbench.changed import asked_of_page, changes_of, moments_of_page
 from checks.workbench.listing import Listed, PageAddress, listed
@@ -60,7 +60,8 @@ def answered(asked: PageQuestion) -> Answered:
 def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
     """Return a session of the question's version, or of its text if it has one."""
     if asked.text:
-        return trial(asked.environment_id, Tried.of(rules.compile_text(asked.text)), asked.context, asked.moment)
+        program = UnpublishedProgram.of(rules.compile_text(asked.text))
+        return trial(asked.environment_id, program, asked.context, asked.moment)
     return snapshot(asked.environment_id, asked.version.pk, asked.context, frozenset(), asked.moment)
 
 

@@ -156,8 +156,8 @@ class PolicyComparison:
         except AuthzError as problem:
             if kind.places:
                 return None
-            said = _LATE if isinstance(problem, QueryTooSlow) else problem.message
-            return Compared(kind, tally, problem=said, is_refused=isinstance(problem, _Refused) and problem.is_new)
+            reason = _LATE if isinstance(problem, QueryTooSlow) else problem.message
+            return Compared(kind, tally, problem=reason, is_refused=isinstance(problem, _Refused) and problem.is_new)
         return Compared(kind, tally)
 
     def both(self, kind: QuestionKind, ids: Mapping[int, tuple[str, ...]], seconds: float) -> tuple[set[Row], set[Row]]:

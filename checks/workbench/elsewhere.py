@@ -95,7 +95,7 @@ def _commands(asked: PageQuestion) -> Iterator[str]:
         return  # the command has no notation for any value
     assert asked.resource is not None, "only of what changed, the resources may be open"
     options = [*_environment(asked), *[f"--context={_text_of(fact)}" for fact in asked.context]]
-    options += [f"--{name.replace('_', '-')}={told}" for name, told in _moment(asked).items()]
+    options += [f"--{name.replace('_', '-')}={value}" for name, value in _moment(asked).items()]
     resource = asked.resource.type if asked.kind.name == "list" else written(Value(*_value(asked.resource)))
     words = [] if asked.kind.name == "actions" else [asked.action.one]
     if asked.kind.name == "who":

@@ -36,9 +36,9 @@ class InOrder:
         last = min(lasts) if lasts else None
         ids = [{str(row[0]) for row in rows if last is None or str(row[0]) <= last} for rows in pages]
         is_first = text is None
-        return sorted(self._told(ids, is_first), key=lambda line: line[1] or ""), last
+        return sorted(self._changes(ids, is_first), key=lambda line: line[1] or ""), last
 
-    def _told(self, ids: list[set[str]], is_first: bool) -> Iterator[tuple[str, str | None]]:
+    def _changes(self, ids: list[set[str]], is_first: bool) -> Iterator[tuple[str, str | None]]:
         if len(ids) == 1:
             states = [(State.HAS, set() if self.every[0] else ids[0])]
             every = State.HAS if self.every[0] else None

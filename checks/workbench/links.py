@@ -36,7 +36,7 @@ class Line:
         return bool(self.reason.because)
 
     @property
-    def told(self) -> str:
+    def stay_text(self) -> str:
         """Say since when a stored fact is there, or until when a missing one was."""
         stay = self.reason.stay
         if stay is None:
@@ -44,11 +44,11 @@ class Line:
         return told_until(stay) if self.reason.kind == "missing" else told_since(stay)
 
     @property
-    def told_of(self) -> int | None:
-        """Return the revision that `told` is about, if that revision is kept."""
+    def stay_revision(self) -> int | None:
+        """Return the revision that `stay_text` is about, if that revision is kept."""
         stay = self.reason.stay
-        mark = stay and (stay.until if self.reason.kind == "missing" else stay.since)
-        return mark.revision if mark and mark.at is not None else None
+        end = stay and (stay.until if self.reason.kind == "missing" else stay.since)
+        return end.revision if end and end.at is not None else None
 
 
 def page_lines(goal: ExplainedGoal, slug: str) -> list[Line]:

@@ -82,8 +82,8 @@ class Needing:
     def _rules(self, key: _Key) -> Iterator[Rule]:
         predicate, arity, name = key
         for rule in self.program.rules_by_predicate.get((predicate, arity), ()):
-            said = rule.head.args[1] if name is not None else None
-            if not isinstance(said, Value) or said.id == name:
+            granted = rule.head.args[1] if name is not None else None
+            if not isinstance(granted, Value) or granted.id == name:
                 yield rule
 
 

@@ -100,7 +100,7 @@ def ask_page(version: PolicyVersion, fields: Fields, text: str, origin: str) -> 
         return form
     try:
         asked = question_of(version, fields, text)
-        return form | _said(answered(asked), origin)
+        return form | _shown_answer(answered(asked), origin)
     except Incomplete as reason:
         return form | {"incomplete": reason.message}
     except AuthzError as reason:
@@ -149,26 +149,26 @@ def _earlier(version: PolicyVersion, fields: Fields) -> Iterator[Link]:
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
 
-def _said(told: Answered, origin: str) -> Shown:
-    asked = told.asked
-    said: Shown = {
-        "told": told,
-        "took": f"{told.milliseconds:.1f}" if told.milliseconds < 10 else f"{told.milliseconds:,.0f}",
-        "notes": [_note(asked.version, each) for each in told.notes],
-        "moments": [_moment(asked.environment_id, each) for each in told.moments],
-        "copies": copies(asked, told.questions, origin),
+def _shown_answer(answer: Answered, origin: str) -> Shown:
+    asked = answer.asked
+    shown: Shown = {
+        "answered": answer,
+        "took": f"{answer.milliseconds:.1f}" if answer.milliseconds < 10 else f"{answer.milliseconds:,.0f}",
+        "notes": [_note(asked.version, each) for each in answer.notes],
+        "moments": [_moment(asked.environment_id, each) for each in answer.moments],
+        "copies": copies(asked, answer.questions, origin),
         "asked": asked,
     }
-    if told.goal is not None:
-        return said | _explained(told)
-    if told.listed is not None:
-        listed = _listed(told, told.listed)
-        return said | {"listed": listed, "title": f"{listed['headline']}: {_told(asked)}"}
-    changes = {} if told.changes is None else {"changes": _changes(told)}
-    return said | changes | {"title": f"What changed: {_told(asked)}"}
+    if answer.goal is not None:
+        return shown | _explained(answer)
+    if answer.listed is not None:
+        listed = _listed(answer, answer.listed)
+        return shown | {"listed": listed, "title": f"{listed['headline']}: {_question_text(asked)}"}
+    changes = {} if answer.changes is None else {"changes": _changes(answer)}
+    return shown | changes | {"title": f"What changed: {_question_text(asked)}"}
 
 
-def _told(asked: PageQuestion) -> str:
+def _question_text(asked: PageQuestion) -> str:
     """Return the question in a line, for the page's title."""
     return " ".join(asked.fields[field.name] for field in asked.kind.fields if field.name in asked.fields)
 
@@ -179,7 +179,7 @@ def _note(version: PolicyVersion, note: Note) -> Shown:
         return Link(correction.word, page_url("ask", version.pk, fields) if fields else "")
 
     return {
-        "said": note.said,
+        "sentence": note.sentence,
         "meant": link(note.meant) if note.meant else None,
         "known": [link(each) for each in note.known],
         "more": note.more,
@@ -193,29 +193,29 @@ def _moment(environment_id: int, moment: Moment) -> Link:
     )
 
 
-def _explained(told: Answered) -> Shown:
-    assert told.goal is not None, "an explanation is one of a goal"
-    slug = told.asked.version.environment.slug
-    is_strange = any(note.known for note in told.notes)  # which the goal's own note says as well
+def _explained(answer: Answered) -> Shown:
+    assert answer.goal is not None, "an explanation is one of a goal"
+    slug = answer.asked.version.environment.slug
+    is_strange = any(note.known for note in answer.notes)  # which the goal's own note says as well
     return {
-        "goal": told.goal,
-        "question": question_html(told.questions, slug),
-        "goal_note": "" if is_strange else told.goal.note,
-        "lines": page_lines(told.goal, slug),
-        "title": f"{'Allowed' if told.goal.holds else 'Denied'}: {told.goal.text}",
+        "goal": answer.goal,
+        "question": question_html(answer.questions, slug),
+        "goal_note": "" if is_strange else answer.goal.note,
+        "lines": page_lines(answer.goal, slug),
+        "title": f"{'Allowed' if answer.goal.holds else 'Denied'}: {answer.goal.text}",
     }
 
 
 # ---- lists ---------------------------------------------------------------------------------------------------------
 
 
-def _listed(told: Answered, found: Listed) -> Shown:
-    asked, column = told.asked, told.asked.kind.column
+def _listed(answer: Answered, found: Listed) -> Shown:
+    asked, column = answer.asked, answer.asked.kind.column
     slug, version = asked.version.environment.slug, asked.version.pk
     again = asked_again(asked.fields, filter=found.address.text)
     return {
         "headline": _headline(found, column),
-        "question": question_html(told.questions, slug) if told.questions else "",
+        "question": question_html(answer.questions, slug) if answer.questions else "",
         "every": found.every,
         "answers": [_answer(asked.fields, version, column, each, slug) for each in found.answers],
         "range": _range(found),
@@ -283,8 +283,8 @@ class _Change(NamedTuple):
     whys: tuple[Link, Link]
 
 
-def _changes(told: Answered) -> Shown:
-    asked, found = told.asked, told.changes
+def _changes(answer: Answered) -> Shown:
+    asked, found = answer.asked, answer.changes
     assert found is not None and asked.actor is not None, "what changed is asked of an actor"
     actor = Value(asked.actor.type, asked.actor.one)
     text = asked.fields.get("filter", "")
@@ -292,7 +292,7 @@ def _changes(told: Answered) -> Shown:
     next_fields = asked_again(asked.fields, filter=text, after=page_start_text(found.next)) if found.next else {}
     return {
         "headline": headline(found, 2),
-        "lines": [_change(told, line) for line in found.lines],
+        "lines": [_change(answer, line) for line in found.lines],
         "range": lines_of(found, 2),
         "first": "" if found.is_first else page_url("ask", asked.version.pk, again),
         "next": page_url("ask", asked.version.pk, next_fields) if next_fields else "",
@@ -309,14 +309,14 @@ def _changes(told: Answered) -> Shown:
     }
 
 
-def _change(told: Answered, line: Access) -> _Change:
-    asked = told.asked
+def _change(answer: Answered, line: Access) -> _Change:
+    asked = answer.asked
     about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
     about["action"] = "*" if line.action.id == ANY else _action(line.action.id)
-    labels = ("before", "now" if told.whens[-1] is None else "after")
+    labels = ("before", "now" if answer.whens[-1] is None else "after")
     whys = [
         Link(label, page_url("ask", moment.version, asked_again(about, **moment_fields(when, moment))))
-        for label, moment, when in zip(labels, told.moments, told.whens)
+        for label, moment, when in zip(labels, answer.moments, answer.whens)
     ]
     slug = asked.version.environment.slug
     resource = shown(line.resource) if line.resource.id == ANY else value_html(line.resource, slug)

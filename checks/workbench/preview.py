@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 
 from checks.asking import run
 from checks.asking.deadline import Deadline
-from checks.asking.snapshot import Snapshot, Tried, snapshot, trial
+from checks.asking.snapshot import Snapshot, UnpublishedProgram, snapshot, trial
 from checks.decisions.lines import BadLine, Line, line_of_text
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal
@@ -239,7 +239,7 @@ def _sides(
     types = frozenset() if active else frozenset(asked | stored | set(filter(program.knows, program.subtypes)))
     with (
         snapshot(environment_id, active.pk if active else None, (), types) as before,
-        trial(environment_id, Tried.of(program), ()) as after,
+        trial(environment_id, UnpublishedProgram.of(program), ()) as after,
     ):
         yield before, after
 

@@ -348,14 +348,16 @@ class _AskingByActors:
 def compared(kind: AccessKind, sides: list[set[Row]]) -> Iterator[Access]:
     """Yield who has access; or, of two sides, what was lost and gained, and the exceptions that were kept."""
     if len(sides) == 1:
-        found = [(State.HAS, row) for row in sides[0] if kind.tells(row[1])]
+        found = [(State.HAS, row) for row in sides[0] if kind.reports(row[1])]
     else:
         old, new = sides
-        lost, gained = ([row for row in rows if kind.tells(row[1])] for rows in (missing(old, new), missing(new, old)))
+        lost, gained = (
+            [row for row in rows if kind.reports(row[1])] for rows in (missing(old, new), missing(new, old))
+        )
         # Every action may be lost here, but one with a kind of its own kept.
         kept = without_covered(exceptions(gained, old) | exceptions(lost, new))
         found = [(State.LOST, row) for row in lost] + [(State.GAINED, row) for row in gained]
-        found += [(State.KEPT, row) for row in kept if kind.tells(row[1]) or not _differs_for_all(row, old, new)]
+        found += [(State.KEPT, row) for row in kept if kind.reports(row[1]) or not _differs_for_all(row, old, new)]
     for state, (actor, action, resource) in sorted(found, key=_in_order):
         values = Value(kind.actor, actor or ANY), Value(STRING, action or ANY), Value(kind.resource, resource or ANY)
         yield Access(state, *values)

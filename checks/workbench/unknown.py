@@ -39,7 +39,7 @@ class Correction:
 class Note:
     """A sentence about what is unknown, what may have been meant, and the words that are known."""
 
-    said: str
+    sentence: str
     meant: Correction | None = None
     known: tuple[Correction, ...] = ()
     more: int = 0  # how many known words are not listed
@@ -83,7 +83,7 @@ def _note(unknown: Unknown, fields: Fields) -> Note:
     meant = unknown.meant
     known = [_correction(unknown, word, fields) for word in unknown.known[:MOST_WORDS]]
     more = len(unknown.known) - len(known)
-    return Note(unknown.said, meant and _correction(unknown, meant, fields), tuple(known), more)  # type: ignore[arg-type]
+    return Note(unknown.sentence, meant and _correction(unknown, meant, fields), tuple(known), more)  # type: ignore[arg-type]
 
 
 def _correction(unknown: Unknown, word: str, fields: Fields) -> Correction:

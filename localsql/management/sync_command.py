@@ -54,31 +54,31 @@ class SyncCommand(PolicyCommand):
                 raise CommandError(f"cannot serve numbers on port {port}: {reason.strerror}") from None
             if opened is not None:
                 self.stdout.write(f"numbers at http://127.0.0.1:{opened}/metrics")
-            again_and_again(lambda: self._told(once, metrics), every, bell)
+            again_and_again(lambda: self._kept_going(once, metrics), every, bell)
 
-    def _told(self, once: Callable[[], bool], metrics: Metrics) -> bool:
+    def _kept_going(self, once: Callable[[], bool], metrics: Metrics) -> bool:
         """Run `once`. Report an error instead of raising it, and say whether it may pass."""
         begun = time.monotonic()
         try:
             failed = once()
             metrics.ended("failed" if failed else "ok", time.monotonic() - begun)
         except (AuthzError, Unavailable) as reason:
-            self._tell_failure(reason.message, metrics, begun)
+            self._report_failure(reason.message, metrics, begun)
             failed = isinstance(reason, Unavailable)
         except Error as reason:  # our own database
-            self._tell_failure(" ".join(str(reason).split()), metrics, begun)
+            self._report_failure(" ".join(str(reason).split()), metrics, begun)
             connection.close()
             failed = True
         except OSError as reason:  # such as a disk that is full
-            self._tell_failure(str(reason), metrics, begun)
+            self._report_failure(str(reason), metrics, begun)
             failed = True
         except CommandError as reason:  # what failed will not pass by itself
-            self._tell_failure(str(reason), metrics, begun)
+            self._report_failure(str(reason), metrics, begun)
             failed = False
         self.stdout.flush()
         return failed
 
-    def _tell_failure(self, message: str, metrics: Metrics, begun: float) -> None:
+    def _report_failure(self, message: str, metrics: Metrics, begun: float) -> None:
         self.stderr.write(f"{time.strftime('%H:%M:%S')} error: {message}")
         metrics.ended("failed", time.monotonic() - begun)
 

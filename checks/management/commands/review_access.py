@@ -182,11 +182,11 @@ class _Json:
             asked: dict[str, object] = {"actor": _value(Value(kind.actor, ANY)), "action": kind.action}
             asked["resource"] = _value(Value(kind.resource, ANY))
             return {"state": NOT_ANSWERED, **asked, "resources": line.resources or None, "reason": line.reason}
-        said: dict[str, object] = {"state": line.state, "actor": _value(line.actor), "action": line.action.id or None}
-        said["resource"] = _value(line.resource)
+        found: dict[str, object] = {"state": line.state, "actor": _value(line.actor), "action": line.action.id or None}
+        found["resource"] = _value(line.resource)
         for title, explanation in self.explainer.sides(line) if self.explainer else ():
-            said[title] = explanation_to_json(explanation, False)
-        return said
+            found[title] = explanation_to_json(explanation, False)
+        return found
 
 
 def _value(value: Value) -> dict[str, str | None]:

@@ -20,4 +20,4 @@ def github(ran: Ran) -> list[str]:
     if ran.coverage_failure:
         lines.append(annotation("error", ran.coverage_failure, "Coverage"))
     lines.append(results_of(ran.report) if ran.report.tests else "there are no tests")
-    return [*lines, ran.coverage.told] if ran.coverage else lines
+    return [*lines, ran.coverage.sentence] if ran.coverage else lines

@@ -47,7 +47,7 @@ def _cases(ran: Ran) -> Iterator[_Case]:
         yield _Case(part.filename, line, "is a policy", ERROR, problem.message, ran.bundle.describe(problem))
     for test in ran.report.tests:
         file, line = ran.place_of(test)
-        failed = {"kind": FAILURE, "message": _told(test), "details": _details(test, ran)} if test.failures else {}
+        failed = {"kind": FAILURE, "message": _message(test), "details": _details(test, ran)} if test.failures else {}
         yield _Case(file, line, test.name, **failed)
     if ran.minimum is not None and not ran.problems:
         kind = FAILURE if ran.coverage_failure else ""
@@ -55,7 +55,7 @@ def _cases(ran: Ran) -> Iterator[_Case]:
         yield _Case(_WHOLE, 0, "rules are exercised by tests", kind, ran.coverage_failure, details)
 
 
-def _told(test: TestOutcome) -> str:
+def _message(test: TestOutcome) -> str:
     return f"{len(test.failures)} of {test.total} assertions failed"
 
 
@@ -83,8 +83,8 @@ def _case_lines(case: _Case) -> list[str]:
 
 
 def _opened(element: str, **attributes: object) -> str:
-    told = "".join(f' {name}="{_attribute(str(value))}"' for name, value in attributes.items())
-    return f"<{element}{told}>"
+    written = "".join(f' {name}="{_attribute(str(value))}"' for name, value in attributes.items())
+    return f"<{element}{written}>"
 
 
 def _attribute(text: str) -> str:

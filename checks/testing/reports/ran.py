@@ -30,7 +30,7 @@ class Coverage:
         return 100 * self.exercised / self.total if self.total else 100.0
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         return f"{self.exercised} of {self.total} rules are exercised by a test"
 
 
@@ -55,7 +55,7 @@ class Ran:
             return ""
         # Rounded down, so that 89.99 % is not shown as 90 %.
         percent = int(self.coverage.percent * 10) / 10
-        return f"{self.coverage.told}, {percent:g} %; at least {self.minimum:g} % are asked for"
+        return f"{self.coverage.sentence}, {percent:g} %; at least {self.minimum:g} % are asked for"
 
     @property
     def failures(self) -> tuple[str, ...]:

@@ -23,8 +23,8 @@ from policy.testing import TestOutcome
 def tap(ran: Ran) -> list[str]:
     lines = ["TAP version 14"]
     if ran.problems:
-        told = [line for problem in ran.problems for line in ran.bundle.describe(problem).split("\n")]
-        return [*lines, *(f"# {spelled_out(line)}" for line in told), "Bail out! the policy is not accepted"]
+        described = [line for problem in ran.problems for line in ran.bundle.describe(problem).split("\n")]
+        return [*lines, *(f"# {spelled_out(line)}" for line in described), "Bail out! the policy is not accepted"]
     tests = ran.report.tests
     lines.append(f"1..{len(tests) + (ran.minimum is not None)}")
     for number, test in enumerate(tests, 1):

@@ -10,8 +10,8 @@ def text(ran: Ran) -> list[str]:
     for test in ran.report.tests:
         lines.append(f"{'FAIL' if test.failures else 'ok'} {spelled_out(test.name)}: {test.passed} of {test.total}")
         for one in test.assertions:
-            told = spelled_out(f"{ran.bundle.place_of_line(one.line)}: {' '.join(one.text.split())}")
-            lines.append(f"  {'ok' if one.passed else 'FAIL'} {told}")
+            line = spelled_out(f"{ran.bundle.place_of_line(one.line)}: {' '.join(one.text.split())}")
+            lines.append(f"  {'ok' if one.passed else 'FAIL'} {line}")
             if not one.passed:
                 lines.append(f"       {spelled_out(one.message)}")
     lines.append(results_of(ran.report) if ran.report.tests else "there are no tests")
@@ -21,4 +21,4 @@ def text(ran: Ran) -> list[str]:
 def coverage_lines(coverage: Coverage | None) -> list[str]:
     if coverage is None:
         return []
-    return [coverage.told, *(spelled_out(f"  {file}:{line}: {rule}") for file, line, rule in coverage.missing)]
+    return [coverage.sentence, *(spelled_out(f"  {file}:{line}: {rule}") for file, line, rule in coverage.missing)]

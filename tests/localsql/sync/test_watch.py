@@ -177,7 +177,7 @@ def test_what_the_system_refuses_is_a_failure_that_may_pass():
 
     command, err = SyncCommand(), StringIO()
     command.stderr = OutputWrapper(err)
-    assert command._told(full, Metrics("x"))
+    assert command._kept_going(full, Metrics("x"))
     assert "error: [Errno 28] No space left on device" in err.getvalue()
 
 
