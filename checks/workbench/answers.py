@@ -25,7 +25,7 @@ from policy.values import Value
 
 
 @dataclass(frozen=True)
-class Answered:
+class PageAnswer:
     """What a page says of a question: an explanation, a page of answers, or what changed."""
 
     asked: PageQuestion
@@ -40,7 +40,7 @@ class Answered:
     whens: tuple[AsOf | None, ...] = ()  # if the question is what changed: how links ask about each moment again
 
 
-def answered(asked: PageQuestion) -> Answered:
+def answered(asked: PageQuestion) -> PageAnswer:
     begun = time.perf_counter()
     if asked.kind.name == CHANGED:
         return _changed(asked, begun)
@@ -54,7 +54,7 @@ def answered(asked: PageQuestion) -> Answered:
         taken = time.perf_counter() - begun
         notes = [*unknown_names(session, asked, questions), *unmentioned(session, asked)]
         moments = () if asked.moment is None else (asked.moment,)
-        return Answered(asked, questions, goal, found, None, moments, notes, session.unused, taken * 1000)
+        return PageAnswer(asked, questions, goal, found, None, moments, notes, session.unused, taken * 1000)
 
 
 def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
@@ -65,14 +65,14 @@ def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
     return snapshot(asked.environment_id, asked.version.pk, asked.context, frozenset(), asked.moment)
 
 
-def _changed(asked: PageQuestion, begun: float) -> Answered:
+def _changed(asked: PageQuestion, begun: float) -> PageAnswer:
     assert asked.actor is not None, "what changed is asked of an actor"
     page_start = page_start_from_text(asked.fields.get("after", ""))
     asked_of = (asked.since, asked.until)
     old, new = moments_of_page(asked.environment_id, asked_of, page_start)
     strange = [note for note in _strange(asked, old) if note in _strange(asked, new)]
     if strange:
-        return Answered(asked, moments=(old, new), notes=strange)
+        return PageAnswer(asked, moments=(old, new), notes=strange)
     actor = Value(asked.actor.type, asked.actor.one)
     action = asked.action.one if asked.action.ids else ""
     wanted = Wanted(actor.type, action, asked.resource.type if asked.resource else "", actor.id)
@@ -81,7 +81,7 @@ def _changed(asked: PageQuestion, begun: float) -> Answered:
     taken = time.perf_counter() - begun
     with snapshot(asked.environment_id, new.version, (), frozenset(), new) as session:
         notes = list(unmentioned(session, asked))
-    return Answered(
+    return PageAnswer(
         asked, changes=changes, moments=(old, new), whens=whens, notes=notes, milliseconds=taken * 1000
     )
 

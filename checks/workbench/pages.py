@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 
 from checks.explain.cases import ANY
 from checks.workbench.addresses import page_url, revision_url, written
-from checks.workbench.answers import Answered, answered
+from checks.workbench.answers import PageAnswer, answered
 from checks.workbench.completion import suggestions
 from checks.workbench.elsewhere import copies
 from checks.workbench.links import page_lines, question_html, value_html
@@ -149,7 +149,7 @@ def _earlier(version: PolicyVersion, fields: Fields) -> Iterator[Link]:
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
 
-def _shown_answer(answer: Answered, origin: str) -> Shown:
+def _shown_answer(answer: PageAnswer, origin: str) -> Shown:
     asked = answer.asked
     shown: Shown = {
         "answered": answer,
@@ -193,7 +193,7 @@ def _moment(environment_id: int, moment: Moment) -> Link:
     )
 
 
-def _explained(answer: Answered) -> Shown:
+def _explained(answer: PageAnswer) -> Shown:
     assert answer.goal is not None, "an explanation is one of a goal"
     slug = answer.asked.version.environment.slug
     is_strange = any(note.known for note in answer.notes)  # which the goal's own note says as well
@@ -209,7 +209,7 @@ def _explained(answer: Answered) -> Shown:
 # ---- lists ---------------------------------------------------------------------------------------------------------
 
 
-def _listed(answer: Answered, found: Listed) -> Shown:
+def _listed(answer: PageAnswer, found: Listed) -> Shown:
     asked, column = answer.asked, answer.asked.kind.column
     slug, version = asked.version.environment.slug, asked.version.pk
     again = asked_again(asked.fields, filter=found.address.text)
@@ -283,7 +283,7 @@ class _Change(NamedTuple):
     whys: tuple[Link, Link]
 
 
-def _changes(answer: Answered) -> Shown:
+def _changes(answer: PageAnswer) -> Shown:
     asked, found = answer.asked, answer.changes
     assert found is not None and asked.actor is not None, "what changed is asked of an actor"
     actor = Value(asked.actor.type, asked.actor.one)
@@ -309,7 +309,7 @@ def _changes(answer: Answered) -> Shown:
     }
 
 
-def _change(answer: Answered, line: Access) -> _Change:
+def _change(answer: PageAnswer, line: Access) -> _Change:
     asked = answer.asked
     about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
     about["action"] = "*" if line.action.id == ANY else _action(line.action.id)
