@@ -389,11 +389,14 @@ def calls_made(clauses: Iterable[Clause]) -> list[Pattern]:
 
 
 def canonical(clause: Clause) -> Clause:
-    """Return the clause with its variables numbered from 0, in order of appearance."""
-    numbers: dict[int, Term] = {}
+    """Return the clause with its variables numbered from 0, in order of appearance; itself if they are already."""
+    found: dict[int, Var] = {}
     for terms in (clause.params, *map(terms_of, clause.body)):
         for term in terms:
-            if isinstance(term, Var) and term.number not in numbers:
-                numbers[term.number] = term.numbered(len(numbers))
+            if isinstance(term, Var) and term.number not in found:
+                found[term.number] = term
+    if [*found] == [*range(len(found))]:
+        return clause
+    numbers: dict[int, Term] = {old: term.numbered(new) for new, (old, term) in enumerate(found.items())}
     body = tuple([renumbered(literal, numbers) for literal in clause.body])
     return Clause(renumbered_terms(clause.params, numbers), body)

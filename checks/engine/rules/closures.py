@@ -21,8 +21,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from checks.engine.rules.clauses import Call, Clause, Part, Pattern, Var
+from checks.engine.rules.unify import applied
 from policy.rules import program as p
 from policy.rules.flat import terms_of
+
+_BETWEEN = 2  # the number of y in the clauses of closures, after x and z
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,7 @@ class Closure:
         (y,) = guard.params
         assert isinstance(y, Var), "a guard is about any value of a type"
         start, end = pattern.types
-        number = 1 + max(variable.number for variable in guard.variables)
-        x, z = Var(number, type=start), Var(number + 1, type=end)
+        x, z = Var(0, type=start), Var(1, type=end)
         so_far = Call(pattern.predicate, (start, y.type), (x, y))
         step = Call(pattern.predicate, (y.type, end), (y, z), self._step)
         return Clause((x, z), (so_far, step, *guard.body))
@@ -59,6 +61,18 @@ class Closure:
         x, y = Var(0, type=start), Var(1, type=end)
         yield Clause((x, y), (Call(pattern.predicate, (start, end), (x, y), Part.UNCLOSED),))
         yield Clause((x, y), (Call(pattern.predicate, (end, start), (y, x), Part.UNCLOSED),))
+
+
+def about_between(guard: Clause) -> Clause:
+    """Return the guard with its variables numbered as in the clauses of its closure, where x is 0 and z is 1.
+
+    So these clauses need no new numbers, and there may be many: one for each two ends and each type between them.
+    """
+    (y,) = guard.params
+    assert isinstance(y, Var), "a guard is about any value of a type"
+    moved = applied(guard, (y.numbered(_BETWEEN),))
+    assert moved is not None, "nothing limits which values a guard is asked about"
+    return moved
 
 
 def closure_of(rules: tuple[p.Rule, ...]) -> Closure | None:

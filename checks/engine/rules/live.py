@@ -60,5 +60,5 @@ class Live:
 
     def _without_idle_tests(self, clause: Clause) -> Clause:
         """Return the clause without negations of dead calls, which always hold."""
-        kept = (each for each in clause.body if not (isinstance(each, Neg) and pattern_of(each.call) in self._dead))
-        return Clause(clause.params, tuple(kept))
+        idle = [each for each in clause.body if isinstance(each, Neg) and pattern_of(each.call) in self._dead]
+        return Clause(clause.params, tuple(each for each in clause.body if each not in idle)) if idle else clause

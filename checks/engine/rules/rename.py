@@ -72,7 +72,8 @@ class Renamed:
         for call in queue:  # grows during the loop
             for clause in self._clauses(pattern_of(call)):
                 tick()
-                made = applied(clause, call.args, params)
+                is_own = clause.params == call.args == params
+                made = clause if is_own else applied(clause, call.args, params)
                 if made is None:
                     continue
                 renamed = _renamed(made) if made.params == params else None
@@ -95,7 +96,8 @@ class Renamed:
         return any(hop_of(clause, pattern, lambda _: None) for clause in self._clauses(pattern))
 
     def _with_facts(self, clause: Clause) -> Clause:
-        return Clause(clause.params, tuple(self._as_fact(literal) for literal in clause.body))
+        body = tuple([self._as_fact(literal) for literal in clause.body])
+        return clause if body == clause.body else Clause(clause.params, body)
 
     def _as_fact(self, literal: Literal) -> Literal:
         if isinstance(literal, Call) and self.is_stored(pattern_of(literal)):

@@ -35,7 +35,7 @@ from checks.engine.rules.clauses import (
     canonical,
     substituted,
 )
-from checks.engine.rules.closures import Closure, closure_of
+from checks.engine.rules.closures import Closure, about_between, closure_of
 from checks.engine.rules.limits import spend, tick
 from checks.engine.rules.narrow import narrowed
 from checks.engine.rules.typings import (
@@ -100,7 +100,7 @@ class Specialised:
         """Return the guards of a closure for each type that the value between two steps can have."""
         if predicate not in self._guards:
             found = (_clauses(self._shapes, rule, (name,)) for rule in closure.guards for name in sorted(closure.types))
-            self._guards[predicate] = tuple(itertools.chain.from_iterable(found))
+            self._guards[predicate] = tuple(map(about_between, itertools.chain.from_iterable(found)))
         return self._guards[predicate]
 
     def _facts_and_rules(self, pattern: Pattern, rules: Iterable[p.Rule]) -> Iterator[Clause]:
@@ -124,7 +124,7 @@ class Specialised:
             tick()
             if all(self._may_hold(call) for call in clause.body if isinstance(call, Call)):
                 spend((pattern.predicate, len(pattern.types)))
-                made = applied(clause, pattern.params)
+                made = clause if clause.params == pattern.params else applied(clause, pattern.params)
                 assert made is not None, "a closure is of anything with anything"
                 yield canonical(made)
 
@@ -203,7 +203,7 @@ def _clause(shapes: Shapes, rule: p.Rule, typing: Typing) -> Clause | None:
         body += made
     typed = _typed_by_negations(body)
     params = tuple(_term(term, numbers) for term in rule.head.args)
-    return Clause(params, tuple(substituted(literal, typed) for literal in body))
+    return Clause(params, tuple([substituted(literal, typed) for literal in body] if typed else body))
 
 
 def _typed_by_negations(body: list[Literal]) -> dict[Var, Term]:
