@@ -12,9 +12,9 @@ from typing import Any
 
 from django.db import connection
 
+from facts.feed_position import Entry
 from facts.models import COLUMNS
 from facts.numbering import types_of_text
-from facts.places import Entry
 from policy.clock import short_text_of
 
 MANY = 50_000  # facts of a revision, from which on a part of it is looked for among all facts

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from facts import history
-from facts.history import Changed, Entry, Place
+from facts.history import Changed, Entry, HistoryCursor
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import address_of
@@ -125,8 +125,8 @@ def earlier_than(revision: Revision) -> Revision | None:
 
 def revision_page(request: HttpRequest, revision: Revision, may_view_policies: bool) -> dict[str, object]:
     """Return who made it and when, and a page of what it changed."""
-    place = _place(request)
-    found = history.of_revision(revision.environment_id, revision.number, FACTS, place)
+    after = _cursor_asked(request)
+    found = history.of_revision(revision.environment_id, revision.number, FACTS, after)
     facts = told_facts(found.entries[0]) if found.entries else ()
     here = revision_url(revision)
     numbers = Revision.objects.filter(environment=revision.environment_id).values_list("number", flat=True)
@@ -140,7 +140,7 @@ def revision_page(request: HttpRequest, revision: Revision, may_view_policies: b
         "is_known": revision.number > found.horizon,
         "horizon": found.horizon,
         "next": f"?{urlencode({'after': _token(found.more)})}" if found.more else "",
-        "first": here if place else "",
+        "first": here if after else "",
         "previous_url": _revision_url(revision.environment_id, previous) if previous else "",
         "following_url": _revision_url(revision.environment_id, following) if following else "",
     }
@@ -163,9 +163,9 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
     """Return what happened to one fact, by all of its ids, or to all of a kind, newest first."""
     types = types_of_text(kind.types)
     signature = program.Signature(kind.predicate, types)
-    place = _place(request)
+    after = _cursor_asked(request)
     args = [Argument(name, text) for name, text in zip(types, ids)]
-    found = history.of_kinds(kind.environment_id, {signature: kind.pk}, args, FACTS, place)
+    found = history.of_kinds(kind.environment_id, {signature: kind.pk}, args, FACTS, after)
     here = fact_url((kind.pk, *ids), len(ids))
     return {
         "environment": kind.environment,
@@ -180,7 +180,7 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
         ],
         "horizon": found.horizon,
         "next": f"{here}&{urlencode({'after': _token(found.more)})}" if found.more else "",
-        "first": here if place else "",
+        "first": here if after else "",
     }
 
 
@@ -188,8 +188,8 @@ def value_page(
     request: HttpRequest, environment: Environment, value: Value, may_view_policies: bool
 ) -> dict[str, object]:
     """Return what happened to the facts that mention a value, newest first."""
-    place = _place(request)
-    found = history.of_value(environment.pk, value, FACTS, place)
+    after = _cursor_asked(request)
+    found = history.of_value(environment.pk, value, FACTS, after)
     asked = urlencode({"environment": environment.slug, "type": value.type, "id": value.id})
     here = f"{reverse('admin:facts_value_history')}?{asked}"
     return {
@@ -201,7 +201,7 @@ def value_page(
         ],
         "horizon": found.horizon,
         "next": f"{here}&{urlencode({'after': _token(found.more)})}" if found.more else "",
-        "first": here if place else "",
+        "first": here if after else "",
     }
 
 
@@ -268,11 +268,11 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
 
 
-def _token(place: Place) -> str:
-    return signing.dumps([place.revision, list(place.row)])
+def _token(after: HistoryCursor) -> str:
+    return signing.dumps([after.revision, list(after.row)])
 
 
-def _place(request: HttpRequest) -> Place | None:
+def _cursor_asked(request: HttpRequest) -> HistoryCursor | None:
     """Return where the page begins, if the token is one that such a page gave out."""
     token = request.GET.get("after", "")
     if not token:
@@ -281,4 +281,4 @@ def _place(request: HttpRequest) -> Place | None:
         revision, row = signing.loads(token)
     except (signing.BadSignature, ValueError, TypeError):
         return None
-    return Place(revision, tuple(row))
+    return HistoryCursor(revision, tuple(row))

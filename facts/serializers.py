@@ -13,8 +13,8 @@ from facts import wire
 from facts.batches import batch_from_json, lasting_from_json
 from facts.changesets import changes_from_json
 from facts.feed import Asked
+from facts.feed_position import MOST, feed_position_from_text
 from facts.models import MAX_ARGUMENTS
-from facts.places import MOST, place_of_text
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument
 from policy import json_schema
 from policy.errors import MalformedRequest
@@ -155,4 +155,4 @@ def feed_from_query(request: _Queried) -> tuple[Asked, float]:
         raise MalformedRequest("limit", f"must be a number of facts from 1 to {MOST}")
     if not _SECONDS.fullmatch(wait) or float(wait) > LONGEST_WAIT:
         raise MalformedRequest("wait", f"must be a number of seconds from 0 to {LONGEST_WAIT}")
-    return Asked(place_of_text(query.get("after", "0")), int(limit), frozenset(predicates)), float(wait)
+    return Asked(feed_position_from_text(query.get("after", "0")), int(limit), frozenset(predicates)), float(wait)

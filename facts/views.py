@@ -79,7 +79,7 @@ class History(Endpoint):
         who = caller(request)
         asked, moment = history_query(who.environment_id, request.query_params), _moment_asked(request, who)
         to = None if moment is None else moment.revision
-        found = history.of_pattern(asked.environment_id, asked.predicate, asked.args, asked.size, asked.place, to)
+        found = history.of_pattern(asked.environment_id, asked.predicate, asked.args, asked.size, asked.after, to)
         return Response(history_to_json(asked, found))
 
 

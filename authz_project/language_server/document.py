@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from authz_project.language_server.places import Places
+from authz_project.language_server.positions import Positions
 from policy.language import ast
 from policy.language.collector import without_collections
 from policy.language.names import Names, names_of
@@ -49,8 +49,8 @@ class Document:
         return Source(self.text)
 
     @cached_property
-    def places(self) -> Places:
-        return Places(self.source, self.encoding)
+    def positions(self) -> Positions:
+        return Positions(self.source, self.encoding)
 
     @cached_property
     def words(self) -> list[Word]:

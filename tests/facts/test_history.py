@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from facts import history, read, stays, store
-from facts.history import Place
+from facts.history import HistoryCursor
 from facts.numbering import signature_numbers
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
@@ -246,11 +246,11 @@ def test_what_was_before_the_horizon_is_not_told(api):
 
 def test_what_many_signatures_had_is_put_in_one_order(environment):
     numbers = [insert(environment, fact("p", f"T{place % 130}:x{place}")) for place in range(260)]
-    found, place = [], None
-    while place is not None or not found:
-        page = history.of_pattern(environment.id, None, (), 33, place)
+    found, after = [], None
+    while after is not None or not found:
+        page = history.of_pattern(environment.id, None, (), 33, after)
         found += [entry.revision.number for entry in page.entries]
-        place = page.more
+        after = page.more
     assert found == numbers[::-1]
 
 
@@ -261,7 +261,7 @@ def test_one_revision_is_told_in_pages(environment):
     first = history.of_revision(environment.id, second, 1)
     rest = history.of_revision(environment.id, second, 1, first.more)
     assert [[each.fact for each in page.entries[0].inserted] for page in (first, rest)] == [[OTHER], [ADMIN]]
-    assert isinstance(first.more, Place) and rest.more is None
+    assert isinstance(first.more, HistoryCursor) and rest.more is None
     assert history.of_revision(environment.id, 99, 1).entries == ()
 
 
@@ -285,12 +285,12 @@ def test_random_histories_replayed_give_the_stored_facts(environment, seed):
         (None, (Argument("A", "2"),)),
         ("p", (Argument(), Argument("B", "1"))),
     ):
-        entries, place = [], None
+        entries, after = [], None
         while True:
-            page = history.of_pattern(environment.id, predicate, args, rng.randint(1, 9), place)
+            page = history.of_pattern(environment.id, predicate, args, rng.randint(1, 9), after)
             entries += page.entries
-            place = page.more
-            if place is None:
+            after = page.more
+            if after is None:
                 break
         held: set[Fact] = set()
         for entry in reversed(entries):
