@@ -45,7 +45,7 @@ from policy.endpoint import (
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.moments import Moment, moment_of
 from policy.offsets import current_offset
-from policy.replicas.reading import Found, read
+from policy.replicas.reading import AttemptResult, read
 from policy.scopes import Scope
 from policy.serializers import decoded
 from policy.values import STRING
@@ -99,9 +99,9 @@ class Answering(Asking, ABC):
     def _told_by_replicas(self, request: Request, who: Caller, asked: kept.Asked | None) -> Told:
         """Return the answer of a replica, or of the primary if the replica fails or may be too old."""
 
-        def attempt() -> Found[Told]:
+        def attempt() -> AttemptResult[Told]:
             told = self._told(request, who, asked)
-            return Found(told, told.found.seen, self.least(request))
+            return AttemptResult(told, told.found.seen, self.least(request))
 
         return read(who, position_seen(request), attempt)
 

@@ -92,9 +92,9 @@ class FactAdmin(admin.ModelAdmin):
         return self._page(request, "add", "Add a fact", {"form": form, "shapes": shapes})
 
     def _added(self, request: HttpRequest, environment: Environment, fact: Fact) -> HttpResponse:
-        told = f"{fact} {end_of(fact)}".rstrip()
+        stored = f"{fact} {end_of(fact)}".rstrip()
         self._note(request, adding.kind_of(environment, fact), "added a fact")
-        self.message_user(request, f"Stored: {told}", messages.SUCCESS)
+        self.message_user(request, f"Stored: {stored}", messages.SUCCESS)
         for sentence in sentences(adding.unknown(environment, fact)):
             self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
         there = reverse("admin:facts_signature_add") + f"?environment={environment.pk}"
@@ -132,8 +132,8 @@ class FactAdmin(admin.ModelAdmin):
         self._tell_gone(request, done.gone)
         count = len(done.deleted)
         if count:
-            told = "1 fact is deleted" if count == 1 else f"{count} facts are deleted"
-            self.message_user(request, f"{told}.", messages.SUCCESS)
+            deleted = "1 fact is deleted" if count == 1 else f"{count} facts are deleted"
+            self.message_user(request, f"{deleted}.", messages.SUCCESS)
         return HttpResponseRedirect(back)
 
     def _asked_about(self, request: HttpRequest, shown: tuple[deleting.Shown, ...], back: str) -> HttpResponse:

@@ -43,7 +43,7 @@ class BeforeHorizon(AuthzError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FeedRequest:
     after: FeedPosition
     limit: int = 1000  # facts of an answer
     predicates: frozenset[str] = frozenset()  # none: all
@@ -65,10 +65,10 @@ class _Header:
     at: int
     author: str
     kind: str
-    size: int  # how many facts it changed; at least those that can be told still
+    size: int  # how many facts it changed; at least those that are still known
     policy_version: int | None
 
-    def told(self, inserted: list, deleted: list, **part: int) -> dict[str, object]:
+    def to_json(self, inserted: list, deleted: list, **part: int) -> dict[str, object]:
         return {
             "revision": self.number,
             "at": text_of(self.at),
@@ -87,12 +87,12 @@ class _Reader:
 
     environment_id: int
     chosen: Chosen
-    asked: Asked
+    asked: FeedRequest
     newest: int
     horizon: int
 
 
-def read(environment_id: int, asked: Asked) -> Found:
+def read(environment_id: int, asked: FeedRequest) -> Found:
     """Return the changes after a position. The caller opens the snapshot to read from (`read_snapshot`)."""
     newest, horizon = newest_and_horizon(environment_id)
     position = asked.after
@@ -105,7 +105,7 @@ def read(environment_id: int, asked: Asked) -> Found:
     return _following(reader, position.revision)
 
 
-def _check(position: FeedPosition, newest: int, horizon: int, asked: Asked) -> None:
+def _check(position: FeedPosition, newest: int, horizon: int, asked: FeedRequest) -> None:
     if position.revision > newest:
         raise MalformedRequest("after", f"there is no revision {position.revision} yet; the newest is {newest}")
     inside = position.inside
@@ -138,7 +138,7 @@ def _following(reader: _Reader, after: int) -> Found:
     if not taken:
         return _first_of_parts(reader, headers[0], more=len(headers) > 1)
     more = len(taken) < len(headers)
-    return _told(reader, taken, more)
+    return _whole(reader, taken, more)
 
 
 def _following_chosen(reader: _Reader, after: int) -> Found:
@@ -161,8 +161,8 @@ def _following_chosen(reader: _Reader, after: int) -> Found:
     if not taken:
         return _first_of_parts(reader, some[0], more=some[0].number < reader.newest)
     if len(taken) < len(some):
-        return _told(reader, taken, True)
-    return replace(_told(reader, taken, after < reader.newest), after=FeedPosition(after))
+        return _whole(reader, taken, True)
+    return replace(_whole(reader, taken, after < reader.newest), after=FeedPosition(after))
 
 
 def _fitting(headers: Iterable[_Header], sizes: Mapping[int, int], limit: int) -> Iterator[_Header]:
@@ -177,10 +177,10 @@ def _fitting(headers: Iterable[_Header], sizes: Mapping[int, int], limit: int) -
     return takewhile(fits, headers)
 
 
-def _told(reader: _Reader, headers: Sequence[_Header], more: bool) -> Found:
+def _whole(reader: _Reader, headers: Sequence[_Header], more: bool) -> Found:
     first, last = headers[0].number, headers[-1].number
     facts = inserted_and_deleted(reader.chosen, first, last) if any(each.size for each in headers) else {}
-    changes = [each.told(*facts.get(each.number, _NOTHING)) for each in headers]
+    changes = [each.to_json(*facts.get(each.number, _NOTHING)) for each in headers]
     return Found(changes, FeedPosition(last), more, reader.newest) if more else _ended(reader, changes)
 
 
@@ -216,7 +216,7 @@ def _first_of_parts(reader: _Reader, header: _Header, more: bool) -> Found:
     arms = arms_of(header.number, header.kind == "state")
     rows = part_of(arms, reader.chosen, None, size + 1, header.size)
     if len(rows) <= size:
-        change = header.told(*_by_kind(reader, rows))
+        change = header.to_json(*_by_kind(reader, rows))
         return Found([change], FeedPosition(header.number), more, reader.newest)
     parts = -(-count(arms, reader.chosen) // size)
     inside = Inside(header.kind == "state", 1, parts, size, digest_of(reader.asked.predicates), (0, 0, ()))
@@ -239,7 +239,7 @@ def _part(reader: _Reader, header: _Header, inside: Inside, rows: list[Row]) -> 
     is_last = len(rows) <= inside.size
     rows = rows[: inside.size]
     parts = inside.part if is_last else max(inside.parts, inside.part + 1)
-    change = header.told(*_by_kind(reader, rows), part=inside.part, parts=parts)
+    change = header.to_json(*_by_kind(reader, rows), part=inside.part, parts=parts)
     if is_last:
         return Found([change], FeedPosition(header.number), header.number < reader.newest, reader.newest)
     last = rows[-1]
@@ -248,10 +248,10 @@ def _part(reader: _Reader, header: _Header, inside: Inside, rows: list[Row]) -> 
 
 
 def _by_kind(reader: _Reader, rows: Iterable[Row]) -> Changed:
-    told: Changed = ([], [])
+    found: Changed = ([], [])
     for row in rows:
-        told[row[0]].append(reader.chosen.told(row[1], row[2:-1], row[-1]))
-    return told
+        found[row[0]].append(reader.chosen.fact_to_json(row[1], row[2:-1], row[-1]))
+    return found
 
 
 def as_json(found: Found) -> dict[str, Any]:

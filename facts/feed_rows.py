@@ -32,7 +32,7 @@ Changed = tuple[list[dict[str, object]], list[dict[str, object]]]  # facts that 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Signatures whose facts are told, by their numbers: each a predicate and types."""
+    """Signatures whose facts are read, by their numbers: each a predicate and types."""
 
     signatures: dict[int, tuple[str, tuple[str, ...]]]
     ending: frozenset[int]  # of those, the ones whose facts may end
@@ -56,7 +56,7 @@ class Chosen:
         """To follow the conditions on past facts that ended."""
         return f" AND NOT (sig IN ({_listed(self.ending)}) AND ({_BEGUN_AGAIN}))" if self.ending else ""
 
-    def told(self, number: int, ids: Sequence[str], expires_at: int | None) -> dict[str, object]:
+    def fact_to_json(self, number: int, ids: Sequence[str], expires_at: int | None) -> dict[str, object]:
         predicate, types = self.signatures[number]
         args = [{"type": name, "id": text} for name, text in zip(types, ids)]
         if expires_at is None:
@@ -78,11 +78,11 @@ def inserted_and_deleted(chosen: Chosen, first: int, last: int) -> dict[int, Cha
             cursor.execute(f"{inserted} UNION ALL {deleted}", (first, last) * 3)
             rows = cursor.fetchall()
         rows.sort()
-        told = chosen.told
+        to_json = chosen.fact_to_json
         for number, gone, sig, *ids, expires_at in rows:
             if number not in found:
                 found[number] = ([], [])
-            found[number][gone].append(told(sig, ids, expires_at))
+            found[number][gone].append(to_json(sig, ids, expires_at))
     return found
 
 

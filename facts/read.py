@@ -5,10 +5,11 @@ Pages of facts for people are in `facts/walk.py`.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AnySet
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from django.db import connection
+from django.db import Error, connection, transaction
 
 from facts.ends import ended, lasting
 from facts.indexes import PAST, STORED, condition, hint, leading
@@ -262,3 +263,27 @@ def fact_of_row(signature: Signature, ids: Sequence[str], expires_at: int | None
 
 def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(str(int(number)) for number in numbers) or "NULL"
+
+
+# ---- one snapshot ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def read_snapshot() -> Iterator[None]:
+    """Open a read-only transaction whose statements all see one snapshot, without a time limit. It blocks no writer."""
+    if connection.in_atomic_block:  # the outer transaction decides what is seen
+        yield
+    elif connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")  # `transaction.atomic` would take the writers' lock
+            try:
+                yield
+            finally:
+                with suppress(Error):
+                    cursor.execute("ROLLBACK")
+    else:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                cursor.execute("SET LOCAL statement_timeout = 0")
+            yield

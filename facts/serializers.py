@@ -12,7 +12,7 @@ from rest_framework import serializers
 from facts import wire
 from facts.batches import batch_from_json, lasting_from_json
 from facts.changesets import changes_from_json
-from facts.feed import Asked
+from facts.feed import FeedRequest
 from facts.feed_position import MOST, feed_position_from_text
 from facts.models import MAX_ARGUMENTS
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument
@@ -145,7 +145,7 @@ class _Queried(Protocol):
     def query_list(self, name: str) -> list[str]: ...
 
 
-def feed_from_query(request: _Queried) -> tuple[Asked, float]:
+def feed_from_query(request: _Queried) -> tuple[FeedRequest, float]:
     """What is asked of the changes, and for how many seconds."""
     query, predicates = request.query_params, request.query_list("predicate")
     for each in predicates:
@@ -155,4 +155,4 @@ def feed_from_query(request: _Queried) -> tuple[Asked, float]:
         raise MalformedRequest("limit", f"must be a number of facts from 1 to {MOST}")
     if not _SECONDS.fullmatch(wait) or float(wait) > LONGEST_WAIT:
         raise MalformedRequest("wait", f"must be a number of seconds from 0 to {LONGEST_WAIT}")
-    return Asked(feed_position_from_text(query.get("after", "0")), int(limit), frozenset(predicates)), float(wait)
+    return FeedRequest(feed_position_from_text(query.get("after", "0")), int(limit), frozenset(predicates)), float(wait)

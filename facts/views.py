@@ -60,11 +60,11 @@ class Facts(Endpoint):
         return _apply(request, [Deletes([PATTERN.decode(request.data, "")])], "matching facts are deleted")
 
 
-def _found(request: Request) -> reading.Found[read.Found]:
+def _found(request: Request) -> reading.AttemptResult[read.Found]:
     predicate, args = pattern_from_query(request.query_params)
     who = caller(request)
     found = read.found(who.environment_id, predicate, args, _moment_asked(request, who))
-    return reading.Found(found, who.seen or NOTHING_SEEN)
+    return reading.AttemptResult(found, who.seen or NOTHING_SEEN)
 
 
 def _moment_asked(request: Request, who: Caller) -> Moment | None:

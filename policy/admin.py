@@ -87,8 +87,8 @@ class PolicyVersionAdmin(EditingAdmin):
     @admin.display(description="tests", empty_value="\u00a0")
     def tests_told(self, version: PolicyVersion) -> str:
         figures = Figures.of_version(version)
-        told = figures.tests_told
-        return format_html('<span class="pill {}">{}</span>', figures.tests_mood, told) if told else ""
+        tests = figures.tests_text
+        return format_html('<span class="pill {}">{}</span>', figures.tests_mood, tests) if tests else ""
 
     @admin.display(description="coverage", empty_value="\u00a0")
     def coverage_told(self, version: PolicyVersion) -> str:

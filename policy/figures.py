@@ -52,7 +52,7 @@ class Figures:
         return cls(tests, failed, coverage.rules, coverage.exercised)
 
     @property
-    def tests_told(self) -> str:
+    def tests_text(self) -> str:
         """Return `12 passed`, `1 of 12 failed` or the like; "" if not known."""
         if self.tests is None:
             return ""
@@ -70,7 +70,7 @@ class Figures:
         return "good" if self.failed_tests == 0 else "bad"
 
     @property
-    def coverage_told(self) -> str:
+    def coverage_text(self) -> str:
         """Return `9 of 10 rules`; "" if not known."""
         if self.rules is None or self.exercised_rules is None:
             return ""

@@ -156,9 +156,9 @@ def _sign_of_tests(version: PolicyVersion, program: Program) -> Sign:
     if not program.tests:
         return Sign("Tests", "warn", "the policy has none", url_of("policy"))
     figures = Figures.of_version(version)
-    told = figures.tests_told or f"{len(program.tests)} in the policy"
-    covered = f", exercising {figures.coverage_told}" if figures.coverage_told else ""
-    return Sign("Tests", figures.tests_mood or "good", f"{told}{covered}", url_of("policy"))
+    tests = figures.tests_text or f"{len(program.tests)} in the policy"
+    covered = f", exercising {figures.coverage_text}" if figures.coverage_text else ""
+    return Sign("Tests", figures.tests_mood or "good", f"{tests}{covered}", url_of("policy"))
 
 
 def _database() -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from authz_project.language_server.document import Document
-from policy.language.names import FIXTURE, NAME, PREDICATE, TYPE, VARIABLE, Key, Occurrence
+from policy.language.names import FIXTURE, NAME, PREDICATE, TYPE, VARIABLE, NameKey, Occurrence
 from policy.language.outline import LISTS, PRIMITIVES, Block
 from policy.language.source import Span
 from policy.values import quoted
@@ -89,7 +89,7 @@ def _declared(block: Block, name: str) -> Iterator[str]:
 # ---- predicates, variables and fixtures ---------------------------------------------------------------------------
 
 
-def _predicate(document: Document, key: Key) -> str:
+def _predicate(document: Document, key: NameKey) -> str:
     """Which facts it accepts, by the compiler if the text is a policy, and the rules that make it true."""
     program = document.compiled.program if document.is_compiled else None
     accepted = []
@@ -114,7 +114,7 @@ def _rules(document: Document, name: str) -> list[Span]:
     return [symbol.span for symbol in document.names.symbols if symbol.kind == "rule" and symbol.name == name]
 
 
-def _variable(document: Document, key: Key) -> str:
+def _variable(document: Document, key: NameKey) -> str:
     for each in document.names.of(key):
         if found := _TYPED.match(document.text, each.span.end):
             return _code([f"{key.name}: {found[1]}"])

@@ -86,19 +86,19 @@ class PolicyServer(LanguageServer):
         document = self.document(uri)
         compiled = await asyncio.to_thread(lambda: document.compiled)
         if compiled.program is None:
-            told = f"not a policy yet: {compiled.problems[0].message}"
-            return self._told(types.MessageType.Error, told, TestReport())
+            message = f"not a policy yet: {compiled.problems[0].message}"
+            return self._result(types.MessageType.Error, message, TestReport())
         tests = tuple(test for test in compiled.program.tests if name in ("", test.name))
         try:
             report = await asyncio.to_thread(_tested, replace(compiled.program, tests=tests))
         except AuthzError as reason:
-            return self._told(types.MessageType.Error, reason.message, TestReport())
+            return self._result(types.MessageType.Error, reason.message, TestReport())
         if self.documents.get(uri) is document:
             self.publish(document, (*compiled.problems, *_failures(document, report)))
         kind = types.MessageType.Info if report.success else types.MessageType.Error
-        return self._told(kind, results_of(report) if tests else "there is no such test", report)
+        return self._result(kind, results_of(report) if tests else "there is no such test", report)
 
-    def _told(self, kind: types.MessageType, message: str, report: TestReport) -> dict[str, Any]:
+    def _result(self, kind: types.MessageType, message: str, report: TestReport) -> dict[str, Any]:
         self.window_show_message(types.ShowMessageParams(kind, message))
         tests = [{"name": test.name, "passed": test.passed, "total": test.total} for test in report.tests]
         return {"message": message, "tests": tests, "failures": list(report.errors)}

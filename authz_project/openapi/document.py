@@ -7,7 +7,7 @@ from authz_project.openapi.operation import Operation, Parameter
 from authz_project.openapi.operations import GROUPS
 from authz_project.openapi.shapes import SHAPES
 from facts.context_header import HEADER as UNUSED_FACTS
-from facts.plain_lines import LONGEST
+from facts.context_header import LONGEST
 from policy.json_schema import Schema, ref
 
 Part = dict[str, Any]  # JSON

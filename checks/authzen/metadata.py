@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policy.endpoint import Endpoint, Request, Response
-from policy.whereabouts import base_of
+from policy.public_url import public_url_of
 
 
 class Metadata(Endpoint):
@@ -12,7 +12,7 @@ class Metadata(Endpoint):
     needs_key = False
 
     def get(self, request: Request) -> Response:
-        base = base_of(request.headers)
+        base = public_url_of(request.headers)
         return Response(
             {
                 "policy_decision_point": base,

@@ -17,7 +17,7 @@ from checks.asking.question import Asked, Question, check_predicate
 from checks.asking.snapshot import Snapshot, active_snapshot
 from checks.explain.cases import Goal
 from checks.explain.failures import failures_of
-from checks.explain.leaves import with_stays
+from checks.explain.leaves import with_periods
 from checks.explain.search import proof_of
 from checks.explain.tree import Reason, shown_atom, tree_of
 from facts.accept import ALL_USED, Unused
@@ -82,7 +82,7 @@ def explain_goal(session: Snapshot, goal: Goal) -> ExplainedGoal:
 
 def _with_stays(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[ExplainedGoal, ...]:
     """Return the goals with the times at which their facts were stored, looked up for all of them together."""
-    told = iter(with_stays(session, [reason for goal in goals for reason in goal.reasons]))
+    told = iter(with_periods(session, [reason for goal in goals for reason in goal.reasons]))
     return tuple(
         [
             replace(goal, proof=next(told) if goal.proof else None, failures=tuple(islice(told, len(goal.failures))))

@@ -14,7 +14,7 @@ from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal
 from checks.explain.tree import Reason, shown_value
 from checks.workbench.addresses import value_url
-from facts.stays import told_since, told_until
+from facts.validity import since_text, until_text
 from policy.pages.highlight import highlighted_lines
 from policy.values import STRING, Value
 
@@ -38,16 +38,16 @@ class Line:
     @property
     def told(self) -> str:
         """Say since when a stored fact is there, or until when a missing one was."""
-        stay = self.reason.stay
-        if stay is None:
+        period = self.reason.period
+        if period is None:
             return ""
-        return told_until(stay) if self.reason.kind == "missing" else told_since(stay)
+        return until_text(period) if self.reason.kind == "missing" else since_text(period)
 
     @property
     def told_of(self) -> int | None:
         """Return the revision that `told` is about, if that revision is kept."""
-        stay = self.reason.stay
-        mark = stay and (stay.until if self.reason.kind == "missing" else stay.since)
+        period = self.reason.period
+        mark = period and (period.until if self.reason.kind == "missing" else period.since)
         return mark.revision if mark and mark.at is not None else None
 
 

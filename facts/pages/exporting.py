@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from facts.formats import WRITERS
-from facts.one_moment import one_moment
 from facts.pages.file_on_disk import FileOnDisk
+from facts.read import read_snapshot
 from facts.walk import SearchColumn, every
 
 KEPT = 60.0  # seconds until the name of a file is removed; the server must have opened the file by then
@@ -44,7 +44,7 @@ def _written(walk: Sequence[SearchColumn], form: str) -> str:
     number, path = tempfile.mkstemp(prefix="facts-")  # for the eyes of this user only
     _left.add(path)
     try:
-        with os.fdopen(number, "wb") as file, io.TextIOWrapper(file, "utf-8", newline="") as text, one_moment():
+        with os.fdopen(number, "wb") as file, io.TextIOWrapper(file, "utf-8", newline="") as text, read_snapshot():
             WRITERS[form](text, every(walk))
     except BaseException:
         _forget(path)

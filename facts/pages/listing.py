@@ -13,7 +13,7 @@ from facts.history_pages import fact_url
 from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import browse_url, mark_of, token_of, value_url
-from facts.stays import shown_end
+from facts.validity import shown_end
 from facts.walk import Met, Page, SearchColumn, page_after, page_before
 from facts.wire import Fact
 from policy.values import PRIMITIVES, Value

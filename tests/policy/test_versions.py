@@ -110,10 +110,10 @@ def test_a_copied_environment_keeps_what_is_known_of_its_policy(environment):
 def test_figures_in_words():
     report = TestReport((TestOutcome("t", 1, (AssertionOutcome("p()", 1, False, "no"),)),))
     failed = Figures.of_run(2, report, Coverage(201, ()))
-    assert (failed.tests_told, failed.tests_mood, failed.percent) == ("1 of 2 failed", "bad", 100)
-    assert Figures(2, None).tests_told == "2 not run to their end" and Figures(2, None).tests_mood == "bad"
-    assert (Figures().tests_told, Figures().coverage_told, Figures().percent) == ("", "", None)
-    assert Figures(0, 0, 0, 0).tests_told == "none" and Figures(0, 0, 0, 0).coverage_told == "no rules"
+    assert (failed.tests_text, failed.tests_mood, failed.percent) == ("1 of 2 failed", "bad", 100)
+    assert Figures(2, None).tests_text == "2 not run to their end" and Figures(2, None).tests_mood == "bad"
+    assert (Figures().tests_text, Figures().coverage_text, Figures().percent) == ("", "", None)
+    assert Figures(0, 0, 0, 0).tests_text == "none" and Figures(0, 0, 0, 0).coverage_text == "no rules"
     assert Figures(1, 0, 1000, 999).percent == 99  # not all
 
 

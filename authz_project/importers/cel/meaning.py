@@ -26,8 +26,7 @@ from authz_project.importers.model import (
     Unsayable,
 )
 from authz_project.importers.values import NoValue, is_number_of, polar_type, value_of
-from policy.numbers import whole_number
-from policy.values import BOOLEAN, INTEGER, STRING
+from policy.values import BOOLEAN, INTEGER, STRING, whole_number
 
 _ORDERED = {"<", "<=", ">", ">="}
 _MADE = ("timestamp", "duration", "ipaddress")  # functions that make a value of a text

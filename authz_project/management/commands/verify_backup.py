@@ -47,7 +47,7 @@ class Command(ServiceCommand):
     def _sqlite(self, file: Path) -> bool:
         with self.progress("reading"):
             found = [*sqlite_findings(file)]
-        if not self._told(found):
+        if not self._report(found):
             return False
         with self.progress("asking"):
             is_good, said = sqlite_looked_at(file)
@@ -55,21 +55,21 @@ class Command(ServiceCommand):
         return is_good
 
     def _dump(self, file: Path, url: str | None) -> bool:
-        if not self._told(dump_findings(file)):
+        if not self._report(dump_findings(file)):
             return False
         if url is None:
             self.stderr.write("what is in it is not looked at: --database names an empty database to restore it into")
             return True
         with self.progress("restoring"):
             form = restore_dump(file, scratch_config(url))
-        if not self._told([form.finding]):
+        if not self._report([form.finding]):
             return False
         with self.progress("asking"):
             is_good, said = looked_at(url)
         self.stdout.write(said)
         return is_good
 
-    def _told(self, found: Iterable[Finding]) -> bool:
+    def _report(self, found: Iterable[Finding]) -> bool:
         are_good = True
         for finding in found:
             self.stdout.write(str(finding))

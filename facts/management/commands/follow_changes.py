@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from facts.feed import Asked
+from facts.feed import FeedRequest
 from facts.feed_position import feed_position_from_text
 from facts.following import every
 from facts.wire import name_from_json
@@ -34,7 +34,7 @@ class Command(PolicyCommand):
         position = feed_position_from_text(after)
         usual = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
         try:
-            for found in every(environment.pk, Asked(position, predicates=names), LOOK_EVERY):
+            for found in every(environment.pk, FeedRequest(position, predicates=names), LOOK_EVERY):
                 for change in found.changes:
                     # A part of a revision comes alone, so `found.after` is just after it: readers can go on there.
                     line = change | {"next": found.after.text} if "part" in change else change

@@ -28,7 +28,7 @@ class Command(PolicyCommand):
 def _figures(version: PolicyVersion) -> str:
     """Return `admin ann; tests: 12 passed, 9 of 10 rules exercised`, without the parts that are not known."""
     figures = Figures.of_version(version)
-    tests = f"tests: {figures.tests_told}" if figures.tests else ""
+    tests = f"tests: {figures.tests_text}" if figures.tests else ""
     if tests and figures.percent is not None:
-        tests += f", {figures.coverage_told} exercised"
+        tests += f", {figures.coverage_text} exercised"
     return "; ".join(filter(None, (version.author, tests)))

@@ -45,7 +45,7 @@ def _facts(version: PolicyVersion) -> list[tuple[str, str]]:
         ("by", version.author),
         ("note", version.note),
         ("file", version.filename or ""),
-        ("tests", figures.tests_told),
-        ("coverage", figures.coverage_told),
+        ("tests", figures.tests_text),
+        ("coverage", figures.coverage_text),
         ("digest", version.digest),
     ]
