@@ -21,8 +21,8 @@ from hashlib import sha256
 
 from authz_project.importers.model import Condition, Subject, Sum, Thing, Tuple, Values, Who
 from authz_project.importers.polar.apart import Key
-from authz_project.importers.polar.keeping import keeping_relations
 from authz_project.importers.polar.layout import Kind, Layout
+from authz_project.importers.polar.restrictive_relations import restrictive_relations
 from authz_project.importers.report import Report
 from authz_project.importers.values import NoValue, described, parameters_of, sums, worked_out
 from facts.wire import MAX_ID_BYTES, Fact
@@ -74,7 +74,7 @@ class Facts:
 
     @cached_property
     def _keeping(self) -> frozenset[Key]:
-        return keeping_relations(self.layout.apart)
+        return restrictive_relations(self.layout.apart)
 
     def of(self, tuple_: Tuple) -> list[Fact]:
         """Return the fact for a tuple, and one for each value that its condition binds; NotCarried if that fails."""

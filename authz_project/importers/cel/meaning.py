@@ -23,7 +23,7 @@ from authz_project.importers.model import (
     Place,
     Sum,
     Test,
-    Unsayable,
+    Unsupported,
 )
 from authz_project.importers.values import NoValue, is_number_of, polar_type, value_of
 from policy.values import BOOLEAN, INTEGER, STRING, whole_number
@@ -71,7 +71,7 @@ class _Reader:
             return self._atom(node)
         except (_NoEqual, NoValue) as reason:
             why = reason.reason if isinstance(reason, _NoEqual) else str(reason)
-            return Unsayable(self.text[node.start : node.end], why, self._place(node))
+            return Unsupported(self.text[node.start : node.end], why, self._place(node))
 
     def _atom(self, node: Node) -> Test:
         match node.kind:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import Any
 
-from authz_project.importers.marked import Marked, items_of_json, read_yaml, rows_of_csv, value_of_json
+from authz_project.importers.located_data import Located, items_of_json, read_yaml, rows_of_csv, value_of_json
 from authz_project.importers.model import Place, Thing, Tuple, Values, Who
 from authz_project.importers.report import wrong
 
@@ -35,7 +35,7 @@ def tuples_of(raw: Any, place: Place) -> Iterator[Tuple]:
     if not isinstance(listed, list):
         raise wrong(place, "expected a list of tuples")
     for each in listed:
-        yield tuple_of(each, each.place if isinstance(each, Marked) else place)
+        yield tuple_of(each, each.place if isinstance(each, Located) else place)
 
 
 def _of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:

@@ -31,7 +31,7 @@ from authz_project.importers.model import (
     Operand,
     Sum,
     Test,
-    Unsayable,
+    Unsupported,
 )
 from authz_project.importers.polar import terms
 from authz_project.importers.polar.names import variable, word
@@ -146,7 +146,7 @@ class _Writer:
         match test:
             case Always(value):
                 return ast.Truth(value == holds)
-            case Unsayable():
+            case Unsupported():
                 return terms.FALSE
             case Negation(inner):
                 return self.says(inner, not holds)

@@ -1,7 +1,7 @@
 """Schema text -> what it says."""
 
-from authz_project.importers.spicedb.misread import Misread
 from authz_project.importers.spicedb.reader import Reader
+from authz_project.importers.spicedb.source_errors import SourceError
 from authz_project.importers.spicedb.syntax import (
     Along,
     Caveat,
@@ -69,9 +69,11 @@ class _Parser:
         flag = self.read.name("what is used")
         if flag.text not in FLAGS:
             known = ", ".join(FLAGS)
-            raise Misread(f"nobody knows what `use {flag.text}` means; known are {known}", self.read.place(flag))
+            raise SourceError(f"nobody knows what `use {flag.text}` means; known are {known}", self.read.place(flag))
         if is_late:
-            raise Misread(f"`use {flag.text}` stands behind a definition; move it to the top", self.read.place(first))
+            raise SourceError(
+                f"`use {flag.text}` stands behind a definition; move it to the top", self.read.place(first)
+            )
         self.flags.add(flag.text)
 
     def _import(self) -> Import:
@@ -144,7 +146,7 @@ class _Parser:
         may_end = "expiration" in self.flags
         if may_end and self.read.took("expiration"):
             if self.read.is_name("and"):
-                raise Misread("the caveat comes first: `with caveat and expiration`", self.read.place())
+                raise SourceError("the caveat comes first: `with caveat and expiration`", self.read.place())
             return "", True
         caveat = self._path("the name of a caveat")
         if may_end and self.read.took("and"):
@@ -206,7 +208,7 @@ class _Parser:
             return Named(name, self.read.place(first))
         along = self._along(name)
         if self.read.is_sign("->", "."):
-            raise Misread(
+            raise SourceError(
                 "one arrow takes one step; make a permission of it on the type between, and refer to that",
                 self.read.place(),
             )
@@ -219,7 +221,7 @@ class _Parser:
         self.read.take()
         function = self.read.name("`any` or `all`")
         if function.text not in ("any", "all"):
-            raise Misread(f"`{function.text}` is no arrow; write `any` or `all`", self.read.place(function))
+            raise SourceError(f"`{function.text}` is no arrow; write `any` or `all`", self.read.place(function))
         self.read.expect("(", f"behind `{function.text}`")
         target = self.read.name(f"a relation or permission of what `{name}` leads to").text
         self.read.expect(")", "that closes the parenthesis")

@@ -3,7 +3,7 @@
 import re
 
 from authz_project.importers.model import Place
-from authz_project.importers.spicedb.misread import Misread, place_in
+from authz_project.importers.spicedb.source_errors import SourceError, place_in
 from authz_project.importers.spicedb.words import Kind, Word, words_of
 from policy.language.source import Source
 
@@ -62,8 +62,8 @@ class Reader:
             return self.take()
         raise self.unexpected(what)
 
-    def unexpected(self, wanted: str) -> Misread:
-        return Misread(f"expected {wanted}, and found {self.word.shown}", self.place())
+    def unexpected(self, wanted: str) -> SourceError:
+        return SourceError(f"expected {wanted}, and found {self.word.shown}", self.place())
 
     # ---- places ---------------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class Reader:
     def deeper(self) -> None:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise Misread(f"this nests deeper than {DEEPEST} times; split it", self.place())
+            raise SourceError(f"this nests deeper than {DEEPEST} times; split it", self.place())
 
     def higher(self) -> None:
         self._depth -= 1

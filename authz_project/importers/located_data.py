@@ -1,4 +1,4 @@
-"""YAML and JSON read with the places where things stand."""
+"""Reads YAML, JSON and CSV with the place of each value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from authz_project.importers.report import Fault, ImportRejected
 _MOST_DEEP = 50
 
 
-class Marked(dict[str, Any]):
+class Located(dict[str, Any]):
     """A mapping that knows where it begins, and where its values do."""
 
     def __init__(self, place: Place):
@@ -57,7 +57,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_yaml(text: str, file: str) -> Any:
-    """The document in a text: mappings are `Marked`; ImportRejected where it is none."""
+    """Return the document in a text, with mappings as `Located`. Raise ImportRejected where it is none."""
     try:
         loader = _Loader(text)
         try:
@@ -97,7 +97,7 @@ def pairs_of(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, yaml.Node
 
 def _made(node: yaml.Node, loader: _Loader, file: str) -> Any:
     if isinstance(node, yaml.MappingNode):
-        found = Marked(_place(node, file))
+        found = Located(_place(node, file))
         for key, _, value in pairs_of(node):
             found[key] = _made(value, loader, file)
             found.places[key] = _place(value, file)
