@@ -12,9 +12,9 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
 from authz_project import observing
+from authz_project.direct_route import ANSWERED_WITH, Answer, Environ
 from authz_project.middleware import request_id_of
 from authz_project.readiness import Readiness, draining
-from authz_project.short_way import ANSWERED_WITH, Answer, Environ
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.file_on_disk import FileOnDisk
 from policy import noticing

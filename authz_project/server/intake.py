@@ -18,6 +18,7 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
 from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
+from authz_project.direct_route import Environ
 from authz_project.errors import too_large
 from authz_project.logs.begin import begin as begin_logs
 from authz_project.server.admission import SMALL, allowance, largest, quick_allowance
@@ -29,7 +30,6 @@ from authz_project.server.refusals import Refusals
 from authz_project.server.slots import Slots
 from authz_project.server.upkeep import start_upkeep
 from authz_project.server.waiting import Waiting
-from authz_project.short_way import Environ
 from authz_project.traces.begin import begin as begin_traces
 from checks.asking.turns import turns
 from policy import noticing

@@ -21,10 +21,10 @@ from policy.language.format import formatted
 from policy.language.plumbing import MAX_BYTES
 from policy.language.source import Source
 from policy.models import Environment, PolicyDraft, PolicyVersion, default_environment, environment_named
-from policy.pages import editor, typed
+from policy.pages import submission, typed
 from policy.pages.author import by_admin, may_view_facts
-from policy.pages.editor import Outcome, PolicyForm
 from policy.pages.meanwhile import published_meanwhile
+from policy.pages.submission import Outcome, PolicyForm
 from policy.publishing import Published
 
 
@@ -80,9 +80,9 @@ class EditingAdmin(admin.ModelAdmin):
             return self._editor(request, form, Outcome(trouble="nothing is published, because of the fields below"))
         sent = form.cleaned_data
         if "_check" in request.POST:
-            outcome = editor.check(sent, may_view_facts(request))
+            outcome = submission.check(sent, may_view_facts(request))
         else:
-            outcome = editor.publish(sent, by_admin(request))
+            outcome = submission.publish(sent, by_admin(request))
         if outcome.published is None:
             return self._editor(request, form, outcome)
         drafts.discard_published(request.user, sent["environment"], sent["source"], sent["stamp"])
@@ -122,7 +122,7 @@ class EditingAdmin(admin.ModelAdmin):
             filename=form["filename"].value() or "",
             source=source,
             rows=max(24, source.count("\n") + 3),
-            numbers=editor.line_numbers(source, outcome.excerpts),
+            numbers=submission.line_numbers(source, outcome.excerpts),
             seen=seen if draft else _active_number(environment),
             stamp=sent.get("stamp"),
             draft=draft,

@@ -113,7 +113,7 @@ def test_a_connection_that_was_lost_is_replaced(db):
 
 def test_nothing_is_told_of_the_database(db, caplog):
     secret = OperationalError('connection to "db.example.org" failed: password of "authz" is\nwrong')
-    with mock.patch.object(readiness, "form", side_effect=secret):
+    with mock.patch.object(readiness, "state_of_database", side_effect=secret):
         answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()) == (503, AWAY.body)
     (line,) = caplog.messages

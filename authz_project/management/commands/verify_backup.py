@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
 from authz_project.backups.archives import SQLITE, NotABackup, dump_findings, kind_of, sqlite_findings
-from authz_project.backups.findings import Finding
+from authz_project.backups.backup_finding import BackupFinding, schema_finding
 from authz_project.backups.scratch import CannotRestore, looked_at, restore_dump, sqlite_looked_at
 from authz_project.settings import database_from_url
 from policy.management.command import ServiceCommand
@@ -61,15 +61,15 @@ class Command(ServiceCommand):
             self.stderr.write("what is in it is not looked at: --database names an empty database to restore it into")
             return True
         with self.progress("restoring"):
-            form = restore_dump(file, scratch_config(url))
-        if not self._report([form.finding]):
+            state = restore_dump(file, scratch_config(url))
+        if not self._report([schema_finding(state)]):
             return False
         with self.progress("asking"):
             is_good, said = looked_at(url)
         self.stdout.write(said)
         return is_good
 
-    def _report(self, found: Iterable[Finding]) -> bool:
+    def _report(self, found: Iterable[BackupFinding]) -> bool:
         are_good = True
         for finding in found:
             self.stdout.write(str(finding))
