@@ -47,7 +47,7 @@ class FactAdmin(admin.ModelAdmin):
         ]
 
     def site_urls(self):
-        """Of the pages that are about a value: they stand beside those of facts."""
+        """Return the addresses of the pages about a value, which stand beside those of facts."""
         wrap = self.admin_site.admin_view
         return [
             path("facts/value/", wrap(self.value), name="facts_value"),
@@ -188,7 +188,7 @@ class FactAdmin(admin.ModelAdmin):
     # ---- history ----------------------------------------------------------------------------------------------
 
     def history(self, request: HttpRequest) -> HttpResponse:
-        """Of a fact, of all facts of a kind, or of an environment."""
+        """Show the history of a fact, of all facts of a kind, or of an environment."""
         self._check_view(request)
         if "signature" in request.GET:
             asked = history_pages.fact_asked(request)
@@ -235,7 +235,7 @@ class FactAdmin(admin.ModelAdmin):
             raise PermissionDenied
 
     def _may_change_ends(self, request: HttpRequest) -> bool:
-        """Whether facts that are stored may be given other ends: a near one is as good as deleting."""
+        """Say whether facts that are stored may be given other ends: a near one is as good as deleting."""
         return self.has_change_permission(request) or self.has_delete_permission(request)
 
     def _may_view_policies(self, request: HttpRequest) -> bool:

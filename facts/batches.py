@@ -87,7 +87,7 @@ def by_signature(facts: Iterable[Fact]) -> Mapping[Signature, Sequence[Ids]]:
 
 
 def without(facts: Sequence[Fact], signatures: AnySet[Signature]) -> Sequence[Fact]:
-    """The facts of all other signatures."""
+    """Return the facts of all other signatures."""
     if not isinstance(facts, FactBatch):
         return tuple([fact for fact in facts if fact.signature not in signatures])
     kept = {signature: ids for signature, ids in facts.ids.items() if signature not in signatures}
@@ -104,7 +104,7 @@ def place_of_first(facts: Iterable[Fact], signature: Signature) -> int:
 
 
 def some_end(facts: Iterable[Fact]) -> bool:
-    """Whether any of the facts says until when."""
+    """Say whether any of the facts says until when."""
     if isinstance(facts, FactBatch):
         return facts.some_end
     return any(fact.expires_at is not None for fact in facts)
@@ -133,5 +133,5 @@ def last_said(rows: Iterable[NewRow]) -> list[NewRow]:
 
 
 def rest_of_row(signature: Signature, since: int) -> tuple[Any, ...]:
-    """What follows the ids in a row of a fact that has no end."""
+    """Return what follows the ids in a row of a fact that has no end."""
     return (*("",) * (MAX_ARGUMENTS - len(signature.types)), since, None)

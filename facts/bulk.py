@@ -183,7 +183,7 @@ class _Filing:
 
     @property
     def numbers(self) -> list[int]:
-        """Of the signatures whose facts are stored."""
+        """Return the numbers of the signatures whose facts are stored."""
         return [filed[0] for filed in self.filed.values() if not isinstance(filed, str)]
 
     def _file(self, signature: Signature) -> Filed | str:

@@ -34,7 +34,7 @@ class Count:
 
     @property
     def facts(self) -> str:
-        """As part of a sentence."""
+        """Return the count as part of a sentence."""
         return f"{self} fact{'' if str(self) == '1' else 's'}"
 
 

@@ -46,7 +46,7 @@ class FeedPosition:
 
     @property
     def text(self) -> int | str:
-        """As `next` tells it."""
+        """Return the position as the member `next` of an answer has it."""
         if self.inside is None:
             return self.revision
         on = self.inside

@@ -127,7 +127,7 @@ def stored_names(environment_id: int, program: Program) -> list[UnknownName]:
 
 
 def _count(number: int, column: str, name: str) -> int:
-    """How many facts have the name, no further than is worth knowing."""
+    """Return how many facts have the name, no further than is worth knowing."""
     with connection.cursor() as cursor:
         limited = f"SELECT 1 FROM fact WHERE sig = %s AND {column} = %s LIMIT %s"
         cursor.execute(f"SELECT COUNT(*) FROM ({limited}) AS met", (number, name, _COUNTED))

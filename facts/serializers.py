@@ -104,7 +104,7 @@ class Bulk(serializers.Serializer):
 
 
 def pattern_from_query(query: Mapping[str, str]) -> tuple[str | None, tuple[Argument, ...]]:
-    """The predicate, None for all, and what is known of the first arguments."""
+    """Return the predicate, None for all, and what is known of the first arguments."""
     given: dict[tuple[int, str], str] = {}
     for name, text in query.items():
         found = _QUERIED.fullmatch(name)
@@ -146,7 +146,7 @@ class _Queried(Protocol):
 
 
 def feed_from_query(request: _Queried) -> tuple[FeedRequest, float]:
-    """What is asked of the changes, and for how many seconds."""
+    """Return what is asked of the changes, and for how many seconds it may wait."""
     query, predicates = request.query_params, request.query_list("predicate")
     for each in predicates:
         wire.name_from_json(each, "predicate")

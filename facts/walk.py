@@ -103,7 +103,7 @@ class SearchColumn:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The columns in the order that its facts are in."""
+        """Return the columns in the order that its facts are in."""
         return ORDERS[self.name]
 
     def sorted_by(self, filed: Filed) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ class Facts:
         return [Fact(f"{predicate}_if", (*args, when), expires_at), *values]
 
     def context(self, values: Values) -> list[Fact]:
-        """The values of a request as facts of it, for all conditions that take them."""
+        """Return the values of a request as facts of it, for all conditions that take them."""
         found: dict[Fact, None] = {}
         for condition in self.layout.model.conditions:
             try:
@@ -121,7 +121,7 @@ class Facts:
         return stand_in, [Fact(f"has_{said.kind.value}", (stand_in, Value(STRING, said.name), thing))]
 
     def question(self, who: Value, relation: str, thing: Thing) -> tuple[str, tuple[Value, ...]]:
-        """The predicate that says it, and its values."""
+        """Return the predicate that says it, and its values."""
         said = self.layout.said.get((thing.type, relation))
         if said is None:
             raise NotCarried(f"there is no relation {thing.type}#{relation}", is_wrong=True)
@@ -133,7 +133,7 @@ class Facts:
     # ---- one tuple ---------------------------------------------------------------------------------------------------
 
     def _subject_of(self, tuple_: Tuple) -> Subject:
-        """The kind of subject, among those that the model allows."""
+        """Return the kind of subject, among those that the model allows."""
         who = tuple_.subject
         key = (tuple_.object.type, tuple_.relation)
         if key not in self._subjects:
@@ -148,7 +148,7 @@ class Facts:
 
     @cached_property
     def _subjects(self) -> dict[tuple[str, str], list[Subject]]:
-        """By relations as the model has them, before they were taken apart."""
+        """Return the subjects by relations as the model has them, before they were taken apart."""
         found: dict[tuple[str, str], list[Subject]] = {}
         apart = self.layout.apart
         homes = {(type_name, home): name for (type_name, name), home in apart.plain_homes.items()}
@@ -178,7 +178,7 @@ class Facts:
         return "has_role", (self.value(who), name, thing)
 
     def _when(self, tuple_: Tuple) -> tuple[Value, list[Fact]]:
-        """What stands for the values that a tuple binds, and the facts that say them."""
+        """Return what stands for the values that a tuple binds, and the facts that give them."""
         condition = self.layout.condition(str(tuple_.condition))
         try:
             given = worked_out(condition, tuple_.values)
@@ -216,7 +216,7 @@ def _check_clock(given: frozenset[str]) -> None:
 
 
 def _short(raw: object) -> str:
-    """A value as it stands in an id: a text in quotes, unless it cannot be taken for anything else."""
+    """Return a value as it stands in an id: a text in quotes, unless it cannot be taken for anything else."""
     if isinstance(raw, str) and _PLAIN.fullmatch(raw):
         return raw
     return json.dumps(raw, separators=(",", ":"), ensure_ascii=False, default=str)

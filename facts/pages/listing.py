@@ -31,7 +31,7 @@ class Cell:
 
     @property
     def is_name(self) -> bool:
-        """Whether the value is of a primitive type, such as the role that relates the other arguments."""
+        """Say whether the value is of a primitive type, such as the role that relates the other arguments."""
         return self.value.type in PRIMITIVES
 
 

@@ -48,7 +48,7 @@ class _NoEqual(Exception):
 
 
 def test_of(node: Node, text: str, parameters: Iterable[Parameter], place_of: Callable[[int], Place]) -> Test:
-    """The test that an expression is; `place_of` says where an offset of its text stands."""
+    """Return the test that an expression is; `place_of` says where an offset of its text stands."""
     return _Reader(text, {each.name: each.type for each in parameters}, place_of).test(node)
 
 

@@ -59,7 +59,7 @@ def _files(name: str) -> list[ModelPart]:
 
 
 def _modules(text: str, name: str) -> list[str]:
-    """The files that a list of modules names."""
+    """Return the files that a list of modules names."""
     raw = read_yaml(text, name)
     listed = raw.get("contents") if isinstance(raw, Located) else None
     if not isinstance(listed, list) or not listed:
@@ -80,7 +80,7 @@ def _model_of_store(store: Store, name: str) -> Model:
 
 
 def _placed(text: str, at: Place) -> Model:
-    """The model within a file: its lines and columns are those of the file."""
+    """Return the model within a file: its lines and columns are those of the file."""
     return model_of_files([read_dsl("\n" * (at.line - 1) + indent(text, " " * (at.column - 1)), at.file)])
 
 

@@ -41,7 +41,7 @@ def read_json_model(text: str, file: str) -> ModelPart:
 
 
 def _without_tabs(text: str) -> str:
-    """Tabs between JSON's signs are none in YAML; those in texts are written as `\\t`."""
+    """Replace tabs between JSON's signs, which YAML does not allow; those in texts are written as `\\t`."""
     return text.replace("\t", " ")
 
 
@@ -104,7 +104,7 @@ def _expression(raw: Any, place: Place, depth: int) -> Expression:
 
 
 def _relation_of(raw: Any, place: Place) -> str:
-    """The relation that is named, of the object itself: `object` may be there, and is empty."""
+    """Return the relation that is named, of the object itself: `object` may be there, and is empty."""
     if isinstance(raw, Located):
         _check_keys(raw, "relation", "object")
         if raw.get("object"):
@@ -113,7 +113,7 @@ def _relation_of(raw: Any, place: Place) -> str:
 
 
 def _parts(raw: Located, place: Place, depth: int) -> tuple[Expression, ...]:
-    """At least one: all of nothing would be everybody."""
+    """Return the parts, at least one: all of nothing would be everybody."""
     _check_keys(raw, "child")
     found = raw.get("child")
     if not isinstance(found, list) or not found:
@@ -140,14 +140,14 @@ def _condition(name: str, raw: Any, conditions: Located) -> Condition:
 
 
 def _type_name(raw: Any, place: Place) -> str:
-    """`TYPE_NAME_LIST` of `TYPE_NAME_STRING` is `list<string>`."""
+    """Return the name of a type: `TYPE_NAME_LIST` of `TYPE_NAME_STRING` is `list<string>`."""
     name = _name(raw if isinstance(raw, dict) else {}, "type_name", place).removeprefix("TYPE_NAME_").lower()
     inner = [_type_name(each, place) for each in raw.get("generic_types") or ()]
     return f"{name}<{inner[0]}>" if inner else name
 
 
 def _mapping(raw: Located, key: str) -> Located:
-    """What stands under a key; an empty one where nothing does."""
+    """Return what stands under a key; an empty one where nothing does."""
     found = raw.get(key)
     if found is not None and not isinstance(found, Located):
         raise wrong(raw.place_of(key), f"`{key}` is to be a mapping")

@@ -13,12 +13,12 @@ from authz_project.importers.report import Fault, ImportRejected
 
 
 def model_of_dsl(text: str, file: str) -> Model:
-    """The model that one text in the language is; ImportRejected says all that is wrong."""
+    """Return the model that one text in the language is; raise ImportRejected with all that is wrong."""
     return model_of_files([read_dsl(text, file)])
 
 
 def model_of_files(files: Iterable[ModelPart]) -> Model:
-    """One model of several modules, which may extend each other's types."""
+    """Return one model of several modules, which may extend each other's types."""
     files = list(files)
     types: dict[str, Type] = {}
     for type_ in (each for file in files for each in file.types):

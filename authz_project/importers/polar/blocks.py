@@ -101,7 +101,7 @@ class _Writer:
             block.relations.append(declared)
 
     def _ways(self, type_: Type, relation: Relation, possible: bool) -> list[ast.Formula]:
-        """What grants a relation, beside the facts that say it."""
+        """Return what grants a relation, beside the facts that say it."""
         followed = [part for part in alternatives(relation.expression) if not is_direct(part)]
         return [
             *self._own(type_, relation, possible),
@@ -109,7 +109,7 @@ class _Writer:
         ]
 
     def _own(self, type_: Type, relation: Relation, possible: bool) -> list[ast.Formula]:
-        """What tuples of the relation itself grant, but for those that are facts of the role."""
+        """Return what tuples of the relation itself grant, but for those that are facts of the role."""
         said = self.layout.said[type_.name, relation.name]
         found: dict[ast.Formula, None] = {}
         for subject in relation.subjects:
@@ -141,7 +141,7 @@ class _Writer:
         return terms.every(typed, self._waiting(subject.condition, possible, called))
 
     def _waiting(self, condition: str, possible: bool, called: ast.Call) -> ast.Formula:
-        """That a conditional tuple is there, and its condition met; with `possible`, that it does not fail for sure."""
+        """Ask for a conditional tuple whose condition is met; with `possible`, for one whose condition may be met."""
         name = self.layout.conditions[condition]
         if not possible:
             return terms.every(called, terms.call(name, terms.WHEN))
@@ -204,14 +204,14 @@ class _Writer:
 
 
 def _shorthands(name: str, formulas: list[ast.Formula]) -> list[ast.Shorthand]:
-    """One for each way; `a or b` is two."""
+    """Return one shorthand rule for each alternative; `a or b` is two."""
     parts = dict.fromkeys(part for each in formulas for part in (each.parts if isinstance(each, ast.Or) else (each,)))
     head = ast.Reference(name)
     return [ast.Shorthand(head, part) for part in parts if part not in (terms.FALSE, head)]
 
 
 def _two(name: str, other: str = "") -> str:
-    """A variable for a thing of a type, besides one of another."""
+    """Return a variable for a thing of a type, besides one of another."""
     return f"other_{name}" if other and variable(name) == variable(other) else variable(name)
 
 
@@ -227,7 +227,7 @@ def _uncertain_steps(layout: Layout) -> set[tuple[str, str]]:
 
 
 def _conditions_of(layout: Layout, type_name: str, step: Step) -> list[str]:
-    """The conditions that tuples of a step may have."""
+    """Return the conditions that tuples of a step may have."""
     found: dict[str, None] = {}
     for type_, relation in relations_of(layout.model):
         for subject in relation.subjects if type_.name == type_name else ():

@@ -38,7 +38,7 @@ class Formulas:
     _variables: set[str] = field(default_factory=set)  # of the rule that is being written
 
     def rule(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
-        """The whole condition of one rule."""
+        """Return the whole condition of one rule."""
         self.begin()
         return self.of(type_name, expression, possible)
 
@@ -86,7 +86,7 @@ class Formulas:
     def holds(
         self, type_name: str, relation: str, actor: ast.Term, on: ast.Variable | None, possible: bool
     ) -> ast.Formula:
-        """That an actor has a relation to the rule's own resource; or to another thing, `on` which it is asked."""
+        """Ask that an actor has a relation to the rule's own resource, or to the other thing `on`."""
         if (type_name, relation) not in self.layout.said:
             return terms.FALSE
         kind, name = self.said(type_name, relation, possible)
@@ -109,7 +109,7 @@ class Formulas:
         )
 
     def on(self, type_name: str, step: Step, relation: str, possible: bool) -> ast.Formula:
-        """`"viewer" on "parent"`, written out where a block cannot declare what `parent` leads to."""
+        """Ask `"viewer" on "parent"`, written out where a block cannot declare what `parent` leads to."""
         key = (step.target, relation)
         if key not in self.layout.said:
             return terms.FALSE
@@ -136,7 +136,7 @@ class Formulas:
         return terms.no(terms.every(there, terms.no(terms.every(leads, asked))))
 
     def _thing(self, type_name: str, prefix: str = "") -> str:
-        """A variable of its own for a related thing, called as its type is."""
+        """Return a variable of its own for a related thing, called as its type is."""
         name = wanted = variable(f"{prefix}{self.layout.types[type_name]}")
         number = 1
         while name in self._variables:
@@ -159,7 +159,7 @@ class Formulas:
         return f"{self.layout.possibly}{step.name}"
 
     def _is_declared(self, type_name: str, step: Step) -> bool:
-        """Whether the block says where the step leads: it does for relations of usersets, and those to one type."""
+        """Say whether the block says where the step leads: it does for relations of usersets, and those to one type."""
         for key, said in self.layout.said.items():
             if key[0] == type_name and said == Said(Kind.RELATION, step.name):
                 return self.layout.is_simple(*key)

@@ -57,7 +57,7 @@ class Layout:
 
     @cached_property
     def possibly(self) -> str:
-        """What stands before the name of a relation in its widest sense: no name of the model begins with it."""
+        """Return what stands before the name of a relation in its widest sense: no name of the model begins with it."""
         names = {said.name for said in self.said.values()} | {*self.userset_names.values()}
         return unused_start("possibly_", names)
 
@@ -76,22 +76,22 @@ class Layout:
         return (type_name, relation) in self.apart.leading
 
     def targets(self, type_name: str, relation: str) -> tuple[str, ...]:
-        """The types of the objects that a relation leads to, each once."""
+        """Return the types of the objects that a relation leads to, each once."""
         return tuple(dict.fromkeys(each.type for each in self.relations[type_name, relation].subjects))
 
     def is_simple(self, type_name: str, relation: str) -> bool:
-        """Whether a relation leads to one type, so that its block can declare it."""
+        """Say whether a relation leads to one type, so that its block can declare it."""
         return len(self.targets(type_name, relation)) == 1
 
     def usersets(self, type_name: str, relation: str) -> Iterator[tuple[Step, Subject]]:
-        """The usersets among a relation's subjects, each with the relation that it is stored as."""
+        """Yield the usersets among a relation's subjects, each with the relation that it is stored as."""
         for subject in self.relations[type_name, relation].subjects:
             if subject.relation:
                 name = self.userset_names[type_name, relation, subject.type, subject.relation]
                 yield Step(name, subject.type), subject
 
     def steps(self, type_name: str, tupleset: str) -> list[Step]:
-        """What an arrow follows: the relations to objects, and those to usersets."""
+        """Return what an arrow follows: the relations to objects, and those to usersets."""
         found: list[Step] = []
         plain = self.apart.home(type_name, tupleset, True)
         if self.is_leading(type_name, plain):
@@ -160,14 +160,14 @@ def _name_relations(
 
 
 def _userset_name(relation: Relation, subject: Subject) -> str:
-    """`viewer_group` for `viewer: [group#member]`; with several relations of groups, `viewer_group_member`."""
+    """Return `viewer_group` for `viewer: [group#member]`; with several relations of groups, `viewer_group_member`."""
     alike = {each.relation for each in relation.subjects if each.type == subject.type and each.relation}
     parts = [relation.name, subject.type, *([subject.relation or ""] if len(alike) > 1 else [])]
     return word("_".join(parts))
 
 
 def _actors(apart: Apart) -> frozenset[str]:
-    """The types whose objects can be subjects of anything but a relation that is just followed."""
+    """Return the types whose objects can be subjects of anything but a relation that is just followed."""
     found: set[str] = set()
     asked: set[Key] = set()
     for type_, relation in relations_of(apart.model):
@@ -190,7 +190,7 @@ def _actors(apart: Apart) -> frozenset[str]:
 
 
 def _is_arrived_at(apart: Apart, type_name: str, relation: str) -> bool:
-    """Whether an arrow ends at a relation that is itself followed elsewhere."""
+    """Say whether an arrow ends at a relation that is itself followed elsewhere."""
     if (type_name, relation) not in apart.leading:
         return False
     return any(

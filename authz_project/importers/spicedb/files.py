@@ -38,7 +38,7 @@ class Read:
 
 
 def imported(schema: Path, others: Sequence[Path] = ()) -> Imported:
-    """Raises `ImportRejected` with all that is wrong in the files."""
+    """Read the files. Raise `ImportRejected` with all that is wrong in them."""
     read = read_files(schema, others)
     passed = passed_through(read.schema)
     scenarios = tuple(found for name, file in read.files if (found := _scenario(name, file, passed)))
@@ -88,7 +88,7 @@ class _Reading:
                 self.faults.append(wrong.fault)
 
     def _schema(self, source: Source, folder: Path) -> None:
-        """What is imported comes before what imports it."""
+        """Parse a schema, after what it imports."""
         text = parse(source)
         for each in text.imports:
             self._import(each, folder)
@@ -129,7 +129,7 @@ class _Reading:
 
 
 def _source(path: Path, place: Place = NOWHERE) -> Source:
-    """Of a file, which may be named in another."""
+    """Return the source of a file, which may be named in another."""
     try:
         return Source(text_of_file(str(path)), str(path))
     except Unreadable as reason:
@@ -140,13 +140,13 @@ def _source(path: Path, place: Place = NOWHERE) -> Source:
 
 
 def _scenario(name: str, file: ValidationFile, passed: frozenset[Kind]) -> Scenario | None:
-    """What a validation file expects."""
+    """Return what a validation file expects."""
     expectations = [*map(_check, file.asserted), *(each for one in file.expected for each in _listed(one, passed))]
     return Scenario(name, (), tuple(expectations), expectations[0].place) if expectations else None
 
 
 def _check(asserted: Asserted) -> Check:
-    """What caveats have yet to decide is granted to nobody."""
+    """Return the check: what caveats have yet to decide is granted to nobody."""
     return Check(
         asserted.subject,
         asserted.relation,
@@ -158,7 +158,7 @@ def _check(asserted: Asserted) -> Check:
 
 
 def _listed(expected: Expected, passed: frozenset[Kind]) -> Iterator[Check | SubjectList]:
-    """Exactly these of each type that is named; where some are taken out of everybody, each by itself.
+    """Expect exactly these of each type that is named; where some are taken out of everybody, each by itself.
 
     A list names the usersets that relationships name. One that a permission only passes through on its way has the
     permission all the same, and so has the one that is asked about: of such kinds, each that is listed is asked.

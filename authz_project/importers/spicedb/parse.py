@@ -84,7 +84,7 @@ class _Parser:
         return Import(path, self.read.place(first))
 
     def _path(self, what: str) -> str:
-        """A name, perhaps with others before it: `tenant/document`."""
+        """Parse a name, perhaps with others before it: `tenant/document`."""
         names = [self.read.name(what).text]
         while self.read.took("/"):
             names.append(self.read.name(what).text)
@@ -142,7 +142,7 @@ class _Parser:
         return Subject(kind, relation, is_wildcard, caveat, expires, self.read.place(first))
 
     def _conditions(self) -> tuple[str, bool]:
-        """`with …`: the caveat, and whether it may end."""
+        """Parse `with …`: return the caveat, and whether the relationship may end."""
         may_end = "expiration" in self.flags
         if may_end and self.read.took("expiration"):
             if self.read.is_name("and"):
@@ -170,7 +170,7 @@ class _Parser:
         return PermissionDeclared(name, term, comment, self.read.place(first))
 
     def _term(self) -> Term:
-        """`-` binds loosest, then `&`, then `+`."""
+        """Parse a term. `-` binds loosest, then `&`, then `+`."""
         first = self.read.word
         left = self._common()
         while self.read.took("-"):
@@ -215,7 +215,7 @@ class _Parser:
         return Along(name, along[0], along[1], self.read.place(first))
 
     def _along(self, name: str) -> tuple[str, bool]:
-        """What stands behind the arrow, and whether it is to hold along every one."""
+        """Parse what stands behind the arrow; say whether it is to hold along every one."""
         if self.read.took("->"):
             return self.read.name(f"a relation or permission of what `{name}` leads to").text, False
         self.read.take()
@@ -246,7 +246,7 @@ class _Parser:
         return Caveat(name, tuple(parameters), self.read.source, start, text, comment, place)
 
     def _condition(self, name: str) -> tuple[int, str]:
-        """All up to the brace that closes the caveat: another language, which another parser reads."""
+        """Take all up to the brace that closes the caveat: another language, which another parser reads."""
         first, open_braces = self.read.word, 0
         while self.read.word.kind is not Kind.END and (open_braces or not self.read.is_sign("}")):
             open_braces += self.read.is_sign("{") - self.read.is_sign("}")

@@ -25,7 +25,7 @@ _SUBJECT_ALONE, _RESOURCE_ALONE = re.compile(_SUBJECT), re.compile(_RESOURCE)
 
 
 def lines_of(source: Source) -> Iterator[tuple[str, Place]]:
-    """The lines of a text that say something, and where each stands."""
+    """Yield the lines of a text that say something, and where each stands."""
     for found in re.finditer(r"[^\n]+", source.text):
         text = found[0].strip(" \t\r\f\v\ufeff")
         if text and not text.startswith("//"):
@@ -55,7 +55,7 @@ def subject_of(text: str, place: Place) -> Who:
 
 
 def permission_of(text: str, place: Place) -> tuple[Thing, str]:
-    """An object and the name of its relation or permission."""
+    """Return an object and the name of its relation or permission."""
     found = _RESOURCE_ALONE.fullmatch(text)
     if found is None:
         raise SourceError(f"`{text}` is no permission of a resource; one looks like `document:plan#view`", place)
@@ -63,7 +63,7 @@ def permission_of(text: str, place: Place) -> tuple[Thing, str]:
 
 
 def context_of(text: str, place: Place) -> Values:
-    """Names and values, written as JSON."""
+    """Return names and values, written as JSON."""
     try:
         context = value_of_json(text)
     except ValueError as reason:

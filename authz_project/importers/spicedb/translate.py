@@ -43,7 +43,7 @@ from authz_project.importers.spicedb.syntax import Subject as SubjectWritten
 
 
 def model_of(schema: Schema) -> Model:
-    """Raises `SourceError` where a caveat's condition is none."""
+    """Translate the schema. Raise `SourceError` where a caveat's condition is none."""
     types = tuple(map(_type, schema.definitions))
     return Model(types, tuple(map(condition_of, schema.caveats)), schema.comment)
 
@@ -98,7 +98,7 @@ def expression_of(term: Term) -> Expression:
 
 
 def _parts(term: Term, kind: type[Sum | Common]) -> Iterator[Term]:
-    """`(a + b) + c` has three parts."""
+    """Yield the parts of a sum: `(a + b) + c` has three."""
     if isinstance(term, kind):
         for part in term.parts:
             yield from _parts(part, kind)

@@ -74,7 +74,7 @@ class ValidationFile:
 
 
 def validation_file_of(source: Source) -> ValidationFile:
-    """What the file says. A `SourceError` where it is no such file; those of single lines are in what comes back."""
+    """Read a validation file. Raise `SourceError` where it is none; the result has the errors of single lines."""
     try:
         root = node_of_yaml(source.text)
         if isinstance(root, yaml.MappingNode):
@@ -128,7 +128,7 @@ class _Reading:
         return node
 
     def _schema(self) -> Source | None:
-        """Where it stands in the file, if its words are the same there as in the text that YAML makes of it."""
+        """Return the schema with its place in the file, if its words are the same there as in YAML's text of it."""
         node = self._scalar("schema")
         if node is None:
             return None
@@ -153,7 +153,7 @@ class _Reading:
                 self.wrong.append(wrong)
 
     def _placed(self, node: yaml.ScalarNode) -> Iterator[tuple[str, Place]]:
-        """The lines of a text, and where each stands in the file."""
+        """Yield the lines of a text, and where each stands in the file."""
         reached = node.start_mark.index
         for text, _ in lines_of(Source(node.value)):
             found = self.source.text.find(text, reached, node.end_mark.index)
@@ -191,7 +191,7 @@ class _Reading:
                 self.wrong.append(wrong)
 
     def _expected_subject(self, item: yaml.Node) -> ExpectedSubject:
-        """As `[user:ann] is <document:plan#viewer>` says; what stands behind the brackets says why, and may change."""
+        """Read `[user:ann] is <document:plan#viewer>`; what stands behind it gives reasons, and may change."""
         place = self._place(item)
         found = _IN_BRACKETS.match(str(item.value))
         if found is None:

@@ -50,7 +50,7 @@ _WORD = re.compile(
 
 
 def words_of(source: Source) -> list[Word]:
-    """All words and comments of a text, and the end."""
+    """Return all words and comments of a text, and the end."""
     words, place = [], 0
     while place < len(source.text):
         found = _WORD.match(source.text, place)
