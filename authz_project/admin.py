@@ -132,7 +132,7 @@ class ApiKeyAdmin(ChangingAdmin):
         key.pk, key.prefix = made.pk, made.prefix
 
     def response_add(self, request: HttpRequest, key: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
-        """The only page that ever shows the whole key; it is not kept anywhere to be shown again."""
+        """Return the only page that ever shows the whole key; it is not kept anywhere to be shown again."""
         return self._shown_once(request, "New API key", {"token": key.token})
 
     def _shown_once(self, request: HttpRequest, title: str, shown: dict[str, Any]) -> HttpResponse:

@@ -80,7 +80,7 @@ def refusal_of(error: Exception, request_id: str, started: float = math.inf) -> 
 
 
 def _trouble_of(error: Exception) -> Trouble | None:
-    """What ails the database, or the machine."""
+    """Return what ails the database, or the machine."""
     if isinstance(error, (OperationalError, InterfaceError)):
         return trouble_of(error) or AWAY
     return trouble_of(error) if isinstance(error, (DatabaseError, MemoryError)) else None

@@ -28,7 +28,7 @@ class Rotated(NamedTuple):
 
     @property
     def told(self) -> str:
-        """What has become of the old one."""
+        """Return what has become of the old one."""
         if self.old.revoked_at is not None:
             return f"{self.old.prefix} is revoked"
         return f"{self.old.prefix} is good until {self.old.expires_at:%Y-%m-%d %H:%M} UTC"

@@ -58,7 +58,7 @@ def by_django(environ, start_response):
 
 
 def _plain(content_type: str) -> str:
-    """Without parameters but a form's boundary: all is UTF-8, and Django would decode addresses as `charset` says."""
+    """Drop parameters but a form's boundary: all is UTF-8, and Django would decode addresses as `charset` says."""
     kind = content_type.partition(";")[0]
     boundary = _BOUNDARY.search(content_type)
     return f"{kind}; boundary={boundary[1]}" if boundary else kind

@@ -62,7 +62,7 @@ def _asked(environment_id: int, program: Program) -> str:
 
 
 def _questions(environment_id: int, program: Program) -> Iterator[tuple[Value, str, str]]:
-    """Actors that facts mention, and what they may be allowed; in the order of names."""
+    """Yield actors that facts mention, and what they may be allowed; in the order of names."""
     types = sorted(program.types.values(), key=lambda each: each.name)
     asked = [(each.permissions[0], each.name) for each in types if each.permissions]
     actors = [each.name for each in types if each.kind == "actor"]

@@ -23,7 +23,7 @@ class NotABackup(Exception):
 
 
 def kind_of(file: Path) -> bytes:
-    """`SQLITE` or `POSTGRESQL`."""
+    """Return `SQLITE` or `POSTGRESQL`."""
     try:
         with file.open("rb") as opened:
             head = opened.read(16)

@@ -104,7 +104,7 @@ def _stored(environment: Environment) -> _Stored:
 
 
 def _revisions(environment: Environment) -> tuple[int, int, int | None, int, int]:
-    """How many there are from the horizon on, the newest with its policy, and what those after the horizon changed."""
+    """Return how many there are from the horizon on, the newest with its policy, and what those since changed."""
     horizon = environment.horizon
     ((number, newest, inserted, deleted),) = _rows(
         "SELECT COUNT(*), COALESCE(MAX(number), 0),"

@@ -24,7 +24,7 @@ class CannotCopy(Exception):
 
 
 def secret_of(database: Path) -> Path:
-    """Where the secret of a database's logins is kept, if it is kept in a file."""
+    """Return where the secret of a database's logins is kept, if it is kept in a file."""
     return database.with_name(f"{database.name}.secret")
 
 
@@ -66,7 +66,7 @@ def _refuse_place(source: Path, target: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _draft_of(path: Path) -> Iterator[Path]:
-    """An empty file beside the place, which is gone in the end if it was not put there."""
+    """Yield an empty file beside the place, which is gone in the end if it was not put there."""
     file, name = tempfile.mkstemp(".part", f".{path.name}.", path.parent)  # its owner's alone
     os.close(file)
     draft = Path(name)

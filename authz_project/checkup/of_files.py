@@ -52,7 +52,7 @@ def disk_finding(folders: dict[str, Path], size: int = 0) -> CheckFinding:
 
 
 def rights_finding(database: Path) -> CheckFinding:
-    """A database has hashes of passwords and of keys, and its secret signs logins: both are for the service alone."""
+    """Check who may read: a database has hashes of passwords and of keys, and its secret signs logins."""
     fails, warnings = [], []
     for path in (database.with_name(database.name + end) for end in ENDS):
         if not path.exists():

@@ -75,7 +75,7 @@ def hovered(document: Document, position: types.Position) -> types.Hover | None:
 
 
 def definitions(document: Document, position: types.Position) -> list[types.Location]:
-    """Where the name is made: of several, those in the block around, if it has one."""
+    """Return where the name is made: of several, those in the block around, if it has one."""
     occurrence = _at(document, position)
     if occurrence is None:
         return []
@@ -118,7 +118,7 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
 
 
 def layout(document: Document) -> list[types.TextEdit]:
-    """One edit of the whole; none for a text that is no policy, or is laid out already."""
+    """Return one edit of the whole; none for a text that is no policy, or is laid out already."""
     try:
         after = formatted_tokens(document.text, document.tokens)
     except PolicyRejected:

@@ -14,7 +14,7 @@ _TYPED = re.compile(r"\s*(?::|matches!?)\s*([^\s,;()]+)")
 
 
 def hover_text(document: Document, occurrence: Occurrence) -> str:
-    """What there is to say; empty where that is nothing."""
+    """Return what there is to say; empty where that is nothing."""
     key = occurrence.key
     match key.kind:
         case kind if kind == TYPE:
@@ -31,7 +31,7 @@ def hover_text(document: Document, occurrence: Occurrence) -> str:
 
 
 def _code(lines: Iterable[str]) -> str:
-    """As a block of code, whose fence is longer than any in it."""
+    """Write the text as a block of code, whose fence is longer than any in it."""
     text = "\n".join(lines)
     fence = "`" * max([3, *(len(found) + 1 for found in re.findall("`{3,}", text))])
     return f"{fence}polar\n{text}\n{fence}\n" if text else ""
@@ -51,7 +51,7 @@ def _type(document: Document, name: str) -> str:
 
 
 def _lists(block: Block) -> Iterator[str]:
-    """What the block declares and inherits."""
+    """Yield what the block declares and inherits."""
     for each in LISTS:
         if names := dict.fromkeys(getattr(block, each)):
             yield f"  {each} = [{', '.join(map(quoted, names))}];"
@@ -90,7 +90,7 @@ def _declared(block: Block, name: str) -> Iterator[str]:
 
 
 def _predicate(document: Document, key: NameKey) -> str:
-    """Which facts it accepts, by the compiler if the text is a policy, and the rules that make it true."""
+    """Return which facts it accepts, by the compiler if the text is a policy, and the rules that make it true."""
     program = document.compiled.program if document.is_compiled else None
     accepted = []
     for (predicate, _), patterns in (program.accepted if program else {}).items():
@@ -130,7 +130,7 @@ def _fixture(document: Document, name: str) -> list[str]:
 
 
 def _statements(document: Document, spans: Iterable[Span]) -> list[str]:
-    """Statements of the text on a line each, with their lines."""
+    """Write statements of the text on a line each, with their lines."""
     lines = []
     for span in spans:
         line, _ = document.source.position(span.start)

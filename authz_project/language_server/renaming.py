@@ -36,7 +36,7 @@ def renamable(document: Document, place: int) -> Occurrence:
 
 
 def renamed(document: Document, place: int, new: str) -> list[Span]:
-    """Where the new name goes."""
+    """Return where the new name goes."""
     key = renamable(document, place).key
     spans = [each.span for each in document.names.of(key)]
     if new == key.name:
@@ -59,7 +59,7 @@ def _refuse_unfit(document: Document, key: NameKey, spans: list[Span], new: str)
 
 
 def _is_sound(document: Document, spans: list[Span], new: str) -> bool:
-    """Whether the text is understood with the new name, if it was before."""
+    """Say whether the text is understood with the new name, if it was before."""
     return _problems(with_name(document.text, spans, new)) == 0 or _problems(document.text) > 0
 
 

@@ -105,7 +105,7 @@ class PolicyServer(LanguageServer):
 
 
 def _tested(program: Program) -> TestReport:
-    """What came of the tests; the thread keeps no connection."""
+    """Return what came of the tests; the thread keeps no connection."""
     try:
         return policy_tests.run(program)
     finally:
@@ -113,7 +113,7 @@ def _tested(program: Program) -> TestReport:
 
 
 def _failures(document: Document, report: TestReport) -> list[Problem]:
-    """The assertions that failed, as problems of their lines."""
+    """Return the assertions that failed, as problems of their lines."""
     found = []
     for test in report.tests:
         for one in test.assertions:
@@ -147,7 +147,7 @@ _OPTIONS = {
 
 
 def built(version: str) -> PolicyServer:
-    """A server that answers, to be started."""
+    """Return a server that answers, to be started."""
     server = PolicyServer(version)
     for name, answer in _ANSWERS.items():
         server.feature(name, _OPTIONS.get(name))(_handler(server, answer))
@@ -182,7 +182,7 @@ def _handler(server: PolicyServer, answer: Callable[[Document, Any], object]) ->
 
 
 def _is_failure(record: logging.LogRecord) -> bool:
-    """Whether something failed here. A name that cannot be changed is no failure: whoever asks is told why."""
+    """Say whether something failed here. A name that cannot be changed is no failure: whoever asks is told why."""
     error = record.exc_info[1] if record.exc_info else None
     return not (isinstance(error, JsonRpcException) and error.code == _FAILED)
 

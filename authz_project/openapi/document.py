@@ -98,7 +98,7 @@ def _parameter(parameter: Parameter, example: dict[str, str]) -> Part:
 
 
 def statuses(operation: Operation) -> dict[int, str]:
-    """Everything but success that the operation may answer with."""
+    """Return everything but success that the operation may answer with."""
     expected = [401, 429, 503] if operation.needs_key else []
     if operation.needs_key and operation.scope is not None:
         expected.append(403)

@@ -66,7 +66,7 @@ class Command(ServiceCommand):
 
 
 def _asked(question: Question, slug: str) -> str:
-    """As it is asked here."""
+    """Write the question as it is asked here."""
     options = [] if slug == DEFAULT_SLUG else ["--environment", slug]
     kind, *words = question.parameters.values()
     if kind == "who":

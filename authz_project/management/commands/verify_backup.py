@@ -89,7 +89,7 @@ def filled_in(url: str) -> str:
 
 
 def scratch_config(url: str) -> dict[str, Any]:
-    """Of a database that is not the one in use."""
+    """Return the settings of a database that is not the one in use."""
     try:
         config = database_from_url(url)
     except ImproperlyConfigured as reason:
