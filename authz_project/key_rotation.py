@@ -27,7 +27,7 @@ class Rotated(NamedTuple):
     token: str  # of the new one
 
     @property
-    def told(self) -> str:
+    def outcome(self) -> str:
         """Return what has become of the old one."""
         if self.old.revoked_at is not None:
             return f"{self.old.prefix} is revoked"

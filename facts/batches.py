@@ -113,7 +113,7 @@ def some_end(facts: Iterable[Fact]) -> bool:
 def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int], since: int) -> list[NewRow]:
     """Return the facts' rows without duplicates; of facts that differ only in their end, the last one counts."""
     if some_end(facts):
-        return last_said([row_of(fact, number_of(fact.signature), since) for fact in facts])
+        return last_of_each([row_of(fact, number_of(fact.signature), since) for fact in facts])
     rows: list[NewRow] = []
     for signature, ids in by_signature(facts).items():
         number, rest = number_of(signature), rest_of_row(signature, since)
@@ -126,7 +126,7 @@ def row_of(fact: Fact, number: int, since: int) -> NewRow:
     return (number, *[value.id for value in fact.args], *padding, fact.expires_at)
 
 
-def last_said(rows: Iterable[NewRow]) -> list[NewRow]:
+def last_of_each(rows: Iterable[NewRow]) -> list[NewRow]:
     """Return one row of each fact: the last one, whose end counts."""
     found: dict[Row, NewRow] = {row[:ROW_LENGTH]: row for row in rows}
     return list(found.values())

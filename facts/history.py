@@ -98,7 +98,7 @@ def of_kinds(
 
 
 def of_value(environment_id: int, value: Value, size: int, after: HistoryCursor | None = None) -> History:
-    """Return a page of what happened to the facts that mention a value, in whatever place."""
+    """Return a page of what happened to the facts that mention a value, in whatever argument."""
     kinds = {each: number for each, number in signature_numbers(environment_id).items() if value.type in each.types}
     latest, horizon = newest_and_horizon(environment_id)
     span = Span(horizon, latest)

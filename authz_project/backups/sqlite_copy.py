@@ -47,7 +47,7 @@ def copy(source: Path, target: Path, overwrite: bool, progress: Progress = lambd
             with suppress(OSError):  # not every kind of disk can flush folders
                 _flush(target.parent)
     except (OSError, sqlite3.Error) as reason:
-        raise CannotCopy(f"no copy is made: {_said(reason)}") from None
+        raise CannotCopy(f"no copy is made: {_reason_text(reason)}") from None
 
 
 def _refuse_place(source: Path, target: Path, overwrite: bool) -> None:
@@ -110,7 +110,7 @@ def _flush(path: Path) -> None:
         os.close(file)
 
 
-def _said(reason: Exception) -> str:
+def _reason_text(reason: Exception) -> str:
     if isinstance(reason, OSError):
         return f"{reason.strerror or reason}{f' (`{reason.filename}`)' if reason.filename else ''}"
     return str(reason)

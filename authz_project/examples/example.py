@@ -30,14 +30,14 @@ class Question:
     @property
     def parameters(self) -> dict[str, str]:
         """Return the parameters for the address of the page that asks it."""
-        said = {"kind": self.kind, "actor": self.actor, "action": self.action, "resource": self.resource}
-        return {name: text for name, text in said.items() if text}
+        asked = {"kind": self.kind, "actor": self.actor, "action": self.action, "resource": self.resource}
+        return {name: text for name, text in asked.items() if text}
 
     def __str__(self) -> str:
         return " ".join(self.parameters.values())
 
     @property
-    def said(self) -> str:
+    def answer_text(self) -> str:
         """Return the answer in words."""
         if isinstance(self.answer, bool):
             return "allowed" if self.answer else "denied"

@@ -80,7 +80,7 @@ class Facts:
         """Return the fact for a tuple, and one for each value that its condition binds; NotCarried if that fails."""
         self._subject_of(tuple_)
         expires_at = None if tuple_.expiry is None else microseconds_of(tuple_.expiry)
-        predicate, args = self._said(tuple_)
+        predicate, args = self._fact_parts(tuple_)
         if tuple_.condition is None:
             return [Fact(predicate, args, expires_at)]
         when, values = self._when(tuple_)
@@ -112,21 +112,21 @@ class Facts:
         if who.relation is None:
             return self.value(who), []
         stand_in = Value(self.layout.userset_type, _id(str(who)))
-        said = self.layout.said.get((who.type, who.relation))
-        if said is None:
+        named = self.layout.relation_names.get((who.type, who.relation))
+        if named is None:
             raise NotCarried(f"there is no relation {who.type}#{who.relation}", is_wrong=True)
-        if said.kind is Kind.RELATION:
+        if named.kind is Kind.RELATION:
             raise NotCarried(f"nobody can ask about {who.type}#{who.relation} here, which leads to objects")
         thing = self.value(Who(who.type, who.id))
-        return stand_in, [Fact(f"has_{said.kind.value}", (stand_in, Value(STRING, said.name), thing))]
+        return stand_in, [Fact(f"has_{named.kind.value}", (stand_in, Value(STRING, named.name), thing))]
 
     def question(self, who: Value, relation: str, thing: Thing) -> tuple[str, tuple[Value, ...]]:
         """Return the predicate that says it, and its values."""
-        said = self.layout.said.get((thing.type, relation))
-        if said is None:
+        named = self.layout.relation_names.get((thing.type, relation))
+        if named is None:
             raise NotCarried(f"there is no relation {thing.type}#{relation}", is_wrong=True)
-        name, resource = Value(STRING, said.name), self.value(thing)
-        if said.kind is Kind.RELATION:
+        name, resource = Value(STRING, named.name), self.value(thing)
+        if named.kind is Kind.RELATION:
             return "has_relation", (resource, name, who)
         return "allow", (who, name, resource)
 
@@ -159,7 +159,7 @@ class Facts:
                 found.setdefault(key, []).extend(relation.subjects)
         return found
 
-    def _said(self, tuple_: Tuple) -> tuple[str, tuple[Value, ...]]:
+    def _fact_parts(self, tuple_: Tuple) -> tuple[str, tuple[Value, ...]]:
         layout, who, thing = self.layout, tuple_.subject, self.value(tuple_.object)
         is_plain = who.relation is None and not who.is_everybody
         home = layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
@@ -167,13 +167,13 @@ class Facts:
         if who.relation:
             name = Value(STRING, layout.userset_names[*key, who.type, who.relation])
             return "has_relation", (thing, name, self.value(Who(who.type, who.id)))
-        said = layout.said[key]
-        name = Value(STRING, said.name)
+        named = layout.relation_names[key]
+        name = Value(STRING, named.name)
         if who.is_everybody:
             public = layout.public_types(*key)
             types = (Value(STRING, layout.types[who.type]),) if len(public) > 1 else ()
             return "is_public", (thing, name, *types)
-        if said.kind is Kind.RELATION:
+        if named.kind is Kind.RELATION:
             return "has_relation", (thing, name, self.value(who))
         return "has_role", (self.value(who), name, thing)
 
@@ -203,8 +203,8 @@ def _check_sums(condition: Condition, given: set[str]) -> None:
     """Refuse a sum of which the tuple says one part and the request the other."""
     for total in sums(condition.test):
         parts = parameters_of(total)
-        said = [name for name in parts if name in given]
-        if said and len(said) < len(parts) and isinstance(total, Sum):
+        named = [name for name in parts if name in given]
+        if named and len(named) < len(parts) and isinstance(total, Sum):
             missing = ", ".join(name for name in parts if name not in given)
             raise NotCarried(f"`{described(total)}` is worked out here from the tuple, which leaves out {missing}")
 

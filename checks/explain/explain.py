@@ -72,15 +72,15 @@ def explain_calls(session: Snapshot, question: Question) -> tuple[ExplainedGoal,
     """Explain each call of a question that has a value for each variable."""
     values = {name: Value(asked.type, asked.one) for name, asked in question.variables.items()}
     goals = (Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls)
-    return _with_stays(session, [_explained(session, goal) for goal in goals])
+    return _with_periods(session, [_explained(session, goal) for goal in goals])
 
 
 def explain_goal(session: Snapshot, goal: Goal) -> ExplainedGoal:
-    (explained,) = _with_stays(session, [_explained(session, goal)])
+    (explained,) = _with_periods(session, [_explained(session, goal)])
     return explained
 
 
-def _with_stays(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[ExplainedGoal, ...]:
+def _with_periods(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[ExplainedGoal, ...]:
     """Return the goals with the times at which their facts were stored, looked up for all of them together."""
     told = iter(with_periods(session, [reason for goal in goals for reason in goal.reasons]))
     return tuple(

@@ -79,10 +79,10 @@ def _expression(raw: Any, place: Place, depth: int) -> Expression:
     if not isinstance(raw, Located) or depth > _MOST_DEEP:
         raise wrong(place, "expected what a relation is: `this`, `computedUserset`, `tupleToUserset`, `union` …")
     place = raw.place
-    said = [(name, value) for name, value in raw.items() if value is not None]
-    if len(said) != 1:
-        raise wrong(place, f"expected one thing that a relation is; found {', '.join(dict(said)) or 'none'}")
-    match said[0]:
+    given = [(name, value) for name, value in raw.items() if value is not None]
+    if len(given) != 1:
+        raise wrong(place, f"expected one thing that a relation is; found {', '.join(dict(given)) or 'none'}")
+    match given[0]:
         case ("this", Located() as nothing):
             _check_keys(nothing)
             return Direct(place)
@@ -100,7 +100,7 @@ def _expression(raw: Any, place: Place, depth: int) -> Expression:
             _check_keys(parts, "base", "subtract")
             base, subtract = (_expression(parts.get(name), place, depth + 1) for name in ("base", "subtract"))
             return Exclusion(base, subtract)
-    raise wrong(place, f"`{said[0][0]}` is not known, or not what it should be")
+    raise wrong(place, f"`{given[0][0]}` is not known, or not what it should be")
 
 
 def _relation_of(raw: Any, place: Place) -> str:

@@ -66,20 +66,20 @@ class _Writer:
     # ---- for sure ----------------------------------------------------------------------------------------------------
 
     def relation(self, type_: Type, relation: Relation) -> None:
-        block, said = self.blocks[type_.name], self.layout.said[type_.name, relation.name]
-        rules = Rules(said.name, relation.comment)
+        block, named = self.blocks[type_.name], self.layout.relation_names[type_.name, relation.name]
+        rules = Rules(named.name, relation.comment)
         block.rules.append(rules)
-        if said.kind is Kind.RELATION:
-            self._leading(block, rules, relation, said.name)
+        if named.kind is Kind.RELATION:
+            self._leading(block, rules, relation, named.name)
         else:
-            (block.roles if said.kind is Kind.ROLE else block.permissions).append(said.name)
+            (block.roles if named.kind is Kind.ROLE else block.permissions).append(named.name)
         for step, subject in self.layout.usersets(type_.name, relation.name):
             self._declare(block, step.name, step.target)
             if subject.condition:
                 rules.longhand.append(self._waiting_relation(block, step.name, step, subject.condition, False))
-        if said.kind is Kind.RELATION:
+        if named.kind is Kind.RELATION:
             return
-        rules.shorthand += _shorthands(said.name, self._ways(type_, relation, False))
+        rules.shorthand += _shorthands(named.name, self._ways(type_, relation, False))
 
     def _leading(self, block: Block, rules: Rules, relation: Relation, name: str) -> None:
         targets = self.layout.targets(block.type.name, relation.name)
@@ -110,18 +110,18 @@ class _Writer:
 
     def _own(self, type_: Type, relation: Relation, possible: bool) -> list[ast.Formula]:
         """Return what tuples of the relation itself grant, but for those that are facts of the role."""
-        said = self.layout.said[type_.name, relation.name]
+        named = self.layout.relation_names[type_.name, relation.name]
         found: dict[ast.Formula, None] = {}
         for subject in relation.subjects:
             if subject.wildcard:
-                found[self._everybody(type_.name, relation, subject, said.name, possible)] = None
+                found[self._everybody(type_.name, relation, subject, named.name, possible)] = None
             elif subject.relation:
                 self.formulas.begin()
                 name = self.layout.userset_names[type_.name, relation.name, subject.type, subject.relation]
                 found[self.formulas.on(type_.name, Step(name, subject.type), subject.relation, possible)] = None
             elif subject.condition:
                 found[self._waiting(subject.condition, possible, terms.call(
-                    "has_role_if", terms.ACTOR, terms.text(said.name), terms.RESOURCE, terms.WHEN
+                    "has_role_if", terms.ACTOR, terms.text(named.name), terms.RESOURCE, terms.WHEN
                 ))] = None  # fmt: skip
         return [*found]
 
@@ -192,14 +192,14 @@ class _Writer:
 
     def _possible_relation(self, type_name: str, name: str) -> None:
         relation, block = self.layout.relations[type_name, name], self.blocks[type_name]
-        said = self.layout.said[type_name, name]
-        if said.kind is Kind.RELATION:
+        named = self.layout.relation_names[type_name, name]
+        if named.kind is Kind.RELATION:
             return  # its steps have rules
-        possible = f"{self.layout.possibly}{said.name}"
+        possible = f"{self.layout.possibly}{named.name}"
         block.permissions.append(possible)
         narrow, wide = self._ways(block.type, relation, False), self._ways(block.type, relation, True)
-        ways: list[ast.Formula] = [ast.Reference(said.name), *[each for each in wide if each not in narrow]]
-        comment = (f"whoever may be {said.name}, for all that is known",)
+        ways: list[ast.Formula] = [ast.Reference(named.name), *[each for each in wide if each not in narrow]]
+        comment = (f"whoever may be {named.name}, for all that is known",)
         block.rules.append(Rules(possible, comment, _shorthands(possible, ways)))
 
 
@@ -222,7 +222,7 @@ def _uncertain_steps(layout: Layout) -> set[tuple[str, str]]:
             if subject.condition and subject.relation:
                 found.add((type_.name, layout.userset_names[type_.name, relation.name, subject.type, subject.relation]))
             elif subject.condition and layout.is_leading(type_.name, relation.name):
-                found.add((type_.name, layout.said[type_.name, relation.name].name))
+                found.add((type_.name, layout.relation_names[type_.name, relation.name].name))
     return found
 
 
@@ -236,7 +236,7 @@ def _conditions_of(layout: Layout, type_name: str, step: Step) -> list[str]:
             if subject.relation:
                 name = layout.userset_names[type_name, relation.name, subject.type, subject.relation]
             else:
-                name = layout.said[type_name, relation.name].name
+                name = layout.relation_names[type_name, relation.name].name
             if name == step.name:
                 found[subject.condition] = None
     return [*found]

@@ -83,14 +83,14 @@ class _Writer:
     clock: frozenset[str]
 
     def whole(self, holds: bool) -> ast.Formula:
-        said = self.says(self.condition.test, holds)
+        formula = self.says(self.condition.test, holds)
         if not self.condition.needs_every_value:
-            return _lean(said)
+            return _lean(formula)
         types = {each.name: polar_type(each.type) for each in self.condition.parameters}
         if None in types.values():
             return terms.FALSE  # nobody can give such a value here
         others = [_value(name, terms.ANY) for name in unasked(self.condition) if name not in self.clock]
-        together = _together([*self._given(self.condition.test), *others, said])
+        together = _together([*self._given(self.condition.test), *others, formula])
         parts = together.parts if isinstance(together, ast.And) else (together,)
         typed = [each for part in parts for each in self._typed(part)]
         return _lean(terms.every(*typed, *[self._elements_fit(each.name) for each in self.condition.parameters]))
@@ -151,8 +151,8 @@ class _Writer:
             case Negation(inner):
                 return self.says(inner, not holds)
             case AllOf(parts) | AnyOf(parts):
-                said = [self.says(part, holds) for part in parts]
-                return _together(said) if isinstance(test, AllOf) == holds else terms.either(*said)
+                formulas = [self.says(part, holds) for part in parts]
+                return _together(formulas) if isinstance(test, AllOf) == holds else terms.either(*formulas)
             case IsTrue(name):
                 return _value(name, terms.constant(holds))
             case Comparison(operator, left, right):
@@ -256,8 +256,8 @@ def _of_sure_type(part: ast.Formula) -> Iterator[ast.Term]:
 
 def _needed(calls: list[ast.Call]) -> list[ast.Call]:
     """Drop each call that asks for any value where another call asks for the same value by a term."""
-    said = {call.args[:2] for call in calls if call.args[-1] != terms.ANY}
-    return [call for call in calls if call.args[-1] != terms.ANY or call.args[:2] not in said]
+    by_term = {call.args[:2] for call in calls if call.args[-1] != terms.ANY}
+    return [call for call in calls if call.args[-1] != terms.ANY or call.args[:2] not in by_term]
 
 
 def _without(formula: ast.Formula, bound: list[ast.Formula]) -> ast.Formula:

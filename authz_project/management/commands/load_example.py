@@ -62,7 +62,7 @@ class Command(ServiceCommand):
             self.stdout.write(f"\n{fill(paragraph, WIDTH)}")
         self.stdout.write("\nWorth asking:")
         for question in example.questions:
-            self.stdout.write(f"\n  {_asked(question, slug)}\n      {question.said}: {question.why}")
+            self.stdout.write(f"\n  {_asked(question, slug)}\n      {question.answer_text}: {question.why}")
 
 
 def _asked(question: Question, slug: str) -> str:

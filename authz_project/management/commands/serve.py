@@ -25,7 +25,7 @@ from authz_project.command_line.numbers import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
 from authz_project.damage import damage, refusal_of
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
-from authz_project.logs.formats import said_by_command
+from authz_project.logs.formats import command_line_to_json
 from authz_project.metrics import folder
 from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
@@ -153,7 +153,7 @@ class Command(ServiceCommand):
 
     def say(self, line: str) -> None:
         """Say it to people, or as all else is said."""
-        self.stdout.write(said_by_command(line.strip()) if settings.LOG_FORMAT == "json" else line)
+        self.stdout.write(command_line_to_json(line.strip()) if settings.LOG_FORMAT == "json" else line)
         self.stdout.flush()
 
 
