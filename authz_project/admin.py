@@ -30,11 +30,11 @@ from policy.revisions import Done, Kind, record
 RESERVED = "this is a name for test environments, whose keys are good with `serve --dev` only"
 
 
-def _minute(moment: datetime | None) -> str:
-    return f"{moment:%Y-%m-%d %H:%M}" if moment else ""
+def _minute(time: datetime | None) -> str:
+    return f"{time:%Y-%m-%d %H:%M}" if time else ""
 
 
-class Moment(forms.DateTimeInput):
+class DateTimeLocalInput(forms.DateTimeInput):
     """A day and a time in one field, by the browser's own calendar."""
 
     input_type = "datetime-local"
@@ -86,7 +86,7 @@ class ApiKeyAdmin(ChangingAdmin):
     fields = ["environment", "label", *SCOPE_COLUMNS.values(), "expires_at"]
     actions = ["rotate", "revoke"]
     _of_its_life = ("created_at", "created_by", "last_used", "revoked_at", "successor")
-    formfield_overrides = {models.DateTimeField: {"form_class": forms.DateTimeField, "widget": Moment}}
+    formfield_overrides = {models.DateTimeField: {"form_class": forms.DateTimeField, "widget": DateTimeLocalInput}}
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": "API keys"} | (extra_context or {}))
@@ -132,7 +132,7 @@ class ApiKeyAdmin(ChangingAdmin):
         key.pk, key.prefix = made.pk, made.prefix
 
     def response_add(self, request: HttpRequest, key: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
-        """The only page that ever shows the whole key; it is not kept anywhere to be shown again."""
+        """Return the only page that ever shows the whole key; it is not kept anywhere to be shown again."""
         return self._shown_once(request, "New API key", {"token": key.token})
 
     def _shown_once(self, request: HttpRequest, title: str, shown: dict[str, Any]) -> HttpResponse:

@@ -1,6 +1,7 @@
 """How HTTP meets the endpoints: keys in, JSON in and out, and one answer to whatever goes wrong.
 
-A request comes to its endpoint by `short_way`, or by `endpoint_views` through the framework. What both share is here.
+A request comes to its endpoint by `direct_route`, or by `endpoint_views` through the framework. What both share is
+here.
 """
 
 from collections.abc import Mapping

@@ -16,7 +16,7 @@ ADVICE = "keep it aside, put a backup in its place (Operations, Backup), and sta
 
 
 def refusal_of(error: Exception) -> str:
-    """What is said of a database that cannot even be opened."""
+    """Return what is said of a database that cannot even be opened."""
     said = " ".join(str(error).split())
     if trouble_of(error) is DAMAGED:
         return f"the database {_file()} is damaged ({said}): {ADVICE}"

@@ -52,7 +52,7 @@ def view_class(endpoint: Endpoint) -> type[View]:
 
 
 def description_of(endpoint: Endpoint) -> dict[str, object]:
-    """What OPTIONS is answered with."""
+    """Return what OPTIONS is answered with."""
     nobody: Any = None  # it is the same for all requests
     return dict(SimpleMetadata().determine_metadata(nobody, view_class(endpoint)()))
 

@@ -12,7 +12,7 @@ class NotAName(AuthzError):
 
 
 def environment_made(slug: str) -> Environment:
-    """The environment of that name, which is made if there is none."""
+    """Return the environment of that name, which is made if there is none."""
     if slug == DEFAULT_SLUG:
         return default_environment()
     found = Environment.objects.filter(slug=slug).first()

@@ -69,7 +69,7 @@ def refusal_of(error: Exception, request_id: str, started: float = math.inf) -> 
     if was_cancelled(error):
         error = _reason_for_cancelling(started)
     if trouble := _trouble_of(error):
-        return _told_of(trouble, error, request_id)
+        return _refusal_of(trouble, error, request_id)
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
     if status == 500:
         log.error("request %s failed", request_id, exc_info=error)
@@ -80,13 +80,13 @@ def refusal_of(error: Exception, request_id: str, started: float = math.inf) -> 
 
 
 def _trouble_of(error: Exception) -> Trouble | None:
-    """What ails the database, or the machine."""
+    """Return what ails the database, or the machine."""
     if isinstance(error, (OperationalError, InterfaceError)):
         return trouble_of(error) or AWAY
     return trouble_of(error) if isinstance(error, (DatabaseError, MemoryError)) else None
 
 
-def _told_of(trouble: Trouble, error: Exception, request_id: str) -> Refusal:
+def _refusal_of(trouble: Trouble, error: Exception, request_id: str) -> Refusal:
     if trouble is AWAY:
         note_loss()
     _seldom.error(f"request {request_id}: {trouble.message}: {without_details(str(error))}", kind=trouble.message)

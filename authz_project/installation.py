@@ -21,7 +21,7 @@ class Unset:
 
 
 def database_text() -> str:
-    """Which database this is, in which version, and where: never with a password."""
+    """Return which database this is, in which version, and where: never with a password."""
     version = database_version()
     if connection.vendor == "sqlite":
         return f"{version}, {Path(connection.settings_dict['NAME']).absolute()}"
@@ -31,7 +31,7 @@ def database_text() -> str:
 
 
 def database_version() -> str:
-    """Which database this is, in which version, and no more: `PostgreSQL 16.4`."""
+    """Return which database this is, in which version, and no more: `PostgreSQL 16.4`."""
     connection.ensure_connection()
     if connection.vendor == "sqlite":
         return "SQLite " + ".".join(map(str, connection.Database.sqlite_version_info))  # type: ignore[attr-defined]
@@ -67,7 +67,7 @@ def policy_text(environment_id: int, slug: str) -> str:
 
 
 def unset() -> list[Unset]:
-    """What production wants and is off, the most important first."""
+    """Return what production wants and is off, the most important first."""
     wanted = {
         Unset("ALLOWED_HOSTS", "any name leads to this service"): "*" not in settings.ALLOWED_HOSTS,
         Unset("CSRF_TRUSTED_ORIGINS", "the admin's cookies also go over plain HTTP"): settings.SESSION_COOKIE_SECURE,

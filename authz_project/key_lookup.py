@@ -10,7 +10,7 @@ _SHOWN = 5
 
 
 def key_named(text: str) -> ApiKey:
-    """The key with this beginning, this number or this label; `NotFound` where there is none, or more than one.
+    """Return the key with this beginning, this number or this label; `NotFound` where there is none, or more than one.
 
     A whole key works too: its secret is ignored. A label must lead to one key that is neither revoked nor expired; keys
     that have a successor are passed over if another one has the label.

@@ -27,8 +27,8 @@ class Rotated(NamedTuple):
     token: str  # of the new one
 
     @property
-    def told(self) -> str:
-        """What has become of the old one."""
+    def outcome(self) -> str:
+        """Return what has become of the old one."""
         if self.old.revoked_at is not None:
             return f"{self.old.prefix} is revoked"
         return f"{self.old.prefix} is good until {self.old.expires_at:%Y-%m-%d %H:%M} UTC"

@@ -7,7 +7,7 @@ from policy.scopes import Scope
 
 
 def state_of(key: ApiKey, moment: datetime) -> str:
-    """Whether it is good at the moment, and until when."""
+    """Say whether it is good at the moment, and until when."""
     if key.revoked_at:
         return f"revoked {key.revoked_at:%Y-%m-%d}"
     if key.expires_at is None:

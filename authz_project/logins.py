@@ -75,5 +75,5 @@ def address_of(request: HttpRequest) -> str:
 
 
 def _key(*parts: str) -> str:
-    """Neither names nor addresses are stored."""
+    """Make a key of which neither name nor address can be read."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -38,7 +38,7 @@ class ApiKey(models.Model):
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """What it is good for."""
+        """Return what it is good for."""
         return tuple(scope for scope, column in SCOPE_COLUMNS.items() if getattr(self, column))
 
 

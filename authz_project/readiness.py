@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from authz_project.form import form
+from authz_project.schema_state import state_of_database
 
 log = logging.getLogger("authz.server")
 
@@ -57,7 +57,7 @@ def current() -> Readiness:
 
 
 def _of_database() -> Readiness:
-    found = form()
-    if found.missing:
+    state = state_of_database()
+    if state.missing:
         return UNPREPARED
-    return NEWER if found.newer else READY
+    return NEWER if state.newer else READY

@@ -23,7 +23,7 @@ def number(name: str, default: float) -> float: ...
 @overload
 def number(name: str, default: int, kind: type[int]) -> int: ...
 def number(name: str, default: float, kind: type[int] | type[float] = float) -> float:
-    """A setting that is a number, 0 or more."""
+    """Return a setting that is a number, 0 or more."""
     text = env.str(name, default="").strip()
     try:
         value = kind(text) if text else kind(default)
@@ -36,7 +36,7 @@ def number(name: str, default: float, kind: type[int] | type[float] = float) -> 
 
 
 def truth(name: str, default: bool = False) -> bool:
-    """A setting that is on or off."""
+    """Return a setting that is on or off."""
     text = env.str(name, default="").strip().lower()
     if text not in ("", "0", "1", "false", "true"):
         raise ImproperlyConfigured(f"{name} must be 0 or 1, not {text!r}")
@@ -44,7 +44,7 @@ def truth(name: str, default: bool = False) -> bool:
 
 
 def origins(name: str) -> list[str]:
-    """A setting that is origins, by commas."""
+    """Return a setting that is origins, by commas."""
     found = env.list(name, default=[])
     if wrong := [each for each in found if not each.startswith(("http://", "https://"))]:
         raise ImproperlyConfigured(f"{name} must be origins such as https://authz.example.org, not {wrong[0]!r}")
@@ -90,7 +90,7 @@ PERIODS = {"s": 1, "m": 60, "h": 3600}
 
 
 def rate_limit() -> Rate | None:
-    """How many requests a key may send to a process; None where there is no limit."""
+    """Return how many requests a key may send to a process; None where there is no limit."""
     text = env.str("RATE_LIMIT", default="").strip()
     if text in ("", "0"):
         return None
@@ -176,7 +176,7 @@ POSTGRESQL_OPTIONS = {
 
 
 def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
-    """Django's settings of the database at the URL, with what this service needs of it."""
+    """Return Django's settings of the database at the URL, with what this service needs of it."""
     if not url.startswith(("sqlite:///", "postgres://", "postgresql://")):
         raise ImproperlyConfigured(f"{name} must begin with sqlite:/// or postgres://")
     try:
@@ -211,7 +211,7 @@ if REPLICA_MAX_LAG < 3:
 
 
 def replicas_from_urls(text: str, primary: dict) -> list[dict]:
-    """Django's settings of the databases at the URLs, which commas part."""
+    """Return Django's settings of the databases at the URLs, which commas part."""
     urls = [url.strip() for url in re.split(r",(?=\s*[A-Za-z]+:/)", text.strip(" ,")) if url.strip()]
     if not urls:
         return []
@@ -242,7 +242,7 @@ if REPLICAS:  # a server that has become a standby is not to pass for the primar
 
 
 def is_here(database: dict) -> bool:
-    """Whether the database is on this machine, and shares its processors."""
+    """Say whether the database is on this machine, and shares its processors."""
     options = database["OPTIONS"]
     hosts = str(options.get("hostaddr") or options.get("host") or database["HOST"]).split(",")
     is_near = all(host in ("", "localhost", "::1") or host.startswith(("/", "127.")) for host in hosts)
@@ -258,7 +258,7 @@ LONG_AT_ONCE = number("LONG_AT_ONCE", _all_but_one if is_here(DATABASES["default
 
 
 def secret_beside(database: Path) -> str:
-    """The secret kept next to an SQLite file, made on first use and readable by its owner only."""
+    """Return the secret kept next to an SQLite file, made on first use and readable by its owner only."""
     path = database.with_name(database.name + ".secret")
     if not path.exists():
         draft = path.with_name(f"{path.name}.{os.getpid()}")

@@ -16,7 +16,7 @@ _ALPHABET = string.ascii_lowercase + string.digits
 
 @changing()
 def create_test_environment(copied: bool) -> str:
-    """A key to a new environment, `copied` from the default one or empty."""
+    """Return a key to a new environment, `copied` from the default one or empty."""
     slug = "testenv" + "".join(secrets.choice(_ALPHABET) for _ in range(11))  # as TEST_SLUG
     environment = Environment.objects.create(slug=slug, name="Test environment")
     if copied:

@@ -60,7 +60,7 @@ class TestEnvironment(Endpoint):
 
 
 def answer_to(error: Exception, request: HttpRequest) -> HttpResponse:
-    """What the table says: to programs in JSON, to people in the admin as a page."""
+    """Return what the table says: to programs in JSON, to people in the admin as a page."""
     status, body, headers = refusal_of(error, getattr(request, "request_id", ""))
     if request.path.startswith("/admin/") and status != 413:
         return HttpResponse(_page(request, error, status, str(body["message"])), status=status, headers=headers)
@@ -68,7 +68,7 @@ def answer_to(error: Exception, request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, error: Exception, status: int, message: str) -> bytes:
-    """The admin's own, if it has one; it may need the database."""
+    """Return the admin's own, if it has one; it may need the database."""
     match status:
         case 403:
             return defaults.permission_denied(request, error).content
@@ -82,7 +82,7 @@ def refused(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def broken(request: HttpRequest) -> HttpResponse:
-    """Django asks for this page while it handles what went wrong."""
+    """Answer for Django, which asks for this page while it handles what went wrong."""
     error = sys.exc_info()[1]
     assert isinstance(error, Exception), "Django handles no others"
     return answer_to(error, request)

@@ -1,4 +1,4 @@
-"""The application that servers run: endpoints by the short way, and the rest by Django."""
+"""The application that servers run: endpoints by the direct route, and the rest by Django."""
 
 import gc
 import os
@@ -15,8 +15,8 @@ django_application = get_wsgi_application()
 
 from django.utils.module_loading import import_string  # noqa: E402
 
+from authz_project.direct_route import ANSWERED_WITH, Answer, Environ, routes_of  # noqa: E402
 from authz_project.middleware import is_too_large  # noqa: E402
-from authz_project.short_way import ANSWERED_WITH, Answer, Environ, routes_of  # noqa: E402
 
 # This imports every view now, and not while the first request waits.
 ROUTES = routes_of(import_string(f"{settings.ROOT_URLCONF}.endpoints"))
@@ -41,7 +41,7 @@ def application(environ, start_response):
 
 
 def short_answer(environ: Environ) -> Answer | None:
-    """The answer by the short way; None where Django answers."""
+    """Return the answer by the direct route; None where Django answers."""
     # Clients that are given a URL with a trailing slash ask for //api/….
     path = environ["PATH_INFO"] = _LEADING_SLASHES.sub("/", environ.get("PATH_INFO", "/"))
     route = ROUTES.get(path)
@@ -58,7 +58,7 @@ def by_django(environ, start_response):
 
 
 def _plain(content_type: str) -> str:
-    """Without parameters but a form's boundary: all is UTF-8, and Django would decode addresses as `charset` says."""
+    """Drop parameters but a form's boundary: all is UTF-8, and Django would decode addresses as `charset` says."""
     kind = content_type.partition(";")[0]
     boundary = _BOUNDARY.search(content_type)
     return f"{kind}; boundary={boundary[1]}" if boundary else kind

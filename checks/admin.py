@@ -36,10 +36,10 @@ from policy.language.source import Source
 from policy.models import Environment, PolicyVersion
 from policy.pages.editing import Pane, editor_url_name
 from policy.pages.typed import Turns, program_of
+from policy.public_url import public_url_of
 from policy.publishing import active_version
 from policy.rules.program import Program
 from policy.values import Value
-from policy.whereabouts import base_of
 
 _NO_VERSION = "there is no such version"
 _EDITOR_SECONDS = 1.0  # for asking, beside the editor
@@ -108,7 +108,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
         if not self.has_view_or_change_permission(request, chosen):
             raise PermissionDenied
         text = str(sent.get("text", "")).replace("\r\n", "\n").replace("\r", "\n")
-        shown = ask_page(chosen, filled(sent), text, base_of(request.META))
+        shown = ask_page(chosen, filled(sent), text, public_url_of(request.META))
         return self._page(request, "ask", chosen, **shown)
 
     def ids_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -199,7 +199,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
                 "editor_change", found=found, whole=whole, **previewed(found, sent["environment"].slug, _EDITOR_FLIPS)
             )
 
-        return self._told(request, fragment)
+        return self._answer(request, fragment)
 
     def editor_picture_view(self, request: HttpRequest) -> HttpResponse:
         """Draw the text in the editor, as an HTML fragment for the editor's page."""
@@ -212,7 +212,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             ]
             return _piece("editor_picture", sheets=drawn, more=len(sheets[_EDITOR_SHEETS:]))
 
-        return self._told(request, fragment)
+        return self._answer(request, fragment)
 
     # ---- who had what, and what changed ---------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ from policy.endpoint import (
 from policy.errors import AuthzError, KeyRefused, MalformedRequest
 from policy.moments import Moment, moment_of
 from policy.offsets import current_offset
-from policy.replicas.reading import Found, read
+from policy.replicas.reading import AttemptResult, read
 from policy.scopes import Scope
 from policy.serializers import decoded
 from policy.values import STRING
@@ -100,9 +100,9 @@ class Answering(Asking, ABC):
     def _replica_reply(self, request: Request, who: Caller, key: answer_cache.CacheKey | None) -> LoggedReply:
         """Return the answer of a replica, or of the primary if the replica fails or may be too old."""
 
-        def attempt() -> Found[LoggedReply]:
+        def attempt() -> AttemptResult[LoggedReply]:
             reply = self._logged_reply(request, who, key)
-            return Found(reply, reply.found.seen, self.least(request))
+            return AttemptResult(reply, reply.found.seen, self.least(request))
 
         return read(who, position_seen(request), attempt)
 

@@ -157,7 +157,7 @@ def useless(program: Program | None, facts: Sequence[Fact]) -> list[Signature]:
 
 
 def unaccepted_of(program: Program, signature: Signature) -> Unaccepted:
-    """Facts that the policy cannot use, with advice on what may have been meant."""
+    """Return facts that the policy cannot use, with advice on what may have been meant."""
     return Unaccepted(signature, _hint(program, signature))
 
 

@@ -47,7 +47,7 @@ class FactAdmin(admin.ModelAdmin):
         ]
 
     def site_urls(self):
-        """Of the pages that are about a value: they stand beside those of facts."""
+        """Return the addresses of the pages about a value, which stand beside those of facts."""
         wrap = self.admin_site.admin_view
         return [
             path("facts/value/", wrap(self.value), name="facts_value"),
@@ -92,9 +92,9 @@ class FactAdmin(admin.ModelAdmin):
         return self._page(request, "add", "Add a fact", {"form": form, "shapes": shapes})
 
     def _added(self, request: HttpRequest, environment: Environment, fact: Fact) -> HttpResponse:
-        told = f"{fact} {end_of(fact)}".rstrip()
+        stored = f"{fact} {end_of(fact)}".rstrip()
         self._note(request, adding.kind_of(environment, fact), "added a fact")
-        self.message_user(request, f"Stored: {told}", messages.SUCCESS)
+        self.message_user(request, f"Stored: {stored}", messages.SUCCESS)
         for sentence in sentences(adding.unknown(environment, fact)):
             self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
         there = reverse("admin:facts_signature_add") + f"?environment={environment.pk}"
@@ -132,8 +132,8 @@ class FactAdmin(admin.ModelAdmin):
         self._tell_gone(request, done.gone)
         count = len(done.deleted)
         if count:
-            told = "1 fact is deleted" if count == 1 else f"{count} facts are deleted"
-            self.message_user(request, f"{told}.", messages.SUCCESS)
+            deleted = "1 fact is deleted" if count == 1 else f"{count} facts are deleted"
+            self.message_user(request, f"{deleted}.", messages.SUCCESS)
         return HttpResponseRedirect(back)
 
     def _asked_about(self, request: HttpRequest, shown: tuple[deleting.Shown, ...], back: str) -> HttpResponse:
@@ -188,7 +188,7 @@ class FactAdmin(admin.ModelAdmin):
     # ---- history ----------------------------------------------------------------------------------------------
 
     def history(self, request: HttpRequest) -> HttpResponse:
-        """Of a fact, of all facts of a kind, or of an environment."""
+        """Show the history of a fact, of all facts of a kind, or of an environment."""
         self._check_view(request)
         if "signature" in request.GET:
             asked = history_pages.fact_asked(request)
@@ -235,7 +235,7 @@ class FactAdmin(admin.ModelAdmin):
             raise PermissionDenied
 
     def _may_change_ends(self, request: HttpRequest) -> bool:
-        """Whether facts that are stored may be given other ends: a near one is as good as deleting."""
+        """Say whether facts that are stored may be given other ends: a near one is as good as deleting."""
         return self.has_change_permission(request) or self.has_delete_permission(request)
 
     def _may_view_policies(self, request: HttpRequest) -> bool:

@@ -87,7 +87,7 @@ def by_signature(facts: Iterable[Fact]) -> Mapping[Signature, Sequence[Ids]]:
 
 
 def without(facts: Sequence[Fact], signatures: AnySet[Signature]) -> Sequence[Fact]:
-    """The facts of all other signatures."""
+    """Return the facts of all other signatures."""
     if not isinstance(facts, FactBatch):
         return tuple([fact for fact in facts if fact.signature not in signatures])
     kept = {signature: ids for signature, ids in facts.ids.items() if signature not in signatures}
@@ -104,7 +104,7 @@ def place_of_first(facts: Iterable[Fact], signature: Signature) -> int:
 
 
 def some_end(facts: Iterable[Fact]) -> bool:
-    """Whether any of the facts says until when."""
+    """Say whether any of the facts says until when."""
     if isinstance(facts, FactBatch):
         return facts.some_end
     return any(fact.expires_at is not None for fact in facts)
@@ -113,7 +113,7 @@ def some_end(facts: Iterable[Fact]) -> bool:
 def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int], since: int) -> list[NewRow]:
     """Return the facts' rows without duplicates; of facts that differ only in their end, the last one counts."""
     if some_end(facts):
-        return last_said([row_of(fact, number_of(fact.signature), since) for fact in facts])
+        return last_of_each([row_of(fact, number_of(fact.signature), since) for fact in facts])
     rows: list[NewRow] = []
     for signature, ids in by_signature(facts).items():
         number, rest = number_of(signature), rest_of_row(signature, since)
@@ -126,12 +126,12 @@ def row_of(fact: Fact, number: int, since: int) -> NewRow:
     return (number, *[value.id for value in fact.args], *padding, fact.expires_at)
 
 
-def last_said(rows: Iterable[NewRow]) -> list[NewRow]:
+def last_of_each(rows: Iterable[NewRow]) -> list[NewRow]:
     """Return one row of each fact: the last one, whose end counts."""
     found: dict[Row, NewRow] = {row[:ROW_LENGTH]: row for row in rows}
     return list(found.values())
 
 
 def rest_of_row(signature: Signature, since: int) -> tuple[Any, ...]:
-    """What follows the ids in a row of a fact that has no end."""
+    """Return what follows the ids in a row of a fact that has no end."""
     return (*("",) * (MAX_ARGUMENTS - len(signature.types)), since, None)

@@ -10,7 +10,7 @@ from typing import Any
 
 from facts import past
 from facts.accept import check_signature
-from facts.batches import Key, last_said, remember, rest_of_row
+from facts.batches import Key, last_of_each, remember, rest_of_row
 from facts.ends import Ends, EndsStay, check_end
 from facts.formats import BadLine
 from facts.formats import read_csv as read_csv
@@ -86,14 +86,14 @@ def load(
         done = Done(turn.offset, Kind.LOAD, by, turn.policy_version_id, counts.inserted, counts.deleted)
         record(environment_id, [done])
         fact_table().note_stored(loader.inserted)
-    return Loaded(filing.read, counts.inserted, tuple(filing.bad), tuple(filing.names.told))
+    return Loaded(filing.read, counts.inserted, tuple(filing.bad), tuple(filing.names.unknown_names))
 
 
 def _with_room(rows: list[NewRow], ends: Ends, filing: _Filing, loader: Loader, ends_stay: bool) -> list[NewRow]:
     """Return the rows to be stored. Where facts may end, first end the stored ones that are to have another end."""
     if not (filing.some_end or ends.may_end):
         return rows
-    rows = last_said(rows)
+    rows = last_of_each(rows)
     loader.bring_in()
     ends.make_way(rows, filing.some_end, ends_stay)
     return rows
@@ -183,7 +183,7 @@ class _Filing:
 
     @property
     def numbers(self) -> list[int]:
-        """Of the signatures whose facts are stored."""
+        """Return the numbers of the signatures whose facts are stored."""
         return [filed[0] for filed in self.filed.values() if not isinstance(filed, str)]
 
     def _file(self, signature: Signature) -> Filed | str:

@@ -9,7 +9,7 @@ from policy.errors import MalformedRequest
 
 
 def changes_from_json(raw: object, path: str) -> list[Change]:
-    """The elements of a batch, in order."""
+    """Return the elements of a batch, in order."""
     if not isinstance(raw, list):
         raise MalformedRequest(path, "the body must be an array of changesets")
     return [_change_from_json(item, f"{path}[{index}]") for index, item in enumerate(raw)]

@@ -1,6 +1,6 @@
 """How many facts there are: an exact count up to a limit, and an estimate beyond it.
 
-Counting reads the index of each place. For an estimate, PostgreSQL's statistics say about how many facts there are in
+Counting reads the index of each column. For an estimate, PostgreSQL's statistics say about how many facts there are in
 all, and a sample of the table's pages says which share of them is meant. SQLite has no such statistics: there the limit
 is higher, and beyond it there is no estimate.
 """
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from facts.walk import Place, conditions_of, from_where
+from facts.walk import SearchColumn, conditions_of, from_where
 
 MOST = {"sqlite": 500_000, "postgresql": 20_000}  # facts that are counted one by one
 _SAMPLE = 300  # pages of the table
-_AT_ONCE = 64  # places that one statement counts
+_AT_ONCE = 64  # columns that one statement counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Count:
 
     @property
     def facts(self) -> str:
-        """As part of a sentence."""
+        """Return the count as part of a sentence."""
         return f"{self} fact{'' if str(self) == '1' else 's'}"
 
 
-def count(walk: Sequence[Place], most: int | None = None) -> Count:
+def count(walk: Sequence[SearchColumn], most: int | None = None) -> Count:
     """Return how many facts a walk has."""
     limit = MOST[connection.vendor] if most is None else most
     counted = 0
@@ -50,18 +50,18 @@ def count(walk: Sequence[Place], most: int | None = None) -> Count:
     return Count(counted)
 
 
-def counts(walk: Sequence[Place], most: int) -> list[Count]:
-    """Return how many facts each place has, counted no further than `most`."""
+def counts(walk: Sequence[SearchColumn], most: int) -> list[Count]:
+    """Return how many facts each column has, counted no further than `most`."""
     found: list[int] = []
     for start in range(0, len(walk), _AT_ONCE):
         found += _counted(walk[start : start + _AT_ONCE], most + 1)
     return [Count(min(number, most), more=number > most) for number in found]
 
 
-def _counted(some: Sequence[Place], limit: int) -> list[int]:
+def _counted(some: Sequence[SearchColumn], limit: int) -> list[int]:
     parts, values = [], []
-    for number, place in enumerate(some):
-        where, of_part = from_where(place)
+    for number, column in enumerate(some):
+        where, of_part = from_where(column)
         parts.append(f"SELECT {number} AS part, COUNT(*) AS number FROM (SELECT 1 {where} LIMIT %s) AS seen{number}")
         values += [*of_part, limit]
     with connection.cursor() as cursor:
@@ -70,13 +70,13 @@ def _counted(some: Sequence[Place], limit: int) -> list[int]:
     return [found[number] for number in range(len(some))]
 
 
-def _estimated(walk: Sequence[Place]) -> int | None:
+def _estimated(walk: Sequence[SearchColumn]) -> int | None:
     """Return the estimate: the walk's share of a sample, times the number of facts by PostgreSQL's statistics."""
     tests, values = [], []
-    for place in walk:
-        conditions, of_place = conditions_of(place)
+    for column in walk:
+        conditions, of_column = conditions_of(column)
         tests.append(f"({conditions})")
-        values += of_place
+        values += of_column
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT reltuples, relpages, pg_relation_size(oid) / current_setting('block_size')::int"

@@ -68,7 +68,7 @@ def _sweep_batch(environment_id: int) -> int:
 
 
 def _is_any(environment_id: int) -> bool:
-    """Looks without taking a turn: nearly always there is nothing to do."""
+    """Look without taking a turn, since there is nearly always nothing to do."""
     return bool(_found(environment_id, 1))
 
 

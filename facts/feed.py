@@ -15,8 +15,8 @@ from typing import Any
 
 from django.db import connection
 
+from facts.feed_position import FeedPosition, Inside, digest_of
 from facts.feed_rows import Changed, Chosen, Row, arms_of, count, counts, inserted_and_deleted, part_of
-from facts.places import Inside, Place, digest_of
 from policy.clock import text_of
 from policy.errors import AuthzError, MalformedRequest
 from policy.revisions import newest_and_horizon
@@ -43,8 +43,8 @@ class BeforeHorizon(AuthzError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    after: Place
+class FeedRequest:
+    after: FeedPosition
     limit: int = 1000  # facts of an answer
     predicates: frozenset[str] = frozenset()  # none: all
 
@@ -52,7 +52,7 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Found:
     changes: list[dict[str, object]]
-    after: Place  # from where to go on
+    after: FeedPosition  # from where to go on
     more: bool  # whether there is more now
     newest: int  # the last revision
 
@@ -65,10 +65,10 @@ class _Header:
     at: int
     author: str
     kind: str
-    size: int  # how many facts it changed; at least those that can be told still
+    size: int  # how many facts it changed; at least those that are still known
     policy_version: int | None
 
-    def told(self, inserted: list, deleted: list, **part: int) -> dict[str, object]:
+    def to_json(self, inserted: list, deleted: list, **part: int) -> dict[str, object]:
         return {
             "revision": self.number,
             "at": text_of(self.at),
@@ -87,38 +87,38 @@ class _Reader:
 
     environment_id: int
     chosen: Chosen
-    asked: Asked
+    asked: FeedRequest
     newest: int
     horizon: int
 
 
-def read(environment_id: int, asked: Asked) -> Found:
-    """Return the changes after a place. The caller opens the snapshot that all statements read from (`one_moment`)."""
+def read(environment_id: int, asked: FeedRequest) -> Found:
+    """Return the changes after a position. The caller opens the snapshot to read from (`read_snapshot`)."""
     newest, horizon = newest_and_horizon(environment_id)
-    place = asked.after
-    _check(place, newest, horizon, asked)
+    position = asked.after
+    _check(position, newest, horizon, asked)
     reader = _Reader(environment_id, Chosen.of(environment_id, asked.predicates), asked, newest, horizon)
-    if place.inside is not None:
-        return _go_on(reader, place.revision, place.inside)
-    if place.revision < horizon:
+    if position.inside is not None:
+        return _go_on(reader, position.revision, position.inside)
+    if position.revision < horizon:
         return _begin(reader)
-    return _following(reader, place.revision)
+    return _following(reader, position.revision)
 
 
-def _check(place: Place, newest: int, horizon: int, asked: Asked) -> None:
-    if place.revision > newest:
-        raise MalformedRequest("after", f"there is no revision {place.revision} yet; the newest is {newest}")
-    inside = place.inside
+def _check(position: FeedPosition, newest: int, horizon: int, asked: FeedRequest) -> None:
+    if position.revision > newest:
+        raise MalformedRequest("after", f"there is no revision {position.revision} yet; the newest is {newest}")
+    inside = position.inside
     if inside is None:
-        if 0 < place.revision < horizon:
+        if 0 < position.revision < horizon:
             raise BeforeHorizon(horizon)
         return
-    if place.revision == 0:  # which has no parts
+    if position.revision == 0:  # which has no parts
         raise MalformedRequest("after", _NEVER_NEXT)
     # As of the horizon the state is known, but no longer what the horizon's own revision changed.
-    if place.revision < horizon or (place.revision == horizon and not inside.is_state):
+    if position.revision < horizon or (position.revision == horizon and not inside.is_state):
         raise BeforeHorizon(horizon)
-    if inside.is_state and place.revision != horizon:
+    if inside.is_state and position.revision != horizon:
         raise MalformedRequest("after", _NEVER_NEXT)
     if inside.asked != digest_of(asked.predicates):
         raise MalformedRequest("after", "goes on inside of a revision that was read with other `predicate`s")
@@ -138,7 +138,7 @@ def _following(reader: _Reader, after: int) -> Found:
     if not taken:
         return _first_of_parts(reader, headers[0], more=len(headers) > 1)
     more = len(taken) < len(headers)
-    return _told(reader, taken, more)
+    return _whole(reader, taken, more)
 
 
 def _following_chosen(reader: _Reader, after: int) -> Found:
@@ -156,13 +156,13 @@ def _following_chosen(reader: _Reader, after: int) -> Found:
         if some:
             break
         if time.monotonic() > until:
-            return Found([], Place(after), after < reader.newest, reader.newest)
+            return Found([], FeedPosition(after), after < reader.newest, reader.newest)
     taken = list(_fitting(some, found, reader.asked.limit))
     if not taken:
         return _first_of_parts(reader, some[0], more=some[0].number < reader.newest)
     if len(taken) < len(some):
-        return _told(reader, taken, True)
-    return replace(_told(reader, taken, after < reader.newest), after=Place(after))
+        return _whole(reader, taken, True)
+    return replace(_whole(reader, taken, after < reader.newest), after=FeedPosition(after))
 
 
 def _fitting(headers: Iterable[_Header], sizes: Mapping[int, int], limit: int) -> Iterator[_Header]:
@@ -177,15 +177,15 @@ def _fitting(headers: Iterable[_Header], sizes: Mapping[int, int], limit: int) -
     return takewhile(fits, headers)
 
 
-def _told(reader: _Reader, headers: Sequence[_Header], more: bool) -> Found:
+def _whole(reader: _Reader, headers: Sequence[_Header], more: bool) -> Found:
     first, last = headers[0].number, headers[-1].number
     facts = inserted_and_deleted(reader.chosen, first, last) if any(each.size for each in headers) else {}
-    changes = [each.told(*facts.get(each.number, _NOTHING)) for each in headers]
-    return Found(changes, Place(last), more, reader.newest) if more else _ended(reader, changes)
+    changes = [each.to_json(*facts.get(each.number, _NOTHING)) for each in headers]
+    return Found(changes, FeedPosition(last), more, reader.newest) if more else _ended(reader, changes)
 
 
 def _ended(reader: _Reader, changes: list[dict[str, object]]) -> Found:
-    return Found(changes, Place(reader.newest), False, reader.newest)
+    return Found(changes, FeedPosition(reader.newest), False, reader.newest)
 
 
 def _headers(environment_id: int, after: int, most: int) -> list[_Header]:
@@ -216,8 +216,8 @@ def _first_of_parts(reader: _Reader, header: _Header, more: bool) -> Found:
     arms = arms_of(header.number, header.kind == "state")
     rows = part_of(arms, reader.chosen, None, size + 1, header.size)
     if len(rows) <= size:
-        change = header.told(*_by_kind(reader, rows))
-        return Found([change], Place(header.number), more, reader.newest)
+        change = header.to_json(*_by_kind(reader, rows))
+        return Found([change], FeedPosition(header.number), more, reader.newest)
     parts = -(-count(arms, reader.chosen) // size)
     inside = Inside(header.kind == "state", 1, parts, size, digest_of(reader.asked.predicates), (0, 0, ()))
     return _part(reader, header, inside, rows)
@@ -239,19 +239,19 @@ def _part(reader: _Reader, header: _Header, inside: Inside, rows: list[Row]) -> 
     is_last = len(rows) <= inside.size
     rows = rows[: inside.size]
     parts = inside.part if is_last else max(inside.parts, inside.part + 1)
-    change = header.told(*_by_kind(reader, rows), part=inside.part, parts=parts)
+    change = header.to_json(*_by_kind(reader, rows), part=inside.part, parts=parts)
     if is_last:
-        return Found([change], Place(header.number), header.number < reader.newest, reader.newest)
+        return Found([change], FeedPosition(header.number), header.number < reader.newest, reader.newest)
     last = rows[-1]
     following = replace(inside, part=inside.part + 1, parts=parts, last=(last[0], last[1], last[2:-1]))
-    return Found([change], Place(header.number, following), True, reader.newest)
+    return Found([change], FeedPosition(header.number, following), True, reader.newest)
 
 
 def _by_kind(reader: _Reader, rows: Iterable[Row]) -> Changed:
-    told: Changed = ([], [])
+    found: Changed = ([], [])
     for row in rows:
-        told[row[0]].append(reader.chosen.told(row[1], row[2:-1], row[-1]))
-    return told
+        found[row[0]].append(reader.chosen.fact_to_json(row[1], row[2:-1], row[-1]))
+    return found
 
 
 def as_json(found: Found) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from django.db import connection
 
+from facts.feed_position import Entry
 from facts.models import COLUMNS
 from facts.numbering import types_of_text
-from facts.places import Entry
 from policy.clock import short_text_of
 
 MANY = 50_000  # facts of a revision, from which on a part of it is looked for among all facts
@@ -32,7 +32,7 @@ Changed = tuple[list[dict[str, object]], list[dict[str, object]]]  # facts that 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Signatures whose facts are told, by their numbers: each a predicate and types."""
+    """Signatures whose facts are read, by their numbers: each a predicate and types."""
 
     signatures: dict[int, tuple[str, tuple[str, ...]]]
     ending: frozenset[int]  # of those, the ones whose facts may end
@@ -53,10 +53,10 @@ class Chosen:
 
     @property
     def begun_again(self) -> str:
-        """To follow the conditions on past facts that ended."""
+        """Return the condition that leaves out past facts which began again; it follows those on facts that ended."""
         return f" AND NOT (sig IN ({_listed(self.ending)}) AND ({_BEGUN_AGAIN}))" if self.ending else ""
 
-    def told(self, number: int, ids: Sequence[str], expires_at: int | None) -> dict[str, object]:
+    def fact_to_json(self, number: int, ids: Sequence[str], expires_at: int | None) -> dict[str, object]:
         predicate, types = self.signatures[number]
         args = [{"type": name, "id": text} for name, text in zip(types, ids)]
         if expires_at is None:
@@ -68,7 +68,7 @@ class Chosen:
 
 
 def inserted_and_deleted(chosen: Chosen, first: int, last: int) -> dict[int, Changed]:
-    """Facts that these revisions inserted and deleted, by revision."""
+    """Return facts that these revisions inserted and deleted, by revision."""
     found: dict[int, Changed] = {}
     if chosen.signatures:
         columns = f"sig, {_NAMES}"
@@ -78,16 +78,16 @@ def inserted_and_deleted(chosen: Chosen, first: int, last: int) -> dict[int, Cha
             cursor.execute(f"{inserted} UNION ALL {deleted}", (first, last) * 3)
             rows = cursor.fetchall()
         rows.sort()
-        told = chosen.told
+        to_json = chosen.fact_to_json
         for number, gone, sig, *ids, expires_at in rows:
             if number not in found:
                 found[number] = ([], [])
-            found[number][gone].append(told(sig, ids, expires_at))
+            found[number][gone].append(to_json(sig, ids, expires_at))
     return found
 
 
 def counts(chosen: Chosen, first: int, last: int) -> dict[int, int]:
-    """How many facts each of these revisions inserted and deleted."""
+    """Return how many facts each of these revisions inserted and deleted."""
     if not chosen.signatures:
         return {}
     inserted, deleted = _between("since", "since AS number", chosen), _between("until", "until AS number", chosen)
@@ -98,7 +98,7 @@ def counts(chosen: Chosen, first: int, last: int) -> dict[int, int]:
 
 
 def _between(column: str, selected: str, chosen: Chosen) -> str:
-    """Rows that began, or ended, from one revision to another."""
+    """Return rows that began, or ended, from one revision to another."""
     condition = f"sig IN ({chosen.listed}) AND {column} BETWEEN %s AND %s"
     if column == "until":
         return f"SELECT {selected} FROM past_fact{_by('past_fact_until')} WHERE {condition}{chosen.begun_again}"
@@ -143,7 +143,7 @@ def count(arms: Iterable[Arm], chosen: Chosen) -> int:
 
 
 def part_of(arms: Sequence[Arm], chosen: Chosen, after: Entry | None, most: int, size: int) -> list[Row]:
-    """The next so many facts of a revision of this size: inserted ones first, by signature and ids."""
+    """Return the next so many facts of a revision of this size: inserted ones first, by signature and ids."""
     found: list[Row] = []
     if connection.vendor == "postgresql" and (size > MANY or not all(arm.index for arm in arms)):
         # It would rather read all that is left and sort it, as it does not expect there to be much.
@@ -164,7 +164,7 @@ def part_of(arms: Sequence[Arm], chosen: Chosen, after: Entry | None, most: int,
 def _of_signature(
     arms: Sequence[Arm], chosen: Chosen, sig: int, start: tuple[str, ...] | None, most: int, size: int
 ) -> list[Row]:
-    """By ids. What is not stored any more is looked for no further than what is."""
+    """Return facts of one signature, by ids. Past facts are looked for no further than stored ones."""
     found: list[Row] = []
     end: tuple[str, ...] | None = None
     with connection.cursor() as cursor:
@@ -198,7 +198,7 @@ def _statement(arm: Arm, chosen: Chosen, is_begun: bool, is_bounded: bool, size:
 
 
 def _by(index: str) -> str:
-    """Statements say which index to use, where the database does not know better."""
+    """Return the clause that names an index, for a database that would not choose it."""
     return f" INDEXED BY {index}" if index and connection.vendor == "sqlite" else ""
 
 

@@ -47,7 +47,7 @@ class BadLine:
 
 
 def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
-    """Each line's number and the JSON in it, or why it is bad; empty lines say nothing."""
+    """Yield each line's number and the JSON in it, or why it is bad; empty lines say nothing."""
     for number, line in enumerate(file, 1):
         text = line.removeprefix(_BOM) if number == 1 else line
         if not text.isspace():
@@ -58,7 +58,7 @@ def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
 
 
 def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
-    """One line each; how many there were."""
+    """Write one line for each fact; return how many there were."""
     return sum(1 for fact in facts if file.write(orjson.dumps(fact_to_json(fact)).decode() + "\n"))
 
 
@@ -66,7 +66,7 @@ def write_json(file: TextIO, facts: Iterator[Fact]) -> int:
 
 
 def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
-    """The same of CSV; a first line may name the columns."""
+    """Read CSV as `read_json` reads JSON; a first line may name the columns."""
     # Bytes that are no text become lone surrogates, which are refused where they stand.
     rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""), strict=True)
     while True:
@@ -82,7 +82,7 @@ def read_csv(file: BinaryIO) -> Iterator[tuple[int, object]]:
 
 
 def _are_names(cells: list[str]) -> bool:
-    """Whether they are `predicate,type,id,type,id …`, perhaps with the end's last: names, and no fact."""
+    """Say whether a line has names, and no fact: `predicate,type,id,type,id …`, perhaps with the end's last."""
     names = cells[1:-1] if len(cells) % 2 == 0 and cells[-1] == END else cells[1:]
     return cells[0] == "predicate" and names == ["type", "id"] * (len(names) // 2)
 
@@ -118,7 +118,7 @@ def _cells_of(fact: Fact) -> list[str]:
 
 
 def read_notation(file: BinaryIO) -> Iterator[tuple[int, object]]:
-    """The same of the notation; lines of JSON will do as well. Empty lines and comments say nothing."""
+    """Read the notation likewise; lines of JSON will do as well. Empty lines and comments say nothing."""
     for number, line in enumerate(file, 1):
         text = (line.removeprefix(_BOM) if number == 1 else line).decode(errors="surrogateescape").strip()
         if text.startswith("{"):
@@ -159,13 +159,13 @@ def write_notation(file: TextIO, facts: Iterable[Fact]) -> int:
 
 
 def line_of(fact: Fact) -> str:
-    """The fact on a line that `read_notation` takes for the same fact: as JSON, where its names do not fit."""
+    """Return the fact on a line that `read_notation` takes for the same fact: as JSON, where its names do not fit."""
     return _noted(fact) if _can_be_noted(fact.signature) else orjson.dumps(fact_to_json(fact)).decode()
 
 
 @lru_cache(maxsize=10_000)
 def _can_be_noted(signature: Signature) -> bool:
-    """Whether the names of the signature are read as they are written; ids are whatever they are."""
+    """Say whether the names of the signature are read as they are written; ids are whatever they are."""
     ids = {INTEGER: "1", BOOLEAN: "true"}
     sample = Fact(signature.predicate, tuple([Value(name, ids.get(name, "x")) for name in signature.types]))
     return [fact for _, fact in read_notation(io.BytesIO(_noted(sample).encode()))] == [sample]
@@ -177,7 +177,7 @@ def _noted(fact: Fact) -> str:
 
 
 def noted_value(value: Value) -> str:
-    """The value as an argument: `User:ann`, `User:"a b"`, `"admin"`."""
+    """Return the value as an argument: `User:ann`, `User:"a b"`, `"admin"`."""
     if value.type in (INTEGER, BOOLEAN):
         return value.id
     text = value.id if _WORD.fullmatch(value.id) and value.type != STRING else orjson.dumps(value.id).decode()

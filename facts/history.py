@@ -45,7 +45,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HistoryCursor:
     """What a page follows: a fact, in the order of rows, among those that a revision changed."""
 
     revision: int
@@ -56,7 +56,7 @@ class Place:
 class History:
     entries: tuple[Entry, ...]
     horizon: int
-    more: Place | None = None  # what the next page follows
+    more: HistoryCursor | None = None  # what the next page follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ def of_pattern(
     predicate: str | None,
     args: Sequence[Argument],
     size: int,
-    place: Place | None = None,
+    after: HistoryCursor | None = None,
     to: int | None = None,
 ) -> History:
     """Return a page of what happened to the facts that begin with these arguments, up to a revision or until now."""
     kinds = matching(signature_numbers(environment_id), predicate, tuple(args), open_ended=True)
-    return of_kinds(environment_id, kinds, args, size, place, to)
+    return of_kinds(environment_id, kinds, args, size, after, to)
 
 
 def of_kinds(
@@ -88,17 +88,17 @@ def of_kinds(
     kinds: Mapping[Signature, int],
     args: Sequence[Argument],
     size: int,
-    place: Place | None = None,
+    after: HistoryCursor | None = None,
     to: int | None = None,
 ) -> History:
     """Return a page of what happened to the facts of these signatures that begin with these ids."""
     latest, horizon = newest_and_horizon(environment_id)
     span = Span(horizon, latest if to is None else min(to, latest))
-    return _page(environment_id, kinds, args, size, place, span, horizon)
+    return _page(environment_id, kinds, args, size, after, span, horizon)
 
 
-def of_value(environment_id: int, value: Value, size: int, place: Place | None = None) -> History:
-    """Return a page of what happened to the facts that mention a value, in whatever place."""
+def of_value(environment_id: int, value: Value, size: int, after: HistoryCursor | None = None) -> History:
+    """Return a page of what happened to the facts that mention a value, in whatever argument."""
     kinds = {each: number for each, number in signature_numbers(environment_id).items() if value.type in each.types}
     latest, horizon = newest_and_horizon(environment_id)
     span = Span(horizon, latest)
@@ -106,15 +106,15 @@ def of_value(environment_id: int, value: Value, size: int, place: Place | None =
     for position in range(MAX_ARGUMENTS):
         here = {each: number for each, number in kinds.items() if each.types[position : position + 1] == (value.type,)}
         args = (*[Argument()] * position, Argument(value.type, value.id))
-        changes += _changes(here, args, size + 1, place, span)
+        changes += _changes(here, args, size + 1, after, span)
     return _paged(environment_id, kinds, changes, size, horizon)
 
 
-def of_revision(environment_id: int, number: int, size: int, place: Place | None = None) -> History:
+def of_revision(environment_id: int, number: int, size: int, after: HistoryCursor | None = None) -> History:
     """Return a page of what one revision did: one entry, or none where that is not known."""
     horizon = newest_and_horizon(environment_id)[1]
     kinds = signature_numbers(environment_id)
-    return _page(environment_id, kinds, (), size, place, Span(max(horizon, number - 1), number), horizon)
+    return _page(environment_id, kinds, (), size, after, Span(max(horizon, number - 1), number), horizon)
 
 
 # ---- changes -------------------------------------------------------------------------------------------------
@@ -133,11 +133,11 @@ def _page(
     kinds: Mapping[Signature, int],
     args: Sequence[Argument],
     size: int,
-    place: Place | None,
+    after: HistoryCursor | None,
     span: Span,
     horizon: int,
 ) -> History:
-    return _paged(environment_id, kinds, _changes(kinds, args, size + 1, place, span), size, horizon)
+    return _paged(environment_id, kinds, _changes(kinds, args, size + 1, after, span), size, horizon)
 
 
 def _paged(
@@ -147,7 +147,7 @@ def _paged(
     kept, rest = changes[:size], changes[size:]
     signatures = {number: signature for signature, number in kinds.items()}
     entries = tuple(_entries(environment_id, kept, signatures))
-    return History(entries, horizon, Place(kept[-1].revision, kept[-1].row) if rest else None)
+    return History(entries, horizon, HistoryCursor(kept[-1].revision, kept[-1].row) if rest else None)
 
 
 def _merged(changes: Iterable[_Change]) -> list[_Change]:
@@ -178,7 +178,7 @@ def _changed(change: _Change, signatures: Mapping[int, Signature]) -> Changed:
 
 
 def _changes(
-    kinds: Mapping[Signature, int], args: Sequence[Argument], most: int, place: Place | None, span: Span
+    kinds: Mapping[Signature, int], args: Sequence[Argument], most: int, after: HistoryCursor | None, span: Span
 ) -> Iterator[_Change]:
     """Yield so many changes at least, as far as there are any, of the first in order.
 
@@ -186,7 +186,7 @@ def _changes(
     meanwhile is there once. Of revisions before this, nothing but that changes.
     """
     parts = [
-        _part(table, column, kind, args, most, place, span)
+        _part(table, column, kind, args, most, after, span)
         for kind in kinds.items()
         for table, column in (("fact", "since"), ("past_fact", "since"), ("past_fact", "until"))
     ]
@@ -205,7 +205,7 @@ def _part(
     kind: tuple[Signature, int],
     args: Sequence[Argument],
     most: int,
-    place: Place | None,
+    after: HistoryCursor | None,
     span: Span,
 ) -> tuple[str, list[str | int]]:
     """Return the statement that reads the first changes of a signature's facts, of one sort, and its values."""
@@ -216,11 +216,11 @@ def _part(
     is_sorted = leading is None or column == "until"
     at = column if is_sorted else f"({column} + 0)"
     conditions = "".join(f" AND {name} = %s" for name, arg in zip(COLUMNS, args) if arg.id is not None)
-    to = min(span.to, place.revision) if place else span.to
+    to = min(span.to, after.revision) if after else span.to
     ids = [arg.id for arg in args if arg.id is not None]
     if leading is None and to == span.after + 1:
-        return _part_of_one(table, column, number, most, place, to)
-    beyond, values = _beyond(at, number, place)
+        return _part_of_one(table, column, number, most, after, to)
+    beyond, values = _beyond(at, number, after)
     hint, partial = _found_by(table, leading)
     statement = (
         f"SELECT {column} AS revision, {int(column == 'since')} AS began, expires_at, sig, {_NAMES}"
@@ -231,21 +231,21 @@ def _part(
 
 
 def _part_of_one(
-    table: str, column: str, number: int, most: int, place: Place | None, revision: int
+    table: str, column: str, number: int, most: int, after: HistoryCursor | None, revision: int
 ) -> tuple[str, list[str | int]]:
     """Return the same of one revision: in the order of rows, as the index has them, however many there are."""
-    after: tuple[str, ...] = ()
+    ids_after: tuple[str, ...] = ()
     beyond = ""
-    if place is not None and place.revision == revision and number <= place.row[0]:
-        beyond, after = f" AND ({_NAMES}) > (%s, %s, %s, %s, %s)", place.row[1:]
-        if number < place.row[0]:
-            beyond, after = " AND 1 = 0", ()
+    if after is not None and after.revision == revision and number <= after.row[0]:
+        beyond, ids_after = f" AND ({_NAMES}) > (%s, %s, %s, %s, %s)", after.row[1:]
+        if number < after.row[0]:
+            beyond, ids_after = " AND 1 = 0", ()
     hint = indexes.hint(table, column) if connection.vendor == "sqlite" else ""
     statement = (
         f"SELECT {column} AS revision, {int(column == 'since')} AS began, expires_at, sig, {_NAMES}"
         f" FROM {table}{hint} WHERE sig = {int(number)} AND {column} = %s{beyond} ORDER BY {_NAMES} LIMIT %s"
     )
-    return statement, [revision, *after, most]
+    return statement, [revision, *ids_after, most]
 
 
 def _leading(signature: Signature, args: Sequence[Argument]) -> str | None:
@@ -263,11 +263,11 @@ def _found_by(table: str, leading: str | None) -> tuple[str, str]:
     return hint, f" AND {partial}" if partial else ""
 
 
-def _beyond(at: str, number: int, place: Place | None) -> tuple[str, tuple[str | int, ...]]:
-    """Return the condition that a change comes after the place; that it is none of later revisions is said already."""
-    if place is None or number > place.row[0]:
+def _beyond(at: str, number: int, after: HistoryCursor | None) -> tuple[str, tuple[str | int, ...]]:
+    """Return the condition that a change comes after the cursor; that it is none of later revisions is said already."""
+    if after is None or number > after.row[0]:
         return "", ()
-    if number < place.row[0]:
-        return f" AND {at} < %s", (place.revision,)
+    if number < after.row[0]:
+        return f" AND {at} < %s", (after.revision,)
     following = f"({_NAMES}) > (%s, %s, %s, %s, %s)"
-    return f" AND ({at} < %s OR {following})", (place.revision, *place.row[1:])
+    return f" AND ({at} < %s OR {following})", (after.revision, *after.row[1:])

@@ -11,12 +11,12 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from facts import history
-from facts.history import Changed, Entry, Place
+from facts.history import Changed, Entry, HistoryCursor
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import address_of
 from facts.read import fact_of_row
-from facts.stays import latest_stays, minute, shown_end, told_since, told_until
+from facts.validity import latest_periods, minute, shown_end, since_text, until_text
 from facts.wire import Argument
 from policy.clock import microseconds_of, now
 from policy.models import Environment, PolicyVersion, Revision
@@ -52,7 +52,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Told:
+class FactLine:
     """A fact on a page: whether it was inserted, until when, and where its own history is."""
 
     changed: Changed
@@ -66,7 +66,7 @@ class Happened:
     """What a revision did to the facts that a page is about."""
 
     step: Step
-    facts: tuple[Told, ...]
+    facts: tuple[FactLine, ...]
 
 
 # ---- an environment ----------------------------------------------------------------------------------------------
@@ -125,9 +125,9 @@ def earlier_than(revision: Revision) -> Revision | None:
 
 def revision_page(request: HttpRequest, revision: Revision, may_view_policies: bool) -> dict[str, object]:
     """Return who made it and when, and a page of what it changed."""
-    place = _place(request)
-    found = history.of_revision(revision.environment_id, revision.number, FACTS, place)
-    facts = told_facts(found.entries[0]) if found.entries else ()
+    after = _cursor_asked(request)
+    found = history.of_revision(revision.environment_id, revision.number, FACTS, after)
+    facts = fact_lines(found.entries[0]) if found.entries else ()
     here = revision_url(revision)
     numbers = Revision.objects.filter(environment=revision.environment_id).values_list("number", flat=True)
     following = numbers.filter(number__gt=revision.number).order_by("number").first()
@@ -140,20 +140,20 @@ def revision_page(request: HttpRequest, revision: Revision, may_view_policies: b
         "is_known": revision.number > found.horizon,
         "horizon": found.horizon,
         "next": f"?{urlencode({'after': _token(found.more)})}" if found.more else "",
-        "first": here if place else "",
+        "first": here if after else "",
         "previous_url": _revision_url(revision.environment_id, previous) if previous else "",
         "following_url": _revision_url(revision.environment_id, following) if following else "",
     }
 
 
-def told_facts(entry: Entry) -> tuple[Told, ...]:
-    inserted = [_told(each, True) for each in entry.inserted]
-    return (*inserted, *(_told(each, False) for each in entry.deleted))
+def fact_lines(entry: Entry) -> tuple[FactLine, ...]:
+    inserted = [_fact_line(each, True) for each in entry.inserted]
+    return (*inserted, *(_fact_line(each, False) for each in entry.deleted))
 
 
-def _told(changed: Changed, is_inserted: bool) -> Told:
+def _fact_line(changed: Changed, is_inserted: bool) -> FactLine:
     until = "" if changed.expires_at is None else shown_end(changed.expires_at)
-    return Told(changed, is_inserted, until, fact_url(changed.row, len(changed.fact.args)))
+    return FactLine(changed, is_inserted, until, fact_url(changed.row, len(changed.fact.args)))
 
 
 # ---- facts ---------------------------------------------------------------------------------------------------------
@@ -163,9 +163,9 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
     """Return what happened to one fact, by all of its ids, or to all of a kind, newest first."""
     types = types_of_text(kind.types)
     signature = program.Signature(kind.predicate, types)
-    place = _place(request)
+    after = _cursor_asked(request)
     args = [Argument(name, text) for name, text in zip(types, ids)]
-    found = history.of_kinds(kind.environment_id, {signature: kind.pk}, args, FACTS, place)
+    found = history.of_kinds(kind.environment_id, {signature: kind.pk}, args, FACTS, after)
     here = fact_url((kind.pk, *ids), len(ids))
     return {
         "environment": kind.environment,
@@ -176,11 +176,11 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
         "kind_url": fact_url((kind.pk,), 0) if ids else "",
         "browse_url": _browse_url(kind, ids),
         "happened": [
-            Happened(step_of(each.revision, None, may_view_policies), told_facts(each)) for each in found.entries
+            Happened(step_of(each.revision, None, may_view_policies), fact_lines(each)) for each in found.entries
         ],
         "horizon": found.horizon,
         "next": f"{here}&{urlencode({'after': _token(found.more)})}" if found.more else "",
-        "first": here if place else "",
+        "first": here if after else "",
     }
 
 
@@ -188,8 +188,8 @@ def value_page(
     request: HttpRequest, environment: Environment, value: Value, may_view_policies: bool
 ) -> dict[str, object]:
     """Return what happened to the facts that mention a value, newest first."""
-    place = _place(request)
-    found = history.of_value(environment.pk, value, FACTS, place)
+    after = _cursor_asked(request)
+    found = history.of_value(environment.pk, value, FACTS, after)
     asked = urlencode({"environment": environment.slug, "type": value.type, "id": value.id})
     here = f"{reverse('admin:facts_value_history')}?{asked}"
     return {
@@ -197,22 +197,22 @@ def value_page(
         "value": value,
         "value_url": f"{reverse('admin:facts_value')}?{asked}",
         "happened": [
-            Happened(step_of(each.revision, None, may_view_policies), told_facts(each)) for each in found.entries
+            Happened(step_of(each.revision, None, may_view_policies), fact_lines(each)) for each in found.entries
         ],
         "horizon": found.horizon,
         "next": f"{here}&{urlencode({'after': _token(found.more)})}" if found.more else "",
-        "first": here if place else "",
+        "first": here if after else "",
     }
 
 
 def _state(kind: Signature, ids: Sequence[str]) -> str:
     """Say whether the fact is stored, or was."""
     row: Row = (kind.pk, *[*ids, *[""] * (len(COLUMNS) - len(ids))])
-    stay = latest_stays(kind.environment_id, [row]).get(row)
-    if stay is None:
+    period = latest_periods(kind.environment_id, [row]).get(row)
+    if period is None:
         return "Not stored, and not known to have been."
-    is_over = stay.until is not None or (stay.expires_at is not None and stay.expires_at <= now())
-    return f"Not stored: {told_until(stay)}." if is_over else f"Stored, {told_since(stay)}."
+    is_over = period.until is not None or (period.expires_at is not None and period.expires_at <= now())
+    return f"Not stored: {until_text(period)}." if is_over else f"Stored, {since_text(period)}."
 
 
 def _browse_url(kind: Signature, ids: Sequence[str]) -> str:
@@ -268,11 +268,11 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
 
 
-def _token(place: Place) -> str:
-    return signing.dumps([place.revision, list(place.row)])
+def _token(after: HistoryCursor) -> str:
+    return signing.dumps([after.revision, list(after.row)])
 
 
-def _place(request: HttpRequest) -> Place | None:
+def _cursor_asked(request: HttpRequest) -> HistoryCursor | None:
     """Return where the page begins, if the token is one that such a page gave out."""
     token = request.GET.get("after", "")
     if not token:
@@ -281,4 +281,4 @@ def _place(request: HttpRequest) -> Place | None:
         revision, row = signing.loads(token)
     except (signing.BadSignature, ValueError, TypeError):
         return None
-    return Place(revision, tuple(row))
+    return HistoryCursor(revision, tuple(row))

@@ -13,7 +13,7 @@ from hashlib import sha256
 import orjson
 from django.core import signing
 
-from facts.history import Changed, History, Place
+from facts.history import Changed, History, HistoryCursor
 from facts.serializers import pattern_from_query
 from facts.wire import Argument, fact_to_json
 from policy.clock import short_text_of, text_of
@@ -30,7 +30,7 @@ class HistoryQuery:
     predicate: str | None
     args: tuple[Argument, ...]
     size: int
-    place: Place | None
+    after: HistoryCursor | None
 
 
 def history_query(environment_id: int, query: Mapping[str, str]) -> HistoryQuery:
@@ -44,7 +44,7 @@ def history_query(environment_id: int, query: Mapping[str, str]) -> HistoryQuery
         raise MalformedRequest("page_token", _REFUSED) from None
     if environment != environment_id or digest != _digest(predicate, args):
         raise MalformedRequest("page_token", _REFUSED)
-    return HistoryQuery(environment_id, predicate, args, size, Place(revision, tuple(row)))
+    return HistoryQuery(environment_id, predicate, args, size, HistoryCursor(revision, tuple(row)))
 
 
 def _size(text: str | None) -> int:
@@ -76,7 +76,7 @@ def _changed_to_json(changed: Changed) -> dict[str, object]:
     return fact_to_json(changed.fact) | end
 
 
-def _token(asked: HistoryQuery, more: Place | None) -> str | None:
+def _token(asked: HistoryQuery, more: HistoryCursor | None) -> str | None:
     if more is None:
         return None
     digest = _digest(asked.predicate, asked.args)

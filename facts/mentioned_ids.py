@@ -46,7 +46,7 @@ class Ids:
 
 
 def ids_of(numbers: Mapping[Signature, int], type_name: str, most: int = MOST_IDS) -> Ids:
-    """The ids of the type that facts of these signatures mention, MOST_IDS at most of each place."""
+    """Return the ids of the type that facts of these signatures mention, MOST_IDS at most of each place."""
     found: set[str] = set()
     or_more = False
     for number, column in places_of(numbers, type_name):
@@ -64,7 +64,7 @@ def ids_in(number: int, column: str, most: int) -> list[str]:
 
 
 def known_ids(environment_id: int, types: Iterable[str], start: str = "", limit: int = 50) -> dict[str, list[str]]:
-    """For each type the first ids that begin with `start`, in order; of so many places at most."""
+    """Return for each type the first ids that begin with `start`, in order; of so many places at most."""
     if "\0" in start:
         return {}
     numbers = signature_numbers(environment_id)

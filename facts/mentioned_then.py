@@ -70,7 +70,7 @@ class MentionedThen:
             return cursor.fetchone()[0]
 
     def _selects(self, wanted: str) -> Iterator[tuple[str, str]]:
-        """What to select from each place where the ids may stand, with the column."""
+        """Yield what to select from each place where the ids may stand, with the column."""
         for number, column in places_of(self.numbers, self.type):
             for table in (STORED, PAST):
                 named = f"{table}{hint(table, column)}" if connection.vendor == "sqlite" else table
@@ -101,7 +101,7 @@ class ChangedFacts:
 
 
 def changed_facts_between(known: Numbered, first: Then, last: Then) -> list[ChangedFacts]:
-    """For each signature the facts that began or ended after the first moment, and up to the last."""
+    """Return for each signature the facts that began or ended after the first moment, and up to the last."""
     found = []
     with connection.cursor() as cursor:
         for signature, number in known.numbers.items():

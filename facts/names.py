@@ -60,7 +60,7 @@ def unknown_names(program: Program | None, facts: Iterable[Fact]) -> list[Unknow
     for signature, ids in by_signature(facts).items():
         if found.concern(signature):
             found.take(signature, [each[PLACE] for each in ids])
-    return found.told
+    return found.unknown_names
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Names:
             counted[name] += facts
 
     @property
-    def told(self) -> list[UnknownName]:
+    def unknown_names(self) -> list[UnknownName]:
         """Return them as they came."""
         return [
             UnknownName(signature, name, self._hint(signature, name), number, self.first.get((signature, name)))
@@ -123,11 +123,11 @@ def stored_names(environment_id: int, program: Program) -> list[UnknownName]:
             for name in ids_in(number, column, _MOST_NAMES):
                 if found.has_unknown(signature, {name}):
                     found.count(signature, name, _count(number, column, name))
-    return found.told
+    return found.unknown_names
 
 
 def _count(number: int, column: str, name: str) -> int:
-    """How many facts have the name, no further than is worth knowing."""
+    """Return how many facts have the name, no further than is worth knowing."""
     with connection.cursor() as cursor:
         limited = f"SELECT 1 FROM fact WHERE sig = %s AND {column} = %s LIMIT %s"
         cursor.execute(f"SELECT COUNT(*) FROM ({limited}) AS met", (number, name, _COUNTED))
@@ -136,6 +136,6 @@ def _count(number: int, column: str, name: str) -> int:
 
 def sentences(unknown: Sequence[UnknownName]) -> list[str]:
     """Say so many of them, and how many more there are."""
-    told = [str(each) for each in unknown[:MOST_TOLD]]
-    more = len(unknown) - len(told)
-    return [*told, f"and {more:,} more names that the policy does not know"] if more else told
+    named = [str(each) for each in unknown[:MOST_TOLD]]
+    more = len(unknown) - len(named)
+    return [*named, f"and {more:,} more names that the policy does not know"] if more else named

@@ -27,7 +27,7 @@ def pattern_from_text(text: str) -> Pattern:
 
 
 def value_from_text(text: str) -> Value:
-    """An actor or a resource, `User:ann`: what the interface would take as one."""
+    """Return an actor or a resource, `User:ann`: what the interface would take as one."""
     match pattern_from_text(f"value({text})").args if text else ():
         case (Argument(str() as type_name, str() as written),) if type_name != STRING:
             return Value(type_name, wire.id_from_json(type_name, written, f"the id of `{type_name}`"))
@@ -59,7 +59,7 @@ def _as_json(written: WrittenFact) -> dict[str, object]:
 
 
 def _type_of(arg: WrittenArgument) -> str | None:
-    """Of an argument that is written without a type."""
+    """Return the type of an argument that is written without one."""
     if arg.id is None:
         return None
     if arg.is_quoted:

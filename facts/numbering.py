@@ -22,7 +22,7 @@ timeline.forgets(_numbers.clear)
 
 
 def signature_number(environment_id: int, signature: Signature, revision: int) -> int:
-    """The signature's number in the environment, given now if it has none: as of the revision that is being made."""
+    """Return the signature's number in the environment. One without is given one, as of the revision being made."""
     key = (environment_id, signature)
     number = _numbers.get(key)
     if number is None:
@@ -58,7 +58,7 @@ NUMBERLESS = Numbered(Marks(), {})
 
 
 def numbers_as_of(environment_id: int, latest: int | None = None) -> Numbered:
-    """Every signature that has a number in the environment, and the marks under which it has.
+    """Return every signature that has a number in the environment, and the marks under which it has.
 
     With the revision at which the latest one came, only those that there were then: what is asked of the past is
     planned as it was planned then.
@@ -103,7 +103,7 @@ def _numbered_by(environment_id: int, marks: Marks, latest: int) -> Numbered:
 
 
 def signature_numbers(environment_id: int) -> dict[Signature, int]:
-    """Every signature that has a number in the environment."""
+    """Return every signature that has a number in the environment."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT predicate, types, id FROM signature WHERE environment_id = %s", (environment_id,))
         return {Signature(name, types_of_text(types)): number for name, types, number in cursor.fetchall()}
@@ -124,14 +124,14 @@ def let_end(environment_id: int, numbers: Iterable[int]) -> None:
 
 
 def ending_numbers(environment_id: int) -> frozenset[int]:
-    """The numbers of the signatures whose facts may end."""
+    """Return the numbers of the signatures whose facts may end."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT id FROM signature WHERE environment_id = %s AND may_end", (environment_id,))
         return frozenset(number for (number,) in cursor.fetchall())
 
 
 def numbers_and_ends(environment_id: int) -> tuple[dict[Signature, int], frozenset[int]]:
-    """Both by one statement: every signature's number, and those of which facts may end."""
+    """Return both by one statement: every signature's number, and those of which facts may end."""
     with connection.cursor() as cursor:
         columns = "predicate, types, id, may_end"
         cursor.execute(f"SELECT {columns} FROM signature WHERE environment_id = %s", (environment_id,))
@@ -141,7 +141,7 @@ def numbers_and_ends(environment_id: int) -> tuple[dict[Signature, int], frozens
 
 
 def numbers_that_may_end(environment_id: int, ends_mark: int) -> frozenset[int]:
-    """The same, remembered under the environment's mark, which is 0 as long as there are none."""
+    """Return the same, remembered under the environment's mark, which is 0 as long as there are none."""
     return _ending_under(environment_id, ends_mark) if ends_mark else frozenset()
 
 
@@ -183,11 +183,11 @@ class Numbering:
         return self.known.marks
 
     def knows(self, signature: Signature) -> bool:
-        """Whether facts of the signature may be stored."""
+        """Say whether facts of the signature may be stored."""
         return self.of(signature) > 0
 
     def may_end(self, signature: Signature) -> bool:
-        """Whether stored facts of the signature have ends."""
+        """Say whether stored facts of the signature have ends."""
         return signature in self.known.ending
 
     def of(self, signature: Signature) -> int:

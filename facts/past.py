@@ -43,7 +43,7 @@ def settle(numbers: Iterable[int], revision: int) -> None:
 
 
 def changed(numbers: Iterable[int], first: int, last: int) -> dict[int, Changed]:
-    """What each of these revisions changed, of facts of the signatures with these numbers."""
+    """Return what each of these revisions changed, of facts of the signatures with these numbers."""
     listed = _listed(numbers)
     inserted: dict[int, int] = {}
     deleted: dict[int, int] = {}

@@ -5,10 +5,11 @@ Pages of facts for people are in `facts/walk.py`.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AnySet
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from django.db import connection
+from django.db import Error, connection, transaction
 
 from facts.ends import ended, lasting
 from facts.indexes import PAST, STORED, condition, hint, leading
@@ -49,12 +50,12 @@ class Found(NamedTuple):
 def find(
     environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Then | None = None
 ) -> list[Fact]:
-    """The facts that begin with these arguments, by predicate and then by arguments; now, or as of a moment."""
+    """Return the facts that begin with these arguments, by predicate and then by arguments; now, or as of a moment."""
     return found(environment_id, predicate, args, moment).facts
 
 
 def found(environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Then | None = None) -> Found:
-    """The same, and of which revision they are, by the statement that reads them."""
+    """Return the same, and of which revision they are, by the statement that reads them."""
     kinds = _kinds(environment_id)
     while True:
         numbers = matching(kinds.numbers, predicate, tuple(args), open_ended=True)
@@ -68,7 +69,7 @@ def found(environment_id: int, predicate: str | None, args: Sequence[Argument], 
 
 
 def every(environment_id: int, moment: Then | None = None) -> Iterator[Fact]:
-    """All facts, one at a time, by signature and then by arguments; now, or as of a moment."""
+    """Yield all facts, one at a time, by signature and then by arguments; now, or as of a moment."""
     kinds = _kinds(environment_id)
     signatures = {number: signature for signature, number in kinds.numbers.items()}
     if signatures:
@@ -81,7 +82,7 @@ def every(environment_id: int, moment: Then | None = None) -> Iterator[Fact]:
 
 
 def count(environment_id: int, pattern: Pattern) -> int:
-    """How many facts the pattern matches."""
+    """Return how many facts the pattern matches."""
     numbers = matching(signature_numbers(environment_id), pattern.predicate, pattern.args)
     conditions, ids = id_conditions(pattern.args)
     return sum(_counts(list(numbers.values()), conditions, ids).values())
@@ -117,14 +118,14 @@ def _find(environment_id: int, kinds: _Kinds, args: Sequence[Argument], moment: 
 
 
 def _selected_now(environment_id: int, kinds: _Kinds, conditions: str, known: Sequence[str]) -> str:
-    """The same as `_selected` and, in a row without ids, the offset of the environment."""
+    """Return the same as `_selected` and, in a row without ids, the offset of the environment."""
     width = ROW_LENGTH if kinds.may_end.isdisjoint(kinds.numbers.values()) else ROW_LENGTH + 1
     offset = f'SELECT "offset"{", NULL" * (width - 1)} FROM environment WHERE id = {int(environment_id)}'
     return f"{offset} UNION ALL {_selected(kinds, conditions, known)}"
 
 
 def _selected(kinds: _Kinds, conditions: str = "", known: Sequence[str] = ()) -> str:
-    """The SELECT of the facts of these signatures that have not ended.
+    """Return the SELECT of the facts of these signatures that have not ended.
 
     Where none may, it asks for nothing but the key, which an index has.
     """
@@ -135,7 +136,7 @@ def _selected(kinds: _Kinds, conditions: str = "", known: Sequence[str] = ()) ->
 
 
 def _selected_then(kinds: _Kinds, conditions: str, known: Sequence[str], revision: str = "%s", at: str = "%s") -> str:
-    """The same as of a revision: of those that are stored still, and of those that are past."""
+    """Return the same as of a revision: of those that are stored still, and of those that are past."""
     here = f"sig IN ({_listed(kinds.numbers.values())}){conditions}"
     held = f"{here} AND since + 0 <= {revision} AND (expires_at IS NULL OR expires_at > {at})"
     columns = f"sig, {_NAMES}, expires_at"
@@ -145,7 +146,7 @@ def _selected_then(kinds: _Kinds, conditions: str, known: Sequence[str], revisio
 
 
 def _fact_of(signatures: Mapping[int, Signature], row: Sequence[Any]) -> Fact:
-    """Of a row that was selected so; the end stands behind the key."""
+    """Return the fact of a row that was selected so; the end stands behind the key."""
     return fact_of_row(signatures[row[0]], row[1:ROW_LENGTH], *row[ROW_LENGTH:])
 
 
@@ -160,7 +161,7 @@ def _looked_up(table: str, known: Sequence[str]) -> str:
 
 
 def facts_about(numbers: Mapping[Signature, int], value: Value, most: int) -> Iterator[Fact]:
-    """Facts that mention the value: so many at most for each place where it may stand."""
+    """Yield facts that mention the value: so many at most for each place where it may stand."""
     by_number = {number: signature for signature, number in numbers.items()}
     with connection.cursor() as cursor:
         for number, column in places_of(numbers, value.type):
@@ -184,7 +185,7 @@ def stats(environment_id: int) -> Stats:
 
 
 def count_up_to(most: int, numbers: Iterable[int]) -> int:
-    """How many facts there are of the signatures with these numbers, counted no further than `most`."""
+    """Return how many facts there are of the signatures with these numbers, counted no further than `most`."""
     counted = 0
     with connection.cursor() as cursor:
         for number in numbers:
@@ -206,7 +207,7 @@ def _counts(numbers: Sequence[int], conditions: str = "", ids: tuple[str, ...] =
 
 
 def _lasting_counts(numbers: Sequence[int], may_end: AnySet[int]) -> dict[int, int]:
-    """How many facts have not ended: all of them but those that wait to be swept, which are few."""
+    """Return how many facts have not ended: all of them but those that wait to be swept, which are few."""
     if not may_end:
         return _counts(numbers)
     stored = f"SELECT sig, COUNT(*) AS count FROM fact WHERE sig IN ({_listed(numbers)}) GROUP BY sig"
@@ -223,7 +224,7 @@ def _lasting_counts(numbers: Sequence[int], may_end: AnySet[int]) -> dict[int, i
 def matching(
     numbers: dict[Signature, int], predicate: str | None, args: tuple[Argument, ...], open_ended: bool = False
 ) -> dict[Signature, int]:
-    """The signatures whose facts a pattern may match; `open_ended` patterns match longer facts too."""
+    """Return the signatures whose facts a pattern may match; `open_ended` patterns match longer facts too."""
     return {
         signature: number
         for signature, number in numbers.items()
@@ -234,19 +235,19 @@ def matching(
 
 
 def id_conditions(args: Sequence[Argument]) -> tuple[str, tuple[str, ...]]:
-    """The SQL, to follow `sig = …`, that finds rows by the ids that are given, and its parameters."""
+    """Return the SQL, to follow `sig = …`, that finds rows by the ids that are given, and its parameters."""
     given = [(name, arg.id) for name, arg in zip(COLUMNS, args) if arg.id is not None]
     conditions = "".join(f" AND {name} = %s{index_condition(name)}" for name, _ in given)
     return conditions, tuple(text for _, text in given)
 
 
 def index_condition(column: str) -> str:
-    """What a condition on the column must come with, for its index to be used."""
+    """Return what a condition on the column must come with, for its index to be used."""
     return f" AND {INDEX_CONDITIONS[column]}" if column in INDEX_CONDITIONS else ""
 
 
 def places_of(numbers: Mapping[Signature, int], type_name: str) -> list[tuple[int, str]]:
-    """Where facts mention values of the type: numbers of signatures, each with a column."""
+    """Return where facts mention values of the type: numbers of signatures, each with a column."""
     return [
         (number, column)
         for signature, number in numbers.items()
@@ -262,3 +263,27 @@ def fact_of_row(signature: Signature, ids: Sequence[str], expires_at: int | None
 
 def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(str(int(number)) for number in numbers) or "NULL"
+
+
+# ---- one snapshot ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def read_snapshot() -> Iterator[None]:
+    """Open a read-only transaction whose statements all see one snapshot, without a time limit. It blocks no writer."""
+    if connection.in_atomic_block:  # the outer transaction decides what is seen
+        yield
+    elif connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")  # `transaction.atomic` would take the writers' lock
+            try:
+                yield
+            finally:
+                with suppress(Error):
+                    cursor.execute("ROLLBACK")
+    else:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                cursor.execute("SET LOCAL statement_timeout = 0")
+            yield

@@ -12,9 +12,9 @@ from rest_framework import serializers
 from facts import wire
 from facts.batches import batch_from_json, lasting_from_json
 from facts.changesets import changes_from_json
-from facts.feed import Asked
+from facts.feed import FeedRequest
+from facts.feed_position import MOST, feed_position_from_text
 from facts.models import MAX_ARGUMENTS
-from facts.places import MOST, place_of_text
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument
 from policy import json_schema
 from policy.errors import MalformedRequest
@@ -104,7 +104,7 @@ class Bulk(serializers.Serializer):
 
 
 def pattern_from_query(query: Mapping[str, str]) -> tuple[str | None, tuple[Argument, ...]]:
-    """The predicate, None for all, and what is known of the first arguments."""
+    """Return the predicate, None for all, and what is known of the first arguments."""
     given: dict[tuple[int, str], str] = {}
     for name, text in query.items():
         found = _QUERIED.fullmatch(name)
@@ -145,8 +145,8 @@ class _Queried(Protocol):
     def query_list(self, name: str) -> list[str]: ...
 
 
-def feed_from_query(request: _Queried) -> tuple[Asked, float]:
-    """What is asked of the changes, and for how many seconds."""
+def feed_from_query(request: _Queried) -> tuple[FeedRequest, float]:
+    """Return what is asked of the changes, and for how many seconds it may wait."""
     query, predicates = request.query_params, request.query_list("predicate")
     for each in predicates:
         wire.name_from_json(each, "predicate")
@@ -155,4 +155,4 @@ def feed_from_query(request: _Queried) -> tuple[Asked, float]:
         raise MalformedRequest("limit", f"must be a number of facts from 1 to {MOST}")
     if not _SECONDS.fullmatch(wait) or float(wait) > LONGEST_WAIT:
         raise MalformedRequest("wait", f"must be a number of seconds from 0 to {LONGEST_WAIT}")
-    return Asked(place_of_text(query.get("after", "0")), int(limit), frozenset(predicates)), float(wait)
+    return FeedRequest(feed_position_from_text(query.get("after", "0")), int(limit), frozenset(predicates)), float(wait)

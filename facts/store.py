@@ -180,7 +180,7 @@ class Work:
             self.deleted += count
 
     def settle(self, revision: int) -> None:
-        """After all changes of a revision: undo what it both began and ended itself, which is no change."""
+        """Undo, after all changes of a revision, what it both began and ended itself, which is no change."""
         if self.is_mixed:
             past.settle(self.touched, revision)
 

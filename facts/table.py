@@ -78,7 +78,7 @@ class SqliteTable:
                 yield from rows
 
     def lift_time_limit(self) -> None:
-        """Do nothing: SQLite has no such limit."""
+        """Switch the statement timeout off for the rest of the transaction: it is for questions, not for changes."""
 
     def expect_many(self) -> None:
         """Enlarge the page cache, so that a page that changes often is not written to disk each time."""

@@ -33,10 +33,10 @@ from facts.table import fact_table
 from policy import noticing
 from policy.active import Caller, confirm, program_of_version
 from policy.errors import AuthzError, Busy, NotFound, Unavailable
-from policy.handing import made
 from policy.offsets import Turn, advance, changing, claim
 from policy.revisions import By, Done, Kind, record
 from policy.rules.program import Program
+from policy.server_thread import run_with_connection
 
 SMALL = 100  # facts and patterns, at most, of a change that may share a transaction
 MOST = 100  # writers of one commit
@@ -45,7 +45,7 @@ MOST = 100  # writers of one commit
 def apply(caller: Caller, changes: Sequence[Change], request_id: str = "") -> int:
     """Make all of the changes or none, as whoever holds the caller's key now; return the offset of the commit."""
     if not _may_share(changes):
-        return made(partial(_apply_alone, caller, changes, request_id))
+        return run_with_connection(partial(_apply_alone, caller, changes, request_id))
     writer = _Writer(caller, changes, request_id)
     queue = _entered(writer)
     if not writer.leads:
@@ -53,11 +53,11 @@ def apply(caller: Caller, changes: Sequence[Change], request_id: str = "") -> in
             queue.wait(writer)
     if writer.leads:
         try:
-            made(partial(_lead, queue, writer))
+            run_with_connection(partial(_lead, queue, writer))
         finally:
             queue.hand_on(writer)  # in case no thread was found for `_lead`
     if writer.is_alone:
-        return made(partial(_apply_alone, caller, changes, request_id))
+        return run_with_connection(partial(_apply_alone, caller, changes, request_id))
     if writer.error is not None:
         try:
             raise writer.error

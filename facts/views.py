@@ -60,11 +60,11 @@ class Facts(Endpoint):
         return _apply(request, [Deletes([PATTERN.decode(request.data, "")])], "matching facts are deleted")
 
 
-def _found(request: Request) -> reading.Found[read.Found]:
+def _found(request: Request) -> reading.AttemptResult[read.Found]:
     predicate, args = pattern_from_query(request.query_params)
     who = caller(request)
     found = read.found(who.environment_id, predicate, args, _moment_asked(request, who))
-    return reading.Found(found, who.seen or NOTHING_SEEN)
+    return reading.AttemptResult(found, who.seen or NOTHING_SEEN)
 
 
 def _moment_asked(request: Request, who: Caller) -> Moment | None:
@@ -79,7 +79,7 @@ class History(Endpoint):
         who = caller(request)
         asked, moment = history_query(who.environment_id, request.query_params), _moment_asked(request, who)
         to = None if moment is None else moment.revision
-        found = history.of_pattern(asked.environment_id, asked.predicate, asked.args, asked.size, asked.place, to)
+        found = history.of_pattern(asked.environment_id, asked.predicate, asked.args, asked.size, asked.after, to)
         return Response(history_to_json(asked, found))
 
 

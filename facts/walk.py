@@ -1,7 +1,7 @@
-"""Pages of stored facts for people, forwards and backwards: facts that have certain ids in some place.
+"""Pages of stored facts for people, forwards and backwards: facts that have certain ids in some column.
 
-A place is a column of a signature. An index begins with each column, so a page costs the same however many facts come
-before it (keyset pagination). A fact that is in several places is shown in the first of them only.
+A column is an argument of a signature. An index begins with each column, so a page costs the same however many facts
+come before it (keyset pagination). A fact that is in several columns is shown in the first of them only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from facts.wire import Fact
 from policy.rules import program
 
 PAGE = 100  # facts
-# The order of facts in a place: that of the column's index, so that no page has to be sorted.
+# The order of facts in a column: that of the column's index, so that no page has to be sorted.
 ORDERS = {
     "a0": ("a0", "a1", "a2", "a3", "a4"),
     "a1": ("a1", "a0", "a2", "a3", "a4"),
@@ -33,7 +33,7 @@ ORDERS = {
 }
 _LAST = chr(0x10FFFF)
 _SURROGATES = range(0xD800, 0xE000)
-_MOST_AT_ONCE = 64  # places that one statement reads; the first statements read fewer, as they often fill the page
+_MOST_AT_ONCE = 64  # columns that one statement reads; the first statements read fewer, as they often fill the page
 
 
 # ---- which ids ---------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def _after_all(text: str) -> str | None:
     return rest[:-1] + chr(_SURROGATES.stop if code in _SURROGATES else code)
 
 
-# ---- which places ------------------------------------------------------------------------------------------------
+# ---- which columns -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ class Filed:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where ids are looked for: an argument of a signature. A fact that is in an `earlier` place too is shown there."""
+class SearchColumn:
+    """Where ids are looked for: an argument of a signature. A fact that is in an `earlier` one too is shown there."""
 
     kind: Signature
     position: int
@@ -94,7 +94,7 @@ class Place:
     earlier: tuple[int, ...] = ()
 
     @property
-    def column(self) -> str:
+    def name(self) -> str:
         return COLUMNS[self.position]
 
     @property
@@ -103,8 +103,8 @@ class Place:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The columns in the order that its facts are in."""
-        return ORDERS[self.column]
+        """Return the columns in the order that its facts are in."""
+        return ORDERS[self.name]
 
     def sorted_by(self, filed: Filed) -> tuple[str, ...]:
         """Return the sort key. Python compares texts by code point, which is the databases' order of UTF-8 bytes."""
@@ -112,14 +112,14 @@ class Place:
         return tuple(ids[name] for name in self.order)
 
 
-def places(kinds: Iterable[Signature], ids: Ids = EVERY, type_name: str = "") -> list[Place]:
+def search_columns(kinds: Iterable[Signature], ids: Ids = EVERY, type_name: str = "") -> list[SearchColumn]:
     """Return where facts of these kinds may have such ids, in the order of the kinds; of the type, if one is named."""
     if ids == EVERY:
-        return [Place(kind, 0) for kind in kinds]
+        return [SearchColumn(kind, 0) for kind in kinds]
     found = []
     for kind in kinds:
         fitting = [at for at, name in enumerate(types_of_text(kind.types)) if type_name in ("", name)]
-        found += [Place(kind, at, ids, tuple(fitting[:number])) for number, at in enumerate(fitting)]
+        found += [SearchColumn(kind, at, ids, tuple(fitting[:number])) for number, at in enumerate(fitting)]
     return found
 
 
@@ -127,9 +127,9 @@ def places(kinds: Iterable[Signature], ids: Ids = EVERY, type_name: str = "") ->
 
 
 class Mark(NamedTuple):
-    """A fact on a walk: in which place, and its row."""
+    """A fact on a walk: in which column, and its row."""
 
-    place: tuple[int, int]
+    column: tuple[int, int]
     row: Row
 
 
@@ -137,12 +137,12 @@ class Mark(NamedTuple):
 class Met:
     """A fact that a walk meets."""
 
-    place: Place
+    column: SearchColumn
     filed: Filed
 
     @property
     def mark(self) -> Mark:
-        return Mark(self.place.key, self.filed.row)
+        return Mark(self.column.key, self.filed.row)
 
     @property
     def fact(self) -> Fact:
@@ -158,18 +158,18 @@ class Page:
     has_next: bool = False
 
 
-def first_page(walk: Sequence[Place], size: int = PAGE) -> Page:
+def first_page(walk: Sequence[SearchColumn], size: int = PAGE) -> Page:
     return page_after(walk, None, size)
 
 
-def page_after(walk: Sequence[Place], mark: Mark | None, size: int = PAGE) -> Page:
-    """Return the facts that follow one; the first ones without a mark, or where its place is not on the walk."""
+def page_after(walk: Sequence[SearchColumn], mark: Mark | None, size: int = PAGE) -> Page:
+    """Return the facts that follow one; the first ones without a mark, or where its column is not on the walk."""
     start = _index_of(walk, mark)
     found = _met(walk[start or 0 :], mark if start is not None else None, size + 1, forward=True)
     return Page(tuple(found[:size]), start is not None, len(found) > size)
 
 
-def page_before(walk: Sequence[Place], mark: Mark, size: int = PAGE) -> Page:
+def page_before(walk: Sequence[SearchColumn], mark: Mark, size: int = PAGE) -> Page:
     """Return the facts before a mark; if they do not fill a page, return the first page."""
     at = _index_of(walk, mark)
     found = [] if at is None else _met(walk[at::-1], mark, size + 1, forward=False)
@@ -178,11 +178,11 @@ def page_before(walk: Sequence[Place], mark: Mark, size: int = PAGE) -> Page:
     return Page(tuple(found[:size][::-1]), True, True)
 
 
-def every(walk: Sequence[Place]) -> Iterator[Fact]:
+def every(walk: Sequence[SearchColumn]) -> Iterator[Fact]:
     """Yield all facts of the walk, one at a time."""
-    for place in walk:
-        statement, values = _statement(place, None, None, True)
-        signature = _signature(place.kind)
+    for column in walk:
+        statement, values = _statement(column, None, None, True)
+        signature = _signature(column.kind)
         for row in fact_table().stream(statement, values):
             yield _fact(signature, row)
 
@@ -191,12 +191,12 @@ def _fact(signature: program.Signature, row: Sequence[Any]) -> Fact:
     return fact_of_row(signature, row[1:ROW_LENGTH], row[ROW_LENGTH])
 
 
-def _index_of(walk: Sequence[Place], mark: Mark | None) -> int | None:
-    return None if mark is None else next((at for at, place in enumerate(walk) if place.key == mark.place), None)
+def _index_of(walk: Sequence[SearchColumn], mark: Mark | None) -> int | None:
+    return None if mark is None else next((at for at, column in enumerate(walk) if column.key == mark.column), None)
 
 
-def _met(walk: Sequence[Place], mark: Mark | None, wanted: int, forward: bool) -> list[Met]:
-    """Return so many facts at most, of one place after the other; what follows a mark is of the first place."""
+def _met(walk: Sequence[SearchColumn], mark: Mark | None, wanted: int, forward: bool) -> list[Met]:
+    """Return so many facts at most, of one column after the other; what follows a mark is of the first column."""
     found: list[Met] = []
     at, some = 0, 1
     while at < len(walk) and len(found) < wanted:
@@ -206,71 +206,71 @@ def _met(walk: Sequence[Place], mark: Mark | None, wanted: int, forward: bool) -
     return found[:wanted]
 
 
-def _of_group(group: Sequence[Place], mark: Mark | None, limit: int, forward: bool) -> Iterator[Met]:
+def _of_group(group: Sequence[SearchColumn], mark: Mark | None, limit: int, forward: bool) -> Iterator[Met]:
     parts, values = [], []
-    for number, place in enumerate(group):
-        statement, of_part = _statement(place, mark, limit, forward)
+    for number, column in enumerate(group):
+        statement, of_part = _statement(column, mark, limit, forward)
         parts.append(f"SELECT {number} AS part, found{number}.* FROM ({statement}) AS found{number}")
         values += of_part
     with connection.cursor() as cursor:
         cursor.execute(" UNION ALL ".join(parts), values)
         rows = cursor.fetchall()
-    for number, place in enumerate(group):
+    for number, column in enumerate(group):
         # SQL does not promise that UNION ALL keeps the order.
-        of_place = [_filed(place, row[1:]) for row in rows if row[0] == number]
-        yield from [Met(place, filed) for filed in sorted(of_place, key=place.sorted_by, reverse=not forward)]
+        of_column = [_filed(column, row[1:]) for row in rows if row[0] == number]
+        yield from [Met(column, filed) for filed in sorted(of_column, key=column.sorted_by, reverse=not forward)]
 
 
-def _filed(place: Place, row: Sequence[Any]) -> Filed:
-    return Filed(tuple(row[:ROW_LENGTH]), _fact(_signature(place.kind), row))
+def _filed(column: SearchColumn, row: Sequence[Any]) -> Filed:
+    return Filed(tuple(row[:ROW_LENGTH]), _fact(_signature(column.kind), row))
 
 
 def _signature(kind: Signature) -> program.Signature:
     return program.Signature(kind.predicate, types_of_text(kind.types))
 
 
-def _statement(place: Place, mark: Mark | None, limit: int | None, forward: bool) -> tuple[str, list[Any]]:
-    """Return the SELECT of a place's facts in its order, and its values."""
-    where, values = from_where(place, mark, forward)
-    ordered = ", ".join(f"{name}{'' if forward else ' DESC'}" for name in place.order)
+def _statement(column: SearchColumn, mark: Mark | None, limit: int | None, forward: bool) -> tuple[str, list[Any]]:
+    """Return the SELECT of a column's facts in its order, and its values."""
+    where, values = from_where(column, mark, forward)
+    ordered = ", ".join(f"{name}{'' if forward else ' DESC'}" for name in column.order)
     statement = f"SELECT sig, {', '.join(COLUMNS)}, expires_at {where} ORDER BY {ordered}"
     if limit is None:
         return statement, values
     return f"{statement} LIMIT %s", [*values, limit]
 
 
-def from_where(place: Place, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
-    """Return which facts are in the place, as part of a statement, and its values."""
-    conditions, values = conditions_of(place, mark, forward)
-    hint = indexes.hint(indexes.STORED, place.column) if connection.vendor == "sqlite" else ""
+def from_where(column: SearchColumn, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
+    """Return which facts are in the column, as part of a statement, and its values."""
+    conditions, values = conditions_of(column, mark, forward)
+    hint = indexes.hint(indexes.STORED, column.name) if connection.vendor == "sqlite" else ""
     return f"FROM fact{hint} WHERE {conditions}", values
 
 
-def conditions_of(place: Place, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
-    """Return which facts are in the place, and in none before, and come after the mark or before it.
+def conditions_of(column: SearchColumn, mark: Mark | None = None, forward: bool = True) -> tuple[str, list[Any]]:
+    """Return which facts are in the column, and in none before, and come after the mark or before it.
 
     The mark replaces the bound on its side: with both, SQLite might start its search at the bound. A single id is
     written as a range too: with `=`, PostgreSQL would walk through all facts of the signature in key order.
     """
-    order = place.order
-    tests, values = [f"sig = {int(place.kind.pk)}"], []
-    if place.ids.low and (mark is None or not forward):
-        tests.append(f"{place.column} >= %s")
-        values.append(place.ids.low)
-    if place.ids.high is not None and (mark is None or forward):
-        tests.append(f"{place.column} {'<' if place.ids.open else '<='} %s")
-        values.append(place.ids.high)
+    order = column.order
+    tests, values = [f"sig = {int(column.kind.pk)}"], []
+    if column.ids.low and (mark is None or not forward):
+        tests.append(f"{column.name} >= %s")
+        values.append(column.ids.low)
+    if column.ids.high is not None and (mark is None or forward):
+        tests.append(f"{column.name} {'<' if column.ids.open else '<='} %s")
+        values.append(column.ids.high)
     if mark is not None:
         ids = dict(zip(COLUMNS, mark.row[1:]))
         tests.append(f"({', '.join(order)}) {'>' if forward else '<'} ({', '.join(['%s'] * len(order))})")
         values += [ids[name] for name in order]
-    for position in place.earlier:
-        test, of_test = _within(COLUMNS[position], place.ids)
+    for position in column.earlier:
+        test, of_test = _within(COLUMNS[position], column.ids)
         tests.append(f"({test}) IS NOT TRUE")  # with NOT, PostgreSQL would search below and above the range
         values += of_test
-    partial = indexes.condition(indexes.STORED, place.column)
+    partial = indexes.condition(indexes.STORED, column.name)
     tests += [partial] if partial else []
-    tests += [lasting()] if place.kind.may_end else []
+    tests += [lasting()] if column.kind.may_end else []
     return " AND ".join(tests), values
 
 

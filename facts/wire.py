@@ -147,7 +147,7 @@ def value_from_json(raw: object, path: str) -> Value:
 
 
 def name_from_json(raw: object, path: str) -> str:
-    """A predicate's or a type's name."""
+    """Return a predicate's or a type's name."""
     if type(raw) is str and raw in _names:
         return raw
     text = new_name_from_json(raw, path)
@@ -211,7 +211,7 @@ def argument_from_json(raw: object, path: str) -> Argument:
 
 
 def _predicate_and_args(raw: object, path: str) -> tuple[str, list, str]:
-    """The name, the arguments, and where the arguments stand."""
+    """Return the name, the arguments, and where the arguments stand."""
     if not isinstance(raw, dict):
         _refuse(path, 'must be an object with "predicate" and "args"', raw)
     prefix = f"{path}." if path else ""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 
 from facts.accept import MOST_NAMED, unaccepted_of
-from facts.plain_lines import plain
+from facts.context_header import printable
 from localsql.bindings import Bindings
 from policy.active import program_of_version
 from policy.rules.program import Program
@@ -34,4 +34,4 @@ def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
 def log_once(version: int, bindings: Bindings) -> None:
     """Log the unused entries; as a warning if a name is probably misspelt, since facts are missing then."""
     for entry in islice(unused_entries(program_of_version(version), bindings), MOST_NAMED):
-        log.log(logging.WARNING if "did you mean" in entry else logging.INFO, "data bindings: %s", plain(entry))
+        log.log(logging.WARNING if "did you mean" in entry else logging.INFO, "data bindings: %s", printable(entry))

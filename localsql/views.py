@@ -14,7 +14,7 @@ from localsql.serializers import ActionsSql, AuthorizeSql, EvaluateSql, ListSql
 from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response, caller, position_seen, unconfirmed_caller
 from policy.errors import MalformedRequest
-from policy.replicas.reading import Found, read
+from policy.replicas.reading import AttemptResult, read
 from policy.scopes import Scope
 from policy.serializers import decoded
 from policy.values import STRING
@@ -38,11 +38,11 @@ class Answering(Endpoint, ABC):
     questions: ClassVar = {"POST"}
 
     def post(self, request: Request) -> Response:
-        def attempt() -> Found[tuple[Caller, object, LocalSql]]:
+        def attempt() -> AttemptResult[tuple[Caller, object, LocalSql]]:
             who = caller(request)
             check_is_of_now(request.data)
             body, local = self.reply(request, who)
-            return Found((who, body, local), local.seen)
+            return AttemptResult((who, body, local), local.seen)
 
         who, body, local = read(unconfirmed_caller(request), position_seen(request), attempt)
         note(request, who, body, local.seen.offset, local.version)

@@ -12,8 +12,8 @@ from django.db import DEFAULT_DB_ALIAS, connection
 from policy.active import Seen
 from policy.clock import microseconds_of, now_in, text_of, time_of_text
 from policy.errors import AuthzError, MalformedRequest, NotFound
-from policy.numbers import whole_number
 from policy.publishing import version_numbered
+from policy.values import whole_number
 
 
 @dataclass(frozen=True, slots=True)

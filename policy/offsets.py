@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InternalError, OperationalError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
-from policy import at_work, noticing
+from policy import database_waits, noticing
 from policy.errors import Busy, Cancelled, NoPrimary, NotFound
 from policy.models import new_moment
 
@@ -156,11 +156,11 @@ def _limit_statements(cursor: CursorWrapper, seconds: float) -> None:
         cursor.execute(limit)
         return
     with connection.wrap_database_errors:
-        at_work.begun(connection.connection)
+        database_waits.begin(connection.connection)
         try:
             begun = raw.exec_(f"BEGIN; {limit}".encode())
         finally:
-            at_work.done(connection.connection)
+            database_waits.end(connection.connection)
         if raw.status != driver.pq.ConnStatus.OK:  # the connection is lost: there is no error of the server to raise
             raise driver.OperationalError(begun.get_error_message())
         if begun.status != driver.pq.ExecStatus.COMMAND_OK:

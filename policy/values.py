@@ -56,3 +56,15 @@ def canonical_id(type_name: str, text: str) -> str:
     if type_name == BOOLEAN and text not in ("true", "false"):
         raise ValueError('a Boolean is "true" or "false"')
     return text
+
+
+def whole_number(text: str, most: int) -> int | None:
+    """Return the number that a text of decimal digits from outside says; None if it says none from 0 to `most`.
+
+    Python refuses to read thousands of digits, so those that count are counted first.
+    """
+    digits = text.lstrip("0") or "0"
+    if not (text.isascii() and text.isdecimal()) or len(digits) > len(str(most)):
+        return None
+    number = int(digits)
+    return number if number <= most else None

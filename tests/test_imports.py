@@ -46,8 +46,9 @@ BARE = (
     "localsql/planning.py", "localsql/split.py", "localsql/statements.py",
 )  # fmt: skip
 FRAMEWORKS = ("django", "rest_framework", "environ", "psycopg")
-# Of the engine: each room uses those before it. The files beside them are leaves: all rooms use them, they use none.
-ROOMS = tuple(f"checks.engine.{room}" for room in ("rules", "plan", "sql", "compile", "each"))
+# Of the engine: each package uses those before it. The files beside them are leaves: all packages use them, they use
+# none.
+PACKAGES = tuple(f"checks.engine.{package}" for package in ("rules", "plan", "sql", "compile", "each"))
 
 
 def files() -> list[Path]:
@@ -121,10 +122,10 @@ def test_imports_stand_at_the_top(path):
 
 
 @pytest.mark.parametrize("name", [name for name in graph() if is_below(name, "checks.engine")])
-def test_rooms_of_the_engine_use_each_other_in_one_direction(name):
-    place = next((place for place, room in enumerate(ROOMS) if is_below(name, room)), -1)
-    later = ROOMS[place + 1 :]
-    assert [other for other in graph()[name] if any(is_below(other, room) for room in later)] == []
+def test_packages_of_the_engine_use_each_other_in_one_direction(name):
+    place = next((place for place, package in enumerate(PACKAGES) if is_below(name, package)), -1)
+    later = PACKAGES[place + 1 :]
+    assert [other for other in graph()[name] if any(is_below(other, package) for package in later)] == []
 
 
 def test_no_app_below_knows_the_table_of_keys():

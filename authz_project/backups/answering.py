@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from authz_project.backups.findings import Finding, wrong
+from authz_project.backups.backup_finding import BackupFinding, wrong
 from checks.asking import ask
 from checks.asking.askers import Trusted
 from checks.asking.query import allow
@@ -21,12 +21,12 @@ NOBODY = "somebody whom no fact mentions"
 MOST_ACTORS, MOST_CHECKED = 20, 20
 
 
-def finding_of_policy(environment: Environment) -> Finding:
+def finding_of_policy(environment: Environment) -> BackupFinding:
     """Compile the active policy, and ask by it."""
     what = f"policy of `{environment.slug}`"
     version = environment.policy_version
     if version is None:
-        return Finding(what, "none is active")
+        return BackupFinding(what, "none is active")
     if version.environment_id != environment.pk:
         return wrong(what, "the active version is another environment's")
     try:
@@ -34,9 +34,9 @@ def finding_of_policy(environment: Environment) -> Finding:
     except AuthzError as reason:
         return wrong(what, f"version {version.number} does not compile: {_line(reason)}")
     try:
-        return Finding(what, f"version {version.number} compiles; {_asked(environment.pk, program)}")
+        return BackupFinding(what, f"version {version.number} compiles; {_asked(environment.pk, program)}")
     except AuthzError as reason:  # which is no fault of what is stored
-        return Finding(what, f"version {version.number} compiles; a question was refused: {_line(reason)}")
+        return BackupFinding(what, f"version {version.number} compiles; a question was refused: {_line(reason)}")
     except _Contradiction as reason:
         return wrong(what, f"version {version.number}: {reason}")
 
@@ -62,7 +62,7 @@ def _asked(environment_id: int, program: Program) -> str:
 
 
 def _questions(environment_id: int, program: Program) -> Iterator[tuple[Value, str, str]]:
-    """Actors that facts mention, and what they may be allowed; in the order of names."""
+    """Yield actors that facts mention, and what they may be allowed; in the order of names."""
     types = sorted(program.types.values(), key=lambda each: each.name)
     asked = [(each.permissions[0], each.name) for each in types if each.permissions]
     actors = [each.name for each in types if each.kind == "actor"]

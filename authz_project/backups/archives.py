@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from authz_project.backups.findings import Finding, wrong
-from authz_project.backups.forms import APPLIED, form_of
+from authz_project.backups.backup_finding import BackupFinding, schema_finding, wrong
 from authz_project.backups.programs import line_of, program, run
 from authz_project.backups.sqlite_copy import secret_of
+from authz_project.schema_state import APPLIED, state_of
 
 SQLITE, POSTGRESQL = b"SQLite format 3\0", b"PGDMP"
 TABLES = ("api_key", "environment", "fact", "policy_version", "signature")
@@ -23,7 +23,7 @@ class NotABackup(Exception):
 
 
 def kind_of(file: Path) -> bytes:
-    """`SQLITE` or `POSTGRESQL`."""
+    """Return `SQLITE` or `POSTGRESQL`."""
     try:
         with file.open("rb") as opened:
             head = opened.read(16)
@@ -38,7 +38,7 @@ def kind_of(file: Path) -> bytes:
 # ---- SQLite --------------------------------------------------------------------------------------------------------
 
 
-def sqlite_findings(file: Path) -> Iterator[Finding]:
+def sqlite_findings(file: Path) -> Iterator[BackupFinding]:
     """Read every page of it. Nothing is written to it or beside it."""
     log = Path(f"{file}-wal")
     if log.exists() and log.stat().st_size:
@@ -54,35 +54,35 @@ def sqlite_findings(file: Path) -> Iterator[Finding]:
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'django_migrations'").fetchone():
                 yield wrong("form", "it is no database of this service")
                 return
-            yield form_of(database.execute(APPLIED).fetchall()).finding
+            yield schema_finding(state_of(database.execute(APPLIED).fetchall()))
     except sqlite3.Error as reason:
         yield wrong("file", f"it cannot be read to its end: {reason}")
         return
     secret = secret_of(file)
     told = f"in `{secret}`" if secret.exists() else "not beside it; where SECRET_KEY is set, that is the secret"
-    yield Finding("secret", told)
+    yield BackupFinding("secret", told)
 
 
-def _integrity(database: sqlite3.Connection) -> Finding:
+def _integrity(database: sqlite3.Connection) -> BackupFinding:
     found = [text for (text,) in database.execute(f"PRAGMA integrity_check({_SHOWN})")]
     if found != ["ok"]:
         return wrong("integrity", "; ".join(" ".join(text.split()) for text in found)[:500])
     pages, size = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
-    return Finding("integrity", f"{pages:,} pages, {pages * size / 1e6:,.1f} MB")
+    return BackupFinding("integrity", f"{pages:,} pages, {pages * size / 1e6:,.1f} MB")
 
 
-def _references(database: sqlite3.Connection) -> Finding:
+def _references(database: sqlite3.Connection) -> BackupFinding:
     found = database.execute("PRAGMA foreign_key_check").fetchmany(_SHOWN)
     if found:
         lost = (f"a row of {table} names one of {other} that is not there" for table, _, other, _ in found)
         return wrong("references", "; ".join(lost))
-    return Finding("references", "every row that is named is there")
+    return BackupFinding("references", "every row that is named is there")
 
 
 # ---- PostgreSQL ----------------------------------------------------------------------------------------------------
 
 
-def dump_findings(file: Path) -> Iterator[Finding]:
+def dump_findings(file: Path) -> Iterator[BackupFinding]:
     """Read a dump to its end, and its table of contents. Whether its rows make sense is not checked."""
     restoring = program("pg_restore")
     if restoring is None:
@@ -98,9 +98,9 @@ def dump_findings(file: Path) -> Iterator[Finding]:
         return
     lines = read.stdout.splitlines()
     made = [line.strip("; ") for line in lines if line.startswith(";") and "Dumped" in line]
-    yield Finding("file", f"pg_restore {restoring.version} reads it; {', '.join(made)}")
+    yield BackupFinding("file", f"pg_restore {restoring.version} reads it; {', '.join(made)}")
     data = {line.split()[-2] for line in lines if " TABLE DATA " in line}
     if missing := [name for name in TABLES if name not in data]:
         yield wrong("tables", f"there are no rows of {', '.join(missing)} in it: it is of another database, or a part")
     else:
-        yield Finding("tables", f"{len(data)} of them, with rows")
+        yield BackupFinding("tables", f"{len(data)} of them, with rows")

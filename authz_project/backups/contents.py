@@ -9,29 +9,30 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from authz_project.backups.answering import finding_of_policy
-from authz_project.backups.findings import Finding, wrong
-from authz_project.backups.forms import form_of
+from authz_project.backups.backup_finding import BackupFinding, schema_finding, wrong
 from authz_project.models import ApiKey
+from authz_project.schema_state import state_of
 from policy.management.command import counted
 from policy.models import Environment
 
 
-def findings() -> Iterator[Finding]:
+def findings() -> Iterator[BackupFinding]:
     """Look at everything; where the form is not the program's, at nothing else."""
-    form = form_of(MigrationRecorder(connection).applied_migrations())
-    if not form.is_current:
-        yield wrong(form.finding.what, form.finding.text)
+    state = state_of(MigrationRecorder(connection).applied_migrations())
+    schema = schema_finding(state)
+    if not state.is_current:
+        yield wrong(schema.what, schema.text)
         return
-    yield form.finding
+    yield schema
     yield _signatures()
     environments = counted(Environment.objects.count(), "environment")
-    yield Finding("keys", f"{counted(ApiKey.objects.count(), 'key')} of {environments}")
+    yield BackupFinding("keys", f"{counted(ApiKey.objects.count(), 'key')} of {environments}")
     for environment in Environment.objects.select_related("policy_version").order_by("slug"):
         yield _facts_and_revisions(environment)
         yield finding_of_policy(environment)
 
 
-def _signatures() -> Finding:
+def _signatures() -> BackupFinding:
     """Check that the signature of every fact exists: no foreign key of the database enforces it."""
     lost = 0
     for table in ("fact", "past_fact"):
@@ -39,7 +40,7 @@ def _signatures() -> Finding:
         lost += _rows(f"{used} WHERE NOT EXISTS (SELECT 1 FROM signature s WHERE s.id = used.sig)")[0][0]
     if lost:
         return wrong("signatures", f"facts are of {lost:,} signatures that are not there")
-    return Finding("signatures", "every fact is of one that is there")
+    return BackupFinding("signatures", "every fact is of one that is there")
 
 
 # ---- facts beside the revisions that made them ----------------------------------------------------------------------
@@ -56,7 +57,7 @@ class _Stored(NamedTuple):
     early: int  # facts, past ones too, that began before there were any of their signature
 
 
-def _facts_and_revisions(environment: Environment) -> Finding:
+def _facts_and_revisions(environment: Environment) -> BackupFinding:
     what = f"facts of `{environment.slug}`"
     offset, horizon = environment.offset, environment.horizon
     stored = _stored(environment)
@@ -80,7 +81,7 @@ def _facts_and_revisions(environment: Environment) -> Finding:
     if found := [fault for fault, is_there in faults.items() if is_there]:
         return wrong(what, "; ".join(found))
     since = f", known since revision {horizon:,}" if horizon else ""
-    return Finding(what, f"{stored.facts:,} stored and {stored.past:,} past at revision {offset:,}{since}")
+    return BackupFinding(what, f"{stored.facts:,} stored and {stored.past:,} past at revision {offset:,}{since}")
 
 
 def _stored(environment: Environment) -> _Stored:
@@ -103,7 +104,7 @@ def _stored(environment: Environment) -> _Stored:
 
 
 def _revisions(environment: Environment) -> tuple[int, int, int | None, int, int]:
-    """How many there are from the horizon on, the newest with its policy, and what those after the horizon changed."""
+    """Return how many there are from the horizon on, the newest with its policy, and what those since changed."""
     horizon = environment.horizon
     ((number, newest, inserted, deleted),) = _rows(
         "SELECT COUNT(*), COALESCE(MAX(number), 0),"

@@ -20,7 +20,7 @@ class Program(NamedTuple):
 
 
 def program(name: str) -> Program | None:
-    """The one that a shell would find; None where there is none that says its version."""
+    """Return the one that a shell would find; None where there is none that says its version."""
     path = shutil.which(name)
     if path is None:
         return None
@@ -35,5 +35,5 @@ def run(call: Sequence[str | Path], variables: Mapping[str, str] | None = None) 
 
 
 def line_of(text: str) -> str:
-    """What a program complains of, in one line."""
+    """Return what a program complains of, in one line."""
     return " ".join(text.split())[:500]

@@ -14,8 +14,8 @@ from typing import Any
 
 import authz_project
 from authz_project.backups.dump_call import conninfo, has_key_password, password_of
-from authz_project.backups.forms import APPLIED, Form, form_of
 from authz_project.backups.programs import line_of, program, run
+from authz_project.schema_state import APPLIED, SchemaState, state_of
 
 SIGNS_NOTHING = "a process that lets nobody log in needs no secret"
 
@@ -66,8 +66,8 @@ def sqlite_looked_at(file: Path) -> tuple[bool, str]:
 # ---- PostgreSQL ----------------------------------------------------------------------------------------------------
 
 
-def restore_dump(file: Path, config: Mapping[str, Any]) -> Form:
-    """Restore a dump into an empty database, and return which migrations it has."""
+def restore_dump(file: Path, config: Mapping[str, Any]) -> SchemaState:
+    """Restore a dump into an empty database, and return the state of its schema."""
     restoring = program("pg_restore")
     if restoring is None:
         raise CannotRestore("there is no pg_restore here")
@@ -81,7 +81,7 @@ def restore_dump(file: Path, config: Mapping[str, Any]) -> Form:
     done = run([restoring.path, *how, f"--dbname={conninfo(config)}", file], password_of(config))
     if done.returncode:
         raise CannotRestore(f"pg_restore {restoring.version}: {line_of(done.stderr)}")
-    return form_of(_rows(config, APPLIED))
+    return state_of(_rows(config, APPLIED))
 
 
 def _tables(config: Mapping[str, Any]) -> int:

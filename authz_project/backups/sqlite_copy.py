@@ -24,7 +24,7 @@ class CannotCopy(Exception):
 
 
 def secret_of(database: Path) -> Path:
-    """Where the secret of a database's logins is kept, if it is kept in a file."""
+    """Return where the secret of a database's logins is kept, if it is kept in a file."""
     return database.with_name(f"{database.name}.secret")
 
 
@@ -47,7 +47,7 @@ def copy(source: Path, target: Path, overwrite: bool, progress: Progress = lambd
             with suppress(OSError):  # not every kind of disk can flush folders
                 _flush(target.parent)
     except (OSError, sqlite3.Error) as reason:
-        raise CannotCopy(f"no copy is made: {_said(reason)}") from None
+        raise CannotCopy(f"no copy is made: {_reason_text(reason)}") from None
 
 
 def _refuse_place(source: Path, target: Path, overwrite: bool) -> None:
@@ -66,7 +66,7 @@ def _refuse_place(source: Path, target: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _draft_of(path: Path) -> Iterator[Path]:
-    """An empty file beside the place, which is gone in the end if it was not put there."""
+    """Yield an empty file beside the place, which is gone in the end if it was not put there."""
     file, name = tempfile.mkstemp(".part", f".{path.name}.", path.parent)  # its owner's alone
     os.close(file)
     draft = Path(name)
@@ -110,7 +110,7 @@ def _flush(path: Path) -> None:
         os.close(file)
 
 
-def _said(reason: Exception) -> str:
+def _reason_text(reason: Exception) -> str:
     if isinstance(reason, OSError):
         return f"{reason.strerror or reason}{f' (`{reason.filename}`)' if reason.filename else ''}"
     return str(reason)

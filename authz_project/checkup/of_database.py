@@ -12,24 +12,24 @@ from queue import Empty, SimpleQueue
 from django.db import Error, connection
 
 from authz_project import installation
-from authz_project.checkup.finding import Finding, fail, judged, ok, warn
+from authz_project.checkup.check_finding import CheckFinding, fail, judged, ok, warn
 from authz_project.checkup.of_keys import keys_finding
-from authz_project.form import form
+from authz_project.schema_state import state_of_database
 from policy.replicas.standing import looked_at, state_of
 
 WITHIN = 10.0  # seconds for one thing to be found
 OFTEN_ENOUGH, TOO_FAR = 1.0, 60.0  # seconds between the clocks: what is told, and what is wrong
 LOCAL = "sqlite"
 
-Look = Callable[[], Finding]
+Look = Callable[[], CheckFinding]
 
 
-def database_findings(workers: int, threads: int) -> Iterator[Finding]:
+def database_findings(workers: int, threads: int) -> Iterator[CheckFinding]:
     """Yield what each check finds; stop with a failure if the database does not answer one within WITHIN seconds."""
     if connection.vendor == LOCAL and not Path(connection.settings_dict["NAME"]).exists():
         yield warn("database", f"{connection.settings_dict['NAME']} is not there yet: `serve` makes it")
         return
-    found: SimpleQueue[Finding | None] = SimpleQueue()
+    found: SimpleQueue[CheckFinding | None] = SimpleQueue()
     threading.Thread(target=_look, args=(found, workers, threads), name="look at the database", daemon=True).start()
     while True:
         try:
@@ -42,7 +42,7 @@ def database_findings(workers: int, threads: int) -> Iterator[Finding]:
         yield each
 
 
-def _look(found: SimpleQueue[Finding | None], workers: int, threads: int) -> None:
+def _look(found: SimpleQueue[CheckFinding | None], workers: int, threads: int) -> None:
     try:
         for each in _findings(workers, threads):
             found.put(each)
@@ -55,7 +55,7 @@ def _look(found: SimpleQueue[Finding | None], workers: int, threads: int) -> Non
             connection.close()
 
 
-def _findings(workers: int, threads: int) -> Iterator[Finding]:
+def _findings(workers: int, threads: int) -> Iterator[CheckFinding]:
     yield ok("database", installation.database_text())
     migrations = migrations_finding()
     yield migrations
@@ -66,17 +66,18 @@ def _findings(workers: int, threads: int) -> Iterator[Finding]:
         yield keys_finding()
 
 
-def migrations_finding() -> Finding:
-    missing, newer = form()
-    if newer:
-        return fail("migrations", f"the database is of a later version ({newer[-1]}): start that one, or a backup")
-    if missing:
-        told = f"{len(missing)} missing, from {missing[0]} on"
-        return fail("migrations", f"{told}: `migrate` brings the database up to date, as `serve` does")
+def migrations_finding() -> CheckFinding:
+    state = state_of_database()
+    if state.newer:
+        last = ".".join(state.newer[-1])
+        return fail("migrations", f"the database is of a later version ({last}): start that one, or a backup")
+    if state.missing:
+        missing = f"{len(state.missing)} missing, from {'.'.join(state.missing[0])} on"
+        return fail("migrations", f"{missing}: `migrate` brings the database up to date, as `serve` does")
     return ok("migrations", "the database has the form of this version")
 
 
-def clock_finding() -> Finding:
+def clock_finding() -> CheckFinding:
     """Compare both clocks: keys expire by the database's clock, facts and logins by both."""
     if connection.vendor == LOCAL:
         return ok("clock", "SQLite has this machine's")
@@ -97,7 +98,7 @@ def needed(workers: int, threads: int) -> int:
     return 3 * workers * threads + 2 * workers + 1
 
 
-def connections_finding(wanted: int) -> Finding:
+def connections_finding(wanted: int) -> CheckFinding:
     if connection.vendor == LOCAL:
         return ok("connections", "as many as there are threads")
     with connection.cursor() as cursor:
@@ -110,7 +111,7 @@ def connections_finding(wanted: int) -> Finding:
     return judged("connections", [], [few] if wanted > room else [], told)
 
 
-def replica_findings() -> Iterator[Finding]:
+def replica_findings() -> Iterator[CheckFinding]:
     """Look at each of `DATABASE_REPLICA_URL` now. While one is left out, the others and the primary answer."""
     for each in looked_at():
         fails = [each.reason] if each.is_stranger else []

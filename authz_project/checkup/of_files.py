@@ -10,7 +10,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
-from authz_project.checkup.finding import Finding, judged
+from authz_project.checkup.check_finding import CheckFinding, judged
 from authz_project.sqlite_log import LARGE, size_of_log
 from checks.decisions.writer import STANDARD_OUTPUT
 
@@ -19,7 +19,7 @@ OF_OTHERS, OF_GROUP = 0o007, 0o070
 ENDS = ("", "-wal", "-shm", ".secret")  # of the files of an SQLite database
 
 
-def file_findings() -> Iterator[Finding]:
+def file_findings() -> Iterator[CheckFinding]:
     database = database_file()
     log = Path(settings.DECISION_LOG) if settings.DECISION_LOG not in ("", STANDARD_OUTPUT) else None
     folders = {"database": database and database.parent, "decision log": log and log.absolute().parent}
@@ -36,7 +36,7 @@ def database_file() -> Path | None:
     return Path(connection.settings_dict["NAME"]).absolute() if connection.vendor == "sqlite" else None
 
 
-def disk_finding(folders: dict[str, Path], size: int = 0) -> Finding:
+def disk_finding(folders: dict[str, Path], size: int = 0) -> CheckFinding:
     fails: list[str] = []
     warnings: list[str] = []
     fine: list[str] = []
@@ -51,8 +51,8 @@ def disk_finding(folders: dict[str, Path], size: int = 0) -> Finding:
     return judged("disk", advice if fails else [], others, ", ".join(fine))
 
 
-def rights_finding(database: Path) -> Finding:
-    """A database has hashes of passwords and of keys, and its secret signs logins: both are for the service alone."""
+def rights_finding(database: Path) -> CheckFinding:
+    """Check who may read: a database has hashes of passwords and of keys, and its secret signs logins."""
     fails, warnings = [], []
     for path in (database.with_name(database.name + end) for end in ENDS):
         if not path.exists():
@@ -72,7 +72,7 @@ def rights_finding(database: Path) -> Finding:
     return judged("rights", fails, warnings, "database and secret are their owner's alone")
 
 
-def log_finding(path: Path) -> Finding:
+def log_finding(path: Path) -> CheckFinding:
     fails, warnings = [], []
     if not path.exists():
         if not os.access(path.absolute().parent, os.W_OK | os.X_OK):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from authz_project.checkup.finding import Finding, judged
+from authz_project.checkup.check_finding import CheckFinding, judged
 from authz_project.keys import DEV_KEY_HASH
 from authz_project.models import ApiKey
 from policy.clock import now, time_of
@@ -14,7 +14,7 @@ SOON = timedelta(days=14)
 SHOWN = 3  # keys that are named
 
 
-def keys_finding() -> Finding:
+def keys_finding() -> CheckFinding:
     moment = time_of(now())  # by the clock that ends them
     held = ApiKey.objects.filter(revoked_at=None).exclude(hash=DEV_KEY_HASH).order_by("expires_at", "pk")
     active = held.exclude(expires_at__lte=moment)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from django.conf import settings
 
 from authz_project import installation
-from authz_project.checkup.finding import Finding, fail, judged, ok
+from authz_project.checkup.check_finding import CheckFinding, fail, judged, ok
 from authz_project.secret_key import secret_that_is_set, weakness_of
 
 
-def settings_findings() -> Iterator[Finding]:
+def settings_findings() -> Iterator[CheckFinding]:
     yield judged("settings", [], [*_unset(), *_without_effect()], "as production wants them")
     weakness = weakness_of(secret_that_is_set())
     yield fail("secret", weakness) if weakness else ok("secret", "SECRET_KEY cannot be guessed")

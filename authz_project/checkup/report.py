@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from authz_project.checkup.finding import FAIL, Finding
+from authz_project.checkup.check_finding import FAIL, CheckFinding
 from authz_project.checkup.of_database import database_findings
 from authz_project.checkup.of_files import file_findings
 from authz_project.checkup.of_settings import settings_findings
 
 
-def findings(workers: int, threads: int) -> Iterator[Finding]:
+def findings(workers: int, threads: int) -> Iterator[CheckFinding]:
     """Look at everything that a server of so many processes and threads needs."""
     return chain(settings_findings(), database_findings(workers, threads), file_findings())
 
 
-def report(found: Iterable[Finding], say: Callable[[str], object]) -> str:
+def report(found: Iterable[CheckFinding], say: Callable[[str], object]) -> str:
     """Say each finding as soon as it is found; return what is wrong in all, or nothing."""
     failed = total = 0
     for each in found:

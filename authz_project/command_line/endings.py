@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from authz_project.command_line.overview import program_name
-from authz_project.form import lacks_tables
+from authz_project.schema_state import lacks_tables
 
 
 def ending_of(reason: BaseException) -> str | int:

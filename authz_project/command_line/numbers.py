@@ -2,7 +2,7 @@
 
 from argparse import ArgumentTypeError
 
-from policy.numbers import whole_number
+from policy.values import whole_number
 
 MOST = 1000  # processes, or threads
 

@@ -73,7 +73,7 @@ GROUPS: dict[str, dict[str, str]] = {
 
 
 def overview(program: str) -> str:
-    """What `authz --help` prints."""
+    """Return what `authz --help` prints."""
     width = max(len(name) for group in GROUPS.values() for name in group)
     lines = [
         version_line(),
@@ -92,6 +92,6 @@ def version_line() -> str:
 
 
 def program_name(called: str) -> str:
-    """What somebody types before a command: `authz`, or in a clone `python manage.py`."""
+    """Return what somebody types before a command: `authz`, or in a clone `python manage.py`."""
     name = Path(called).name
     return f"python {name}" if name.endswith(".py") else name

@@ -76,7 +76,7 @@ class CommandLine(ManagementUtility):
         return f"there is no command `{name}`; `{program} help` lists those that there are"
 
     def everything(self) -> str:
-        """All commands; those of the framework by the part of it that they come from."""
+        """Return all commands; those of the framework by the part of it that they come from."""
         named = {name for group in GROUPS.values() for name in group}
         others: dict[str, list[str]] = {}
         for name, app in sorted(get_commands().items()):

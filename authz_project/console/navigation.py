@@ -18,7 +18,7 @@ ENVIRONMENT = "environment"  # in the session: the short name of the one that wa
 
 
 @dataclass(frozen=True)
-class Place:
+class NavigationEntry:
     """An entry of the navigation: who may go there, and the pages on which it is marked, unless one before it is."""
 
     name: str
@@ -30,24 +30,24 @@ class Place:
 _POLICY, _FACTS, _KEYS = "policy.policyversion", "facts.signature", "authz_project.apikey"
 _POLICIES = "policy_policyversion"
 _REVIEW = f"{_POLICIES}_review"
-PLACES = (
-    Place("home", "Home", (), ()),
-    Place("ask", "Ask", (_POLICY, _FACTS), (f"{_POLICIES}_ask",)),
-    Place("picture", "Picture", (_POLICY,), (f"{_POLICIES}_picture",)),
-    Place("preview", "What would change", (_POLICY, _FACTS), (f"{_POLICIES}_preview",)),
-    Place("history", "History", (_FACTS,), ("facts_signature_history", "facts_signature_revision", _REVIEW)),
-    Place("policy", "Policy", (_POLICY,), (_POLICIES,)),
-    Place("facts", "Facts", (_FACTS,), ("facts_",)),
-    Place("keys", "Keys", (_KEYS,), ("authz_project_apikey",)),
+ENTRIES = (
+    NavigationEntry("home", "Home", (), ()),
+    NavigationEntry("ask", "Ask", (_POLICY, _FACTS), (f"{_POLICIES}_ask",)),
+    NavigationEntry("picture", "Picture", (_POLICY,), (f"{_POLICIES}_picture",)),
+    NavigationEntry("preview", "What would change", (_POLICY, _FACTS), (f"{_POLICIES}_preview",)),
+    NavigationEntry("history", "History", (_FACTS,), ("facts_signature_history", "facts_signature_revision", _REVIEW)),
+    NavigationEntry("policy", "Policy", (_POLICY,), (_POLICIES,)),
+    NavigationEntry("facts", "Facts", (_FACTS,), ("facts_",)),
+    NavigationEntry("keys", "Keys", (_KEYS,), ("authz_project_apikey",)),
 )
 SHOWN = ("home", "policy", "facts", "ask", "picture", "preview", "history", "keys")
-_BY_NAME = {place.name: place for place in PLACES}
+_BY_NAME = {entry.name: entry for entry in ENTRIES}
 _WITHOUT_ENVIRONMENT = {"keys"}  # of all environments
 
 
 @dataclass(frozen=True)
 class Link:
-    """A place as a page shows it."""
+    """An entry as a page shows it."""
 
     title: str
     url: str
@@ -55,20 +55,20 @@ class Link:
 
 
 def links(request: HttpRequest) -> list[Link]:
-    """Return the places where who is logged in may go."""
-    here = place_of_page(request)
-    places = [_BY_NAME[name] for name in SHOWN if may_go(request, name)]
-    return [Link(place.title, url_of(place.name), place.name == here) for place in places]
+    """Return the entries that who is logged in may open."""
+    here = entry_of_page(request)
+    entries = [_BY_NAME[name] for name in SHOWN if may_go(request, name)]
+    return [Link(entry.title, url_of(entry.name), entry.name == here) for entry in entries]
 
 
 def environment_links(request: HttpRequest, context: Context) -> list[Link]:
-    """Return links to the same place in each environment, the page's own marked; none if there is only one."""
+    """Return links to the same entry in each environment, the page's own marked; none if there is only one."""
     slugs = list(Environment.objects.values_list("slug", flat=True))
     if len(slugs) < 2:
         return []
-    name, shown = place_of_page(request), _slug_of_page(request, context)
-    place = url_of(name if name and name not in _WITHOUT_ENVIRONMENT else "home")
-    return [Link(slug, f"{place}?environment={slug}", slug == shown) for slug in slugs]
+    name, shown = entry_of_page(request), _slug_of_page(request, context)
+    url = url_of(name if name and name not in _WITHOUT_ENVIRONMENT else "home")
+    return [Link(slug, f"{url}?environment={slug}", slug == shown) for slug in slugs]
 
 
 def url_of(name: str) -> str:
@@ -76,7 +76,7 @@ def url_of(name: str) -> str:
 
 
 def may_go(request: HttpRequest, name: str) -> bool:
-    """Tell whether who is logged in may view, or change, all that a place needs."""
+    """Tell whether who is logged in may view, or change, all that an entry needs."""
     return all(may_view(request, model) for model in _BY_NAME[name].needs)
 
 
@@ -85,10 +85,10 @@ def may_view(request: HttpRequest, model: str) -> bool:
     return any(request.user.has_perm(f"{app}.{what}_{name}") for what in ("view", "change"))
 
 
-def place_of_page(request: HttpRequest) -> str:
-    """Return the name of the place that the page belongs to, or nothing."""
+def entry_of_page(request: HttpRequest) -> str:
+    """Return the name of the entry that the page belongs to, or nothing."""
     page = (request.resolver_match and request.resolver_match.url_name) or ""
-    return "home" if page == "index" else next((place.name for place in PLACES if page.startswith(place.pages)), "")
+    return "home" if page == "index" else next((entry.name for entry in ENTRIES if page.startswith(entry.pages)), "")
 
 
 # ---- environments ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from django.urls import URLPattern, URLResolver, path, reverse
 
 from authz_project import examples
 from authz_project.console import home
-from authz_project.console.navigation import PLACES, choose_environment, may_go
+from authz_project.console.navigation import ENTRIES, choose_environment, may_go
 from authz_project.logins import LoginForm
 from checks.workbench.addresses import query_of
 from policy import publishing
@@ -22,7 +22,7 @@ from policy.models import DEFAULT_SLUG, Environment, environment_named
 from policy.pages.author import by_admin
 
 _OF_VERSIONS = {"policy": "change", "ask": "ask", "picture": "picture", "preview": "preview", "review": "review"}
-_NEEDED = {"review": "preview"}  # places that need what another one needs
+_NEEDED = {"review": "preview"}  # addresses that need what an entry needs
 _OTHERS = {"editor": "policy", "versions": "policy"}
 
 
@@ -49,7 +49,7 @@ class Console(AdminSite):
 
     def go(self, request: HttpRequest, name: str) -> HttpResponse:
         """Lead to a place, for the environment that the address names or else the last one; a question is kept."""
-        if name not in {place.name for place in PLACES} | _NEEDED.keys() | _OTHERS.keys():
+        if name not in {entry.name for entry in ENTRIES} | _NEEDED.keys() | _OTHERS.keys():
             raise Http404("there is no such place")
         if not may_go(request, _NEEDED.get(name) or _OTHERS.get(name) or name):
             raise PermissionDenied

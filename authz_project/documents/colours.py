@@ -67,7 +67,7 @@ _OF_FILE = {".polar": "polar", ".py": "python", ".sql": "sql", ".yaml": "yaml", 
 
 
 def coloured(text: str, language: str) -> SafeString:
-    """The text in HTML; nothing in it is lost, and all of it is escaped."""
+    """Return the text in HTML; nothing in it is lost, and all of it is escaped."""
     match language:
         case "polar":
             return mark_safe("\n".join(highlighted_lines(text)) + "\n")  # noqa: S308  every piece is escaped
@@ -79,7 +79,7 @@ def coloured(text: str, language: str) -> SafeString:
 
 
 def _shell(text: str) -> Iterator[str]:
-    """With files that are written in it, in their own language."""
+    """Colour a shell's text, and the files that are written in it, in their own language."""
     end = 0
     for found in _HEREDOC.finditer(text):
         yield from _lightly(text[end : found.start("body")], "sh")

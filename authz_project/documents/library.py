@@ -41,7 +41,7 @@ def path_of(name: str) -> str:
 
 
 def groups() -> list[Group]:
-    """All pages in their order."""
+    """Return all pages in their order."""
     return [Group(title, tuple(map(document, of_group))) for title, of_group in ORDER.items()]
 
 
@@ -54,7 +54,7 @@ def names() -> frozenset[str]:
 
 
 def document(name: str) -> Document:
-    """A page of the list, as its file is now."""
+    """Return a page of the list, as its file is now."""
     path = FOLDER / f"{name}.md"
     return _document(name, path.stat().st_mtime_ns)
 

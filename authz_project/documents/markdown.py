@@ -61,7 +61,7 @@ def rendered(document: Document) -> Rendered:
 
 
 def anchor_of(text: str, taken: set[str]) -> str:
-    """As code hosts make them: small letters, hyphens for spaces, and a number where there is one already."""
+    """Make an anchor as code hosts do: small letters, hyphens for spaces, and a number where there is one already."""
     plain = _NO_ANCHOR.sub("", text.lower()).replace(" ", "-")
     numbered = (f"{plain}-{number}" for number in range(1, len(taken) + 1))
     anchor = next(each for each in (plain, *numbered) if each not in taken)
@@ -70,7 +70,7 @@ def anchor_of(text: str, taken: set[str]) -> str:
 
 
 def place_of(link: str) -> str:
-    """Where a link of a file leads here: from page to page, and to pictures."""
+    """Return where a link of a file leads here: from page to page, and to pictures."""
     if found := _PAGE.fullmatch(link):
         return path_of(found[1]) + (found[2] or "")
     return f"/docs/{link}" if _PICTURE.fullmatch(link) else link
@@ -80,7 +80,7 @@ def place_of(link: str) -> str:
 
 
 def _sections(tokens: Sequence[Token]) -> Iterator[Section]:
-    """Gives each heading its anchor on the way."""
+    """Return the sections, and give each heading its anchor on the way."""
     taken: set[str] = set()
     section: Section | None = None
     for token, inner in zip(tokens, [*tokens[1:], None], strict=True):
@@ -115,7 +115,7 @@ def _label_cells(tokens: Sequence[Token]) -> None:
 
 
 def _is_of(token: Token, section: Section) -> bool:
-    """Whether it is the heading itself."""
+    """Say whether it is the heading itself."""
     return not section.pieces and token.type == "inline" and token.level == 1 and _plain(token) == section.heading.text
 
 
@@ -157,7 +157,7 @@ class _Renderer(RendererHTML):
         return "</table></div>\n"
 
     def th_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
-        """A header that says nothing is none."""
+        """Open a cell of the header; one without text is an ordinary cell."""
         return "<th>" if tokens[index + 1].content else "<td>"
 
     def th_close(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:

@@ -108,7 +108,7 @@ def _found(document: Document, section: Section, words: list[_Word]) -> Found:
 
 
 def _excerpt(text: str, words: list[_Word]) -> str:
-    """From a little before the first place that has a word."""
+    """Return the text from a little before the first place that has a word."""
     text = " ".join(text.split())
     places = [found.start() for word in words if (found := word.at_start.search(text) or word.anywhere.search(text))]
     start = max(0, min(places, default=0) - EXCERPT // 4)

@@ -22,7 +22,7 @@ _HEADERS = {"Content-Security-Policy": _POLICY, "Cache-Control": "max-age=60"}
 
 @require_safe
 def front(request: HttpRequest) -> HttpResponse:
-    """The first page; with `?q=`, what has these words."""
+    """Return the first page; with `?q=`, what has these words."""
     asked = request.GET.get("q", "").replace("\0", "").strip()[:LONGEST]
     return _answer(_found(asked)) if asked else page(request, library.FRONT)
 
@@ -49,7 +49,7 @@ def _answer(content: str, status: int = 200) -> HttpResponse:
 
 @lru_cache(maxsize=100)
 def _page(document: Document, pages: tuple[Document, ...], facts: str) -> str:
-    """Whole, and kept: it is the same for everybody, until a file changes."""
+    """Return the whole page, and keep it: it is the same for everybody, until a file changes."""
     place = pages.index(document)
     page = rendered(document)
     return _framed(

@@ -29,16 +29,16 @@ class Question:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Of the address of the page that asks it."""
-        said = {"kind": self.kind, "actor": self.actor, "action": self.action, "resource": self.resource}
-        return {name: text for name, text in said.items() if text}
+        """Return the parameters for the address of the page that asks it."""
+        asked = {"kind": self.kind, "actor": self.actor, "action": self.action, "resource": self.resource}
+        return {name: text for name, text in asked.items() if text}
 
     def __str__(self) -> str:
         return " ".join(self.parameters.values())
 
     @property
-    def said(self) -> str:
-        """The answer in words."""
+    def answer_text(self) -> str:
+        """Return the answer in words."""
         if isinstance(self.answer, bool):
             return "allowed" if self.answer else "denied"
         return ", ".join(self.answer) or "none"
@@ -65,12 +65,12 @@ class Example:
 
     @cached_property
     def stored_facts(self) -> tuple[Fact, ...]:
-        """Each once, in the order in which they are told."""
+        """Return each once, in the order in which they are told."""
         return tuple(dict.fromkeys(self.write_facts()))
 
     @cached_property
     def facts(self) -> str:
-        """The facts as a file of CSV, which `load_facts` reads."""
+        """Return the facts as a file of CSV, which `load_facts` reads."""
         text = io.StringIO()
         write_csv(text, iter(self.stored_facts))
         return text.getvalue()

@@ -55,7 +55,7 @@ def _changing_what_is_empty(environment_id: int, example: Example) -> Iterator[N
 
 
 def _number_of_policy(environment_id: int, example: Example) -> int | None:
-    """The number of the active version if it is the example's; None if there is neither a policy nor a fact."""
+    """Return the number of the active version if it is the example's; None if there is neither a policy nor a fact."""
     active = active_version(environment_id)
     if active is not None and active.source == example.policy:
         return active.number

@@ -28,7 +28,7 @@ PEOPLE = tuple(
 
 
 def fact(predicate: str, *args: str | int | bool, until: str | None = None) -> Fact:
-    """A fact of values, `User:ann`, words, numbers and truths, which may end."""
+    """Return a fact of values, `User:ann`, words, numbers and truths, which may end."""
     end = None if until is None else clock.microseconds_of_text(until)
     return Fact(predicate, tuple(map(_value, args)), end)
 
@@ -43,17 +43,17 @@ def _value(written: str | int | bool) -> Value:
 
 
 def unix(day: str) -> int:
-    """When a day begins: `2031-04-01`, in seconds since 1970."""
+    """Return when a day begins, `2031-04-01`, in seconds since 1970."""
     return int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp())
 
 
 def pick(items: Sequence[T], *about: object) -> T:
-    """One of them, always the same for the same words."""
+    """Return one of them, always the same for the same words."""
     return items[_number(about) % len(items)]
 
 
 def some(items: Sequence[T], least: int, most: int, *about: object) -> list[T]:
-    """So many of them, in their order, always the same for the same words."""
+    """Return so many of them, in their order, always the same for the same words."""
     count = least + _number((*about, "how many")) % (most - least + 1)
     chosen = sorted(range(len(items)), key=lambda at: _number((*about, at)))[:count]
     return [items[at] for at in sorted(chosen)]

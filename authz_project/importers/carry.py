@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from authz_project.importers.duplicate_tuples import check_duplicates
 from authz_project.importers.facts import Facts
 from authz_project.importers.model import Imported
 from authz_project.importers.polar import text
@@ -12,10 +13,9 @@ from authz_project.importers.polar.certainty import without_circles
 from authz_project.importers.polar.conditions import value_rules, written_condition
 from authz_project.importers.polar.layout import Layout, layout_of
 from authz_project.importers.polar.scenarios import WrittenTests, written_tests
-from authz_project.importers.polar.unsaid import tell_unsaid
+from authz_project.importers.polar.unsupported_conditions import report_unsupported
 from authz_project.importers.report import Report
 from authz_project.importers.trial import without_failures
-from authz_project.importers.twice import check_twice
 from facts.wire import Fact
 from policy.language import ast
 from policy.language.format import formatted
@@ -52,10 +52,10 @@ class Carried:
 
 def carried(imported: Imported, report: Report, options: Options = Options()) -> Carried:
     """Write it all; what has no equal here is in the report, and grants nothing. ImportRejected if tuples clash."""
-    check_twice(imported)
+    check_duplicates(imported)
     model = without_circles(imported.model, report)
     layout = layout_of(model, report, options.clock)
-    tell_unsaid(model, report)
+    report_unsupported(model, report)
     facts = tuple(Facts(layout).of_all(imported.tuples, report))
     tests = written_tests(replace(imported, model=model), layout, report)
     policy = formatted(_policy(layout, tests, options))

@@ -9,11 +9,11 @@ from django.core.management.base import CommandError
 
 from authz_project.environments import environment_made
 from authz_project.importers import loading
-from authz_project.importers.bound import check_bound
 from authz_project.importers.carry import Carried, Options, carried
 from authz_project.importers.model import Imported
+from authz_project.importers.output_files import Write, check_outputs, inputs_of, write_together
 from authz_project.importers.report import ImportRejected, Kind, Report
-from authz_project.importers.written import Write, check_outputs, inputs_of, write_together
+from authz_project.importers.unknown_parameters import check_parameters
 from facts.accept import check_facts
 from facts.formats import WRITERS
 from policy.errors import AuthzError, PolicyTestsFailed, Unavailable
@@ -83,7 +83,7 @@ class ImportCommand(ServiceCommand):
             with without_collections(), self.progress("reading"):
                 imported = self.read(model, others)
                 _check_clock(imported, clock)
-                check_bound(imported)
+                check_parameters(imported)
                 found = carried(imported, report, Options(frozenset(clock), usersets))
                 check_facts(compile_text(found.policy), found.facts, None)
             self.tell(found, report)

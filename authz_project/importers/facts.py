@@ -21,8 +21,8 @@ from hashlib import sha256
 
 from authz_project.importers.model import Condition, Subject, Sum, Thing, Tuple, Values, Who
 from authz_project.importers.polar.apart import Key
-from authz_project.importers.polar.keeping import keeping_relations
 from authz_project.importers.polar.layout import Kind, Layout
+from authz_project.importers.polar.restrictive_relations import restrictive_relations
 from authz_project.importers.report import Report
 from authz_project.importers.values import NoValue, described, parameters_of, sums, worked_out
 from facts.wire import MAX_ID_BYTES, Fact
@@ -74,20 +74,20 @@ class Facts:
 
     @cached_property
     def _keeping(self) -> frozenset[Key]:
-        return keeping_relations(self.layout.apart)
+        return restrictive_relations(self.layout.apart)
 
     def of(self, tuple_: Tuple) -> list[Fact]:
         """Return the fact for a tuple, and one for each value that its condition binds; NotCarried if that fails."""
         self._subject_of(tuple_)
         expires_at = None if tuple_.expiry is None else microseconds_of(tuple_.expiry)
-        predicate, args = self._said(tuple_)
+        predicate, args = self._fact_parts(tuple_)
         if tuple_.condition is None:
             return [Fact(predicate, args, expires_at)]
         when, values = self._when(tuple_)
         return [Fact(f"{predicate}_if", (*args, when), expires_at), *values]
 
     def context(self, values: Values) -> list[Fact]:
-        """The values of a request as facts of it, for all conditions that take them."""
+        """Return the values of a request as facts of it, for all conditions that take them."""
         found: dict[Fact, None] = {}
         for condition in self.layout.model.conditions:
             try:
@@ -112,28 +112,28 @@ class Facts:
         if who.relation is None:
             return self.value(who), []
         stand_in = Value(self.layout.userset_type, _id(str(who)))
-        said = self.layout.said.get((who.type, who.relation))
-        if said is None:
+        named = self.layout.relation_names.get((who.type, who.relation))
+        if named is None:
             raise NotCarried(f"there is no relation {who.type}#{who.relation}", is_wrong=True)
-        if said.kind is Kind.RELATION:
+        if named.kind is Kind.RELATION:
             raise NotCarried(f"nobody can ask about {who.type}#{who.relation} here, which leads to objects")
         thing = self.value(Who(who.type, who.id))
-        return stand_in, [Fact(f"has_{said.kind.value}", (stand_in, Value(STRING, said.name), thing))]
+        return stand_in, [Fact(f"has_{named.kind.value}", (stand_in, Value(STRING, named.name), thing))]
 
     def question(self, who: Value, relation: str, thing: Thing) -> tuple[str, tuple[Value, ...]]:
-        """The predicate that says it, and its values."""
-        said = self.layout.said.get((thing.type, relation))
-        if said is None:
+        """Return the predicate that says it, and its values."""
+        named = self.layout.relation_names.get((thing.type, relation))
+        if named is None:
             raise NotCarried(f"there is no relation {thing.type}#{relation}", is_wrong=True)
-        name, resource = Value(STRING, said.name), self.value(thing)
-        if said.kind is Kind.RELATION:
+        name, resource = Value(STRING, named.name), self.value(thing)
+        if named.kind is Kind.RELATION:
             return "has_relation", (resource, name, who)
         return "allow", (who, name, resource)
 
     # ---- one tuple ---------------------------------------------------------------------------------------------------
 
     def _subject_of(self, tuple_: Tuple) -> Subject:
-        """The kind of subject, among those that the model allows."""
+        """Return the kind of subject, among those that the model allows."""
         who = tuple_.subject
         key = (tuple_.object.type, tuple_.relation)
         if key not in self._subjects:
@@ -148,7 +148,7 @@ class Facts:
 
     @cached_property
     def _subjects(self) -> dict[tuple[str, str], list[Subject]]:
-        """By relations as the model has them, before they were taken apart."""
+        """Return the subjects by relations as the model has them, before they were taken apart."""
         found: dict[tuple[str, str], list[Subject]] = {}
         apart = self.layout.apart
         homes = {(type_name, home): name for (type_name, name), home in apart.plain_homes.items()}
@@ -159,7 +159,7 @@ class Facts:
                 found.setdefault(key, []).extend(relation.subjects)
         return found
 
-    def _said(self, tuple_: Tuple) -> tuple[str, tuple[Value, ...]]:
+    def _fact_parts(self, tuple_: Tuple) -> tuple[str, tuple[Value, ...]]:
         layout, who, thing = self.layout, tuple_.subject, self.value(tuple_.object)
         is_plain = who.relation is None and not who.is_everybody
         home = layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
@@ -167,18 +167,18 @@ class Facts:
         if who.relation:
             name = Value(STRING, layout.userset_names[*key, who.type, who.relation])
             return "has_relation", (thing, name, self.value(Who(who.type, who.id)))
-        said = layout.said[key]
-        name = Value(STRING, said.name)
+        named = layout.relation_names[key]
+        name = Value(STRING, named.name)
         if who.is_everybody:
             public = layout.public_types(*key)
             types = (Value(STRING, layout.types[who.type]),) if len(public) > 1 else ()
             return "is_public", (thing, name, *types)
-        if said.kind is Kind.RELATION:
+        if named.kind is Kind.RELATION:
             return "has_relation", (thing, name, self.value(who))
         return "has_role", (self.value(who), name, thing)
 
     def _when(self, tuple_: Tuple) -> tuple[Value, list[Fact]]:
-        """What stands for the values that a tuple binds, and the facts that say them."""
+        """Return what stands for the values that a tuple binds, and the facts that give them."""
         condition = self.layout.condition(str(tuple_.condition))
         try:
             given = worked_out(condition, tuple_.values)
@@ -203,8 +203,8 @@ def _check_sums(condition: Condition, given: set[str]) -> None:
     """Refuse a sum of which the tuple says one part and the request the other."""
     for total in sums(condition.test):
         parts = parameters_of(total)
-        said = [name for name in parts if name in given]
-        if said and len(said) < len(parts) and isinstance(total, Sum):
+        named = [name for name in parts if name in given]
+        if named and len(named) < len(parts) and isinstance(total, Sum):
             missing = ", ".join(name for name in parts if name not in given)
             raise NotCarried(f"`{described(total)}` is worked out here from the tuple, which leaves out {missing}")
 
@@ -216,7 +216,7 @@ def _check_clock(given: frozenset[str]) -> None:
 
 
 def _short(raw: object) -> str:
-    """A value as it stands in an id: a text in quotes, unless it cannot be taken for anything else."""
+    """Return a value as it stands in an id: a text in quotes, unless it cannot be taken for anything else."""
     if isinstance(raw, str) and _PLAIN.fullmatch(raw):
         return raw
     return json.dumps(raw, separators=(",", ":"), ensure_ascii=False, default=str)

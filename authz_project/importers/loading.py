@@ -50,7 +50,7 @@ def load(what: Import) -> tuple[Published, bulk.Loaded]:
 
 @contextmanager
 def _with_facts(what: Import, stored: _Stored) -> Iterator[None]:
-    """A transaction that ends with storing the facts, since it is the new policy that says which are of use."""
+    """Open a transaction that ends with storing the facts, since the new policy says which of them are of use."""
     number = None
     try:
         with changing():

@@ -240,7 +240,7 @@ class AnyOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsayable:
+class Unsupported:
     """What has no equal in Polar: it is neither true nor false here, and `reason` says what it was."""
 
     text: str
@@ -248,7 +248,7 @@ class Unsayable:
     place: Place = _place()
 
 
-Test = Comparison | OneOf | InNetwork | IsTrue | Always | Negation | AllOf | AnyOf | Unsayable
+Test = Comparison | OneOf | InNetwork | IsTrue | Always | Negation | AllOf | AnyOf | Unsupported
 
 
 @dataclass(frozen=True, slots=True)

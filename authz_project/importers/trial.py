@@ -13,7 +13,7 @@ from policy.testing import TestOutcome
 
 
 def without_failures(program: Program, tests: WrittenTests, report: Report) -> WrittenTests:
-    """The tests, without what the policy answers otherwise than the original.
+    """Return the tests, without what the policy answers otherwise than the original.
 
     An assertion where the policy grants less is reported as lost, which --partial accepts. One where it grants more
     makes the import fail, with --partial too.

@@ -54,7 +54,7 @@ class NoValue(ValueError):
 
 
 def polar_type(type_name: str) -> str | None:
-    """The type of a parameter's values here; None if there is none."""
+    """Return the type of a parameter's values here; None if there is none."""
     listed = _LIST.fullmatch(type_name)
     return _TYPES.get(listed[1] if listed else type_name)
 
@@ -73,13 +73,13 @@ def values_of(type_name: str, raw: object) -> list[Value]:
 
 
 def element_type(type_name: str) -> str | None:
-    """The type here of a list's elements; None if it is no list, or they have none."""
+    """Return the type here of a list's elements; None if it is no list, or they have none."""
     listed = _LIST.fullmatch(type_name)
     return _TYPES.get(listed[1]) if listed else None
 
 
 def empty_list(of: str) -> Value:
-    """What stands for a list without elements, by their type here."""
+    """Return what stands for a list without elements, by their type here."""
     return _EMPTY[of == BOOLEAN]
 
 
@@ -104,7 +104,7 @@ def value_of(type_name: str, raw: object) -> Value:
 
 
 def is_number_of(type_name: str, number: int) -> bool:
-    """Whether it is a number of the type, of those that have an equal here."""
+    """Say whether it is a number of the type, of those that have an equal here."""
     low, high = _BOUNDS.get(type_name, (-(2**63), 2**63 - 1))
     return low <= number <= high
 
@@ -136,7 +136,7 @@ def _number(type_name: str, raw: object) -> int:
 
 
 def seconds_of_time(text: str) -> int:
-    """Since 1970, of a time as RFC 3339 has it; NoValue if it is none, or not of whole seconds."""
+    """Return the seconds since 1970 of an RFC 3339 time; raise NoValue if it is none, or not of whole seconds."""
     found = _TIME.fullmatch(text)
     if not found:
         raise NoValue(f"{text!r} is not a time such as 2026-01-31T12:00:00Z")
@@ -151,7 +151,7 @@ def seconds_of_time(text: str) -> int:
 
 
 def seconds_of_duration(text: str) -> int:
-    """Of a duration such as `1h30m`; NoValue if it is none, or not of whole seconds."""
+    """Return the seconds of a duration such as `1h30m`; raise NoValue if it is none, or not of whole seconds."""
     body, sign = (text[1:], -1) if text[:1] == "-" else (text.removeprefix("+"), 1)
     parts = _DURATION.findall(body)
     if "".join(number + unit for number, unit in parts) != body or not body:
@@ -170,7 +170,7 @@ def seconds_of_duration(text: str) -> int:
 
 
 def described(operand: Operand) -> str:
-    """An operand as the name of a parameter that has its value: `granted + lifetime`."""
+    """Write an operand as the name of a parameter that has its value: `granted + lifetime`."""
     match operand:
         case Given(name):
             return name
@@ -182,7 +182,7 @@ def described(operand: Operand) -> str:
 
 
 def asked_values(condition: Condition) -> dict[str, str]:
-    """What a condition asks for, by name, with the type here: its parameters, sums of them, and ends of networks."""
+    """Return what a condition asks for, by name, with the type here: parameters, sums of them, ends of networks."""
     types = {each.name: polar_type(each.type) or STRING for each in condition.parameters}
     others = unasked(condition) if condition.needs_every_value else []
     return {name: types.get(name, INTEGER) for name in (*_asked(condition.test), *others)}
@@ -261,7 +261,7 @@ def _total(operand: Operand, found: dict[str, list[Value]]) -> int | None:
 
 
 def sums(test: Test) -> list[Sum]:
-    """The outermost sums of a test."""
+    """Return the outermost sums of a test."""
     match test:
         case AllOf(parts) | AnyOf(parts):
             return [each for part in parts for each in sums(part)]
@@ -275,7 +275,7 @@ def sums(test: Test) -> list[Sum]:
 
 
 def networks(test: Test) -> list[Given]:
-    """The networks of a test that are parameters."""
+    """Return the networks of a test that are parameters."""
     match test:
         case AllOf(parts) | AnyOf(parts):
             return [each for part in parts for each in networks(part)]

@@ -37,7 +37,7 @@ _SEVERITIES = {"error": types.DiagnosticSeverity.Error, "warning": types.Diagnos
 def diagnostics(document: Document, problems: Iterable[Problem]) -> list[types.Diagnostic]:
     return [
         types.Diagnostic(
-            document.places.range(problem.span),
+            document.positions.range(problem.span),
             f"{problem.message} ({problem.hint})" if problem.hint else problem.message,
             severity=_SEVERITIES[problem.severity],
             source="authz",
@@ -47,11 +47,11 @@ def diagnostics(document: Document, problems: Iterable[Problem]) -> list[types.D
 
 
 def completed(document: Document, position: types.Position) -> types.CompletionList:
-    text, place = document.around(document.places.offset(position))
-    shift = document.places.offset(position) - place
+    text, place = document.around(document.positions.offset(position))
+    shift = document.positions.offset(position) - place
     found = completions(text, place, document.last_outline)
-    start = document.places.position(found.start + shift)
-    end = document.places.position(found.end + shift)
+    start = document.positions.position(found.start + shift)
+    end = document.positions.position(found.end + shift)
     items = [
         types.CompletionItem(
             label=option.text,
@@ -71,11 +71,11 @@ def hovered(document: Document, position: types.Position) -> types.Hover | None:
     if not occurrence or not text:
         return None
     content = types.MarkupContent(types.MarkupKind.Markdown, text)
-    return types.Hover(content, document.places.range(occurrence.span))
+    return types.Hover(content, document.positions.range(occurrence.span))
 
 
 def definitions(document: Document, position: types.Position) -> list[types.Location]:
-    """Where the name is made: of several, those in the block around, if it has one."""
+    """Return where the name is made: of several, those in the block around, if it has one."""
     occurrence = _at(document, position)
     if occurrence is None:
         return []
@@ -83,31 +83,33 @@ def definitions(document: Document, position: types.Position) -> list[types.Loca
     if occurrence.key.kind == NAME:
         block = _block_around(document, occurrence)
         found = [each for each in found if each.block == block] or found
-    return [document.places.location(document.uri, each.span) for each in found]
+    return [document.positions.location(document.uri, each.span) for each in found]
 
 
 def references(document: Document, position: types.Position, with_definition: bool) -> list[types.Location]:
     occurrence = _at(document, position)
     found = document.names.of(occurrence.key) if occurrence else ()
     return [
-        document.places.location(document.uri, each.span) for each in found if with_definition or not each.is_definition
+        document.positions.location(document.uri, each.span)
+        for each in found
+        if with_definition or not each.is_definition
     ]
 
 
 def highlights(document: Document, position: types.Position) -> list[types.DocumentHighlight]:
     occurrence = _at(document, position)
     found = document.names.of(occurrence.key) if occurrence else ()
-    return [types.DocumentHighlight(document.places.range(each.span)) for each in found]
+    return [types.DocumentHighlight(document.positions.range(each.span)) for each in found]
 
 
 def prepared(document: Document, position: types.Position) -> types.PrepareRenamePlaceholder:
-    occurrence = renamable(document, document.places.offset(position))
-    return types.PrepareRenamePlaceholder(document.places.range(occurrence.span), occurrence.key.name)
+    occurrence = renamable(document, document.positions.offset(position))
+    return types.PrepareRenamePlaceholder(document.positions.range(occurrence.span), occurrence.key.name)
 
 
 def rename(document: Document, position: types.Position, new: str) -> types.WorkspaceEdit:
-    spans = renamed(document, document.places.offset(position), new)
-    edits = [types.TextEdit(document.places.range(span), new) for span in spans]
+    spans = renamed(document, document.positions.offset(position), new)
+    edits = [types.TextEdit(document.positions.range(span), new) for span in spans]
     return types.WorkspaceEdit(changes={document.uri: edits})
 
 
@@ -116,12 +118,12 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
 
 
 def layout(document: Document) -> list[types.TextEdit]:
-    """One edit of the whole; none for a text that is no policy, or is laid out already."""
+    """Return one edit of the whole; none for a text that is no policy, or is laid out already."""
     try:
         after = formatted_tokens(document.text, document.tokens)
     except PolicyRejected:
         return []
-    return [types.TextEdit(document.places.whole(), after)] if after != document.text else []
+    return [types.TextEdit(document.positions.whole(), after)] if after != document.text else []
 
 
 def lenses(document: Document) -> list[types.CodeLens]:
@@ -135,22 +137,22 @@ def lenses(document: Document) -> list[types.CodeLens]:
 
 def _lens(document: Document, symbol: Symbol, title: str, arguments: list[str]) -> types.CodeLens:
     command = types.Command(title, RUN_TESTS, arguments=arguments)
-    return types.CodeLens(document.places.range(symbol.name_span), command)
+    return types.CodeLens(document.positions.range(symbol.name_span), command)
 
 
 def _symbol(document: Document, symbol: Symbol) -> types.DocumentSymbol:
     return types.DocumentSymbol(
         name=symbol.name or symbol.kind,
         kind=_SYMBOLS.get(symbol.kind, types.SymbolKind.Property),
-        range=document.places.range(symbol.span),
-        selection_range=document.places.range(symbol.name_span),
+        range=document.positions.range(symbol.span),
+        selection_range=document.positions.range(symbol.name_span),
         detail=symbol.kind,
         children=[_symbol(document, inner) for inner in symbol.inside],
     )
 
 
 def _at(document: Document, position: types.Position) -> Occurrence | None:
-    return document.names.at(document.places.offset(position))
+    return document.names.at(document.positions.offset(position))
 
 
 def _block_around(document: Document, occurrence: Occurrence) -> str:

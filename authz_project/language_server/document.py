@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from authz_project.language_server.places import Places
+from authz_project.language_server.positions import Positions
 from policy.language import ast
 from policy.language.collector import without_collections
 from policy.language.names import Names, names_of
@@ -49,8 +49,8 @@ class Document:
         return Source(self.text)
 
     @cached_property
-    def places(self) -> Places:
-        return Places(self.source, self.encoding)
+    def positions(self) -> Positions:
+        return Positions(self.source, self.encoding)
 
     @cached_property
     def words(self) -> list[Word]:
@@ -68,12 +68,12 @@ class Document:
 
     @property
     def last_outline(self) -> Outline:
-        """The outline, or the one before the last change: to complete what is typed now, that is as good."""
+        """Return the outline, or the one before the last change: to complete what is typed now, that is as good."""
         return self.before if self.before and "outline" not in self.__dict__ else self.outline
 
     @cached_property
     def parsed(self) -> Parsed:
-        """What takes longest of all that is asked; PolicyRejected where the text is no policy by its form."""
+        """Return what takes longest of all that is asked; PolicyRejected where the text is no policy by its form."""
         return Parsed(*parse_with_tokens(self.source))
 
     @cached_property
@@ -87,7 +87,7 @@ class Document:
 
     @property
     def pieces(self) -> frozenset[str]:
-        """The latest that are known to be policies: of this text, or of an earlier one."""
+        """Return the latest that are known to be policies: of this text, or of an earlier one."""
         found = self.__dict__.get("parsed")
         return pieces_of(self.text, found.tokens) if found else self.known
 
@@ -105,7 +105,7 @@ class Document:
         return "compiled" in self.__dict__
 
     def around(self, place: int) -> tuple[str, int]:
-        """The text from the head of the block or test before a place on, and where the place is in it."""
+        """Return the text from the head of the block or test before a place on, and where the place is in it."""
         start = 0
         for found in _HEAD.finditer(self.text, 0, place):
             start = found.start()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from authz_project.language_server.document import Document
-from policy.language.names import FIXTURE, NAME, PREDICATE, TYPE, VARIABLE, Key, Occurrence
+from policy.language.names import FIXTURE, NAME, PREDICATE, TYPE, VARIABLE, NameKey, Occurrence
 from policy.language.outline import LISTS, PRIMITIVES, Block
 from policy.language.source import Span
 from policy.values import quoted
@@ -14,7 +14,7 @@ _TYPED = re.compile(r"\s*(?::|matches!?)\s*([^\s,;()]+)")
 
 
 def hover_text(document: Document, occurrence: Occurrence) -> str:
-    """What there is to say; empty where that is nothing."""
+    """Return what there is to say; empty where that is nothing."""
     key = occurrence.key
     match key.kind:
         case kind if kind == TYPE:
@@ -31,7 +31,7 @@ def hover_text(document: Document, occurrence: Occurrence) -> str:
 
 
 def _code(lines: Iterable[str]) -> str:
-    """As a block of code, whose fence is longer than any in it."""
+    """Write the text as a block of code, whose fence is longer than any in it."""
     text = "\n".join(lines)
     fence = "`" * max([3, *(len(found) + 1 for found in re.findall("`{3,}", text))])
     return f"{fence}polar\n{text}\n{fence}\n" if text else ""
@@ -51,7 +51,7 @@ def _type(document: Document, name: str) -> str:
 
 
 def _lists(block: Block) -> Iterator[str]:
-    """What the block declares and inherits."""
+    """Yield what the block declares and inherits."""
     for each in LISTS:
         if names := dict.fromkeys(getattr(block, each)):
             yield f"  {each} = [{', '.join(map(quoted, names))}];"
@@ -89,8 +89,8 @@ def _declared(block: Block, name: str) -> Iterator[str]:
 # ---- predicates, variables and fixtures ---------------------------------------------------------------------------
 
 
-def _predicate(document: Document, key: Key) -> str:
-    """Which facts it accepts, by the compiler if the text is a policy, and the rules that make it true."""
+def _predicate(document: Document, key: NameKey) -> str:
+    """Return which facts it accepts, by the compiler if the text is a policy, and the rules that make it true."""
     program = document.compiled.program if document.is_compiled else None
     accepted = []
     for (predicate, _), patterns in (program.accepted if program else {}).items():
@@ -114,7 +114,7 @@ def _rules(document: Document, name: str) -> list[Span]:
     return [symbol.span for symbol in document.names.symbols if symbol.kind == "rule" and symbol.name == name]
 
 
-def _variable(document: Document, key: Key) -> str:
+def _variable(document: Document, key: NameKey) -> str:
     for each in document.names.of(key):
         if found := _TYPED.match(document.text, each.span.end):
             return _code([f"{key.name}: {found[1]}"])
@@ -130,7 +130,7 @@ def _fixture(document: Document, name: str) -> list[str]:
 
 
 def _statements(document: Document, spans: Iterable[Span]) -> list[str]:
-    """Statements of the text on a line each, with their lines."""
+    """Write statements of the text on a line each, with their lines."""
     lines = []
     for span in spans:
         line, _ = document.source.position(span.start)

@@ -6,7 +6,7 @@ from authz_project.language_server.document import Document
 from policy.language import parse
 from policy.language.lexer import LEGACY, RESERVED
 from policy.language.lexer import NAME as WORD
-from policy.language.names import NAME, PREDICATE, TEST, TYPE, VARIABLE, Key, Occurrence
+from policy.language.names import NAME, PREDICATE, TEST, TYPE, VARIABLE, NameKey, Occurrence
 from policy.language.outline import ABSTRACT, PRIMITIVES
 from policy.language.rejection import PolicyRejected
 from policy.language.source import Source, Span
@@ -36,20 +36,20 @@ def renamable(document: Document, place: int) -> Occurrence:
 
 
 def renamed(document: Document, place: int, new: str) -> list[Span]:
-    """Where the new name goes."""
+    """Return where the new name goes."""
     key = renamable(document, place).key
     spans = [each.span for each in document.names.of(key)]
     if new == key.name:
         return []
     _refuse_unfit(document, key, spans, new)
-    if document.names.is_known(Key(key.kind, new, key.statement)):
+    if document.names.is_known(NameKey(key.kind, new, key.statement)):
         raise CannotRename(f"there is a {_called(key)} `{new}` already")
     if not _is_sound(document, spans, new):
         raise CannotRename(f"with the name `{new}`, the text would not be understood")
     return spans
 
 
-def _refuse_unfit(document: Document, key: Key, spans: list[Span], new: str) -> None:
+def _refuse_unfit(document: Document, key: NameKey, spans: list[Span], new: str) -> None:
     quoted = key.kind in _IN_QUOTES and all(document.text[span.start - 1] == '"' for span in spans)
     if quoted and new and new != "*" and not _UNFIT.search(new):
         return
@@ -59,7 +59,7 @@ def _refuse_unfit(document: Document, key: Key, spans: list[Span], new: str) -> 
 
 
 def _is_sound(document: Document, spans: list[Span], new: str) -> bool:
-    """Whether the text is understood with the new name, if it was before."""
+    """Say whether the text is understood with the new name, if it was before."""
     return _problems(with_name(document.text, spans, new)) == 0 or _problems(document.text) > 0
 
 
@@ -79,5 +79,5 @@ def with_name(text: str, spans: list[Span], new: str) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _called(key: Key) -> str:
+def _called(key: NameKey) -> str:
     return "variable" if key.kind == VARIABLE else key.kind

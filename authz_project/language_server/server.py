@@ -86,26 +86,26 @@ class PolicyServer(LanguageServer):
         document = self.document(uri)
         compiled = await asyncio.to_thread(lambda: document.compiled)
         if compiled.program is None:
-            told = f"not a policy yet: {compiled.problems[0].message}"
-            return self._told(types.MessageType.Error, told, TestReport())
+            message = f"not a policy yet: {compiled.problems[0].message}"
+            return self._result(types.MessageType.Error, message, TestReport())
         tests = tuple(test for test in compiled.program.tests if name in ("", test.name))
         try:
             report = await asyncio.to_thread(_tested, replace(compiled.program, tests=tests))
         except AuthzError as reason:
-            return self._told(types.MessageType.Error, reason.message, TestReport())
+            return self._result(types.MessageType.Error, reason.message, TestReport())
         if self.documents.get(uri) is document:
             self.publish(document, (*compiled.problems, *_failures(document, report)))
         kind = types.MessageType.Info if report.success else types.MessageType.Error
-        return self._told(kind, results_of(report) if tests else "there is no such test", report)
+        return self._result(kind, results_of(report) if tests else "there is no such test", report)
 
-    def _told(self, kind: types.MessageType, message: str, report: TestReport) -> dict[str, Any]:
+    def _result(self, kind: types.MessageType, message: str, report: TestReport) -> dict[str, Any]:
         self.window_show_message(types.ShowMessageParams(kind, message))
         tests = [{"name": test.name, "passed": test.passed, "total": test.total} for test in report.tests]
         return {"message": message, "tests": tests, "failures": list(report.errors)}
 
 
 def _tested(program: Program) -> TestReport:
-    """What came of the tests; the thread keeps no connection."""
+    """Return what came of the tests; the thread keeps no connection."""
     try:
         return policy_tests.run(program)
     finally:
@@ -113,7 +113,7 @@ def _tested(program: Program) -> TestReport:
 
 
 def _failures(document: Document, report: TestReport) -> list[Problem]:
-    """The assertions that failed, as problems of their lines."""
+    """Return the assertions that failed, as problems of their lines."""
     found = []
     for test in report.tests:
         for one in test.assertions:
@@ -147,7 +147,7 @@ _OPTIONS = {
 
 
 def built(version: str) -> PolicyServer:
-    """A server that answers, to be started."""
+    """Return a server that answers, to be started."""
     server = PolicyServer(version)
     for name, answer in _ANSWERS.items():
         server.feature(name, _OPTIONS.get(name))(_handler(server, answer))
@@ -182,7 +182,7 @@ def _handler(server: PolicyServer, answer: Callable[[Document, Any], object]) ->
 
 
 def _is_failure(record: logging.LogRecord) -> bool:
-    """Whether something failed here. A name that cannot be changed is no failure: whoever asks is told why."""
+    """Say whether something failed here. A name that cannot be changed is no failure: whoever asks is told why."""
     error = record.exc_info[1] if record.exc_info else None
     return not (isinstance(error, JsonRpcException) and error.code == _FAILED)
 

@@ -55,7 +55,7 @@ class Json(logging.Formatter):
     """An object on one line: `time`, `level`, `logger`, `message`, the request's members, and the record's own."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": text_of(int(record.created * 1_000_000)),
             "level": record.levelname,
             "logger": record.name,
@@ -64,24 +64,24 @@ class Json(logging.Formatter):
             **getattr(record, FACTS, {}),
         }
         if record.exc_info:
-            said["traceback"] = without_details(self.formatException(record.exc_info))
+            fields["traceback"] = without_details(self.formatException(record.exc_info))
         if record.stack_info:
-            said["stack"] = record.stack_info
-        return json_of(said)
+            fields["stack"] = record.stack_info
+        return json_of(fields)
 
 
-def said_by_command(text: str) -> str:
+def command_line_to_json(text: str) -> str:
     """Return a command's message to people as a line of JSON, for where all output is JSON."""
     now = text_of(time.time_ns() // 1_000)
     return json_of({"time": now, "level": "INFO", "logger": "authz.serve", "message": text})
 
 
-def json_of(said: Mapping[str, Any]) -> str:
+def json_of(fields: Mapping[str, Any]) -> str:
     """Return the object as one line of JSON, whatever its values are."""
     try:
-        return orjson.dumps(said, default=str).decode()
+        return orjson.dumps(fields, default=str).decode()
     except orjson.JSONEncodeError:  # a text with half of a surrogate pair
-        whole = {name: _whole(value) for name, value in said.items()}
+        whole = {name: _whole(value) for name, value in fields.items()}
         return orjson.dumps(whole, default=str).decode()
 
 
@@ -95,13 +95,15 @@ def shortened(line: str, most: int) -> str:
         return line
     if not line.startswith("{"):
         return _without_middle(line, max(LEAST, most // 4 - 10))
-    said = orjson.loads(line)
+    fields = orjson.loads(line)
     while _size(line) > most:
-        name, text = max(((name, text) for name, text in said.items() if isinstance(text, str)), key=_length)
+        name, text = max(((name, text) for name, text in fields.items() if isinstance(text, str)), key=_length)
         if len(text) <= LEAST:
-            return json_of({name: said[name] for name in ("time", "level", "logger")} | {"message": "too long a line"})
-        said[name] = _without_middle(text, len(text) // 2)
-        line = json_of(said)
+            return json_of(
+                {name: fields[name] for name in ("time", "level", "logger")} | {"message": "too long a line"}
+            )
+        fields[name] = _without_middle(text, len(text) // 2)
+        line = json_of(fields)
     return line
 
 

@@ -7,7 +7,7 @@ from authz_project.openapi.operation import Operation, Parameter
 from authz_project.openapi.operations import GROUPS
 from authz_project.openapi.shapes import SHAPES
 from facts.context_header import HEADER as UNUSED_FACTS
-from facts.plain_lines import LONGEST
+from facts.context_header import LONGEST
 from policy.json_schema import Schema, ref
 
 Part = dict[str, Any]  # JSON
@@ -98,7 +98,7 @@ def _parameter(parameter: Parameter, example: dict[str, str]) -> Part:
 
 
 def statuses(operation: Operation) -> dict[int, str]:
-    """Everything but success that the operation may answer with."""
+    """Return everything but success that the operation may answer with."""
     expected = [401, 429, 503] if operation.needs_key else []
     if operation.needs_key and operation.scope is not None:
         expected.append(403)

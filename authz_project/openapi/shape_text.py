@@ -55,6 +55,6 @@ def _object(schema: Schema, depth: int) -> str:
 
 
 def _member(name: str, member: Schema, schema: Schema, depth: int) -> tuple[str, str]:
-    """What stands for it, and the remark behind it."""
+    """Return what stands for it, and the remark behind it."""
     optional = "" if name in schema.get("required", ()) else "?"
     return f"{name}{optional}: {shape_text(member, depth)}", str(member.get("description", ""))

@@ -39,7 +39,7 @@ BODIES: dict[str, type[serializers.Serializer]] = {
 
 
 def schema_of(kind: type[serializers.Serializer]) -> Schema:
-    """The schema of a body: described by its docstring, and each member by its field."""
+    """Return the schema of a body: described by its docstring, and each member by its field."""
     required: dict[str, Schema] = {}
     optional: dict[str, Schema] = {}
     for field in kind().fields.values():
@@ -48,20 +48,20 @@ def schema_of(kind: type[serializers.Serializer]) -> Schema:
 
 
 def members_of(field: serializers.Field) -> dict[str, Schema]:
-    """What the field is read from: `{"page_size": {"type": "integer"}}`."""
+    """Return what the field is read from: `{"page_size": {"type": "integer"}}`."""
     members = field.members if isinstance(field, DecodedField) else {str(field.field_name): _schema_of_one(field)}
     described = {"description": str(field.help_text)} if field.help_text else {}
     return {name: schema | described for name, schema in members.items()}
 
 
 def parameters_of(kind: type[serializers.Serializer]) -> tuple[Parameter, ...]:
-    """The query string that the serializer decodes."""
+    """Return the query string that the serializer decodes."""
     fields = kind().fields.items()
     return tuple(Parameter(name, str(field.help_text), _schema_of_one(field)) for name, field in fields)
 
 
 def _schema_of_one(field: serializers.Field) -> Schema:
-    """Of a field as the framework decodes it."""
+    """Return the schema of a field as the framework decodes it."""
     if isinstance(field, TextField):
         return field.schema
     assert isinstance(field, serializers.BooleanField), "whoever uses another kind of field says its schema here"

@@ -82,13 +82,13 @@ def _shown(operation: Operation) -> dict[str, object]:
 
 
 def _shape(schema: Schema) -> SafeString:
-    """What a name stands for, where there is nothing but the name."""
+    """Return what a name stands for, where there is nothing but the name."""
     name = str(schema.get("$ref", "")).rsplit("/", 1)[-1]
     return _linked(shape_text(SHAPES.get(name, schema)))
 
 
 def _linked(text: str) -> SafeString:
-    """Names of shapes lead to them; remarks are set apart."""
+    """Make links of the names of shapes, and set remarks apart."""
     lines = (escape(line).partition("  // ") for line in text.split("\n"))
     return mark_safe("\n".join(_NAME.sub(_LINK, line) + _remark(remark) for line, _, remark in lines))  # noqa: S308  escaped
 
@@ -98,12 +98,12 @@ def _remark(text: str) -> str:
 
 
 def _marked(text: str) -> SafeString:
-    """What stands between backticks is code."""
+    """Mark what stands between backticks as code."""
     return mark_safe(_CODE.sub(_MARK, escape(text)))  # noqa: S308  escaped
 
 
 def _json(example: object) -> str:
-    """Indented, but what is short stays on one line."""
+    """Write JSON indented, but what is short on one line."""
     return _laid_out(example, 0)
 
 

@@ -8,8 +8,8 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest, parse_cookie
 
 from authz_project.connections import refresh_connection
+from authz_project.direct_route import Environ
 from authz_project.keys import caller_of_token, is_remembered, token_of
-from authz_project.short_way import Environ
 
 SMALL = 1 << 16  # bytes of body that /admin/ takes from somebody who is not logged in
 UNLIMITED = 1 << 62

@@ -11,7 +11,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project.connections import let_go_if_broken, refresh_connection
 from authz_project.server.line import Line
-from policy.handing import thread
+from policy.server_thread import thread
 
 log = logging.getLogger("authz.server")
 
@@ -19,8 +19,8 @@ log = logging.getLogger("authz.server")
 class Changes:
     """Two pools of threads: `waiting` threads with one request each, and `making` threads, which do the writing.
 
-    A waiting thread keeps no connection. It hands what needs one to a making thread (`policy.handing`). Making threads
-    wait for nothing but the database, so the waiting always ends.
+    A waiting thread keeps no connection. It hands what needs one to a making thread (`policy.server_thread`).
+    Making threads wait for nothing but the database, so the waiting always ends.
     """
 
     def __init__(self, waiting: int, making: int):

@@ -12,9 +12,9 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
 from authz_project import observing
+from authz_project.direct_route import ANSWERED_WITH, Answer, Environ
 from authz_project.middleware import request_id_of
 from authz_project.readiness import Readiness, draining
-from authz_project.short_way import ANSWERED_WITH, Answer, Environ
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.file_on_disk import FileOnDisk
 from policy import noticing
@@ -99,7 +99,7 @@ def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtoco
     except Exception:
         request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
         _broken(protocol, request_id)
-        _told(environ["PATH_INFO"], environ["REQUEST_METHOD"], 500, request_id)
+        _observe(environ["PATH_INFO"], environ["REQUEST_METHOD"], 500, request_id)
         return
     if close or draining.is_set():
         answered.headers.append(("Connection", "close"))
@@ -132,22 +132,22 @@ def say(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, clos
     """Answer with a status and a message, without asking the application."""
     request_id = request_id_of(scope.headers.get("x-request-id", ""))
     _say(protocol, status, {"message": message}, request_id, close)
-    _told(scope.path, scope.method, status, request_id)
+    _observe(scope.path, scope.method, status, request_id)
 
 
 def say_readiness(scope: Scope, protocol: HTTPProtocol, found: Readiness) -> None:
     request_id = request_id_of(scope.headers.get("x-request-id", ""))
     _say(protocol, found.status, found.body, request_id, close=False)
-    _told(scope.path, scope.method, found.status, request_id)
+    _observe(scope.path, scope.method, found.status, request_id)
 
 
 def say_broken(scope: Scope, protocol: HTTPProtocol) -> None:
     request_id = request_id_of(scope.headers.get("x-request-id", ""))
     _broken(protocol, request_id)
-    _told(scope.path, scope.method, 500, request_id)
+    _observe(scope.path, scope.method, 500, request_id)
 
 
-def _told(path: str, method: str, status: int, request_id: str) -> None:
+def _observe(path: str, method: str, status: int, request_id: str) -> None:
     """Tell observers of a request that the application was not asked, or failed at. Its time counts as zero."""
     if noticing.is_on:
         observing.tell(observing.name_of(path), method, status, time.perf_counter(), request_id)

@@ -18,6 +18,7 @@ from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 from granian.rsgi import Scope
 
 from authz_project import wsgi  # noqa: F401  first: it makes Django ready for the rest
+from authz_project.direct_route import Environ
 from authz_project.errors import too_large
 from authz_project.logs.begin import begin as begin_logs
 from authz_project.server.admission import SMALL, allowance, largest, quick_allowance
@@ -29,7 +30,6 @@ from authz_project.server.refusals import Refusals
 from authz_project.server.slots import Slots
 from authz_project.server.upkeep import start_upkeep
 from authz_project.server.waiting import Waiting
-from authz_project.short_way import Environ
 from authz_project.traces.begin import begin as begin_traces
 from checks.asking.turns import turns
 from policy import noticing
@@ -87,12 +87,12 @@ class Intake:
             say(scope, protocol, 200, "ready")
             return
         if scope.path == READINESS and scope.method in ("GET", "HEAD"):
-            self._lookout.tell(partial(say_readiness, scope, protocol))
+            self._lookout.call_with_readiness(partial(say_readiness, scope, protocol))
             return
         length = _length(scope)
         if length != 0 and self._threads_for(scope.path).is_crowded:  # its body is not even read
             is_large = length is None or length > SMALL  # a small one is taken, for a retry on this connection
-            self._refusals.tell(partial(_refuse, scope, protocol, 503, CROWDED, close=is_large))
+            self._refusals.send_later(partial(_refuse, scope, protocol, 503, CROWDED, close=is_large))
             return
         environ = environ_of(scope)
         if length == 0:
@@ -121,7 +121,7 @@ class Intake:
         """
         is_begun = threads.do(work, *its)
         if not is_begun:
-            self._refusals.tell(partial(say, scope, protocol, 503, CROWDED))
+            self._refusals.send_later(partial(say, scope, protocol, 503, CROWDED))
         return is_begun
 
     def _admit(self, scope: Scope, protocol: HTTPProtocol, environ: Environ, length: int | None) -> None:
@@ -184,7 +184,8 @@ def at_once() -> int:
     """Return how many threads work at the same time while none of them takes long; 0 means all.
 
     While PostgreSQL answers one thread, others can work. SQLite mostly answers in less time than it takes to give
-    another thread the interpreter. Where it takes longer, the thread lets the next one begin: see `policy/places.py`.
+    another thread the interpreter. Where it takes longer, the thread lets the next one begin
+    (`policy/server_thread.py`).
     """
     return 1 if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3" else 0
 

@@ -18,7 +18,7 @@ FRESH = 1.0  # seconds for which a result is used again
 GIVEN_UP = 60.0  # seconds after which a look that hangs is given up, and another one begun
 MOST = 10  # threads whose looks hang: while there are so many, no other is started
 
-Told = Callable[[Readiness], None]
+Callback = Callable[[Readiness], None]
 
 
 class Lookout:
@@ -30,27 +30,27 @@ class Lookout:
 
     def __init__(self, look: Callable[[], Readiness] = current):
         self._look_once = look
-        self._inbox: SimpleQueue[Told] = SimpleQueue()
+        self._inbox: SimpleQueue[Callback] = SimpleQueue()
         self._is_started, self._starting = False, threading.Lock()
         self._lookers: list[_Looker] = []  # the last one is in use; those before it hang
         self._look: Future[Readiness] | None = None  # the latest one, under way or done
         self._begun = 0.0
         self._found, self._found_at = AWAY, float("-inf")
 
-    def tell(self, told: Told) -> None:
-        """Return at once, and have another thread call `told` with the readiness. What `told` raises is logged."""
+    def call_with_readiness(self, callback: Callback) -> None:
+        """Return at once, and have another thread call `callback` with the readiness. What that raises is logged."""
         if not self._is_started:
             with self._starting:
                 if not self._is_started:
                     threading.Thread(target=self._run, name="readiness", daemon=True).start()
                     self._is_started = True  # only now: if no thread can be started, the next call tries again
         # Last: where the above fails, the caller answers the request, which must be answered only once.
-        self._inbox.put(told)
+        self._inbox.put(callback)
 
     def _run(self) -> None:
         while True:
             # No variable keeps the request while this waits for the next one: see `Slots`.
-            _tell(self._inbox.get(), self._known())
+            _call(self._inbox.get(), self._known())
 
     def _known(self) -> Readiness:
         if draining.is_set():
@@ -93,9 +93,9 @@ class Lookout:
         self._look = self._lookers[-1].look()
 
 
-def _tell(told: Told, found: Readiness) -> None:
+def _call(callback: Callback, found: Readiness) -> None:
     try:
-        told(found)
+        callback(found)
     except BaseException:  # granian's own do not derive from Exception, and nobody else would log them
         log.exception("a request was not answered")
 

@@ -26,7 +26,7 @@ from django.db.backends.signals import connection_created
 from psycopg.errors import ConnectionTimeout
 
 from authz_project import connections
-from policy import at_work
+from policy import database_waits
 
 log = logging.getLogger("authz.server")
 
@@ -43,13 +43,13 @@ def start_hanging_up() -> None:
 
 
 def _watch_waiting(connection: BaseDatabaseWrapper, **_: object) -> None:
-    """Have `at_work` note whenever this new connection waits, whatever for."""
+    """Have `database_waits` note whenever this new connection waits, whatever for."""
     if connection.vendor == "postgresql":
         connection.connection.wait = _Noted(connection.connection)
 
 
 class _Noted:
-    """Replaces a connection's method `wait`, by which psycopg waits. Code that goes past it tells `at_work` itself."""
+    """Replaces a connection's method `wait`, by which psycopg waits. Code that goes past it notes its waits itself."""
 
     def __init__(self, raw: Any):
         self._raw = weakref.ref(raw)
@@ -57,11 +57,11 @@ class _Noted:
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         raw = self._raw()
-        at_work.begun(raw)
+        database_waits.begin(raw)
         try:
             return self._wait(raw, *arguments, **options)
         finally:
-            at_work.done(raw)
+            database_waits.end(raw)
 
 
 class Silence:
@@ -86,7 +86,9 @@ class Silence:
                 del self._silent[name]
                 log.warning("the database answers again")
         connections.note_silence(bool(self._silent))
-        waiting = [(raw, since) for raw, since in at_work.waiting.copy().items() if raw not in at_work.replicas]
+        waiting = [
+            (raw, since) for raw, since in database_waits.waiting.copy().items() if raw not in database_waits.replicas
+        ]
         late = [raw for raw, since in waiting if time.monotonic() - since > LONG]
         if late and time.monotonic() >= self._ask_at:
             self._ask_at = time.monotonic() + AGAIN
@@ -147,7 +149,7 @@ def answers(server: Server) -> bool:
 
 def hang_up_on(name: str) -> None:
     """Hang up the connections to the database of this name that wait for an answer."""
-    for raw, since in at_work.waiting.copy().items():
+    for raw, since in database_waits.waiting.copy().items():
         if name_of(raw) == name:
             _hang_up(raw, since)
 
@@ -158,5 +160,5 @@ def _hang_up(raw: Any, since: float) -> None:
     That is checked after `dup`: while the wait goes on, the file descriptor still belongs to this connection.
     """
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(raw.pgconn.socket)) as mine:
-        if at_work.waiting.get(raw) == since:
+        if database_waits.waiting.get(raw) == since:
             mine.shutdown(socket.SHUT_RDWR)

@@ -9,11 +9,11 @@ from functools import partial
 from queue import SimpleQueue
 
 from authz_project.server.line import Line
-from policy import places
+from policy import server_thread
 
 log = logging.getLogger("authz.server")
 
-LONG = 0.1  # seconds after which another thread may take a thread's place
+LONG = 0.1  # seconds after which another thread may take a thread's slot
 _TICK = 0.025  # seconds between checks for threads that have worked for long, while tasks wait
 
 Task = tuple[Callable[..., None], tuple[object, ...]]
@@ -27,9 +27,9 @@ class Slots:
     after the other. Of the idle threads, the one that worked last is used first: its data, and those of its
     connection's server process, are still in the processor's caches. So few clients keep few threads busy.
 
-    A thread that has worked for long, or says that it takes longer than most (`policy/places.py`), no longer counts:
-    other threads take its place meanwhile, up to `more` beyond `threads`. If no thread can be started, tasks wait for
-    the threads that exist; if there are none, they are refused.
+    A thread that has worked for long, or says that it takes longer than most (`policy/server_thread.py`), no longer
+    counts: other threads take its slot meanwhile, up to `more` beyond `threads`. If no thread can be started, tasks
+    wait for the threads that exist; if there are none, they are refused.
     """
 
     def __init__(self, threads: int, more: int = 0, at_once: int = 0):
@@ -38,7 +38,7 @@ class Slots:
         self._more = more + threads - self._free
         self._idle: list[Inbox] = []
         self._since: dict[Inbox, float] = {}  # when each thread that is at work began
-        self._long: set[Inbox] = set()  # those of them that no longer count: others may have their places
+        self._long: set[Inbox] = set()  # those of them that no longer count: others may have their slots
         self._waiting: deque[Task] = deque()
         self._line = Line(threads)
         self._lock = threading.Lock()
@@ -102,7 +102,7 @@ class Slots:
         return inbox
 
     def _work(self, inbox: Inbox) -> None:
-        places.thread.give_up = partial(self._give_up, inbox)
+        server_thread.thread.give_up = partial(self._give_up, inbox)
         while True:
             _done(*inbox.get())  # no variable may keep the request while this waits: granian waits for its end
             with self._lock:
@@ -120,7 +120,7 @@ class Slots:
             self._begin()
 
     def _pass_by(self, inbox: Inbox) -> None:
-        """No longer count this thread, so that another one may take its place. The caller holds the lock."""
+        """No longer count this thread, so that another one may take its slot. The caller holds the lock."""
         if inbox not in self._long and len(self._long) < self._more:
             self._long.add(inbox)
             self._free += 1

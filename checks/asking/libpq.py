@@ -23,7 +23,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, known, turns
 from checks.errors import QueryTooSlow, StatementTooLarge
-from policy import at_work, places
+from policy import database_waits, server_thread
 from policy.errors import Cancelled
 
 _FRESH = 0.9  # of a question's time: while so much is left, the connection's own `statement_timeout` will do
@@ -35,7 +35,7 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
-_asked: dict[psycopg.Connection, tuple[str, list[object]]] = {}  # what each runs now; `at_work` knows since when
+_asked: dict[psycopg.Connection, tuple[str, list[object]]] = {}  # what each runs now; `database_waits` knows since when
 _LONG_TIMES = 2  # in a row, and a statement has to wait for a turn; once may only mean that the machine stood still
 
 
@@ -65,11 +65,11 @@ def glance(raw: psycopg.Connection, sql: str, value: str) -> tuple | None:
     name = names.get(sql) if names else None
     if not name or not can_run(raw) or in_transaction(raw):
         return None
-    at_work.begun(raw)
+    database_waits.begin(raw)
     try:
         result = raw.pgconn.exec_prepared(name, [value.encode()])
     finally:
-        at_work.done(raw)
+        database_waits.end(raw)
     if result.status != ExecStatus.TUPLES_OK or result.ntuples != 1:
         return None
     found = [result.get_value(0, each) for each in range(result.nfields)]
@@ -81,7 +81,7 @@ def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Dea
     times = known.times(sql, values)
     if times < _LONG_TIMES and not _takes_long(sql, values):
         return _noted(raw, sql, values, time, times)
-    places.give_up()
+    server_thread.give_up_slot()
     with turns.one(time) as turn:
         try:
             return _noted(raw, sql, values, time, times)
@@ -92,7 +92,7 @@ def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Dea
 def _takes_long(sql: str, values: list[object]) -> bool:
     long_ago = monotonic() - LONG
     mine = sql, values
-    return any(at_work.waiting.get(raw, inf) < long_ago for raw, asked in tuple(_asked.items()) if asked == mine)
+    return any(database_waits.waiting.get(raw, inf) < long_ago for raw, asked in tuple(_asked.items()) if asked == mine)
 
 
 def _noted(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline, times: int) -> list[tuple]:
@@ -187,11 +187,11 @@ def _limit(raw: psycopg.Connection, milliseconds: int) -> None:
 def _executed(raw: psycopg.Connection, command: bytes) -> PGresult:
     if raw.pgconn.status != ConnStatus.OK:
         raise psycopg.OperationalError("the connection is lost")
-    at_work.begun(raw)
+    database_waits.begin(raw)
     try:
         return raw.pgconn.exec_(command)
     finally:
-        at_work.done(raw)
+        database_waits.end(raw)
 
 
 def _result(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> PGresult:
@@ -199,11 +199,11 @@ def _result(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> PG
     is_new = sql not in names
     if is_new:
         _remember(raw, names, sql)
-    at_work.begun(raw)
+    database_waits.begin(raw)
     try:
         return _run(raw.pgconn, names, sql, values, is_new)
     finally:
-        at_work.done(raw)
+        database_waits.end(raw)
 
 
 def _run(connection: PGconn, names: StatementNames, sql: str, values: list[bytes | None], is_new: bool) -> PGresult:

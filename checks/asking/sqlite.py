@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, Turn, known, turns
 from checks.errors import QueryTooSlow, StatementTooLarge
-from policy import places
+from policy import server_thread
 
 _TURN = 0.5  # seconds that a statement runs before it lets others that take long run
 _ASIDE = 0.000_001  # seconds that a long statement sleeps at each look at the clock; it comes to some 60 µs
@@ -47,14 +47,14 @@ def glance(raw: sqlite3.Connection, sql: str, value: str) -> tuple | None:
 class _Clock:
     """The progress handler of one statement. If that takes long, it runs by turns; if known to, from the start."""
 
-    __slots__ = ("_asked", "_free_until", "_has_place", "_is_known", "_refusal", "_time", "_turn")
+    __slots__ = ("_asked", "_free_until", "_has_slot", "_is_known", "_refusal", "_time", "_turn")
 
     def __init__(self, time: Deadline, sql: str, values: list[object]):
         self._time, self._asked = time, (sql, values)
         self._is_known = known.times(sql, values) > 0
         self._free_until = 0.0 if self._is_known else monotonic() + LONG
         self._turn: Turn | None = None
-        self._has_place = True
+        self._has_slot = True
         self._refusal: BaseException | None = None
 
     @property
@@ -80,9 +80,9 @@ class _Clock:
         """Give way to other threads as needed, or raise that the time is over."""
         if self._time.is_over():
             raise self._turn.refusal if self._turn else QueryTooSlow(self._time.seconds)
-        if self._has_place:
-            self._has_place = False
-            places.give_up()
+        if self._has_slot:
+            self._has_slot = False
+            server_thread.give_up_slot()
         if turns.count and monotonic() >= self._free_until:
             self._take_turn()
         elif self._turn:

@@ -33,8 +33,8 @@ from policy.active import Caller
 from policy.endpoint import Endpoint, Request, Response
 from policy.errors import MalformedRequest
 from policy.moments import Moment, seen_since
+from policy.public_url import public_url_of
 from policy.serializers import decoded
-from policy.whereabouts import base_of
 
 JSON = "application/json"
 
@@ -191,7 +191,7 @@ class Metadata(Endpoint):
     needs_key = False
 
     def get(self, request: Request) -> Response:
-        base = base_of(request.headers)
+        base = public_url_of(request.headers)
         return Response(
             {
                 "policy_decision_point": base,

@@ -17,7 +17,7 @@ from checks.asking.question import Asked, Question, check_predicate
 from checks.asking.snapshot import Snapshot, active_snapshot
 from checks.explain.cases import Goal
 from checks.explain.failures import failures_of
-from checks.explain.leaves import with_stays
+from checks.explain.leaves import with_periods
 from checks.explain.search import proof_of
 from checks.explain.tree import Reason, shown_atom, tree_of
 from facts.accept import ALL_USED, Unused
@@ -72,17 +72,17 @@ def explain_calls(session: Snapshot, question: Question) -> tuple[ExplainedGoal,
     """Explain each call of a question that has a value for each variable."""
     values = {name: Value(asked.type, asked.one) for name, asked in question.variables.items()}
     goals = (Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls)
-    return _with_stays(session, [_explained(session, goal) for goal in goals])
+    return _with_periods(session, [_explained(session, goal) for goal in goals])
 
 
 def explain_goal(session: Snapshot, goal: Goal) -> ExplainedGoal:
-    (explained,) = _with_stays(session, [_explained(session, goal)])
+    (explained,) = _with_periods(session, [_explained(session, goal)])
     return explained
 
 
-def _with_stays(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[ExplainedGoal, ...]:
+def _with_periods(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[ExplainedGoal, ...]:
     """Return the goals with the times at which their facts were stored, looked up for all of them together."""
-    known = iter(with_stays(session, [reason for goal in goals for reason in goal.reasons]))
+    known = iter(with_periods(session, [reason for goal in goals for reason in goal.reasons]))
     return tuple(
         [
             replace(goal, proof=next(known) if goal.proof else None, failures=tuple(islice(known, len(goal.failures))))

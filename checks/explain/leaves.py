@@ -9,11 +9,11 @@ from checks.asking.snapshot import Snapshot
 from checks.explain.cases import ANY
 from checks.explain.tree import Reason
 from facts.models import COLUMNS, Row
-from facts.stays import Stay, latest_stays
+from facts.validity import ValidityPeriod, latest_periods
 from policy.rules.program import Signature
 
 
-def with_stays(session: Snapshot, reasons: Sequence[Reason]) -> list[Reason]:
+def with_periods(session: Snapshot, reasons: Sequence[Reason]) -> list[Reason]:
     """Return the reasons with what is known of their leaves, as of the session's moment.
 
     All leaves are looked up together, by few statements.
@@ -22,8 +22,8 @@ def with_stays(session: Snapshot, reasons: Sequence[Reason]) -> list[Reason]:
     if session.environment_id is None or not rows:
         return list(reasons)
     revision = session.past.revision if session.past else None
-    stays = latest_stays(session.environment_id, sorted(rows), revision)
-    return [_with_stay(session, each, stays) for each in reasons] if stays else list(reasons)
+    periods = latest_periods(session.environment_id, sorted(rows), revision)
+    return [_with_period(session, each, periods) for each in reasons] if periods else list(reasons)
 
 
 def _row(session: Snapshot, reason: Reason) -> Row | None:
@@ -38,14 +38,15 @@ def _row(session: Snapshot, reason: Reason) -> Row | None:
     return (number, *[*[arg.id for arg in args], *[""] * (len(COLUMNS) - len(args))])
 
 
-def _with_stay(session: Snapshot, reason: Reason, stays: Mapping[Row, Stay]) -> Reason:
+def _with_period(session: Snapshot, reason: Reason, periods: Mapping[Row, ValidityPeriod]) -> Reason:
     row = _row(session, reason)
-    stay = stays.get(row) if row is not None else None
-    if stay is not None and reason.kind == "missing" and not _is_over(stay):
-        stay = None
-    return replace(reason, stay=stay, because=tuple([_with_stay(session, each, stays) for each in reason.because]))
+    period = periods.get(row) if row is not None else None
+    if period is not None and reason.kind == "missing" and not _is_over(period):
+        period = None
+    because = tuple([_with_period(session, each, periods) for each in reason.because])
+    return replace(reason, period=period, because=because)
 
 
-def _is_over(stay: Stay) -> bool:
+def _is_over(period: ValidityPeriod) -> bool:
     """Say whether a fact that does not hold once did: it was removed, or has expired, swept or not."""
-    return stay.until is not None or stay.expires_at is not None
+    return period.until is not None or period.expires_at is not None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, Explanation
 from checks.explain.tree import Reason, RuleText
-from facts.stays import Mark, Stay, told_since, told_until
+from facts.validity import Mark, ValidityPeriod, since_text, until_text
 from policy.clock import short_text_of, text_of
 from policy.values import Value
 
@@ -52,19 +52,19 @@ def _reason_to_json(reason: Reason) -> dict[str, object]:
         found["met"] = list(reason.met)
     if reason.note:
         found["note"] = reason.note
-    if reason.stay:
-        found |= _stay_to_json(reason.stay)
+    if reason.period:
+        found |= _period_to_json(reason.period)
     if reason.because:
         found["because"] = [_reason_to_json(each) for each in reason.because]
     return found
 
 
-def _stay_to_json(stay: Stay) -> dict[str, object]:
+def _period_to_json(period: ValidityPeriod) -> dict[str, object]:
     """Return when the fact was stored, and until when. Times are as in all responses; what was not kept is null."""
-    found: dict[str, object] = {"since": _mark_to_json(stay.since)}
-    if stay.until:
-        found["until"] = _mark_to_json(stay.until)
-    return found if stay.expires_at is None else {**found, "expires_at": short_text_of(stay.expires_at)}
+    found: dict[str, object] = {"since": _mark_to_json(period.since)}
+    if period.until:
+        found["until"] = _mark_to_json(period.until)
+    return found if period.expires_at is None else {**found, "expires_at": short_text_of(period.expires_at)}
 
 
 def _mark_to_json(mark: Mark) -> dict[str, object]:
@@ -139,8 +139,8 @@ def _lines(reason: Reason, filename: str) -> list[str]:
             return [text, f"{kind} {_located(reason.rule, filename)}"]
         case "fact":
             return [f"{text}  {_stored(reason) if reason.source == 'stored' else 'context fact'}"]
-        case "missing" if reason.stay:
-            return [f"{text}  {reason.note}; {told_until(reason.stay)}"]
+        case "missing" if reason.period:
+            return [f"{text}  {reason.note}; {until_text(reason.period)}"]
         case "obstacle":
             return [_located(reason.rule, filename), *(f"holds: {met}" for met in reason.met)]
         case "absence":
@@ -155,7 +155,7 @@ def _lines(reason: Reason, filename: str) -> list[str]:
 
 
 def _stored(reason: Reason) -> str:
-    return f"stored fact, {told_since(reason.stay)}" if reason.stay else "stored fact"
+    return f"stored fact, {since_text(reason.period)}" if reason.period else "stored fact"
 
 
 def _located(rule: RuleText | None, filename: str) -> str:

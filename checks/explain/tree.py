@@ -8,7 +8,7 @@ from typing import Any
 
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition
 from checks.explain.search import ByFact, ByRule, Proof, ProofStep, Unexplained, values_of
-from facts.stays import Stay
+from facts.validity import ValidityPeriod
 from policy.language.source import NOWHERE, Span
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Var
 from policy.values import BOOLEAN, INTEGER, STRING, Value, quoted
@@ -34,7 +34,7 @@ class Reason:
     Of a proof:
     rule         it follows by `rule`, because of what is below
     part         one of a rule's alternatives holds; `rule` is the alternative
-    fact         a fact: `source` says whether it is stored (`stay`: since when) or from the context
+    fact         a fact: `source` says whether it is stored (`period`: since when) or from the context
     comparison   a comparison that is true, or a value in a list
     absence      a `not`: nothing makes it true
     again        it was explained before
@@ -42,7 +42,7 @@ class Reason:
 
     Of what does not hold:
     obstacle     `rule` could have granted it; its conditions `met` hold, and what is below is missing
-    missing      a condition that does not hold: no such fact, and it does not follow; `stay` if there once was
+    missing      a condition that does not hold: no such fact, and it does not follow; `period` if there once was
     false        a comparison that is not true
     present      a `not` of something that holds, and why that holds
     """
@@ -55,7 +55,7 @@ class Reason:
     bindings: tuple[tuple[str, Value], ...] = ()
     met: tuple[str, ...] = ()
     note: str = ""
-    stay: Stay | None = None
+    period: ValidityPeriod | None = None
     because: tuple[Reason, ...] = ()
 
     def lines(self) -> Iterator[tuple[int, Reason]]:

@@ -17,7 +17,7 @@ from checks.explain.cases import ANY
 from checks.explain.tree import shown_atom
 from checks.workbench.kinds import DECISION
 from facts.mentioned_then import ChangedFacts
-from policy.rules.changes import Origins, Pattern, Reached, changed_facts, changed_rules, head_of, reached, united
+from policy.rules.changes import AtomSet, Origins, Reached, changed_facts, changed_rules, head_of, reached, united
 from policy.rules.flat import terms_of
 from policy.rules.program import Atom, Literal, Member, Now, Program, Rule, Signature
 from policy.values import STRING, Value
@@ -90,17 +90,17 @@ class AccessKind:
 def access_kinds(program: Program, numbers: Iterable[Signature]) -> list[AccessKind]:
     """Return the kinds that may hold, by facts of these signatures and by rules that need no facts."""
     free = [head_of(rule) for rule in program.rules if not any(isinstance(each, Atom) for each in rule.body)]
-    found = reached(program, program, [*map(_pattern_of, numbers), *free])
+    found = reached(program, program, [*map(_atom_set_of, numbers), *free])
     return _kinds_of([each._replace(origins=(None, None, None)) for each in found if _is_decision(each)], [program], [])
 
 
-def _pattern_of(signature: Signature) -> Pattern:
+def _atom_set_of(signature: Signature) -> AtomSet:
     types = tuple([frozenset((name,)) for name in signature.types])
-    return Pattern(signature.predicate, types, (None,) * len(types))
+    return AtomSet(signature.predicate, types, (None,) * len(types))
 
 
 def _is_decision(found: Reached) -> bool:
-    predicate, types, _ = found.pattern
+    predicate, types, _ = found.atoms
     return predicate == DECISION and len(types) == 3 and STRING in types[1]
 
 
@@ -111,7 +111,7 @@ def kinds_that_differ(
     old: Program, new: Program, changes: Sequence[ChangedFacts], numbers: Iterable[Signature], clock: bool
 ) -> list[AccessKind]:
     """Return the kinds that may differ, because of facts or of the policy, or (`clock`) because of the time."""
-    starts: list[tuple[Pattern, ChangedFacts | None]] = [(_pattern_of(each.signature), each) for each in changes]
+    starts: list[tuple[AtomSet, ChangedFacts | None]] = [(_atom_set_of(each.signature), each) for each in changes]
     starts += [(each.head, None) for each in changed_rules(old, new)]
     starts += [(each.head, None) for each in changed_facts(old, new, numbers)]
     if clock:
@@ -119,7 +119,7 @@ def kinds_that_differ(
         starts += [(head, None) for head in dict.fromkeys(map(head_of, rules))]
     if not starts:
         return []
-    found = reached(old, new, [pattern for pattern, _ in starts])
+    found = reached(old, new, [atoms for atoms, _ in starts])
     return _kinds_of([each for each in found if _is_decision(each)], [old, new], [change for _, change in starts])
 
 

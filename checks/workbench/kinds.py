@@ -76,7 +76,7 @@ def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> tup
     hidden = {("has_permission", arity) for arity in (2, 3) if all(_is_default(each, arity) for each in programs)}
     kinds: dict[tuple, QuestionKind] = {}
     for each in found:
-        predicate, types, _ = each.pattern
+        predicate, types, _ = each.atoms
         is_named = any(predicate in program.predicates for program in programs)
         if is_named and (predicate, len(types)) not in hidden:
             for kind in _kinds_of(each):
@@ -100,7 +100,7 @@ def _is_default(program: Program, arity: int) -> bool:
 
 
 def _kinds_of(found: Reached) -> Iterator[QuestionKind]:
-    predicate, types, values = found.pattern
+    predicate, types, values = found.atoms
     for concrete in islice(product(*map(sorted, types)), MOST_KINDS + 1):
         if predicate != DECISION or concrete[1:2] == (STRING,):  # an action is asked for by its name
             yield QuestionKind(predicate, concrete, values, found.origins)

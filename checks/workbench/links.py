@@ -14,7 +14,7 @@ from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal
 from checks.explain.tree import Reason, shown_value
 from checks.workbench.addresses import value_url
-from facts.stays import told_since, told_until
+from facts.validity import since_text, until_text
 from policy.pages.highlight import highlighted_lines
 from policy.values import STRING, Value
 
@@ -36,18 +36,18 @@ class Line:
         return bool(self.reason.because)
 
     @property
-    def stay_text(self) -> str:
+    def period_text(self) -> str:
         """Say since when a stored fact is there, or until when a missing one was."""
-        stay = self.reason.stay
-        if stay is None:
+        period = self.reason.period
+        if period is None:
             return ""
-        return told_until(stay) if self.reason.kind == "missing" else told_since(stay)
+        return until_text(period) if self.reason.kind == "missing" else since_text(period)
 
     @property
-    def stay_revision(self) -> int | None:
-        """Return the revision that `stay_text` is about, if that revision is kept."""
-        stay = self.reason.stay
-        end = stay and (stay.until if self.reason.kind == "missing" else stay.since)
+    def period_revision(self) -> int | None:
+        """Return the revision that `period_text` is about, if that revision is kept."""
+        period = self.reason.period
+        end = period and (period.until if self.reason.kind == "missing" else period.since)
         return end.revision if end and end.at is not None else None
 
 

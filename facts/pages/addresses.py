@@ -40,7 +40,7 @@ def ask_url(slug: str, kind: str, **asked: str) -> str:
 
 def token_of(mark: Mark) -> str:
     """Return a signed token for a fact's place on a walk, to be put into an address."""
-    return signing.dumps([*mark.place, *mark.row], compress=True)
+    return signing.dumps([*mark.column, *mark.row], compress=True)
 
 
 def mark_of(token: str) -> Mark | None:

@@ -27,7 +27,7 @@ from policy.rules import program
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChosenFact:
     """A fact that is to be deleted, as the page showed it."""
 
     row: Row
@@ -44,7 +44,7 @@ class Shown:
     """A fact to be deleted, with what the page displays, and whether it has changed since the page asked."""
 
     kind: Signature
-    asked: Asked
+    asked: ChosenFact
     fact: Fact
     is_changed: bool = False
 
@@ -71,12 +71,12 @@ def asked_about(tokens: Iterable[str]) -> tuple[tuple[Shown, ...], tuple[Fact, .
     return tuple(shown), tuple(_fact(kinds[row[0]], row) for row in rows if row not in found and row[0] in kinds)
 
 
-def confirmed(tokens: Iterable[str]) -> tuple[Asked, ...]:
+def confirmed(tokens: Iterable[str]) -> tuple[ChosenFact, ...]:
     """Return the facts that the page asked about, from the tokens it gave out; leave out invalid tokens."""
-    return tuple(filter(None, map(_asked_of, tokens)))
+    return tuple(filter(None, map(_chosen_fact, tokens)))
 
 
-def delete(asked: Sequence[Asked], by: By) -> Outcome:
+def delete(asked: Sequence[ChosenFact], by: By) -> Outcome:
     """Delete the facts of all environments in one transaction, unless one has changed since the page asked."""
     rows = {each.row: each for each in asked}
     kinds = _kinds(rows)
@@ -103,10 +103,10 @@ def _kinds(rows: Iterable[Row]) -> dict[int, Signature]:
 
 
 def _shown(kind: Signature, row: Row, now: Kept, is_changed: bool = False) -> Shown:
-    return Shown(kind, Asked(row, now.since, now.fact.expires_at), now.fact, is_changed)
+    return Shown(kind, ChosenFact(row, now.since, now.fact.expires_at), now.fact, is_changed)
 
 
-def _is_changed(asked: Asked, now: Kept) -> bool:
+def _is_changed(asked: ChosenFact, now: Kept) -> bool:
     return (asked.since, asked.expires_at) != (now.since, now.fact.expires_at)
 
 
@@ -114,9 +114,9 @@ def _fact(kind: Signature, row: Row) -> Fact:
     return fact_of_row(program.Signature(kind.predicate, types_of_text(kind.types)), row[1:])
 
 
-def _asked_of(token: str) -> Asked | None:
+def _chosen_fact(token: str) -> ChosenFact | None:
     try:
         row, since, expires_at = signing.loads(token)
     except (signing.BadSignature, ValueError, TypeError):
         return None
-    return Asked(tuple(row), since, expires_at) if isinstance(row, list) else None
+    return ChosenFact(tuple(row), since, expires_at) if isinstance(row, list) else None

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from facts.formats import WRITERS
-from facts.one_moment import one_moment
 from facts.pages.file_on_disk import FileOnDisk
-from facts.walk import Place, every
+from facts.read import read_snapshot
+from facts.walk import SearchColumn, every
 
 KEPT = 60.0  # seconds until the name of a file is removed; the server must have opened the file by then
 _ENDINGS = {"json": "jsonl", "csv": "csv", "notation": "txt"}
@@ -25,7 +25,7 @@ _TYPES = {"json": "application/jsonl", "csv": "text/csv; charset=utf-8", "notati
 FORMATS = tuple(WRITERS)
 
 
-def exported(walk: Sequence[Place], form: str, name: str) -> FileOnDisk:
+def exported(walk: Sequence[SearchColumn], form: str, name: str) -> FileOnDisk:
     """Return a response that downloads the facts of a walk as a file."""
     path = _written(walk, form)
     answer = FileOnDisk(
@@ -40,11 +40,11 @@ def exported(walk: Sequence[Place], form: str, name: str) -> FileOnDisk:
     return answer
 
 
-def _written(walk: Sequence[Place], form: str) -> str:
+def _written(walk: Sequence[SearchColumn], form: str) -> str:
     number, path = tempfile.mkstemp(prefix="facts-")  # for the eyes of this user only
     _left.add(path)
     try:
-        with os.fdopen(number, "wb") as file, io.TextIOWrapper(file, "utf-8", newline="") as text, one_moment():
+        with os.fdopen(number, "wb") as file, io.TextIOWrapper(file, "utf-8", newline="") as text, read_snapshot():
             WRITERS[form](text, every(walk))
     except BaseException:
         _forget(path)

@@ -13,8 +13,8 @@ from facts.history_pages import fact_url
 from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import browse_url, mark_of, token_of, value_url
-from facts.stays import shown_end
-from facts.walk import Met, Page, Place, page_after, page_before
+from facts.validity import shown_end
+from facts.walk import Met, Page, SearchColumn, page_after, page_before
 from facts.wire import Fact
 from policy.values import PRIMITIVES, Value
 
@@ -31,7 +31,7 @@ class Cell:
 
     @property
     def is_name(self) -> bool:
-        """Whether the value is of a primitive type, such as the role that relates the other arguments."""
+        """Say whether the value is of a primitive type, such as the role that relates the other arguments."""
         return self.value.type in PRIMITIVES
 
 
@@ -63,16 +63,16 @@ class Group:
     lines: tuple[Line, ...]
 
 
-def groups(met: Iterable[Met], is_about: Value | None = None, by_place: bool = False) -> list[Group]:
-    found = groupby(met, lambda each: each.place if by_place else each.place.kind)
-    return [_group(list(same), is_about, by_place) for _, same in found]
+def groups(met: Iterable[Met], is_about: Value | None = None, by_column: bool = False) -> list[Group]:
+    found = groupby(met, lambda each: each.column if by_column else each.column.kind)
+    return [_group(list(same), is_about, by_column) for _, same in found]
 
 
-def _group(met: list[Met], is_about: Value | None, by_place: bool) -> Group:
-    place = met[0].place
-    kind, where = place.kind, place.kind.environment_id
+def _group(met: list[Met], is_about: Value | None, by_column: bool) -> Group:
+    column = met[0].column
+    kind, where = column.kind, column.kind.environment_id
     columns = tuple(
-        Column(name, browse_url(where, predicate=kind.predicate, type=name), by_place and at == place.position)
+        Column(name, browse_url(where, predicate=kind.predicate, type=name), by_column and at == column.position)
         for at, name in enumerate(types_of_text(kind.types))
     )
     lines = tuple(_line(each, is_about) for each in met)
@@ -80,7 +80,7 @@ def _group(met: list[Met], is_about: Value | None, by_place: bool) -> Group:
 
 
 def _line(met: Met, is_about: Value | None) -> Line:
-    fact, slug = met.fact, met.place.kind.environment.slug
+    fact, slug = met.fact, met.column.kind.environment.slug
     cells = tuple(Cell(value, value_url(slug, value), value == is_about) for value in fact.args)
     return Line(fact, cells, end_of(fact), token_of(met.mark), fact_url(met.filed.row, len(fact.args)))
 
@@ -103,7 +103,7 @@ class Turned:
     next: str = ""
 
 
-def turned(request: HttpRequest, walk: list[Place], asked: Mapping[str, str]) -> Turned:
+def turned(request: HttpRequest, walk: list[SearchColumn], asked: Mapping[str, str]) -> Turned:
     """Return the page that the address asks for: after a fact, before one, or the first page."""
     after, before = mark_of(request.GET.get("after", "")), mark_of(request.GET.get("before", ""))
     page = page_after(walk, after) if before is None else page_before(walk, before)

@@ -9,7 +9,7 @@ from django import forms
 
 from facts.models import Signature
 from facts.numbering import types_of_text
-from facts.walk import EVERY, Ids, Place, beginning, exactly, places
+from facts.walk import EVERY, Ids, SearchColumn, beginning, exactly, search_columns
 from policy.models import Environment
 
 EXACTLY, BEGINS = "exactly", "begins"
@@ -75,8 +75,8 @@ class Narrowed:
         return beginning(self.text) if self.begins else exactly(self.text)
 
     @property
-    def walk(self) -> list[Place]:
-        return places(self.kinds, self.ids, self.type)
+    def walk(self) -> list[SearchColumn]:
+        return search_columns(self.kinds, self.ids, self.type)
 
     @property
     def asked(self) -> dict[str, str]:

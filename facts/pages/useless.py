@@ -23,7 +23,7 @@ class Useless:
 def useless(environment: Environment, program: Program) -> list[Useless]:
     """Return the kinds that the policy does not accept, then the roles and relations that it does not know."""
     found = [
-        Useless(_told(program, unused), browse_url(environment.pk, predicate=unused.signature.predicate))
+        Useless(_warning(program, unused), browse_url(environment.pk, predicate=unused.signature.predicate))
         for unused in unused_signatures(environment.pk, program)[:MOST_TOLD]
     ]
     for name in stored_names(environment.pk, program)[:MOST_TOLD]:
@@ -33,6 +33,6 @@ def useless(environment: Environment, program: Program) -> list[Useless]:
     return found
 
 
-def _told(program: Program, unused: UnusedStored) -> str:
+def _warning(program: Program, unused: UnusedStored) -> str:
     count = "1 fact" if str(unused.facts) == "1" else f"{unused.facts} facts"
     return f"{count}: {unaccepted_of(program, unused.signature)}"

@@ -13,11 +13,11 @@ from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import browse_url, value_url
 from facts.pages.listing import groups, turned
-from facts.walk import Place, exactly
+from facts.walk import SearchColumn, exactly
 from policy.models import Environment
 from policy.values import Value
 
-COUNTED = 10_000  # facts that are counted in each place; beyond it, the page says "more than"
+COUNTED = 10_000  # facts that are counted in each column; beyond it, the page says "more than"
 _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
 
 
@@ -25,23 +25,23 @@ _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
 class Where:
     """An argument of a kind of facts where the value stands, and the number of these facts."""
 
-    place: Place
+    column: SearchColumn
     count: Count
     url: str
     is_chosen: bool
 
     @property
     def kind(self) -> Signature:
-        return self.place.kind
+        return self.column.kind
 
     @property
     def types(self) -> list[tuple[str, bool]]:
         """Return the type of each argument, and whether the value stands there."""
-        return [(name, at == self.place.position) for at, name in enumerate(types_of_text(self.kind.types))]
+        return [(name, at == self.column.position) for at, name in enumerate(types_of_text(self.kind.types))]
 
     @property
     def ordinal(self) -> str:
-        return _ORDINALS[self.place.position]
+        return _ORDINALS[self.column.position]
 
 
 def value_asked(request: HttpRequest) -> tuple[Environment, Value] | None:
@@ -58,17 +58,19 @@ def _plain(text: str) -> str:
 
 
 def shown(request: HttpRequest, environment: Environment, value: Value) -> dict[str, object]:
-    """Return what the template needs: a page of the value's facts, in all places or in the one the address names."""
+    """Return what the template needs: a page of the value's facts, in all columns or in the one the address names."""
     kinds = Signature.objects.select_related("environment").filter(environment=environment)
     fitting = [kind for kind in kinds.order_by("predicate", "types") if value.type in types_of_text(kind.types)]
-    places = walk.places(fitting, exactly(value.id), value.type)
-    chosen = next((place for place in places if _name_of(place) == request.GET.get("in")), None)
+    columns = walk.search_columns(fitting, exactly(value.id), value.type)
+    chosen = next((column for column in columns if _name_of(column) == request.GET.get("in")), None)
     asked = {"environment": environment.slug, "type": value.type, "id": value.id}
-    found = turned(request, [chosen] if chosen else places, asked | ({"in": _name_of(chosen)} if chosen else {}))
-    numbers = counts(places, COUNTED)
+    found = turned(request, [chosen] if chosen else columns, asked | ({"in": _name_of(chosen)} if chosen else {}))
+    numbers = counts(columns, COUNTED)
     met = [
-        Where(place, number, f"{value_url(environment.slug, value, **{'in': _name_of(place)})}#facts", place == chosen)
-        for place, number in zip(places, numbers)
+        Where(
+            column, number, f"{value_url(environment.slug, value, **{'in': _name_of(column)})}#facts", column == chosen
+        )
+        for column, number in zip(columns, numbers)
         if number.number
     ]
     return {
@@ -77,7 +79,7 @@ def shown(request: HttpRequest, environment: Environment, value: Value) -> dict[
         "met": met,
         "total": Count(sum(each.count.number for each in met), any(each.count.more for each in met)),
         "chosen": chosen is not None,
-        "groups": groups(found.page.facts, value, by_place=True),
+        "groups": groups(found.page.facts, value, by_column=True),
         "turned": found,
         "here": value_url(environment.slug, value),
         "type_url": browse_url(environment.pk, type=value.type),
@@ -86,5 +88,5 @@ def shown(request: HttpRequest, environment: Environment, value: Value) -> dict[
     }
 
 
-def _name_of(place: Place) -> str:
-    return f"{place.kind.pk}.{place.position}"
+def _name_of(column: SearchColumn) -> str:
+    return f"{column.kind.pk}.{column.position}"

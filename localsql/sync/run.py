@@ -167,7 +167,7 @@ def _unknown(program: Program | None, plans: list[Plan]) -> tuple[UnknownName, .
         if plan.added.count and names.concern(key.signature):
             for batch in plan.added.batches(BATCH):
                 names.take(key.signature, [whole(key, ids)[PLACE] for ids in batch])
-    return tuple(names.told)
+    return tuple(names.unknown_names)
 
 
 def _check(plan: Plan, wanted: Wanted) -> None:

@@ -1,7 +1,7 @@
 """Completions at a position in the text of a policy, for an editor or a language server.
 
 The text need not parse, and seldom does while somebody types. The context is read from the words around the position
-(`spot`), and the names to choose from are read from the whole text (`outline`).
+(`cursor_context`), and the names to choose from are read from the whole text (`outline`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
+from policy.language.cursor_context import CursorContext, context_of
 from policy.language.outline import (
     ABSTRACT,
     LISTS,
@@ -20,7 +21,6 @@ from policy.language.outline import (
     outline_of,
     words_of,
 )
-from policy.language.spot import Spot, spot_of
 
 MOST = 500  # options; nobody looks through more
 _AHEAD = 2_000  # characters that are read after the position
@@ -69,8 +69,8 @@ def completions(text: str, place: int, known: Outline | None = None) -> Completi
     start, end = _replaced(text, typed, place)
     ahead = words_of(text[end : end + _AHEAD].removeprefix('"'))
     outline = known or outline_of([word for word in words if word is not typed])
-    spot = spot_of(before, ahead, outline, typed is not None and typed.kind == "STRING")
-    return Completions(start, end, tuple(dict.fromkeys(_options(spot)))[:MOST])
+    context = context_of(before, ahead, outline, typed is not None and typed.kind == "STRING")
+    return Completions(start, end, tuple(dict.fromkeys(_options(context)))[:MOST])
 
 
 def _is_in_comment(text: str, before: Sequence[Word], place: int) -> bool:
@@ -102,61 +102,63 @@ def _replaced(text: str, typed: Word | None, place: int) -> tuple[int, int]:
 # ---- options by context ------------------------------------------------------------------------------------------
 
 
-def _options(spot: Spot) -> Iterable[Completion]:
-    if spot.in_string:
-        return _names(spot)
-    match spot.last:
+def _options(context: CursorContext) -> Iterable[Completion]:
+    if context.in_string:
+        return _names(context)
+    match context.last:
         case "MATCHES" | "MATCHES_EXACTLY":
-            return _types(spot, ABSTRACT, PRIMITIVES)
+            return _types(context, ABSTRACT, PRIMITIVES)
         case "COLON":
-            return _types(spot, ABSTRACT, () if spot.kind in ("actor", "resource") else PRIMITIVES)
+            return _types(context, ABSTRACT, () if context.kind in ("actor", "resource") else PRIMITIVES)
         case "EXTENDS":
-            return _types(spot, ABSTRACT)
-        case "ACTOR" | "RESOURCE" | "DECLARE" if len(spot.statement) == 1 and not spot.kind:
+            return _types(context, ABSTRACT)
+        case "ACTOR" | "RESOURCE" | "DECLARE" if len(context.statement) == 1 and not context.kind:
             return ()  # the name is new, so there is nothing to choose from
-    if spot.call:
-        return _in_call(spot)
-    match spot.kind:
+    if context.call:
+        return _in_call(context)
+    match context.kind:
         case "actor" | "resource" | "global":
-            return _in_block(spot)
+            return _in_block(context)
         case "test" | "fixture":
-            return _in_test(spot)
-    return _at_top(spot)
+            return _in_test(context)
+    return _at_top(context)
 
 
-def _names(spot: Spot) -> Iterable[Completion]:
+def _names(context: CursorContext) -> Iterable[Completion]:
     """Return the names that can stand in the string at the position."""
-    call = spot.call
+    call = context.call
     if call:
-        return _named_in_call(spot, *call)
-    if spot.kind not in ("actor", "resource", "global"):
-        return _every(spot, "permissions") if spot.last in ("LBRACKET", "COMMA") else ()
-    if spot.list_of:
-        return _names_elsewhere(spot, spot.list_of)
-    if spot.last == "ON":
-        return _of_block(spot.block, ("relations",))
-    if spot.last == "GLOBAL":
-        return _of_block(spot.outline.everything, LISTS)
-    if not spot.statement:
-        return _of_block(spot.block, LISTS)
-    following = spot.rest[:2]
+        return _named_in_call(context, *call)
+    if context.kind not in ("actor", "resource", "global"):
+        return _every(context, "permissions") if context.last in ("LBRACKET", "COMMA") else ()
+    if context.list_of:
+        return _names_elsewhere(context, context.list_of)
+    if context.last == "ON":
+        return _of_block(context.block, ("relations",))
+    if context.last == "GLOBAL":
+        return _of_block(context.outline.everything, LISTS)
+    if not context.statement:
+        return _of_block(context.block, LISTS)
+    following = context.rest[:2]
     if [word.kind for word in following] == ["ON", "STRING"]:
-        return _through(spot, spot.block, following[1].name)
-    return chain(_of_block(spot.block, (*LISTS, "relations")), _through_any(spot))
+        return _through(context, context.block, following[1].name)
+    return chain(_of_block(context.block, (*LISTS, "relations")), _through_any(context))
 
 
-def _named_in_call(spot: Spot, predicate: str, here: int, whole: list[list[Word]]) -> Iterable[Completion]:
+def _named_in_call(context: CursorContext, predicate: str, here: int, whole: list[list[Word]]) -> Iterable[Completion]:
     kind, owner = _NAMINGS.get(predicate, ("", 0))
     if not kind or here != 1:
-        return () if kind else chain.from_iterable(_every(spot, each) for each in LISTS)
-    if len(whole) == 2 and not spot.ahead[:1] and kind != "relations":
-        return chain(_every(spot, kind), _of_block(spot.outline.everything, (kind,)))
-    type_name = _type_of(spot, whole[owner]) if owner < len(whole) else ""
-    found = list(_of_block(spot.outline.of(type_name), (kind,))) if type_name else []
-    return found or chain(_every(spot, kind), _of_block(spot.outline.everything, (kind,) if kind in LISTS else ()))
+        return () if kind else chain.from_iterable(_every(context, each) for each in LISTS)
+    if len(whole) == 2 and not context.ahead[:1] and kind != "relations":
+        return chain(_every(context, kind), _of_block(context.outline.everything, (kind,)))
+    type_name = _type_of(context, whole[owner]) if owner < len(whole) else ""
+    found = list(_of_block(context.outline.of(type_name), (kind,))) if type_name else []
+    return found or chain(
+        _every(context, kind), _of_block(context.outline.everything, (kind,) if kind in LISTS else ())
+    )
 
 
-def _type_of(spot: Spot, argument: Sequence[Word]) -> str:
+def _type_of(context: CursorContext, argument: Sequence[Word]) -> str:
     """Return the type of an argument: `User{"ann"}`, `user: User`, or a variable that gets a type in the statement.
 
     Return an empty string if the type is not known.
@@ -167,92 +169,92 @@ def _type_of(spot: Spot, argument: Sequence[Word]) -> str:
         case [_, "COLON", "NAME", *_]:
             return argument[2].name
         case [_]:
-            words = [*spot.statement, *spot.rest]
+            words = [*context.statement, *context.rest]
             for name, sign, type_word in zip(words, words[1:], words[2:]):
                 if name.text == argument[0].text and sign.kind in ("COLON", "MATCHES", "MATCHES_EXACTLY"):
                     return type_word.name
     return ""
 
 
-def _in_block(spot: Spot) -> Iterable[Completion]:
-    if spot.list_of:
-        names = () if spot.list_of == "relations" else _names_elsewhere(spot, spot.list_of)
-        return _quoted(names) if spot.last in ("LBRACKET", "COMMA") else ()
-    if not spot.statement:
-        declared = (*LISTS, "relations") if spot.kind != "global" else LISTS
-        return chain(_quoted(_of_block(spot.block, LISTS)), _keywords(*declared))
-    match spot.last:
+def _in_block(context: CursorContext) -> Iterable[Completion]:
+    if context.list_of:
+        names = () if context.list_of == "relations" else _names_elsewhere(context, context.list_of)
+        return _quoted(names) if context.last in ("LBRACKET", "COMMA") else ()
+    if not context.statement:
+        declared = (*LISTS, "relations") if context.kind != "global" else LISTS
+        return chain(_quoted(_of_block(context.block, LISTS)), _keywords(*declared))
+    match context.last:
         case "ON":
-            return _quoted(_of_block(spot.block, ("relations",)))
+            return _quoted(_of_block(context.block, ("relations",)))
         case "GLOBAL":
-            return _quoted(_of_block(spot.outline.everything, LISTS))
-        case "STRING" if not spot.has_if:
+            return _quoted(_of_block(context.outline.everything, LISTS))
+        case "STRING" if not context.has_if:
             return _keywords("if")
         case "STRING":
             return _keywords("on", "and", "or")
         case kind if kind in _JOINING:
-            names = chain(_of_block(spot.block, (*LISTS, "relations")), _through_any(spot))
-            return chain(_quoted(names), _predicates(spot), _keywords("not", "global"))
-    return _after(spot)
+            names = chain(_of_block(context.block, (*LISTS, "relations")), _through_any(context))
+            return chain(_quoted(names), _predicates(context), _keywords("not", "global"))
+    return _after(context)
 
 
-def _in_test(spot: Spot) -> Iterable[Completion]:
-    in_facts = spot.is_setup or spot.kind == "fixture"
-    match spot.last:
+def _in_test(context: CursorContext) -> Iterable[Completion]:
+    in_facts = context.is_setup or context.kind == "fixture"
+    match context.last:
         case "" if in_facts:
-            return chain(_predicates(spot), _keywords("fixture"))
+            return chain(_predicates(context), _keywords("fixture"))
         case "":
             return _keywords("assert", "assert_not", "setup")
         case "FIXTURE":
-            return [Completion(name, "variable", "fixture") for name in spot.outline.fixtures]
+            return [Completion(name, "variable", "fixture") for name in context.outline.fixtures]
         case "ASSERT" | "ASSERT_NOT":
-            return _predicates(spot)
+            return _predicates(context)
         case "RPAREN" if not in_facts:
             return _keywords("iff")
         case "IFF" | "AND" | "OR":
-            return _variables(spot)
+            return _variables(context)
         case "IN" | "LBRACKET":
-            return _types(spot)
-    return _keywords("in") if spot.last == "NAME" and spot.statement[0].kind in ("ASSERT", "ASSERT_NOT") else ()
+            return _types(context)
+    return _keywords("in") if context.last == "NAME" and context.statement[0].kind in ("ASSERT", "ASSERT_NOT") else ()
 
 
-def _at_top(spot: Spot) -> Iterable[Completion]:
-    if not spot.statement:
-        return chain(_keywords(*_TOP), _predicates(spot))
-    match spot.last:
+def _at_top(context: CursorContext) -> Iterable[Completion]:
+    if not context.statement:
+        return chain(_keywords(*_TOP), _predicates(context))
+    match context.last:
         case "TEST":
             return _keywords("fixture")
-        case "NAME" if spot.statement[0].kind in ("ACTOR", "RESOURCE") and len(spot.statement) == 2:
+        case "NAME" if context.statement[0].kind in ("ACTOR", "RESOURCE") and len(context.statement) == 2:
             return _keywords("extends")
-        case "COMMA" if spot.statement[0].kind in ("ACTOR", "RESOURCE"):
-            return _types(spot, ABSTRACT)
+        case "COMMA" if context.statement[0].kind in ("ACTOR", "RESOURCE"):
+            return _types(context, ABSTRACT)
         case kind if kind in _JOINING:
-            return chain(_variables(spot), _predicates(spot), _keywords("not"))
+            return chain(_variables(context), _predicates(context), _keywords("not"))
         case "EQ" | "COMPARE":
-            return chain(_variables(spot), _types(spot), _keywords("@current_unix_time", "true", "false"))
-    return _after(spot)
+            return chain(_variables(context), _types(context), _keywords("@current_unix_time", "true", "false"))
+    return _after(context)
 
 
-def _in_call(spot: Spot) -> Iterable[Completion]:
+def _in_call(context: CursorContext) -> Iterable[Completion]:
     """Return the options for an argument: names in quotes, variables, and types of values."""
-    if spot.last not in ("LPAREN", "COMMA"):
+    if context.last not in ("LPAREN", "COMMA"):
         return ()
-    if spot.statement[0].kind == "DECLARE":
-        return _types(spot, ABSTRACT, PRIMITIVES)
-    call = spot.call
+    if context.statement[0].kind == "DECLARE":
+        return _types(context, ABSTRACT, PRIMITIVES)
+    call = context.call
     is_name = call is not None and call[1] == 1 and call[0] in _NAMINGS
-    names = _quoted(_names(spot)) if is_name else ()
-    variables = () if spot.kind in ("test", "fixture") else _variables(spot)
-    return chain(names, variables, _types(spot), () if variables else _keywords("actor", "resource"))
+    names = _quoted(_names(context)) if is_name else ()
+    variables = () if context.kind in ("test", "fixture") else _variables(context)
+    return chain(names, variables, _types(context), () if variables else _keywords("actor", "resource"))
 
 
-def _after(spot: Spot) -> Iterable[Completion]:
+def _after(context: CursorContext) -> Iterable[Completion]:
     """Return the keywords that can follow a condition or the head of a rule."""
-    if spot.last == "RPAREN":
-        return _keywords("and", "or") if spot.has_if else _keywords("if")
-    if spot.last in ("STRING", "INTEGER", "RBRACE", "RBRACKET", "NOW", "TRUE", "FALSE") and spot.has_if:
+    if context.last == "RPAREN":
+        return _keywords("and", "or") if context.has_if else _keywords("if")
+    if context.last in ("STRING", "INTEGER", "RBRACE", "RBRACKET", "NOW", "TRUE", "FALSE") and context.has_if:
         return _keywords("and", "or")
-    if spot.last in ("NAME", "ACTOR", "RESOURCE") and spot.has_if:
+    if context.last in ("NAME", "ACTOR", "RESOURCE") and context.has_if:
         return _keywords("matches", "in", "and", "or", "not")
     return ()
 
@@ -268,28 +270,28 @@ def _of_block(block: Block, lists: Iterable[str], suffix: str = "") -> Iterator[
             yield Completion(name, _SINGULAR[each], f"{_SINGULAR[each]} of {owner}{type_name}{suffix}")
 
 
-def _through(spot: Spot, block: Block, relation: str) -> Iterator[Completion]:
+def _through(context: CursorContext, block: Block, relation: str) -> Iterator[Completion]:
     """Return the names that can stand before `on "relation"`: those of the relation's type."""
     target = block.relations.get(relation, "")
-    return _of_block(spot.outline.of(target), (*LISTS, "relations"), f', through "{relation}"')
+    return _of_block(context.outline.of(target), (*LISTS, "relations"), f', through "{relation}"')
 
 
-def _through_any(spot: Spot) -> Iterator[Completion]:
-    for relation in spot.block.relations:
-        yield from _through(spot, spot.block, relation)
+def _through_any(context: CursorContext) -> Iterator[Completion]:
+    for relation in context.block.relations:
+        yield from _through(context, context.block, relation)
 
 
-def _every(spot: Spot, kind: str) -> Iterator[Completion]:
-    for name in spot.outline.types:
-        yield from _of_block(spot.outline.of(name), (kind,))
+def _every(context: CursorContext, kind: str) -> Iterator[Completion]:
+    for name in context.outline.types:
+        yield from _of_block(context.outline.of(name), (kind,))
 
 
-def _names_elsewhere(spot: Spot, kind: str) -> Iterator[Completion]:
+def _names_elsewhere(context: CursorContext, kind: str) -> Iterator[Completion]:
     """Yield the names that other types have and this block lacks: the same thing is best called the same everywhere."""
     if kind not in LISTS:
         return
-    own = getattr(spot.block, kind)
-    for each in _every(spot, kind):
+    own = getattr(context.block, kind)
+    for each in _every(context, kind):
         if each.text not in own:
             yield Completion(each.text, each.kind, "as other types have it")
 
@@ -299,22 +301,25 @@ def _quoted(names: Iterable[Completion]) -> Iterator[Completion]:
         yield Completion(f'"{each.text}"', each.kind, each.detail)
 
 
-def _types(spot: Spot, *others: Iterable[str]) -> Iterator[Completion]:
-    for name, block in spot.outline.types.items():
+def _types(context: CursorContext, *others: Iterable[str]) -> Iterator[Completion]:
+    for name, block in context.outline.types.items():
         yield Completion(name, "type", block.kind)
     for name in chain.from_iterable(others):
         yield Completion(name, "type", "any " + name.lower() if name in ABSTRACT else "values")
 
 
-def _predicates(spot: Spot) -> Iterator[Completion]:
-    for name, arguments in {**_KNOWN, **{k: v for k, v in spot.outline.predicates.items() if k not in _KNOWN}}.items():
+def _predicates(context: CursorContext) -> Iterator[Completion]:
+    for name, arguments in {
+        **_KNOWN,
+        **{k: v for k, v in context.outline.predicates.items() if k not in _KNOWN},
+    }.items():
         yield Completion(name, "predicate", f"({', '.join(arguments)})")
 
 
-def _variables(spot: Spot) -> Iterator[Completion]:
-    words = [*spot.statement, *spot.rest, Word("SEMI", ";", 0, 0)]
+def _variables(context: CursorContext) -> Iterator[Completion]:
+    words = [*context.statement, *context.rest, Word("SEMI", ";", 0, 0)]
     for word, following in pairwise(words):
-        is_value = following.kind in ("LPAREN", "LBRACE") or word.text in spot.outline.types
+        is_value = following.kind in ("LPAREN", "LBRACE") or word.text in context.outline.types
         if word.kind == "NAME" and not is_value and word.text not in (*PRIMITIVES, *ABSTRACT) and word.text != "_":
             yield Completion(word.text, "variable", "of this rule")
 

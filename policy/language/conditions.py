@@ -3,7 +3,7 @@
 Longhand and shorthand rules share them, so a string alone is a condition here; `nodes` refuses it in longhand rules.
 """
 
-from policy.language import ast, nodes, places
+from policy.language import ast, nodes, spans
 from policy.language.ply_types import Production
 
 # ---- formulas ------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def p_conjunction_more(p: Production) -> None:
 def p_condition_not(p: Production) -> None:
     "condition : NOT deeper condition"
     p.lexer.notes.leave()
-    p[0] = ast.Not(p[3], places.token_span(p, 1).to(p[3].span))
+    p[0] = ast.Not(p[3], spans.token_span(p, 1).to(p[3].span))
 
 
 def p_condition_nested(p: Production) -> None:
@@ -53,7 +53,7 @@ def p_condition_nested(p: Production) -> None:
 
 def p_deeper(p: Production) -> None:
     "deeper :"
-    places.enter(p)
+    spans.enter(p)
 
 
 def p_condition_call(p: Production) -> None:
@@ -135,17 +135,17 @@ def p_global_name(p: Production) -> None:
 
 def p_list_empty(p: Production) -> None:
     "list : LBRACKET RBRACKET"
-    p[0] = nodes.Listed([], places.tokens_span(p, 1, 2))
+    p[0] = nodes.Listed([], spans.tokens_span(p, 1, 2))
 
 
 def p_list(p: Production) -> None:
     "list : LBRACKET list_items RBRACKET"
-    p[0] = nodes.Listed(p[2], places.tokens_span(p, 1, 3))
+    p[0] = nodes.Listed(p[2], spans.tokens_span(p, 1, 3))
 
 
 def p_list_trailing_comma(p: Production) -> None:
     "list : LBRACKET list_items COMMA RBRACKET"
-    p[0] = nodes.Listed(p[2], places.tokens_span(p, 1, 4))
+    p[0] = nodes.Listed(p[2], spans.tokens_span(p, 1, 4))
 
 
 def p_term_name(p: Production) -> None:
@@ -174,7 +174,7 @@ def p_term_boolean(p: Production) -> None:
 
 def p_term_now(p: Production) -> None:
     "term : NOW"
-    p[0] = ast.CurrentTime(places.token_span(p, 1))
+    p[0] = ast.CurrentTime(spans.token_span(p, 1))
 
 
 def p_term_constant(p: Production) -> None:
@@ -210,7 +210,7 @@ def p_name(p: Production) -> None:
     name : SETUP
     name : ASSERT
     name : ASSERT_NOT"""
-    p[0] = ast.Name(p[1], places.token_span(p, 1))
+    p[0] = ast.Name(p[1], spans.token_span(p, 1))
 
 
 # ---- not Polar: parsed only to give a helpful error ----------------------------------------------

@@ -4,7 +4,7 @@ Both modules hold only productions. PLY reads each production from the function'
 somewhat more than Polar, so that an error message can say what is wrong instead of "unexpected".
 """
 
-from policy.language import ast, nodes, places
+from policy.language import ast, nodes, spans
 from policy.language.ply_types import Production
 
 # ---- policy --------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def p_block(p: Production) -> None:
 
 def p_block_global(p: Production) -> None:
     "block : GLOBAL LBRACE entries RBRACE"
-    p[0] = ast.Block("global", None, (), tuple(p[3]), places.tokens_span(p, 1, 4))
+    p[0] = ast.Block("global", None, (), tuple(p[3]), spans.tokens_span(p, 1, 4))
 
 
 def p_extends_none(p: Production) -> None:
@@ -100,7 +100,7 @@ def p_relation_map(p: Production) -> None:
 
 def p_relation_map_empty(p: Production) -> None:
     "declaration : name EQ LBRACE RBRACE SEMI"
-    p[0] = ast.RelationMap(p[1], (), places.span_to(p, p[1].span, 4))
+    p[0] = ast.RelationMap(p[1], (), spans.span_to(p, p[1].span, 4))
 
 
 def p_relation(p: Production) -> None:
@@ -185,7 +185,7 @@ def p_parameter(p: Production) -> None:
 
 def p_fixture(p: Production) -> None:
     "fixture : TEST FIXTURE name LBRACE facts RBRACE"
-    p[0] = ast.Fixture(p[3], tuple(p[5]), places.tokens_span(p, 1, 6))
+    p[0] = ast.Fixture(p[3], tuple(p[5]), spans.tokens_span(p, 1, 6))
 
 
 def p_test(p: Production) -> None:
@@ -220,7 +220,7 @@ def p_fact_conditional(p: Production) -> None:
 
 def p_fixture_use(p: Production) -> None:
     "fact : FIXTURE name SEMI"
-    p[0] = ast.FixtureUse(p[2], places.tokens_span(p, 1, 3))
+    p[0] = ast.FixtureUse(p[2], spans.tokens_span(p, 1, 3))
 
 
 def p_assertion(p: Production) -> None:
@@ -246,24 +246,24 @@ def p_values_clause(p: Production) -> None:
 def p_refused_type(p: Production) -> None:
     "items : items TYPE application SEMI"
     p[0] = p[1]
-    places.refuse(p, 2, "`type` is not supported", "use `declare` to say which facts may be stored")
+    spans.refuse(p, 2, "`type` is not supported", "use `declare` to say which facts may be stored")
 
 
 def p_refused_query(p: Production) -> None:
     "items : items INLINE_QUERY formula SEMI"
     p[0] = p[1]
-    places.refuse(p, 2, "`?=` is not supported", 'use a `test "..." { assert ...; }`')
+    spans.refuse(p, 2, "`?=` is not supported", 'use a `test "..." { assert ...; }`')
 
 
 def p_refused_flag(p: Production) -> None:
     """items : items AT_NAME
     entries : entries AT_NAME"""
     p[0] = p[1]
-    places.refuse(p, 2, "rule flags are not supported", "remove it")
+    spans.refuse(p, 2, "rule flags are not supported", "remove it")
 
 
 def p_refused_assert(p: Production) -> None:
     """assertion : ASSERT NOT application SEMI
     assertion : ASSERT_NOT NOT application SEMI"""
-    p[0] = ast.Assertion(p[1] != "assert", p[3].predicate, p[3].args, None, places.tokens_span(p, 1, 4))
-    places.refuse(p, 2, "`not` cannot stand in an assertion", "write `assert_not`, or `assert`")
+    p[0] = ast.Assertion(p[1] != "assert", p[3].predicate, p[3].args, None, spans.tokens_span(p, 1, 4))
+    spans.refuse(p, 2, "`not` cannot stand in an assertion", "write `assert_not`, or `assert`")

@@ -25,7 +25,7 @@ _BLOCKS = ("ACTOR", "RESOURCE", "GLOBAL")
 _SHORTHAND = ("role", "permission", "actor", "resource")  # words that mean something in a block
 
 
-class Key(NamedTuple):
+class NameKey(NamedTuple):
     """The name that an occurrence belongs to. `statement` is the number of a variable's statement, otherwise 0."""
 
     kind: str
@@ -34,7 +34,7 @@ class Key(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    key: Key
+    key: NameKey
     span: Span  # for a string, the part between its quotes
     is_definition: bool = False
     block: str = ""  # the type in whose block it is defined
@@ -62,8 +62,8 @@ class Names:
         return [each.span.start for each in self.occurrences]
 
     @cached_property
-    def _by_key(self) -> dict[Key, list[Occurrence]]:
-        found: dict[Key, list[Occurrence]] = {}
+    def _by_key(self) -> dict[NameKey, list[Occurrence]]:
+        found: dict[NameKey, list[Occurrence]] = {}
         for each in self.occurrences:
             found.setdefault(each.key, []).append(each)
         return found
@@ -75,15 +75,15 @@ class Names:
             return None
         return self.occurrences[index]
 
-    def of(self, key: Key) -> Sequence[Occurrence]:
+    def of(self, key: NameKey) -> Sequence[Occurrence]:
         return self._by_key.get(key, ())
 
-    def definitions(self, key: Key) -> list[Occurrence]:
+    def definitions(self, key: NameKey) -> list[Occurrence]:
         """Return where the name is defined; a variable without a type is defined by its first occurrence."""
         found = [each for each in self.of(key) if each.is_definition]
         return found or list(self.of(key)[:1] if key.kind == VARIABLE else ())
 
-    def is_known(self, key: Key) -> bool:
+    def is_known(self, key: NameKey) -> bool:
         return bool(self.of(key))
 
 
@@ -258,7 +258,7 @@ class _Reading:
         return in_block or (word.kind == "GLOBAL" and after in ("STRING", "NAME"))
 
     def _add(self, kind: str, word: Word, is_definition: bool = False, block: str = "") -> None:
-        key = Key(kind, word.name, self.statement if kind == VARIABLE else 0)
+        key = NameKey(kind, word.name, self.statement if kind == VARIABLE else 0)
         self.occurrences.append(Occurrence(key, _inner(word), is_definition, block))
 
 

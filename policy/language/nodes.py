@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from policy.language import ast, literals
 from policy.language.notes import Notes, clipped, shown
-from policy.language.places import refuse, span_to, token_span, tokens_span
 from policy.language.ply_types import Production
 from policy.language.source import Span
+from policy.language.spans import refuse, span_to, token_span, tokens_span
 from policy.values import Value
 
 WORDS = ("role", "permission")  # bare words that shorthand knows

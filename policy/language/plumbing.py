@@ -35,7 +35,7 @@ def parse(source: Source) -> ast.Policy:
 
 
 def parse_with_tokens(source: Source) -> tuple[ast.Policy, list[Token]]:
-    """Like `parse`, but return the tokens too; the text between the tokens is whitespace and comments."""
+    """Parse as `parse` does, and return the tokens too; between them are whitespace and comments."""
     notes = Notes(source)
     _refuse_unfit(notes)
     kept: list[Token] = []

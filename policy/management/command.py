@@ -14,9 +14,9 @@ from policy.language.rejection import PolicyRejected
 from policy.management.progress import Progress
 from policy.models import DEFAULT_SLUG, Environment, default_environment
 from policy.moments import Moment, as_of_from_text, moment_of
-from policy.numbers import whole_number
 from policy.rules.program import Program
 from policy.testing import TestReport
+from policy.values import whole_number
 
 FILES = "policy files, which make one policy together; - is the standard input"
 

@@ -21,10 +21,10 @@ from policy.language.format import formatted
 from policy.language.plumbing import MAX_BYTES
 from policy.language.source import Source
 from policy.models import Environment, PolicyDraft, PolicyVersion, default_environment, environment_named
-from policy.pages import editor, typed
+from policy.pages import submission, typed
 from policy.pages.author import by_admin, may_view_facts
-from policy.pages.editor import Outcome, PolicyForm
 from policy.pages.meanwhile import published_meanwhile
+from policy.pages.submission import Outcome, PolicyForm
 from policy.publishing import Published
 
 
@@ -43,7 +43,7 @@ class TypedForm(PolicyForm):
     window = forms.CharField(required=False, max_length=40)
 
 
-Told = dict[str, object]
+JsonObject = dict[str, object]
 
 _OPENED_BY_ANOTHER = "this page was opened by somebody else"
 _SOMEBODY_ELSE = f"{_OPENED_BY_ANOTHER}: look whose name is above, and publish again"
@@ -80,9 +80,9 @@ class EditingAdmin(admin.ModelAdmin):
             return self._editor(request, form, Outcome(trouble="nothing is published, because of the fields below"))
         sent = form.cleaned_data
         if "_check" in request.POST:
-            outcome = editor.check(sent, may_view_facts(request))
+            outcome = submission.check(sent, may_view_facts(request))
         else:
-            outcome = editor.publish(sent, by_admin(request))
+            outcome = submission.publish(sent, by_admin(request))
         if outcome.published is None:
             return self._editor(request, form, outcome)
         drafts.discard_published(request.user, sent["environment"], sent["source"], sent["stamp"])
@@ -122,7 +122,7 @@ class EditingAdmin(admin.ModelAdmin):
             filename=form["filename"].value() or "",
             source=source,
             rows=max(24, source.count("\n") + 3),
-            numbers=editor.line_numbers(source, outcome.excerpts),
+            numbers=submission.line_numbers(source, outcome.excerpts),
             seen=seen if draft else _active_number(environment),
             stamp=sent.get("stamp"),
             draft=draft,
@@ -162,49 +162,49 @@ class EditingAdmin(admin.ModelAdmin):
 
     def problems_view(self, request: HttpRequest) -> HttpResponse:
         """Answer with the problems of the text, and the number of the active version."""
-        return self._told(request, self._problems)
+        return self._answer(request, self._problems)
 
     def completions_view(self, request: HttpRequest) -> HttpResponse:
         """Answer with what can be written at the place."""
-        return self._told(request, lambda sent: typed.told_of_completions(completions(*_text_and_place(sent))))
+        return self._answer(request, lambda sent: typed.completions_to_json(completions(*_text_and_place(sent))))
 
     def tests_view(self, request: HttpRequest) -> HttpResponse:
         """Run the test at the place, or all tests, and answer with the results."""
         window = self._window(request)
-        return self._told(request, lambda sent: typed.told_of_tests(_source(sent), sent["place"], window))
+        return self._answer(request, lambda sent: typed.tests_to_json(_source(sent), sent["place"], window))
 
     def format_view(self, request: HttpRequest) -> HttpResponse:
         """Answer with the formatted text."""
-        return self._told(request, lambda sent: {"text": formatted(sent["source"])})
+        return self._answer(request, lambda sent: {"text": formatted(sent["source"])})
 
     def meanwhile_view(self, request: HttpRequest) -> HttpResponse:
         """Answer with what was published since the text was begun, as HTML; empty if nothing was."""
 
-        def told(sent: dict) -> Told:
+        def answer(sent: dict) -> JsonObject:
             found = self._meanwhile(request, sent["environment"], sent["seen"])
             html = render_to_string("admin/policy/policyversion/meanwhile.html", found, request) if found else ""
             return {"html": html, "active": _active_number(sent["environment"])}
 
-        return self._told(request, told)
+        return self._answer(request, answer)
 
     def draft_view(self, request: HttpRequest) -> HttpResponse:
         """Save the text as the user's draft, and answer with its stamp: None if the text is the active policy's."""
 
-        def told(sent: dict) -> Told:
+        def answer(sent: dict) -> JsonObject:
             written = Written(sent["source"], sent["filename"], sent["seen"])
             draft = drafts.keep(request.user, sent["environment"], written, sent["stamp"])
-            return _told_of_draft(draft) if draft else {"stamp": None}
+            return _draft_to_json(draft) if draft else {"stamp": None}
 
-        return self._told(request, told)
+        return self._answer(request, answer)
 
-    def _problems(self, sent: dict) -> Told:
-        told = typed.told_of_problems(_source(sent), sent["window"])
-        return {**told, "active": _active_number(sent["environment"])}
+    def _problems(self, sent: dict) -> JsonObject:
+        found = typed.problems_to_json(_source(sent), sent["window"])
+        return {**found, "active": _active_number(sent["environment"])}
 
     def _window(self, request: HttpRequest) -> object:
         return request.user.pk, request.POST.get("window", "")
 
-    def _told(self, request: HttpRequest, answer: Callable[[dict], Told]) -> HttpResponse:
+    def _answer(self, request: HttpRequest, answer: Callable[[dict], JsonObject]) -> HttpResponse:
         """Answer a typed text with JSON. A text that is not a policy yet is not an error of the request: status 200."""
         form = self._sent(request)
         if isinstance(form, HttpResponse):
@@ -222,7 +222,7 @@ class EditingAdmin(admin.ModelAdmin):
         except typed.Overtaken:
             return JsonResponse({"overtaken": True})
         except SavedElsewhere as reason:
-            return JsonResponse({"other": _told_of_draft(reason.draft)})
+            return JsonResponse({"other": _draft_to_json(reason.draft)})
         except (AuthzError, Unavailable) as reason:
             return JsonResponse({"refused": reason.message})
 
@@ -268,7 +268,7 @@ def _text_and_place(sent: dict) -> tuple[str, int]:
     return sent["source"], min(sent["place"] or 0, len(sent["source"]))
 
 
-def _told_of_draft(draft: PolicyDraft) -> Told:
+def _draft_to_json(draft: PolicyDraft) -> JsonObject:
     """Return the draft as JSON. The stamp is a string: as a number, it would be too large for JavaScript."""
     return {"stamp": str(draft.stamp), "saved_at": draft.saved_at.isoformat(), "source": draft.source}
 

@@ -91,7 +91,7 @@ def _known(digest: str) -> Program | None:
 # ---- problems ----------------------------------------------------------------------------------------------------
 
 
-def told_of_problems(source: Source, window: object) -> dict[str, object]:
+def problems_to_json(source: Source, window: object) -> dict[str, object]:
     """Return the errors with their places; for a valid policy, its warnings and numbers of types, rules and tests."""
     try:
         program = program_of(source, window)
@@ -109,7 +109,7 @@ def _problem(source: Source, problem: Problem) -> dict[str, object]:
     }  # fmt: skip
 
 
-def told_of_completions(found: Completions) -> dict[str, object]:
+def completions_to_json(found: Completions) -> dict[str, object]:
     options = [{"text": each.text, "kind": each.kind, "detail": each.detail} for each in found.options]
     return {"start": found.start, "end": found.end, "options": options}
 
@@ -117,7 +117,7 @@ def told_of_completions(found: Completions) -> dict[str, object]:
 # ---- tests -------------------------------------------------------------------------------------------------------
 
 
-def told_of_tests(source: Source, place: int | None, window: object) -> dict[str, object]:
+def tests_to_json(source: Source, place: int | None, window: object) -> dict[str, object]:
     """Run the test at the place, or all tests if it is None; for a rejected text, return the number of problems."""
     try:
         program = program_of(source, window)

@@ -18,7 +18,7 @@ from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connec
 
 from policy.active import Caller, Seen
 from policy.configured import configured
-from policy.numbers import whole_number
+from policy.values import whole_number
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ NOWHERE = 2**63 - 1  # a position that no environment has
 POSITIONED = "positioned"  # of REPLICA_READS: only requests that say how far they have seen
 
 
-class Found(NamedTuple, Generic[T]):
+class AttemptResult(NamedTuple, Generic[T]):
     """The result of an attempt, and its snapshot, which must not be older than the revision `least`."""
 
     result: T
@@ -54,7 +54,7 @@ def watch() -> Any:
     return primary.watch
 
 
-def read(who: Caller, position: int | None, attempt: Callable[[], Found[T]]) -> T:
+def read(who: Caller, position: int | None, attempt: Callable[[], AttemptResult[T]]) -> T:
     """Return the attempt's result, from a replica or the primary.
 
     `position` is how far the caller has seen, and None if it does not say.
@@ -86,8 +86,8 @@ def position_of(text: str) -> int | None:
 
 
 def _on_primary(
-    who: Caller, position: int | None, attempt: Callable[[], Found[T]], asked: list[Any]
-) -> Found[T]:
+    who: Caller, position: int | None, attempt: Callable[[], AttemptResult[T]], asked: list[Any]
+) -> AttemptResult[T]:
     """Return what the attempt finds on the primary; if that is away and a replica was asked before, on another one."""
     try:
         primary.prepare()
@@ -116,8 +116,8 @@ def _is_connected() -> bool:
 
 
 def _on_replica(
-    who: Caller, position: int | None, attempt: Callable[[], Found[T]], asked: list[Any]
-) -> Found[T] | None:
+    who: Caller, position: int | None, attempt: Callable[[], AttemptResult[T]], asked: list[Any]
+) -> AttemptResult[T] | None:
     """Return what the attempt finds on a replica not asked before; None if there is none, or it does not count."""
     if who.confirmed:  # on the primary: what was read there must not be mixed with what a replica says
         return None
@@ -131,7 +131,7 @@ def _on_replica(
     if replica is None:
         return None
     asked.append(replica)
-    found: Found[T] | None = watching.tried(replica, usual, attempt)
+    found: AttemptResult[T] | None = watching.tried(replica, usual, attempt)
     least = position or 0
     if found is None or not watching.known.takes(who.environment_id, max(least, found.least), found.seen):
         return None

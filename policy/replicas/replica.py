@@ -84,7 +84,7 @@ class Replica:
 
     @property
     def asked(self) -> int:
-        """How many questions it answers now."""
+        """Return how many questions it answers now."""
         return len(self._running)
 
     def note(self, probe: Probe, fresh_at: float) -> None:

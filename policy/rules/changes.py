@@ -19,11 +19,11 @@ from typing import NamedTuple
 from policy.rules.program import Atom, Literal, Member, Not, Now, Program, Rule, Signature, Term, Types, Var
 from policy.values import INTEGER, Value
 
-MOST_PATTERNS = 200  # of one predicate; beyond that they are widened to one pattern that covers all of them
+MOST_ATOM_SETS = 200  # of one predicate; beyond that they are widened to one set that covers all of them
 MOST_ORIGINS = 50  # of one argument; beyond that it may be any value
 
 
-class Pattern(NamedTuple):
+class AtomSet(NamedTuple):
     """A set of atoms of a predicate: for each argument the types it may have, or the one value (else None)."""
 
     predicate: str
@@ -31,10 +31,10 @@ class Pattern(NamedTuple):
     values: tuple[Value | None, ...]
 
     def is_of(self, signature: Signature) -> bool:
-        """Say whether the pattern has exactly the types of the signature."""
+        """Say whether the set has exactly the types of the signature."""
         return (self.predicate, self.types) == (signature.predicate, tuple(frozenset((t,)) for t in signature.types))
 
-    def covers(self, other: Pattern) -> bool:
+    def covers(self, other: AtomSet) -> bool:
         return (
             self.predicate == other.predicate
             and len(self.types) == len(other.types)
@@ -51,7 +51,7 @@ class Changed:
     """
 
     is_new: bool
-    head: Pattern
+    head: AtomSet
     rule: Rule | None = None
 
 
@@ -78,7 +78,7 @@ def changed_facts(old: Program, new: Program, stored: Iterable[Signature]) -> li
     for predicate, types in ((each.predicate, each.types) for each in stored):
         is_old, is_new = old.accepts(predicate, types), new.accepts(predicate, types)
         if is_old != is_new:
-            head = Pattern(predicate, tuple(frozenset((name,)) for name in types), (None,) * len(types))
+            head = AtomSet(predicate, tuple(frozenset((name,)) for name in types), (None,) * len(types))
             found.append(Changed(is_new, head))
     return found
 
@@ -96,12 +96,12 @@ def _retyped(old: Rule, new: Rule) -> Iterator[Changed]:
         either = {name: types | new.types[name] for name, types in old.types.items()}
         if variable in old.head.args:
             either[variable] = before ^ after
-        head = _pattern(old.head, either, {})
+        head = _atom_set(old.head, either, {})
         yield from (Changed(False, head, old), Changed(True, head, new))
 
 
-def head_of(rule: Rule) -> Pattern:
-    return _pattern(rule.head, rule.types, {})
+def head_of(rule: Rule) -> AtomSet:
+    return _atom_set(rule.head, rule.types, {})
 
 
 class _Written:
@@ -151,35 +151,35 @@ Origins = frozenset[tuple[int, int]] | None  # (index of a start, index of its a
 class Reached(NamedTuple):
     """Atoms that may differ. `origins` says of each argument which arguments of which starts its value comes from."""
 
-    pattern: Pattern
+    atoms: AtomSet
     origins: tuple[Origins, ...]
 
 
-def reached(old: Program, new: Program, starts: Sequence[Pattern]) -> list[Reached]:
+def reached(old: Program, new: Program, starts: Sequence[AtomSet]) -> list[Reached]:
     """Return the starts and all that the rules of either program derive from them, or from their negation."""
     callers = _callers((old, new))
-    found: dict[tuple[str, int], dict[Pattern, tuple[Origins, ...]]] = defaultdict(dict)
+    found: dict[tuple[str, int], dict[AtomSet, tuple[Origins, ...]]] = defaultdict(dict)
     waiting = [Reached(start, _own_origins(index, start)) for index, start in enumerate(starts)]
     while waiting:
         each = waiting.pop()
-        key = (each.pattern.predicate, len(each.pattern.types))
+        key = (each.atoms.predicate, len(each.atoms.types))
         merged = _merged(found[key], each)
         if merged is not None:
             derived = (_derived(rule, atom, merged) for rule, atom in callers.get(key, ()))
             waiting += (more for more in derived if more is not None)
-    return [Reached(*item) for patterns in found.values() for item in patterns.items()]
+    return [Reached(*item) for sets in found.values() for item in sets.items()]
 
 
-def _own_origins(index: int, start: Pattern) -> tuple[Origins, ...]:
+def _own_origins(index: int, start: AtomSet) -> tuple[Origins, ...]:
     return tuple(frozenset({(index, place)}) for place in range(len(start.types)))
 
 
-def _merged(known: dict[Pattern, tuple[Origins, ...]], each: Reached) -> Reached | None:
-    """Add `each` to the known patterns of its predicate, merged with those it covers; None if that adds nothing."""
-    pattern, origins = each
-    wider = next((other for other in known if other.covers(pattern)), None)
+def _merged(known: dict[AtomSet, tuple[Origins, ...]], each: Reached) -> Reached | None:
+    """Add `each` to the known sets of its predicate, merged with those it covers; None if that adds nothing."""
+    atoms, origins = each
+    wider = next((other for other in known if other.covers(atoms)), None)
     if wider is None:
-        wider = pattern if len(known) < MOST_PATTERNS else _union([*known, pattern])
+        wider = atoms if len(known) < MOST_ATOM_SETS else _union([*known, atoms])
     if wider in known and united(origins, known[wider]) == known[wider]:
         return None
     for other in [other for other in known if wider.covers(other)]:
@@ -211,20 +211,20 @@ def _callers(programs: Iterable[Program]) -> dict[tuple[str, int], list[tuple[Ru
 
 
 def _derived(rule: Rule, atom: Atom, called: Reached) -> Reached | None:
-    """Return the heads that the rule may derive if the body's atom is in the pattern; None if it cannot be."""
-    narrowed = _narrowed(rule, atom, called.pattern)
+    """Return the heads that the rule may derive if the body's atom is in the set; None if it cannot be."""
+    narrowed = _narrowed(rule, atom, called.atoms)
     if narrowed is None:
         return None
     origins = {term: known for term, known in zip(atom.args, called.origins) if isinstance(term, Var)}
     kept = tuple(origins.get(term) if isinstance(term, Var) else None for term in rule.head.args)
-    return Reached(_pattern(rule.head, *narrowed), kept)
+    return Reached(_atom_set(rule.head, *narrowed), kept)
 
 
-def _narrowed(rule: Rule, atom: Atom, pattern: Pattern) -> tuple[dict[Var, Types], dict[Var, Value]] | None:
-    """Return the types and values of the rule's variables if the atom is in the pattern; None if it cannot be."""
+def _narrowed(rule: Rule, atom: Atom, atoms: AtomSet) -> tuple[dict[Var, Types], dict[Var, Value]] | None:
+    """Return the types and values of the rule's variables if the atom is in the set; None if it cannot be."""
     types = dict(rule.types)
     values: dict[Var, Value] = {}
-    for term, allowed, value in zip(atom.args, pattern.types, pattern.values):
+    for term, allowed, value in zip(atom.args, atoms.types, atoms.values):
         if isinstance(term, Var):
             types[term] = types[term] & allowed
             known = values.setdefault(term, value) if value is not None else values.get(term)
@@ -244,7 +244,7 @@ def _is_of(term: Value | Now, allowed: Types, value: Value | None) -> bool:
     return term.type in allowed and value in (None, term)
 
 
-def _pattern(head: Atom, types: Mapping[Var, Types], values: Mapping[Var, Value]) -> Pattern:
+def _atom_set(head: Atom, types: Mapping[Var, Types], values: Mapping[Var, Value]) -> AtomSet:
     def types_of(term: Term) -> Types:
         match term:
             case Var():
@@ -254,16 +254,16 @@ def _pattern(head: Atom, types: Mapping[Var, Types], values: Mapping[Var, Value]
         return frozenset((INTEGER,))
 
     known = tuple([values.get(term) if isinstance(term, Var) else _constant(term) for term in head.args])
-    return Pattern(head.predicate, tuple(map(types_of, head.args)), known)
+    return AtomSet(head.predicate, tuple(map(types_of, head.args)), known)
 
 
 def _constant(term: Term) -> Value | None:
     return term if isinstance(term, Value) else None
 
 
-def _union(patterns: list[Pattern]) -> Pattern:
-    types = tuple(frozenset().union(*each) for each in zip(*(pattern.types for pattern in patterns)))
-    return Pattern(patterns[0].predicate, types, (None,) * len(types))
+def _union(sets: list[AtomSet]) -> AtomSet:
+    types = tuple(frozenset().union(*each) for each in zip(*(atoms.types for atoms in sets)))
+    return AtomSet(sets[0].predicate, types, (None,) * len(types))
 
 
-__all__ = ["Changed", "Origins", "Pattern", "Reached", "changed_facts", "changed_rules", "reached", "united"]
+__all__ = ["AtomSet", "Changed", "Origins", "Reached", "changed_facts", "changed_rules", "reached", "united"]

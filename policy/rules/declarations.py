@@ -42,7 +42,7 @@ class Vocabulary:
 
     @cached_property
     def bits(self) -> Mapping[str, Mask]:
-        """Concrete type -> its own bit."""
+        """Return a bit of its own for each concrete type."""
         return {name: 1 << index for index, name in enumerate(self.names)}
 
     @cached_property
@@ -94,7 +94,7 @@ class Vocabulary:
         return frozenset().union(*(_meanings(self.types[name], word) for name in below if name in self.types))
 
     def words(self, type_name: str) -> list[str]:
-        """Every name declared on a type, for advice."""
+        """Return every name declared on a type, for advice."""
         below = [type_name] if type_name in self.types else self.types_of(self.masks.get(type_name, 0))
         found = [self.types[name] for name in below if name in self.types]
         return [word for known in found for word in (*known.roles, *known.permissions, *known.relations)]
@@ -133,7 +133,7 @@ def near_type(name: str, known: Iterable[str]) -> str:
 
 
 def union(masks: Iterable[Mask]) -> Mask:
-    """All types of any of the sets."""
+    """Return all types of any of the sets."""
     found = 0
     for mask in masks:
         found |= mask
@@ -148,7 +148,7 @@ def bits_of(mask: Mask) -> Iterator[Mask]:
 
 
 def _unique_blocks(policy: ast.Policy, problems: Problems) -> dict[str | None, ast.Block]:
-    """The blocks by name, None for the global one."""
+    """Return the blocks by name, None for the global one."""
     blocks: dict[str | None, ast.Block] = {}
     for block in policy.items:
         if not isinstance(block, ast.Block):
@@ -289,7 +289,7 @@ def _on_cycles(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
 
 
 def _ancestors(name: str, parents: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Every type above, nearest first."""
+    """Return every type above, nearest first."""
     return reachable(parents[name], parents.__getitem__)
 
 

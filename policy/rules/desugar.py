@@ -52,7 +52,7 @@ class _Place:
 
 
 def longhand_rules(policy: ast.Policy, vocabulary: Vocabulary, problems: Problems) -> list[ast.Rule]:
-    """All rules of the policy in the order of the text, shorthand as longhand."""
+    """Return all rules of the policy in the order of the text, shorthand as longhand."""
     rules: list[ast.Rule] = []
     seen: set[str | None] = set()  # a second block of the same name has been refused; its names are in no vocabulary
     for item in policy.items:
@@ -80,7 +80,7 @@ def _rules_of(block: ast.Block, vocabulary: Vocabulary, problems: Problems) -> I
 
 
 def _head(reference: ast.Reference, place: _Place) -> ast.Head | None:
-    """`"read"` -> `has_permission(actor: Actor, "read", resource: Repo)`; a bare `role` -> `role: String`."""
+    """Return the head: `"read"` -> `has_permission(actor: Actor, "read", resource: Repo)`; `role` -> `role: String`."""
     kind = reference.name if reference.is_word else _head_kind(reference, place)
     if kind is None:
         return None
@@ -145,7 +145,7 @@ def _expanded(formula: ast.Formula, place: _Place) -> ast.Formula:
 
 
 def _direct(reference: ast.Reference, place: _Place) -> ast.Formula:
-    """`"reader"`: a role, permission or relation of the resource itself."""
+    """Return the formula of `"reader"`: a role, permission or relation of the resource itself."""
     if place.type is None:
         return _global(ast.GlobalReference(reference.name, reference.is_word, reference.span), place)
     kinds = frozenset({reference.name}) if reference.is_word else _meanings(place, reference.name)

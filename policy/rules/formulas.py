@@ -13,7 +13,7 @@ ANONYMOUS = "_"
 
 
 def conjuncts(formula: ast.Formula | None) -> list[ast.Formula]:
-    """The formula as a flat conjunction, with at most two `not` on any conjunct: `a and (b and c)` -> a, b, c."""
+    """Flatten a conjunction, with at most two `not` on any conjunct: `a and (b and c)` -> a, b, c."""
     found: list[ast.Formula] = []
     stack = [] if formula is None else [formula]
     while stack:
@@ -40,7 +40,7 @@ def alternatives(formula: ast.Formula) -> list[ast.Formula]:
 
 
 def _as_membership(formula: ast.Or) -> ast.Membership | None:
-    """`x = "a" or x in ["b", "c"]` -> `x in ["a", "b", "c"]`."""
+    """Merge equalities with one variable: `x = "a" or x in ["b", "c"]` -> `x in ["a", "b", "c"]`."""
     values: list[ast.Literal] = []
     terms = set()
     for part in formula.parts:
@@ -60,7 +60,7 @@ def _as_membership(formula: ast.Or) -> ast.Membership | None:
 
 
 def mentioned(formula: ast.Formula, memo: Memo) -> Names:
-    """The variables of a formula, `_` left out; `memo` makes asking for every part of a formula linear."""
+    """Return the variables of a formula, `_` left out; `memo` makes asking for every part of a formula linear."""
     stack = [formula]
     while stack:
         node = stack[-1]
@@ -83,7 +83,7 @@ def parts_of(formula: ast.Formula) -> tuple[ast.Formula, ...]:
 
 
 def variables_of(formula: ast.Formula) -> tuple[ast.Variable, ...]:
-    """The variables of one formula that has no parts, as often as they occur."""
+    """Return the variables of one formula that has no parts, as often as they occur."""
     match formula:
         case ast.Call(_, args):
             return tuple(arg for arg in args if isinstance(arg, ast.Variable))
@@ -99,7 +99,7 @@ def _own(formula: ast.Formula) -> Names:
 
 
 def simple_formulas(formula: ast.Formula | None) -> Iterator[ast.Formula]:
-    """Every part of the formula that has no parts."""
+    """Yield every part of the formula that has no parts."""
     stack = [] if formula is None else [formula]
     while stack:
         node = stack.pop()

@@ -28,7 +28,7 @@ Near = Callable[[str, list[str]], str]  # what a name among others was most like
 
 
 def implied_types(policy: ast.Policy, declared: list[str], near: Near, problems: Problems) -> tuple[str, ...]:
-    """The types that rules speak for, each with a warning; those that are named most come first."""
+    """Return the types that rules speak for, each with a warning; those that are named most come first."""
     rules = [item for item in policy.items if isinstance(item, ast.Rule)]
     named = [name for rule in rules for _, name in _typed(rule)]
     known = set(declared)
@@ -46,7 +46,7 @@ def implied_types(policy: ast.Policy, declared: list[str], near: Near, problems:
 
 
 def _typed(rule: ast.Rule) -> Iterator[tuple[str, ast.Name]]:
-    """Each type that the rule names, with the variable that has it."""
+    """Yield each type that the rule names, with the variable that has it."""
     for param in rule.head.params:
         if isinstance(param, ast.Parameter):
             yield param.variable.name, param.type

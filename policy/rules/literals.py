@@ -107,7 +107,7 @@ def _match(part: ast.Matches, conjunction: Conjunction) -> None:
 
 
 def _exclude(part: ast.Matches, conjunction: Conjunction) -> None:
-    """`not x matches T`: whatever else x is, it is no T."""
+    """Note `not x matches T`: whatever else x is, it is no T."""
     mask = conjunction.state.vocabulary.mask_of(part.type, conjunction.state.problems, part.exact)
     term = conjunction.term(part.variable)
     if mask is None:

@@ -109,7 +109,7 @@ class Narrowing:
     # ---- rounds ----
 
     def _narrower(self, index: int) -> Typing | None:
-        """The rule's typing after this round, None if nothing changes."""
+        """Return the rule's typing after this round, None if nothing changes."""
         before = self.typings[index]
         found: Typing = {}
         for variable, mask in (*self._bindings(index, before), *self._given(index)):
@@ -119,14 +119,14 @@ class Narrowing:
         return before | found if found else None
 
     def _bindings(self, index: int, typing: Typing) -> Iterator[tuple[Var, Mask]]:
-        """What the rule's calls leave of its open variables."""
+        """Yield what the rule's calls leave of its open variables."""
         for site in self.sites[index]:
             if site.narrowed and (fit := self._fit(site.key, pattern_of(site.args, typing, self.vocabulary))):
                 for position, variable in site.narrowed:
                     yield variable, fit[position]
 
     def _given(self, index: int) -> Iterator[tuple[Var, Mask]]:
-        """What the caller of a helper rule knows about the variables that it hands over."""
+        """Yield what the caller of a helper rule knows about the variables that it hands over."""
         rule = self.rules[index]
         if rule.caller is not None:
             typing = self.typings[rule.caller]

@@ -96,7 +96,7 @@ def _substituted(head: Atom, conjunction: Conjunction) -> Atom:
 
 
 def _without_equalities(parts: list[ast.Formula], head: Atom, conjunction: Conjunction) -> list[ast.Formula]:
-    """The other conjuncts; the equalities go into the conjunction's substitution."""
+    """Return the other conjuncts; the equalities go into the conjunction's substitution."""
     equations = []
     for part in parts:
         match part:

@@ -41,7 +41,7 @@ class Problems:
 
 
 def _sorted(problems: list[Problem]) -> tuple[Problem, ...]:
-    """Once each, in text order, and not more than anyone reads."""
+    """Return each problem once, in text order, and not more than anyone reads."""
     unique = dict.fromkeys(sorted(problems, key=lambda problem: (problem.span.start, problem.message)))
     return tuple(unique)[:MAX_PROBLEMS]
 
@@ -60,7 +60,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def listed(names: Iterable[str], none: str = "none") -> str:
-    """`a`, `b` and 3 more."""
+    """Return the names as text: `a`, `b` and 3 more."""
     names = list(names)
     first = ", ".join(map(shown, names[:5]))
     return f"{first} and {len(names) - 5} more" if len(names) > 5 else first or none

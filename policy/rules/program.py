@@ -184,7 +184,7 @@ class Program:
 
     @cached_property
     def written(self) -> Mapping[Span, tuple[Rule, ...]]:
-        """The rules that stand in the text, by their places, each with what it came to: no defaults, nor parts."""
+        """Return the rules of the text, by their places, each with what it came to; no defaults, nor parts."""
         found: dict[Span, list[Rule]] = {}
         for rule in self.rules:
             if rule.origin != NOWHERE and rule.head.predicate not in self.helpers:
@@ -200,7 +200,7 @@ class Program:
 
     @cached_property
     def shapes(self) -> Mapping[tuple[str, int], tuple[tuple[Types, ...], ...]]:
-        """The types that facts and the heads of rules have, by predicate and arity: what a call can meet."""
+        """Return the types that facts and the heads of rules have, by predicate and arity: what a call can meet."""
         found: dict[tuple[str, int], dict[tuple[Types, ...], None]] = {}
         for key, patterns in self.accepted.items():
             found[key] = dict.fromkeys(patterns)
@@ -211,13 +211,13 @@ class Program:
 
     @cached_property
     def predicates(self) -> frozenset[str]:
-        """Every name that a question may use: ruled, called or declared."""
+        """Return every name that a question may use: ruled, called or declared."""
         names = {name for name, _ in self.accepted} | {name for name, _ in self.rules_by_predicate}
         return frozenset(names) - self.helpers
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Every String that the rules mention: the names that questions are specialised by."""
+        """Return every String that the rules mention: the names that questions are specialised by."""
         found: set[str] = set()
         for rule in self.rules:
             for atom in (rule.head, *rule.body):
@@ -225,11 +225,11 @@ class Program:
         return frozenset(found)
 
     def knows(self, type_name: str) -> bool:
-        """Whether values have this type: it is declared, and not abstract."""
+        """Say whether values have this type: it is declared, and not abstract."""
         return type_name in self.subtypes.get(type_name, ())
 
     def accepts(self, predicate: str, types: tuple[str, ...]) -> bool:
-        """Whether facts of this signature can matter to the policy (and so may be stored)."""
+        """Say whether facts of this signature can matter to the policy (and so may be stored)."""
         patterns = self.accepted.get((predicate, len(types)), ())
         return any(all(t in allowed for t, allowed in zip(types, pattern)) for pattern in patterns)
 
@@ -258,7 +258,7 @@ def _strings(literal: Literal) -> list[str]:
 
 
 def policy_of(program: Program) -> str:
-    """The rules as longhand Polar, one a line."""
+    """Return the rules as longhand Polar, one a line."""
     return "\n".join(map(str, program.rules)) + "\n"
 
 

@@ -143,7 +143,7 @@ def _check_names(rule: ast.Rule, known: Vocabulary, problems: Problems) -> None:
 
 
 def _typed(rule: ast.Rule) -> set[str]:
-    """The variables that the rule gives a type: whoever does so knows a variable from a type of the same name."""
+    """Return the variables that the rule gives a type: whoever does so knows them from a type of the same name."""
     params = {param.variable.name for param in rule.head.params if isinstance(param, ast.Parameter)}
     return params | {each.variable.name for each in simple_formulas(rule.body) if isinstance(each, ast.Matches)}
 

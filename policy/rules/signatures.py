@@ -27,7 +27,7 @@ MAX_ARGUMENTS = 5  # of a fact
 
 
 def stated_patterns(policy: ast.Policy, vocabulary: Vocabulary, problems: Problems) -> Patterns:
-    """What blocks, `declare` and the default `allow` rules state, apart from any rule of the text."""
+    """Return what blocks, `declare` and the default `allow` rules state, apart from any rule of the text."""
     found: dict[Key, set[Pattern]] = defaultdict(set)
     for predicate, types in _stated_by_blocks(vocabulary):
         found[predicate, len(types)].add(types)
@@ -42,7 +42,7 @@ def stated_patterns(policy: ast.Policy, vocabulary: Vocabulary, problems: Proble
 
 
 def standing_patterns(vocabulary: Vocabulary) -> Patterns:
-    """What is accepted whatever the policy does with it at the moment: who belongs to which group is kept up."""
+    """Return what is accepted whatever the policy does with it at the moment: who belongs to which group is kept up."""
     if sum(known.kind == "actor" for known in vocabulary.types.values()) < 2:
         return {}
     actor = vocabulary.masks[ACTOR]
@@ -50,14 +50,14 @@ def standing_patterns(vocabulary: Vocabulary) -> Patterns:
 
 
 def missing_allows(policy: ast.Policy) -> tuple[int, ...]:
-    """The arities for which the text has no `allow` rule, so that a default stands in."""
+    """Return the arities for which the text has no `allow` rule, so that a default stands in."""
     heads = (item.head for item in policy.items if isinstance(item, ast.Rule))
     written = {len(head.params) for head in heads if head.predicate.text == "allow"}
     return tuple(arity for arity in (2, 3) if arity not in written)
 
 
 def default_allows(policy: ast.Policy) -> list[ast.Rule]:
-    """`allow(actor, action, resource) if has_permission(actor, action, resource);`, and the same without resource."""
+    """Return `allow(actor, action, resource) if has_permission(actor, action, resource);`, and one without resource."""
     names = tuple(ast.Variable(name) for name in ("actor", "action", "resource"))
     return [
         ast.Rule(ast.Head(ast.Name("allow"), names[:arity]), ast.Call(ast.Name("has_permission"), names[:arity]))
@@ -90,7 +90,7 @@ def _declared(item: ast.Declare, vocabulary: Vocabulary, problems: Problems) -> 
 def accepted_patterns(
     rules: list[FlatRule], inferred: Inferred, stated: Patterns, standing: Patterns, vocabulary: Vocabulary
 ) -> Mapping[Key, tuple[tuple[Types, ...], ...]]:
-    """Every pattern of a fact that the policy could use, none of them inside another."""
+    """Return every pattern of a fact that the policy could use, none of them inside another."""
     found: dict[Key, set[Pattern]] = defaultdict(set)
     for key, patterns in (*stated.items(), *standing.items(), *inferred.calls.items()):
         found[key] |= patterns
@@ -110,7 +110,7 @@ def _named(patterns: set[Pattern], vocabulary: Vocabulary) -> tuple[tuple[Types,
 
 
 def _merged(patterns: Iterable[Pattern]) -> set[Pattern]:
-    """Patterns that differ in one place become one: (User, A) and (User, B) are (User, A or B)."""
+    """Make one of patterns that differ in one place: (User, A) and (User, B) become (User, A or B)."""
     merged = set(patterns)
     for position in range(len(next(iter(merged)))):
         groups: dict[Pattern, Mask] = defaultdict(int)

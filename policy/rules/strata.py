@@ -200,7 +200,7 @@ class _Index:
 
 
 def _negated_groups(graph: Graph[Node]) -> list[list[Node]]:
-    """The strongly connected parts of the graph that have a negated edge inside."""
+    """Return the strongly connected parts of the graph that have a negated edge inside."""
     components = Components(lambda node: [edge.target for edge in graph.get(node, ())])
     groups: dict[int, list[Node]] = defaultdict(list)
     for node in graph:
@@ -226,7 +226,7 @@ def _refuse(group: list[Node], graph: Graph[Node], known: Vocabulary, problems: 
 
 
 def _path(start: Node, end: Node, inside: set[Node], graph: Graph[Node]) -> list[Node]:
-    """The shortest path along edges inside of the group, both ends included."""
+    """Return the shortest path along edges inside of the group, both ends included."""
     came_from: dict[Node, Node | None] = {start: None}
     queue = deque([start])
     while end not in came_from:
@@ -242,7 +242,7 @@ def _path(start: Node, end: Node, inside: set[Node], graph: Graph[Node]) -> list
 
 
 def _words(node: Key | Question, known: Vocabulary) -> str:
-    """A question for a message: `has_role(_, "banned", Repo)`."""
+    """Return a question for a message: `has_role(_, "banned", Repo)`."""
     name, slots = node
     if isinstance(slots, int):
         return shown(name)

@@ -7,7 +7,7 @@ from functools import partial
 import requests
 
 from authz_project.server.changes import Changes
-from policy.handing import made
+from policy.server_thread import run_with_connection
 from tests.service import Client
 
 SECONDS = 3.0  # of a load, on each database
@@ -20,7 +20,7 @@ def test_changes_that_wait_for_one_another_all_end():
         if index % 4:  # the first of four makes the change of all four
             assert told[index].wait(10)
         else:
-            made(lambda: [each.set() for each in told[index : index + 4]])
+            run_with_connection(lambda: [each.set() for each in told[index : index + 4]])
         ended.release()
 
     for index in range(40):
@@ -33,9 +33,9 @@ def test_a_change_is_made_by_a_thread_with_a_connection_and_says_what_became_of_
 
     def change() -> None:
         seen.append(threading.current_thread().name)
-        seen.append(made(lambda: threading.current_thread().name))
+        seen.append(run_with_connection(lambda: threading.current_thread().name))
         try:
-            made(partial(int, "x"))
+            run_with_connection(partial(int, "x"))
         except ValueError as error:
             seen.append(str(error))
         ended.set()

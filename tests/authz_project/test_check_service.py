@@ -19,7 +19,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from authz_project.checkup import of_database, of_files
-from authz_project.checkup.finding import Finding, ok
+from authz_project.checkup.check_finding import CheckFinding, ok
 from authz_project.checkup.of_files import disk_finding, log_finding, rights_finding
 from authz_project.checkup.of_keys import keys_finding
 from authz_project.checkup.of_settings import settings_findings
@@ -118,7 +118,7 @@ def test_what_is_there_is_told_on_both_databases(kept_close):
 # ---- the database ---------------------------------------------------------------------------------------------------
 
 
-def found_of_database(workers: int = 2, threads: int = 4) -> dict[str, Finding]:
+def found_of_database(workers: int = 2, threads: int = 4) -> dict[str, CheckFinding]:
     return {each.name: each for each in of_database.database_findings(workers, threads)}
 
 

@@ -19,7 +19,7 @@ def became(monkeypatch):
         made, told = Intake.__new__(Intake), []
         for name in POOLS:
             setattr(made, name, SimpleNamespace(is_crowded=name == crowded, name=name))
-        made._refusals = SimpleNamespace(tell=lambda tell: tell())
+        made._refusals = SimpleNamespace(send_later=lambda send: send())
         made._waiting = SimpleNamespace(do=lambda *_: not feed_is_full and (told.append("waits") or True))
         made._do = lambda threads, *_: told.append(f"answered by {threads.name}")
         made._read = lambda *_: told.append("read")

@@ -19,7 +19,7 @@ from pygls.exceptions import JsonRpcException
 from authz_project.language_server import answers
 from authz_project.language_server.document import Document, changed
 from authz_project.language_server.hover import hover_text
-from authz_project.language_server.places import Places
+from authz_project.language_server.positions import Positions
 from policy.language.format import formatted
 from policy.language.lexer import CONTEXTUAL, RESERVED
 from policy.language.source import Source
@@ -52,6 +52,8 @@ test "others do not" {
   assert_not allow(User{"bob"}, "read", Folder{"a"});
 }
 """
+
+
 def at(text: str, named: str, shift: int = 1) -> lsp.Position:
     """The position of the first place where it stands, in UTF-16."""
     before = text[: text.index(named) + shift]
@@ -247,25 +249,25 @@ def test_tests_are_run_where_they_stand(session):
 
 
 def applied(text: str, edits) -> str:
-    places = Places(Source(text))
+    positions = Positions(Source(text))
     for edit in sorted(edits, key=lambda edit: (edit.range.start.line, edit.range.start.character), reverse=True):
-        start, end = places.offset(edit.range.start), places.offset(edit.range.end)
+        start, end = positions.offset(edit.range.start), positions.offset(edit.range.end)
         text = text[:start] + edit.new_text + text[end:]
     return text
 
 
-# ---- places -------------------------------------------------------------------------------------------------------
+# ---- positions -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("encoding", list(lsp.PositionEncodingKind))
 def test_positions_and_offsets_are_inverse(encoding):
     text = 'a😀b\r\n\n"é\u2028\x0c日本"\n x'
-    places = Places(Source(text), encoding)
+    positions = Positions(Source(text), encoding)
     for offset in range(len(text) + 1):
         if text[offset - 1 : offset + 1] != "\r\n":
-            assert places.offset(places.position(offset)) == offset
-    assert places.offset(lsp.Position(0, 99)) == 3 and places.offset(lsp.Position(99, 0)) == len(text)
-    assert places.position(2).character == {"utf-8": 5, "utf-16": 3, "utf-32": 2}[encoding]
+            assert positions.offset(positions.position(offset)) == offset
+    assert positions.offset(lsp.Position(0, 99)) == 3 and positions.offset(lsp.Position(99, 0)) == len(text)
+    assert positions.position(2).character == {"utf-8": 5, "utf-16": 3, "utf-32": 2}[encoding]
 
 
 # ---- time ---------------------------------------------------------------------------------------------------------
@@ -309,7 +311,7 @@ def test_an_answer_about_a_large_text_comes_at_once(large, question):
 
 def test_what_is_typed_into_a_large_text_is_completed_at_once(large):
     for position in spread(large):
-        offset = large.places.offset(position)
+        offset = large.positions.offset(position)
         typed = partial(changed, large, f"{large.text[:offset]}re{large.text[offset:]}", 2)
         here = lsp.Position(position.line, position.character + 2)
         within(0.05, lambda document, where=here: answers.completed(document, where), typed)
@@ -353,7 +355,7 @@ def edited(text: str, random: Random) -> str:
     start = random.randrange(len(text))
     end = min(len(text), start + random.choice((0, 0, 1, 1, 3, 40)))
     words = ("", "", "\n\n", "not ", 'User{"x"}', " and p(u)", "if", text[start:end] * 2)
-    typed = random.choice((*words, *"\"#{}();, \n"))
+    typed = random.choice((*words, *'"#{}();, \n'))
     return text[:start] + typed + text[end:]
 
 

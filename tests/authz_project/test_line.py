@@ -136,9 +136,9 @@ def test_who_is_to_come_again_is_told_in_a_moment_and_in_order():
     refusals, told = Refusals(), SimpleQueue()
     began = time.monotonic()
     for number in range(MANY):
-        refusals.tell(lambda number=number: told.put((number, time.monotonic())))
-    refusals.tell(lambda: 1 / 0)
-    refusals.tell(lambda: told.put((MANY, time.monotonic())))
+        refusals.send_later(lambda number=number: told.put((number, time.monotonic())))
+    refusals.send_later(lambda: 1 / 0)
+    refusals.send_later(lambda: told.put((MANY, time.monotonic())))
     found = [told.get(timeout=10) for _ in range(MANY + 1)]
     assert [number for number, _ in found] == list(range(MANY + 1))
     assert min(at for _, at in found) >= began + KEPT_FOR
@@ -147,6 +147,6 @@ def test_who_is_to_come_again_is_told_in_a_moment_and_in_order():
 def test_not_all_are_kept(monkeypatch):
     monkeypatch.setattr("authz_project.server.refusals.KEPT_AT_ONCE", 1)
     refusals, told = Refusals(), SimpleQueue()
-    refusals.tell(lambda: told.put("kept"))
-    refusals.tell(lambda: told.put("at once"))
+    refusals.send_later(lambda: told.put("kept"))
+    refusals.send_later(lambda: told.put("at once"))
     assert told.get(timeout=10) == "at once" and told.get(timeout=10) == "kept"

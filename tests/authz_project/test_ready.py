@@ -113,7 +113,7 @@ def test_a_connection_that_was_lost_is_replaced(db):
 
 def test_nothing_is_told_of_the_database(db, caplog):
     secret = OperationalError('connection to "db.example.org" failed: password of "authz" is\nwrong')
-    with mock.patch.object(readiness, "form", side_effect=secret):
+    with mock.patch.object(readiness, "state_of_database", side_effect=secret):
         answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()) == (503, AWAY.body)
     (line,) = caplog.messages
@@ -125,7 +125,7 @@ def test_nothing_is_told_of_the_database(db, caplog):
 
 def told(lookout: Lookout) -> object:
     found, arrived = [], threading.Event()
-    lookout.tell(lambda each: (found.append(each), arrived.set()))
+    lookout.call_with_readiness(lambda each: (found.append(each), arrived.set()))
     assert arrived.wait(ANSWERS_WITHIN)
     return found[0]
 
@@ -187,7 +187,7 @@ def test_what_hangs_for_long_is_given_up_so_and_so_often(hanging):
 
 def test_who_cannot_be_told_keeps_nobody_else_waiting(caplog):
     each = Lookout(lambda: READY)
-    each.tell(lambda _: 1 / 0)
+    each.call_with_readiness(lambda _: 1 / 0)
     assert told(each) is READY
     assert "a request was not answered" in caplog.text
 
@@ -209,7 +209,7 @@ def test_where_no_thread_can_be_had_the_next_who_asks_tries_again(threads, monke
             assert told(each) == AWAY
         else:
             with pytest.raises(RuntimeError):
-                each.tell(found.append)
+                each.call_with_readiness(found.append)
     with mock.patch.object(lookout, "FRESH", 0.0):
         assert told(each) == READY
     assert found == []

@@ -13,7 +13,7 @@ from django.db import connection
 from authz_project import connections
 from authz_project.server import silence
 from authz_project.server.silence import Silence, answers, server_of
-from policy import at_work
+from policy import database_waits
 
 MANY = 1_100  # more than `select` can take
 
@@ -76,7 +76,7 @@ def test_one_server_that_cannot_be_looked_after_keeps_no_other_from_it(monkeypat
         if name == "one":
             raise RuntimeError
 
-    monkeypatch.setattr(at_work, "waiting", dict.fromkeys(names, time.monotonic() - 100))
+    monkeypatch.setattr(database_waits, "waiting", dict.fromkeys(names, time.monotonic() - 100))
     monkeypatch.setattr(silence, "name_of", names.get)
     monkeypatch.setattr(silence, "server_of", lambda raw: {})
     monkeypatch.setattr(silence, "answers", lambda server: False)

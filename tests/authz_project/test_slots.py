@@ -9,7 +9,7 @@ import pytest
 
 from authz_project.server import slots as slots_module
 from authz_project.server.slots import Slots
-from policy import places
+from policy import server_thread
 
 
 def until(is_so) -> None:
@@ -59,7 +59,7 @@ def test_the_thread_that_worked_last_is_the_next():
     assert len({threads.get(timeout=10) for _ in range(20)}) == 1
 
 
-def test_long_work_keeps_no_place(monkeypatch):
+def test_long_work_keeps_no_slot(monkeypatch):
     """As long as there are more threads for those who wait."""
     slots, done, end = Slots(2, more=2), SimpleQueue(), threading.Event()
     for _ in range(3):
@@ -119,8 +119,8 @@ def test_who_takes_longer_than_most_lets_another_begin_at_once(monkeypatch):
 
     def first() -> None:
         order.put("first")
-        places.give_up()
-        places.give_up()  # it has none any more
+        server_thread.give_up_slot()
+        server_thread.give_up_slot()  # it has none any more
         more.wait(60)
         order.put("first again")
 
@@ -134,22 +134,22 @@ def test_who_takes_longer_than_most_lets_another_begin_at_once(monkeypatch):
     assert_no_more_than(1, slots)
 
 
-def test_as_many_give_up_their_place_as_there_are_threads(monkeypatch):
+def test_as_many_give_up_their_slot_as_there_are_threads(monkeypatch):
     monkeypatch.setattr(slots_module, "LONG", 1000)
     slots, begun, more = Slots(2, more=1, at_once=1), SimpleQueue(), threading.Event()
 
     def long() -> None:
         begun.put("begun")
-        places.give_up()
+        server_thread.give_up_slot()
         more.wait(60)
 
     for _ in range(5):
         slots.do(long)
-    assert [begun.get(timeout=60) for _ in range(3)] == ["begun"] * 3  # the place, and two that were given up
+    assert [begun.get(timeout=60) for _ in range(3)] == ["begun"] * 3  # the slot, and two that were given up
     assert (slots.busy, slots.waiting) == (3, 2)
     more.set()
     assert [begun.get(timeout=60) for _ in range(2)] == ["begun"] * 2
 
 
-def test_outside_of_slots_nobody_has_a_place_to_give_up():
-    places.give_up()
+def test_outside_of_slots_nobody_has_a_slot_to_give_up():
+    server_thread.give_up_slot()

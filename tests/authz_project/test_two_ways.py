@@ -1,4 +1,4 @@
-"""Every request is answered alike by the short way and by the framework: status, headers in their order, and bytes."""
+"""Every request is answered alike by the direct route and by the framework: status, headers in order, and bytes."""
 
 import io
 import json

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from checks.explain.leaves import with_stays
+from checks.explain.leaves import with_periods
 from facts.models import Signature
 from facts.wire import fact_from_json
 from policy.models import Environment, Revision
@@ -97,9 +97,9 @@ def test_a_stored_fact_that_the_policy_has_no_use_for_is_not_said_to_have_been_t
 
 def test_all_leaves_of_a_question_are_looked_up_together(repos, monkeypatch):
     asked = []
-    looked_up = with_stays.__globals__["latest_stays"]
+    looked_up = with_periods.__globals__["latest_periods"]
     monkeypatch.setitem(
-        with_stays.__globals__, "latest_stays", lambda *args: asked.append(len(args[1])) or looked_up(*args)
+        with_periods.__globals__, "latest_periods", lambda *args: asked.append(len(args[1])) or looked_up(*args)
     )
     assert len(explained(repos, "User:ann", "read", "Repo:b")) == 2
     assert asked == [2]

@@ -16,7 +16,7 @@ from checks.asking import libpq, run
 from checks.asking.deadline import Deadline
 from checks.asking.turns import LONG, Known, Turn, Turns, known, turns
 from checks.errors import Crowded, QueryTooSlow
-from policy import at_work
+from policy import database_waits
 from tests.checks.conftest import about, remove
 from tests.checks.test_time_limit import LOOK, NUMBERS, endless
 
@@ -251,7 +251,7 @@ def test_on_postgresql_it_is_known_while_the_first_one_still_runs(slow):
 
 
 def is_long() -> bool:
-    return any(time.monotonic() - at_work.waiting.get(raw, inf) > LONG for raw in tuple(libpq._asked))
+    return any(time.monotonic() - database_waits.waiting.get(raw, inf) > LONG for raw in tuple(libpq._asked))
 
 
 def test_what_took_long_and_does_not_any_more_needs_no_turn(slow):

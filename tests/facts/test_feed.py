@@ -10,9 +10,9 @@ from django.db import connection
 
 from facts import store
 from facts.bulk import load
+from facts.feed_position import FeedPosition, Inside, digest_of
 from facts.models import Signature
 from facts.notation import fact_from_text, pattern_from_text
-from facts.places import Inside, Place, digest_of
 from facts.pruning import Pruned, prune
 from facts.store import Deletes, Inserts
 from policy.models import Revision
@@ -384,12 +384,12 @@ def test_inside_of_no_revision_there_is_nothing(api, is_state):
     made_up = Inside(is_state, 2, 3, 10, digest_of(()), (0, 0, ("",) * 5))
     refused = (400, {"message": "after: is not what `next` was before"})
     for _ in range(2):
-        answer = api.get(path_of(Place(0, made_up).text))
+        answer = api.get(path_of(FeedPosition(0, made_up).text))
         assert (answer.status_code, answer.json()) == refused
         api.post("/facts", role("ann", "reader", "1"))
     api.post("/facts", role("ben", "reader", "1"))
     Revision.objects.filter(environment=api.environment, number=1).delete()
-    answer = api.get(path_of(Place(1, replace(made_up, is_state=False)).text))
+    answer = api.get(path_of(FeedPosition(1, replace(made_up, is_state=False)).text))
     assert (answer.status_code, answer.json()) == refused
 
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 import pytest
 from django.db import connection
 
-from facts import history, read, stays, store
-from facts.history import Place
+from facts import history, read, store, validity
+from facts.history import HistoryCursor
 from facts.numbering import signature_numbers
 from facts.store import Deletes, Inserts
 from facts.wire import Argument, Fact, Pattern
@@ -246,11 +246,11 @@ def test_what_was_before_the_horizon_is_not_told(api):
 
 def test_what_many_signatures_had_is_put_in_one_order(environment):
     numbers = [insert(environment, fact("p", f"T{place % 130}:x{place}")) for place in range(260)]
-    found, place = [], None
-    while place is not None or not found:
-        page = history.of_pattern(environment.id, None, (), 33, place)
+    found, after = [], None
+    while after is not None or not found:
+        page = history.of_pattern(environment.id, None, (), 33, after)
         found += [entry.revision.number for entry in page.entries]
-        place = page.more
+        after = page.more
     assert found == numbers[::-1]
 
 
@@ -261,7 +261,7 @@ def test_one_revision_is_told_in_pages(environment):
     first = history.of_revision(environment.id, second, 1)
     rest = history.of_revision(environment.id, second, 1, first.more)
     assert [[each.fact for each in page.entries[0].inserted] for page in (first, rest)] == [[OTHER], [ADMIN]]
-    assert isinstance(first.more, Place) and rest.more is None
+    assert isinstance(first.more, HistoryCursor) and rest.more is None
     assert history.of_revision(environment.id, 99, 1).entries == ()
 
 
@@ -285,12 +285,12 @@ def test_random_histories_replayed_give_the_stored_facts(environment, seed):
         (None, (Argument("A", "2"),)),
         ("p", (Argument(), Argument("B", "1"))),
     ):
-        entries, place = [], None
+        entries, after = [], None
         while True:
-            page = history.of_pattern(environment.id, predicate, args, rng.randint(1, 9), place)
+            page = history.of_pattern(environment.id, predicate, args, rng.randint(1, 9), after)
             entries += page.entries
-            place = page.more
-            if place is None:
+            after = page.more
+            if after is None:
                 break
         held: set[Fact] = set()
         for entry in reversed(entries):
@@ -309,15 +309,15 @@ def row_of(environment: Environment, given: Fact) -> tuple:
 
 
 def told(environment: Environment, given: Fact, revision: int | None = None) -> str | None:
-    found = stays.latest_stays(environment.id, [row_of(environment, given)], revision)
+    found = validity.latest_periods(environment.id, [row_of(environment, given)], revision)
     if not found:
         return None
-    (stay,) = found.values()
-    return stays.told_until(stay) if stay.until else stays.told_since(stay)
+    (period,) = found.values()
+    return validity.until_text(period) if period.until else validity.since_text(period)
 
 
 def minute_of(environment: Environment, number: int) -> str:
-    return stays.minute(Revision.objects.get(environment=environment, number=number).at)
+    return validity.minute(Revision.objects.get(environment=environment, number=number).at)
 
 
 def test_what_is_there_is_told_since_when(environment):
@@ -333,14 +333,14 @@ def test_what_was_there_is_told_until_when(environment):
     last = delete(environment, MEMBER)
     when = f"{last}, {minute_of(environment, last)}"
     assert told(environment, MEMBER) == f"was there until revision {when}, deleted by admin ann"
-    assert stays.latest_stays(environment.id, [(row_of(environment, MEMBER)[0], "zoe", "t", "", "", "")]) == {}
+    assert validity.latest_periods(environment.id, [(row_of(environment, MEMBER)[0], "zoe", "t", "", "", "")]) == {}
 
 
 def test_as_of_a_revision_the_last_that_had_begun_counts(environment):
     numbers = [change(environment, MEMBER) for change in (insert, delete, insert, delete)]
     row = row_of(environment, MEMBER)
-    found = [stays.latest_stays(environment.id, [row], number).get(row) for number in range(numbers[-1] + 1)]
-    begun = [stay and (stay.since.revision, stay.until and stay.until.revision) for stay in found]
+    found = [validity.latest_periods(environment.id, [row], number).get(row) for number in range(numbers[-1] + 1)]
+    begun = [period and (period.since.revision, period.until and period.until.revision) for period in found]
     assert begun == [None, (1, None), (1, 2), (3, None), (3, 4)]
 
 
@@ -377,5 +377,5 @@ def test_many_are_looked_up_by_few_statements(environment, django_assert_num_que
     delete(environment, *many[:100])
     rows = [(*row_of(environment, many[0])[:1], str(number), "t", "", "", "") for number in range(350)]
     with django_assert_num_queries(3):
-        found = stays.latest_stays(environment.id, rows)
+        found = validity.latest_periods(environment.id, rows)
     assert len(found) == 300 and sum(each.until is None for each in found.values()) == 200

@@ -10,7 +10,7 @@ from facts import counted, store, walk
 from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.store import Inserts
-from facts.walk import beginning, exactly, page_after, page_before, places
+from facts.walk import beginning, exactly, page_after, page_before, search_columns
 from facts.wire import Argument, Fact, Pattern
 from policy.clock import now
 from policy.values import Value
@@ -72,7 +72,7 @@ MIXED = [
 )  # fmt: skip
 def test_each_fact_is_on_one_page_both_ways(environment, ids, type_name, size):
     kinds = stored(environment, *MIXED)
-    steps = places(kinds, ids, type_name)
+    steps = search_columns(kinds, ids, type_name)
     if ids == walk.EVERY:
         wanted = set(MIXED)
     else:
@@ -96,7 +96,7 @@ def test_ids_are_compared_byte_by_byte(environment, text):
     texts = [each for each in HOSTILE if not "\ud800" <= each[0] < "\ue000"]
     kinds = stored(environment, *[fact("p", f"U:{each}", "T:t") for each in texts])
     for ids, fits in ((exactly(text), text.__eq__), (beginning(text), lambda each: each.startswith(text))):
-        found = [each.args[0].id for page in pages(places(kinds, ids, "U")) for each in page]
+        found = [each.args[0].id for page in pages(search_columns(kinds, ids, "U")) for each in page]
         assert found == sorted(each for each in texts if fits(each))
 
 
@@ -109,7 +109,7 @@ def test_bounds_of_a_beginning_leave_out_what_no_text_has():
 
 def test_a_page_goes_on_after_a_fact_that_is_gone(environment):
     kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(9)])
-    steps = places(kinds)
+    steps = search_columns(kinds)
     second = page_after(steps, walk.first_page(steps, 3).facts[-1].mark, 3)
     mark = second.facts[-1].mark
     store.apply(environment.id, [store.Deletes([pattern(second.facts[-1].fact)])])
@@ -123,7 +123,7 @@ def pattern(one: Fact):
 
 def test_a_mark_of_elsewhere_leads_to_the_first_page(environment):
     kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(4)])
-    steps = places(kinds)
+    steps = search_columns(kinds)
     other = walk.Mark((-1, 0), (-1, "x", "", "", "", ""))
     for page in (page_after(steps, other, 3), page_before(steps, other, 3)):
         assert [met.fact.args[0].id for met in page.facts] == ["0", "1", "2"] and not page.has_previous
@@ -132,7 +132,7 @@ def test_a_mark_of_elsewhere_leads_to_the_first_page(environment):
 def test_what_has_ended_is_not_met(environment):
     soon = Fact("p", (Value("U", "a"),), now() + 150_000)
     kinds = stored(environment, soon, fact("p", "U:b"))
-    steps = places(kinds)
+    steps = search_columns(kinds)
     time.sleep(0.3)
     assert [each.args[0].id for each in walk.every(steps)] == ["b"]
     assert counted.count(steps).number == 1
@@ -145,7 +145,7 @@ def test_what_has_ended_is_not_met(environment):
 
 def test_counts_are_exact_up_to_a_bound_and_true_beyond_it(environment, db, monkeypatch):
     kinds = stored(environment, *[fact("p", f"U:{n}") for n in range(50)])
-    steps = places(kinds)
+    steps = search_columns(kinds)
     assert str(counted.count(steps, 50)) == "50"
     beyond = counted.count(steps, 49)
     assert beyond.more and beyond.number == 49
@@ -163,7 +163,11 @@ def test_postgresql_says_about_how_many(environment):
     )
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE fact")
-    for steps, number in ((places(kinds), 5000), (places(kinds[:1]), 4000), (places(kinds[1:]), 1000)):
+    for steps, number in (
+        (search_columns(kinds), 5000),
+        (search_columns(kinds[:1]), 4000),
+        (search_columns(kinds[1:]), 1000),
+    ):
         about = counted.count(steps, 100).about
         assert about is not None and abs(about - number) < number / 5
 
@@ -177,16 +181,16 @@ def test_postgresql_says_about_how_many(environment):
 def test_every_page_is_a_search_of_the_index(filled, arity, ids, going):  # noqa: F811
     kind = Signature(pk=arity, predicate="p", types='["' + '","'.join("U" * arity) + '"]')
     row = (arity, *(f"a{n}-5-500" if n < arity else "" for n in range(5)))
-    for place in places([kind], ids):
-        mark = None if going == "first" else walk.Mark(place.key, row)
-        statement, values = walk._statement(place, mark, 101, going != "backward")
+    for column in search_columns([kind], ids):
+        mark = None if going == "first" else walk.Mark(column.key, row)
+        statement, values = walk._statement(column, mark, 101, going != "backward")
         with connection.cursor() as cursor:
             cursor.execute(f"EXPLAIN {'QUERY PLAN ' if filled == 'sqlite' else ''}{statement}", values)
             plan = "\n".join(str(line[-1]) for line in cursor.fetchall())
         assert "SCAN" not in plan and "Seq Scan" not in plan, plan
         bounded = ids != walk.EVERY or mark is not None
         if filled == "sqlite":
-            assert "TEMP B-TREE" not in plan and (not bounded or f"a{place.position}" in plan), plan
+            assert "TEMP B-TREE" not in plan and (not bounded or f"a{column.position}" in plan), plan
         elif bounded:
-            assert f"a{place.position}" in "".join(line for line in plan.splitlines() if "Index Cond" in line), plan
+            assert f"a{column.position}" in "".join(line for line in plan.splitlines() if "Index Cond" in line), plan
     assert types_of_text(kind.types) == ("U",) * arity

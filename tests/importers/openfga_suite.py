@@ -25,7 +25,7 @@ if __name__ == "__main__":  # before what needs it is imported
 
 from authz_project.importers.carry import Options, carried
 from authz_project.importers.facts import NotCarried
-from authz_project.importers.marked import read_yaml
+from authz_project.importers.located_data import read_yaml
 from authz_project.importers.model import Check, Imported, ObjectList, Place, SubjectList, Tuple, Values
 from authz_project.importers.openfga.files import read_files
 from authz_project.importers.openfga.models import model_of_dsl

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from authz_project.importers.spicedb.misread import Misread
 from authz_project.importers.spicedb.reader import Reader
+from authz_project.importers.spicedb.source_errors import SourceError
 from authz_project.importers.spicedb.words import Kind
 from policy.language.source import Source
 
@@ -183,6 +183,6 @@ def _text(read: Reader) -> str | bytes:
     try:
         value = ast.literal_eval(prefix + body)
     except (SyntaxError, ValueError):
-        raise Misread(f"{word.shown} is no string that can be read") from None
+        raise SourceError(f"{word.shown} is no string that can be read") from None
     assert isinstance(value, str | bytes)
     return value

@@ -31,13 +31,13 @@ from authz_project.importers.model import (
     Thing,
     Tuple,
     Union,
-    Unsayable,
+    Unsupported,
     Who,
 )
 from authz_project.importers.report import ImportRejected
 from authz_project.importers.spicedb.files import imported
-from authz_project.importers.spicedb.misread import Misread
 from authz_project.importers.spicedb.relationships import context_of
+from authz_project.importers.spicedb.source_errors import SourceError
 from authz_project.importers.spicedb.validation_file import validation_file_of
 from policy.language.source import Source
 
@@ -251,14 +251,14 @@ def test_what_a_caveat_asks(read, written, expected):
 )
 def test_what_no_policy_can_ask(read, written, reason):
     found = read(f"caveat c({PARAMETERS}) {{\n  {written} }}").model.conditions[0]
-    assert found.test == Unsayable(written, reason)
+    assert found.test == Unsupported(written, reason)
     assert (found.test.place.line, found.test.place.column) == (2, 3)
 
 
 def test_what_can_be_asked_beside_it_is_kept(read):
     found = read(f"caveat c({PARAMETERS}) {{ n == 1 && f < 2.5 }}").model.conditions[0].test
     assert found.parts[0] == Comparison("==", N, ONE)
-    assert isinstance(found.parts[1], Unsayable)
+    assert isinstance(found.parts[1], Unsupported)
 
 
 # ---- relationships --------------------------------------------------------------------------------------------------
@@ -495,11 +495,11 @@ def test_files_that_are_no_text(problems, tmp_path):
     ],
 )
 def test_yaml_says_each_thing_once(text, said):
-    with pytest.raises(Misread) as wrong:
+    with pytest.raises(SourceError) as wrong:
         validation_file_of(Source(text, "other.yaml"))
     assert said in str(wrong.value.fault)
 
 
 def test_a_context_says_each_value_once():
-    with pytest.raises(Misread, match="a second `a`"):
+    with pytest.raises(SourceError, match="a second `a`"):
         context_of('{"a": 1, "a": 2}', NOWHERE)

@@ -49,7 +49,7 @@ def shown(found) -> dict[str, tuple]:
 )  # fmt: skip
 def test_what_is_only_written_otherwise_does_not_reach_a_permission(new):
     _, found = difference(new)
-    assert not any(each.pattern.predicate == "has_permission" for each in found)
+    assert not any(each.atoms.predicate == "has_permission" for each in found)
 
 
 def test_a_rule_that_goes_is_followed_to_the_decisions_that_depend_on_it():

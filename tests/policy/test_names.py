@@ -7,7 +7,7 @@ import pytest
 from authz_project.language_server.document import Document
 from authz_project.language_server.renaming import CannotRename, renamable, renamed, with_name
 from checks.testing import policy_tests
-from policy.language.names import NAME, PREDICATE, TYPE, VARIABLE, Key, names_of
+from policy.language.names import NAME, PREDICATE, TYPE, VARIABLE, NameKey, names_of
 from policy.language.outline import words_of
 from policy.rules import compile_text
 from tests.properties.random_policies import case_of
@@ -43,7 +43,7 @@ def document(text: str) -> Document:
     return Document("file:///a.polar", text, 1, "utf-16")
 
 
-def named(text: str, key: Key) -> list[str]:
+def named(text: str, key: NameKey) -> list[str]:
     """The line and column of each occurrence; with a star where it is made."""
     opened = document(text)
     found = opened.names.of(key)
@@ -69,7 +69,7 @@ def named(text: str, key: Key) -> list[str]:
     ],
 )
 def test_names_stand_where_they_do(kind, name, places):
-    assert " ".join(named(POLICY, Key(kind, name))) == places
+    assert " ".join(named(POLICY, NameKey(kind, name))) == places
 
 
 def test_a_variable_is_one_in_its_statement():

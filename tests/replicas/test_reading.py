@@ -20,7 +20,7 @@ from policy.endpoint import OFFSET
 from policy.models import Revision
 from policy.moments import Moment
 from policy.replicas import reading, standing
-from policy.replicas.reading import Found, read
+from policy.replicas.reading import AttemptResult, read
 from tests.conftest import Api
 from tests.replicas.cluster import DATABASE, pause, resume, wait_for
 from tests.replicas.conftest import POLICY, answers, asked, ready, role
@@ -273,13 +273,13 @@ def test_a_question_that_a_replica_cancels_is_the_primarys(api, watching, cluste
     """As where what it reads is vacuumed on the primary."""
     where: list[str] = []
 
-    def attempt() -> Found[str]:
+    def attempt() -> AttemptResult[str]:
         with connections["default"].cursor() as cursor:
             cursor.execute("SELECT pg_is_in_recovery()")
             where.append("replica" if cursor.fetchone()[0] else "primary")
             if where == ["replica"]:
                 cursor.execute("SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(30)")
-        return Found(where[-1], _seen(api))
+        return AttemptResult(where[-1], _seen(api))
 
     assert read(_caller(api), None, attempt) == "primary"
     assert where == ["replica", "primary"]
@@ -325,7 +325,7 @@ def test_a_conflict_with_recovery_is_no_error(api, watching, cluster):
         each.asked("SELECT pg_reload_conf()")
     where: list[str] = []
 
-    def attempt() -> Found[str]:
+    def attempt() -> AttemptResult[str]:
         mine = connections["default"]
         mine.ensure_connection()
         with libpq.snapshot(mine.connection):
@@ -335,7 +335,7 @@ def test_a_conflict_with_recovery_is_no_error(api, watching, cluster):
                 cluster.primary.asked("DELETE FROM fact", DATABASE)
                 cluster.primary.asked("VACUUM fact", DATABASE)
                 libpq.rows(mine.connection, "SELECT count(*) FROM fact, pg_sleep(2)", [])
-        return Found(mine.alias, _seen(api))
+        return AttemptResult(mine.alias, _seen(api))
 
     assert read(_caller(api), None, attempt) == "default"
     assert len(where) == 2

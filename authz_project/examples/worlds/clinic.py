@@ -56,7 +56,7 @@ def _patient(ward: str, number: str) -> Iterator[Fact]:
 
 
 def _stories() -> Iterator[Fact]:
-    """nia is a nurse on b2, and her former husband lies there; dr-may heads b2; dr-er answers for emergencies."""
+    """Tell of nia, a nurse on b2 whose former husband lies there; dr-may heads b2; dr-er answers for emergencies."""
     for person, role in (("nia", "nurse"), ("dr-may", "physician"), ("dr-hart", "head")):
         yield fact("works_on", f"User:{person}", role, "Ward:b2", TODAY_FROM, TODAY_TO)
     yield fact("works_on", "User:noah", "nurse", "Ward:b2", unix("2018-01-01"), unix("2023-06-01"))

@@ -117,7 +117,7 @@ def _repository(organization: str, repository: str) -> Iterator[Fact]:
 
 
 def _roles_of_people(organization: str, repository: str, place: str) -> Iterator[Fact]:
-    """Some are given a role in a repository themselves, as it happens."""
+    """Give some a role in a repository themselves, as it happens."""
     if repository == "acme/anvil":
         yield fact("has_role", "User:tim", "triager", place)
         yield fact("has_role", "User:mac", "maintainer", place)

@@ -38,7 +38,7 @@ def facts() -> Iterator[Fact]:
 
 
 def _team(department: str, lead: str, people: list[str]) -> Iterator[Fact]:
-    """The first few lead the others."""
+    """Yield who reports to whom in a team: the first few lead the others."""
     seniors = people[: len(people) // 7]
     for person in people:
         above = lead if person in seniors else pick([*seniors, lead], person)
@@ -61,7 +61,7 @@ def _expense(name: str, person: str, department: str) -> Iterator[Fact]:
 
 
 def _stories() -> Iterator[Fact]:
-    """ian is in mia's team; sub stands in for her; hana and carl look after engineering, sales and the rest."""
+    """Tell of ian in mia's team, for whom sub stands in; hana and carl look after engineering, sales and the rest."""
     yield fact("has_relation", "User:ian", "reports_to", "User:mia")
     yield fact("has_relation", "User:ian", "department", "Department:tools")
     yield fact("has_relation", "User:sub", "reports_to", "User:pru")

@@ -65,7 +65,7 @@ def _project(tenant: str, project: str, people: tuple[str, ...]) -> Iterator[Fac
 
 
 def _stories() -> Iterator[Fact]:
-    """olga owns acme; sam looks after her; rex is an auditor in two tenants, by a role of the one; kim is suspended."""
+    """Tell of olga, who owns acme and whom sam looks after; rex audits two tenants by one's role; kim is suspended."""
     yield fact("has_role", "User:olga", "owner", "Tenant:acme")
     yield fact("has_role", "User:max", "manager", "Tenant:acme")
     yield fact("has_role", "User:max", "manager", "Tenant:globex")

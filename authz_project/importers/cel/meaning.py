@@ -23,11 +23,10 @@ from authz_project.importers.model import (
     Place,
     Sum,
     Test,
-    Unsayable,
+    Unsupported,
 )
 from authz_project.importers.values import NoValue, is_number_of, polar_type, value_of
-from policy.numbers import whole_number
-from policy.values import BOOLEAN, INTEGER, STRING
+from policy.values import BOOLEAN, INTEGER, STRING, whole_number
 
 _ORDERED = {"<", "<=", ">", ">="}
 _MADE = ("timestamp", "duration", "ipaddress")  # functions that make a value of a text
@@ -49,7 +48,7 @@ class _NoEqual(Exception):
 
 
 def test_of(node: Node, text: str, parameters: Iterable[Parameter], place_of: Callable[[int], Place]) -> Test:
-    """The test that an expression is; `place_of` says where an offset of its text stands."""
+    """Return the test that an expression is; `place_of` says where an offset of its text stands."""
     return _Reader(text, {each.name: each.type for each in parameters}, place_of).test(node)
 
 
@@ -72,7 +71,7 @@ class _Reader:
             return self._atom(node)
         except (_NoEqual, NoValue) as reason:
             why = reason.reason if isinstance(reason, _NoEqual) else str(reason)
-            return Unsayable(self.text[node.start : node.end], why, self._place(node))
+            return Unsupported(self.text[node.start : node.end], why, self._place(node))
 
     def _atom(self, node: Node) -> Test:
         match node.kind:

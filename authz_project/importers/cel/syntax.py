@@ -78,7 +78,7 @@ class _Parser:
         return self.tokens[self.at]
 
     def choice(self) -> Node:
-        """`condition ? one : other`."""
+        """Parse `condition ? one : other`."""
         self.depth += 1
         if self.depth > _MOST_DEEP:
             raise NotAnExpression("the expression nests too deep", self.token.start)
@@ -149,7 +149,7 @@ class _Parser:
         return self._refuse("a value")
 
     def _until(self, close: str, pairs: bool = False) -> tuple[Node, ...]:
-        """What stands there, with commas between; as pairs, a key and a value in turn."""
+        """Parse what stands before the closing sign, with commas between; as pairs, a key and a value in turn."""
         found: list[Node] = []
         while not self._skips(close):
             if found:

@@ -19,14 +19,14 @@ from authz_project.importers.model import (
     Type,
     Union,
 )
-from authz_project.importers.openfga.said import File, check_schema, condition_of
+from authz_project.importers.openfga.model_parts import ModelPart, check_schema, condition_of
 from authz_project.importers.openfga.words import Word, words_of
 from authz_project.importers.report import wrong
 
 _MOST_DEEP = 100
 
 
-def read_dsl(text: str, file: str) -> File:
+def read_dsl(text: str, file: str) -> ModelPart:
     """Read a model or a module; ImportRejected says where it is wrong."""
     return _Parser(words_of(text, file)).file()
 
@@ -42,7 +42,7 @@ class _Parser:
     def word(self) -> Word:
         return self.words[self.at]
 
-    def file(self) -> File:
+    def file(self) -> ModelPart:
         comment = self._header()
         types: list[Type] = []
         extensions: list[Type] = []
@@ -58,7 +58,7 @@ class _Parser:
                 conditions.append(self._condition())
             else:
                 self._refuse("`type` or `condition`")
-        return File(tuple(types), tuple(extensions), tuple(conditions), comment)
+        return ModelPart(tuple(types), tuple(extensions), tuple(conditions), comment)
 
     def _header(self) -> tuple[str, ...]:
         comment = self.word.before

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from textwrap import indent
 
-from authz_project.importers.beside import beside
-from authz_project.importers.marked import Marked, read_yaml
+from authz_project.importers.located_data import Located, read_yaml
 from authz_project.importers.model import Imported, Model, Place, Scenario, Tuple
+from authz_project.importers.neighbour_files import neighbour_file
 from authz_project.importers.openfga.dsl import read_dsl
 from authz_project.importers.openfga.json_model import read_json_model
+from authz_project.importers.openfga.model_parts import ModelPart
 from authz_project.importers.openfga.models import model_of_files
-from authz_project.importers.openfga.said import File
 from authz_project.importers.openfga.stores import Store, read_store
 from authz_project.importers.openfga.tuples import read_tuples
 from authz_project.importers.report import wrong
@@ -47,7 +47,7 @@ def _model(name: str) -> Model:
     return model_of_files(_files(name))
 
 
-def _files(name: str) -> list[File]:
+def _files(name: str) -> list[ModelPart]:
     text = text_of_file(name)
     match PurePath(name).suffix.lower():
         case ".json":
@@ -59,9 +59,9 @@ def _files(name: str) -> list[File]:
 
 
 def _modules(text: str, name: str) -> list[str]:
-    """The files that a list of modules names."""
+    """Return the files that a list of modules names."""
     raw = read_yaml(text, name)
-    listed = raw.get("contents") if isinstance(raw, Marked) else None
+    listed = raw.get("contents") if isinstance(raw, Located) else None
     if not isinstance(listed, list) or not listed:
         raise wrong(Place(name, 1), "expected `contents`, a list of the modules' files")
     return [_beside(name, str(each)) for each in listed]
@@ -80,7 +80,7 @@ def _model_of_store(store: Store, name: str) -> Model:
 
 
 def _placed(text: str, at: Place) -> Model:
-    """The model within a file: its lines and columns are those of the file."""
+    """Return the model within a file: its lines and columns are those of the file."""
     return model_of_files([read_dsl("\n" * (at.line - 1) + indent(text, " " * (at.column - 1)), at.file)])
 
 
@@ -88,7 +88,7 @@ def _is_store(name: str) -> bool:
     if PurePath(name).suffix.lower() not in _YAML:
         return False
     raw = read_yaml(text_of_file(name), name)
-    return isinstance(raw, Marked) and any(name in raw for name in _OF_STORES)
+    return isinstance(raw, Located) and any(name in raw for name in _OF_STORES)
 
 
 def _tuples(name: str) -> Iterator[Tuple]:
@@ -96,7 +96,7 @@ def _tuples(name: str) -> Iterator[Tuple]:
 
 
 def _beside(name: str, other: str) -> str:
-    path = beside(name, other)
+    path = neighbour_file(name, other)
     if path is None:
         advice = "a file may name those below its own folder; name others in the command, or copy them there"
         raise wrong(Place(name), f"`{other}` lies elsewhere; {advice}")

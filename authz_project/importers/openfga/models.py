@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from authz_project.importers import sound
+from authz_project.importers import model_checks
 from authz_project.importers.model import Model, Type
 from authz_project.importers.openfga.dsl import read_dsl
-from authz_project.importers.openfga.said import File
+from authz_project.importers.openfga.model_parts import ModelPart
 from authz_project.importers.report import Fault, ImportRejected
 
 
 def model_of_dsl(text: str, file: str) -> Model:
-    """The model that one text in the language is; ImportRejected says all that is wrong."""
+    """Return the model that one text in the language is; raise ImportRejected with all that is wrong."""
     return model_of_files([read_dsl(text, file)])
 
 
-def model_of_files(files: Iterable[File]) -> Model:
-    """One model of several modules, which may extend each other's types."""
+def model_of_files(files: Iterable[ModelPart]) -> Model:
+    """Return one model of several modules, which may extend each other's types."""
     files = list(files)
     types: dict[str, Type] = {}
     for type_ in (each for file in files for each in file.types):
@@ -35,7 +35,7 @@ def model_of_files(files: Iterable[File]) -> Model:
     conditions = tuple(each for file in files for each in file.conditions)
     comment = tuple(line for file in files for line in file.comment)
     model = Model(tuple(types.values()), conditions, comment)
-    sound.check(model)
+    model_checks.check_model(model)
     return model
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from authz_project.importers.marked import Marked, read_yaml
+from authz_project.importers.located_data import Located, read_yaml
 from authz_project.importers.model import (
     Check,
     ObjectList,
@@ -43,7 +43,7 @@ class Store:
 def read_store(text: str, file: str, read_tuples: ReadFile) -> Store:
     """Read a store file; `read_tuples` reads the files of tuples that it names."""
     raw = read_yaml(text, file)
-    if not isinstance(raw, Marked):
+    if not isinstance(raw, Located):
         raise wrong(Place(file, 1), "expected a store: a mapping with `model`, `tuples` and `tests`")
     _check_keys(raw, _KNOWN)
     tests = [_test(each, raw.place, read_tuples) for each in _listed(raw, "tests")]
@@ -105,49 +105,49 @@ def _users(raw: Any, place: Place) -> Iterator[SubjectList]:
 # ---- what is in mappings ---------------------------------------------------------------------------------------------
 
 
-def _tuples(raw: Marked, read_tuples: ReadFile) -> tuple[Tuple, ...]:
+def _tuples(raw: Located, read_tuples: ReadFile) -> tuple[Tuple, ...]:
     files = [raw["tuple_file"]] if raw.get("tuple_file") else []
     files += raw.get("tuple_files") or []
     own = tuples_of(raw.get("tuples"), raw.place_of("tuples"))
     return (*own, *(each for name in files for each in read_tuples(str(name))))
 
 
-def _assertions(raw: Marked) -> Iterator[tuple[str, Any]]:
+def _assertions(raw: Located) -> Iterator[tuple[str, Any]]:
     found = raw.get("assertions")
     if not isinstance(found, dict):
         raise wrong(raw.place, "expected `assertions`, a mapping of relations to what is expected")
     yield from found.items()
 
 
-def _one_or_more(raw: Marked, one: str, more: str) -> list[str]:
+def _one_or_more(raw: Located, one: str, more: str) -> list[str]:
     found = [raw[one]] if raw.get(one) else raw.get(more)
     if not isinstance(found, list) or not found:
         raise wrong(raw.place, f"expected `{one}` or `{more}`")
     return [str(each) for each in found]
 
 
-def _listed(raw: Marked, key: str) -> list[Any]:
+def _listed(raw: Located, key: str) -> list[Any]:
     found = raw.get(key) or []
     if not isinstance(found, list):
         raise wrong(raw.place_of(key), f"`{key}` is to be a list")
     return found
 
 
-def _text(raw: Marked, key: str) -> str | None:
+def _text(raw: Located, key: str) -> str | None:
     found = raw.get(key)
     if found is not None and not isinstance(found, str):
         raise wrong(raw.place_of(key), f"`{key}` is to be a text")
     return found or None
 
 
-def _mapping(raw: Any, place: Place, what: str, known: set[str]) -> Marked:
-    if not isinstance(raw, Marked):
+def _mapping(raw: Any, place: Place, what: str, known: set[str]) -> Located:
+    if not isinstance(raw, Located):
         raise wrong(place, f"expected {what}: a mapping")
     _check_keys(raw, known)
     return raw
 
 
-def _check_keys(raw: Marked, known: set[str]) -> None:
+def _check_keys(raw: Located, known: set[str]) -> None:
     """Refuse what is not known: left out in silence, it could be a test that says nothing."""
     faults = [Fault(raw.place_of(key), f"`{key}` is not known here") for key in raw if key not in known]
     if faults:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import Any
 
-from authz_project.importers.marked import Marked, items_of_json, read_yaml, rows_of_csv, value_of_json
+from authz_project.importers.located_data import Located, items_of_json, read_yaml, rows_of_csv, value_of_json
 from authz_project.importers.model import Place, Thing, Tuple, Values, Who
 from authz_project.importers.report import wrong
 
@@ -17,7 +17,7 @@ _OTHER_COLUMNS = ("user_relation", "condition_name", "condition_context")
 
 
 def read_tuples(text: str, file: str) -> Iterator[Tuple]:
-    """The tuples of a file, by the end of its name; ImportRejected names the first that is none."""
+    """Yield the tuples of a file, by the end of its name; raise ImportRejected with the first that is none."""
     match PurePath(file).suffix.lower():
         case ".csv":
             return (_of_row(row, place) for place, row in rows_of_csv(text, file, _COLUMNS, _OTHER_COLUMNS))
@@ -28,14 +28,14 @@ def read_tuples(text: str, file: str) -> Iterator[Tuple]:
 
 
 def tuples_of(raw: Any, place: Place) -> Iterator[Tuple]:
-    """The tuples of a list, or of a mapping that has one."""
+    """Yield the tuples of a list, or of a mapping that has one."""
     listed = _listed(raw, place) if isinstance(raw, dict) else raw
     if listed is None:
         return
     if not isinstance(listed, list):
         raise wrong(place, "expected a list of tuples")
     for each in listed:
-        yield tuple_of(each, each.place if isinstance(each, Marked) else place)
+        yield tuple_of(each, each.place if isinstance(each, Located) else place)
 
 
 def _of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
@@ -47,7 +47,7 @@ def _of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
 
 
 def _listed(raw: dict[str, Any], place: Place) -> list[Any] | None:
-    """The list that a mapping has, which may be in a mapping once more; nothing beside it is left out in silence."""
+    """Return the list that a mapping has, perhaps in another mapping; nothing beside it is left out in silence."""
     names = [name for name in _LISTS if name in raw]
     if len(names) != 1:
         raise wrong(place, f"expected a list of tuples, under one of {', '.join(_LISTS)}")
@@ -70,7 +70,7 @@ def _check_keys(raw: dict[str, Any], known: Iterable[str], place: Place) -> None
 
 
 def tuple_of(raw: Any, place: Place) -> Tuple:
-    """The tuple that a mapping says: `user`, `relation`, `object`, and perhaps `condition`."""
+    """Return the tuple that a mapping says: `user`, `relation`, `object`, and perhaps `condition`."""
     if isinstance(raw, dict) and isinstance(raw.get("key"), dict):
         _check_keys(raw, ("key", "timestamp"), place)
         raw = raw["key"]  # as tuples are when they are read from a server
@@ -95,7 +95,7 @@ def _condition(raw: Any, place: Place) -> tuple[str | None, Values]:
 
 
 def values_of(raw: Any, place: Place) -> Values:
-    """The values of a context, by name."""
+    """Return the values of a context, by name."""
     if raw is None:
         return ()
     if not isinstance(raw, dict):

@@ -76,7 +76,7 @@ class _Reader:
             self.found[-1] = Word(last.kind, last.text, last.place, last.is_first, last.before, text)
 
     def _body(self, number: int, at: int) -> int:
-        """What stands in braces, as it is; a `}` in a text or a comment ends nothing."""
+        """Return what stands in braces, as it is; a `}` in a text or a comment ends nothing."""
         start = Place(self.file, number + 1, at + 2)
         text = "\n".join([self.lines[number][at + 1 :], *self.lines[number + 1 :]])
         without_comments = _HASHED.sub(_blanked, text)
@@ -107,7 +107,7 @@ def _blanked(found: re.Match[str]) -> str:
 
 
 def _closing(text: str) -> int | None:
-    """Where the `}` stands that ends a body."""
+    """Return where the `}` stands that ends a body."""
     depth, at = 0, 0
     while at < len(text):
         char = text[at]

@@ -34,12 +34,12 @@ class Apart:
     leading: frozenset[Key] = frozenset()
 
     def home(self, type_name: str, relation: str, is_plain: bool) -> str:
-        """The relation that tuples of a relation are tuples of now."""
+        """Return the relation that tuples of a relation are tuples of now."""
         homes = self.plain_homes if is_plain else self.other_homes
         return homes.get((type_name, relation), relation)
 
     def homes(self, type_name: str, relation: str) -> tuple[str, ...]:
-        """All of these: where an arrow looks for what it follows."""
+        """Return where an arrow looks for what it follows: all that tuples of the relation are tuples of now."""
         return tuple(dict.fromkeys(self.home(type_name, relation, is_plain) for is_plain in (True, False)))
 
 
@@ -61,7 +61,7 @@ def taken_apart(model: Model) -> Apart:
 
 
 def _between_things(model: Model) -> set[Key]:
-    """The relations that lead from thing to thing, though nothing follows them: `supersedes: [document]`."""
+    """Return the relations that lead from thing to thing, though nothing follows them: `supersedes: [document]`."""
     things = {type_.name for type_ in model.types if type_.relations}
     asked = {
         (subject.type, subject.relation) for _, relation in relations_of(model) for subject in relation.subjects
@@ -148,7 +148,7 @@ class _Splitter:
 
 
 def _following(relation: Relation, instead: Expression) -> Relation:
-    """The relation as a permission, with something in the place of its own tuples."""
+    """Return the relation as a permission, with something in the place of its own tuples."""
     expression = changed(relation.expression, lambda part: instead if is_direct(part) else part)
     return replace(relation, expression=expression, subjects=(), is_permission=True)
 

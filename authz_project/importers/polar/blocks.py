@@ -66,20 +66,20 @@ class _Writer:
     # ---- for sure ----------------------------------------------------------------------------------------------------
 
     def relation(self, type_: Type, relation: Relation) -> None:
-        block, said = self.blocks[type_.name], self.layout.said[type_.name, relation.name]
-        rules = Rules(said.name, relation.comment)
+        block, named = self.blocks[type_.name], self.layout.relation_names[type_.name, relation.name]
+        rules = Rules(named.name, relation.comment)
         block.rules.append(rules)
-        if said.kind is Kind.RELATION:
-            self._leading(block, rules, relation, said.name)
+        if named.kind is Kind.RELATION:
+            self._leading(block, rules, relation, named.name)
         else:
-            (block.roles if said.kind is Kind.ROLE else block.permissions).append(said.name)
+            (block.roles if named.kind is Kind.ROLE else block.permissions).append(named.name)
         for step, subject in self.layout.usersets(type_.name, relation.name):
             self._declare(block, step.name, step.target)
             if subject.condition:
                 rules.longhand.append(self._waiting_relation(block, step.name, step, subject.condition, False))
-        if said.kind is Kind.RELATION:
+        if named.kind is Kind.RELATION:
             return
-        rules.shorthand += _shorthands(said.name, self._ways(type_, relation, False))
+        rules.shorthand += _shorthands(named.name, self._ways(type_, relation, False))
 
     def _leading(self, block: Block, rules: Rules, relation: Relation, name: str) -> None:
         targets = self.layout.targets(block.type.name, relation.name)
@@ -101,7 +101,7 @@ class _Writer:
             block.relations.append(declared)
 
     def _ways(self, type_: Type, relation: Relation, possible: bool) -> list[ast.Formula]:
-        """What grants a relation, beside the facts that say it."""
+        """Return what grants a relation, beside the facts that say it."""
         followed = [part for part in alternatives(relation.expression) if not is_direct(part)]
         return [
             *self._own(type_, relation, possible),
@@ -109,19 +109,19 @@ class _Writer:
         ]
 
     def _own(self, type_: Type, relation: Relation, possible: bool) -> list[ast.Formula]:
-        """What tuples of the relation itself grant, but for those that are facts of the role."""
-        said = self.layout.said[type_.name, relation.name]
+        """Return what tuples of the relation itself grant, but for those that are facts of the role."""
+        named = self.layout.relation_names[type_.name, relation.name]
         found: dict[ast.Formula, None] = {}
         for subject in relation.subjects:
             if subject.wildcard:
-                found[self._everybody(type_.name, relation, subject, said.name, possible)] = None
+                found[self._everybody(type_.name, relation, subject, named.name, possible)] = None
             elif subject.relation:
                 self.formulas.begin()
                 name = self.layout.userset_names[type_.name, relation.name, subject.type, subject.relation]
                 found[self.formulas.on(type_.name, Step(name, subject.type), subject.relation, possible)] = None
             elif subject.condition:
                 found[self._waiting(subject.condition, possible, terms.call(
-                    "has_role_if", terms.ACTOR, terms.text(said.name), terms.RESOURCE, terms.WHEN
+                    "has_role_if", terms.ACTOR, terms.text(named.name), terms.RESOURCE, terms.WHEN
                 ))] = None  # fmt: skip
         return [*found]
 
@@ -141,7 +141,7 @@ class _Writer:
         return terms.every(typed, self._waiting(subject.condition, possible, called))
 
     def _waiting(self, condition: str, possible: bool, called: ast.Call) -> ast.Formula:
-        """That a conditional tuple is there, and its condition met; with `possible`, that it does not fail for sure."""
+        """Ask for a conditional tuple whose condition is met; with `possible`, for one whose condition may be met."""
         name = self.layout.conditions[condition]
         if not possible:
             return terms.every(called, terms.call(name, terms.WHEN))
@@ -192,26 +192,26 @@ class _Writer:
 
     def _possible_relation(self, type_name: str, name: str) -> None:
         relation, block = self.layout.relations[type_name, name], self.blocks[type_name]
-        said = self.layout.said[type_name, name]
-        if said.kind is Kind.RELATION:
+        named = self.layout.relation_names[type_name, name]
+        if named.kind is Kind.RELATION:
             return  # its steps have rules
-        possible = f"{self.layout.possibly}{said.name}"
+        possible = f"{self.layout.possibly}{named.name}"
         block.permissions.append(possible)
         narrow, wide = self._ways(block.type, relation, False), self._ways(block.type, relation, True)
-        ways: list[ast.Formula] = [ast.Reference(said.name), *[each for each in wide if each not in narrow]]
-        comment = (f"whoever may be {said.name}, for all that is known",)
+        ways: list[ast.Formula] = [ast.Reference(named.name), *[each for each in wide if each not in narrow]]
+        comment = (f"whoever may be {named.name}, for all that is known",)
         block.rules.append(Rules(possible, comment, _shorthands(possible, ways)))
 
 
 def _shorthands(name: str, formulas: list[ast.Formula]) -> list[ast.Shorthand]:
-    """One for each way; `a or b` is two."""
+    """Return one shorthand rule for each alternative; `a or b` is two."""
     parts = dict.fromkeys(part for each in formulas for part in (each.parts if isinstance(each, ast.Or) else (each,)))
     head = ast.Reference(name)
     return [ast.Shorthand(head, part) for part in parts if part not in (terms.FALSE, head)]
 
 
 def _two(name: str, other: str = "") -> str:
-    """A variable for a thing of a type, besides one of another."""
+    """Return a variable for a thing of a type, besides one of another."""
     return f"other_{name}" if other and variable(name) == variable(other) else variable(name)
 
 
@@ -222,12 +222,12 @@ def _uncertain_steps(layout: Layout) -> set[tuple[str, str]]:
             if subject.condition and subject.relation:
                 found.add((type_.name, layout.userset_names[type_.name, relation.name, subject.type, subject.relation]))
             elif subject.condition and layout.is_leading(type_.name, relation.name):
-                found.add((type_.name, layout.said[type_.name, relation.name].name))
+                found.add((type_.name, layout.relation_names[type_.name, relation.name].name))
     return found
 
 
 def _conditions_of(layout: Layout, type_name: str, step: Step) -> list[str]:
-    """The conditions that tuples of a step may have."""
+    """Return the conditions that tuples of a step may have."""
     found: dict[str, None] = {}
     for type_, relation in relations_of(layout.model):
         for subject in relation.subjects if type_.name == type_name else ():
@@ -236,7 +236,7 @@ def _conditions_of(layout: Layout, type_name: str, step: Step) -> list[str]:
             if subject.relation:
                 name = layout.userset_names[type_name, relation.name, subject.type, subject.relation]
             else:
-                name = layout.said[type_name, relation.name].name
+                name = layout.relation_names[type_name, relation.name].name
             if name == step.name:
                 found[subject.condition] = None
     return [*found]

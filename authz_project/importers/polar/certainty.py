@@ -86,7 +86,7 @@ def without_circles(model: Model, report: Report) -> Model:
 
 
 def needs(apart: Apart, type_: Type, relation: Relation) -> Iterator[tuple[Key, bool]]:
-    """The relations that one is made of, and whether each is taken away there."""
+    """Yield the relations that one is made of, and whether each is taken away there."""
     for leaf, negated in leaves(relation.expression):
         for key in _keys(apart, type_, relation, leaf):
             yield key, negated

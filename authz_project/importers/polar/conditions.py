@@ -31,7 +31,7 @@ from authz_project.importers.model import (
     Operand,
     Sum,
     Test,
-    Unsayable,
+    Unsupported,
 )
 from authz_project.importers.polar import terms
 from authz_project.importers.polar.names import variable, word
@@ -50,7 +50,7 @@ class WrittenCondition:
 
 
 def written_condition(condition: Condition, name: str, fails: bool, clock: frozenset[str]) -> WrittenCondition:
-    """The rules that say when it is met; with `fails`, also those for when it is not."""
+    """Return the rules that say when it is met; with `fails`, also those for when it is not."""
     writer = _Writer(condition, clock)
     params = [terms.parameter("when", name)]
     rules = [terms.rule(name, params, part) for part in _ways(writer.whole(True))]
@@ -60,7 +60,7 @@ def written_condition(condition: Condition, name: str, fails: bool, clock: froze
 
 
 def value_rules() -> Iterator[ast.Rule]:
-    """The value of a parameter: the tuple's, or else the request's."""
+    """Yield the value of a parameter: the tuple's, or else the request's."""
     name, value = ast.Variable("name"), ast.Variable("value")
     head = (terms.parameter("when", "Resource"), terms.parameter("name", "String"), value)
     bound = terms.call("parameter", terms.WHEN, name, value)
@@ -83,27 +83,27 @@ class _Writer:
     clock: frozenset[str]
 
     def whole(self, holds: bool) -> ast.Formula:
-        said = self.says(self.condition.test, holds)
+        formula = self.says(self.condition.test, holds)
         if not self.condition.needs_every_value:
-            return _lean(said)
+            return _lean(formula)
         types = {each.name: polar_type(each.type) for each in self.condition.parameters}
         if None in types.values():
             return terms.FALSE  # nobody can give such a value here
         others = [_value(name, terms.ANY) for name in unasked(self.condition) if name not in self.clock]
-        together = _together([*self._given(self.condition.test), *others, said])
+        together = _together([*self._given(self.condition.test), *others, formula])
         parts = together.parts if isinstance(together, ast.And) else (together,)
         typed = [each for part in parts for each in self._typed(part)]
         return _lean(terms.every(*typed, *[self._elements_fit(each.name) for each in self.condition.parameters]))
 
     def _typed(self, part: ast.Formula) -> list[ast.Formula]:
-        """A call for any value of a parameter, as one for a value of its type."""
+        """Return a call for any value of a parameter, as one for a value of its type."""
         for each in self.condition.parameters:
             if part == _value(each.name, terms.ANY) and not each.type.startswith("list<"):
                 return self._term(Given(each.name))[1]
         return [part]
 
     def _elements_fit(self, name: str) -> ast.Formula:
-        """That a list, which a request may give, holds nothing but values of its type; or it is an empty one.
+        """Ask that a list, which a request may give, has nothing but values of its type; or that it is empty.
 
         What is given of other parameters is looked at by its type wherever it is looked at.
         """
@@ -116,14 +116,14 @@ class _Writer:
         return terms.either(*[terms.no(terms.every(_value(name, held), other)) for other in others])
 
     def _free(self, name: str) -> str:
-        """A variable that stands for no parameter."""
+        """Return a variable that stands for no parameter."""
         taken = {variable(each.name) for each in self.condition.parameters}
         while variable(name) in taken:
             name += "_"
         return variable(name)
 
     def _given(self, test: Test) -> list[ast.Formula]:
-        """That each value which the test asks for is there."""
+        """Ask that each value which the test needs is there."""
         match test:
             case AllOf(parts) | AnyOf(parts):
                 return [each for part in parts for each in self._given(part)]
@@ -142,17 +142,17 @@ class _Writer:
         return []
 
     def says(self, test: Test, holds: bool) -> ast.Formula:
-        """That the test is true for sure, or with `holds` off, that it is false for sure."""
+        """Ask that the test is true for sure, or with `holds` off, that it is false for sure."""
         match test:
             case Always(value):
                 return ast.Truth(value == holds)
-            case Unsayable():
+            case Unsupported():
                 return terms.FALSE
             case Negation(inner):
                 return self.says(inner, not holds)
             case AllOf(parts) | AnyOf(parts):
-                said = [self.says(part, holds) for part in parts]
-                return _together(said) if isinstance(test, AllOf) == holds else terms.either(*said)
+                formulas = [self.says(part, holds) for part in parts]
+                return _together(formulas) if isinstance(test, AllOf) == holds else terms.either(*formulas)
             case IsTrue(name):
                 return _value(name, terms.constant(holds))
             case Comparison(operator, left, right):
@@ -192,7 +192,7 @@ class _Writer:
         return terms.every(*bound, *ends, outside)
 
     def _ends(self, network: Given | Constant) -> tuple[tuple[ast.Term, ast.Term], list[ast.Formula]]:
-        """The first and the last address of a network, and what they must be bound by before."""
+        """Return the first and the last address of a network, and what they must be bound by before."""
         if isinstance(network, Constant):
             low, high = network_bounds(str(network.value))
             return (terms.constant(low), terms.constant(high)), []
@@ -201,7 +201,7 @@ class _Writer:
         return (first, last), [_value(f"{name} {FIRST}", first), _value(f"{name} {LAST}", last)]
 
     def _term(self, operand: Operand) -> tuple[ast.Term, list[ast.Formula]]:
-        """What stands for an operand, and what it must be bound by before."""
+        """Return what stands for an operand, and what it must be bound by before."""
         match operand:
             case Constant(value):
                 return terms.constant(value), []
@@ -244,7 +244,7 @@ def _lean(formula: ast.Formula) -> ast.Formula:
 
 
 def _of_sure_type(part: ast.Formula) -> Iterator[ast.Term]:
-    """What cannot be of another type where this holds."""
+    """Yield what cannot be of another type where this holds."""
     match part:
         case ast.Comparison(operator, left, right) if operator in ("<", "<=", ">", ">="):
             yield from (left, right)
@@ -256,8 +256,8 @@ def _of_sure_type(part: ast.Formula) -> Iterator[ast.Term]:
 
 def _needed(calls: list[ast.Call]) -> list[ast.Call]:
     """Drop each call that asks for any value where another call asks for the same value by a term."""
-    said = {call.args[:2] for call in calls if call.args[-1] != terms.ANY}
-    return [call for call in calls if call.args[-1] != terms.ANY or call.args[:2] not in said]
+    by_term = {call.args[:2] for call in calls if call.args[-1] != terms.ANY}
+    return [call for call in calls if call.args[-1] != terms.ANY or call.args[:2] not in by_term]
 
 
 def _without(formula: ast.Formula, bound: list[ast.Formula]) -> ast.Formula:

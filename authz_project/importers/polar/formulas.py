@@ -18,7 +18,7 @@ from authz_project.importers.model import (
 )
 from authz_project.importers.polar import terms
 from authz_project.importers.polar.apart import Key
-from authz_project.importers.polar.layout import Kind, Layout, Said, Step
+from authz_project.importers.polar.layout import Kind, Layout, PolarName, Step
 from authz_project.importers.polar.names import variable
 from policy.language import ast
 
@@ -38,7 +38,7 @@ class Formulas:
     _variables: set[str] = field(default_factory=set)  # of the rule that is being written
 
     def rule(self, type_name: str, expression: Expression, possible: bool = False) -> ast.Formula:
-        """The whole condition of one rule."""
+        """Return the whole condition of one rule."""
         self.begin()
         return self.of(type_name, expression, possible)
 
@@ -71,25 +71,25 @@ class Formulas:
 
     # ---- one relation ------------------------------------------------------------------------------------------------
 
-    def said(self, type_name: str, relation: str, possible: bool) -> Said:
+    def polar_name(self, type_name: str, relation: str, possible: bool) -> PolarName:
         """Return what a relation is called; with `possible`, note and return its wider variant if it is uncertain."""
-        said = self.layout.said[type_name, relation]
+        named = self.layout.relation_names[type_name, relation]
         if not (possible and (type_name, relation) in self.uncertain):
-            return said
+            return named
         self.possible_relations[type_name, relation] = None
-        if said.kind is Kind.RELATION:
+        if named.kind is Kind.RELATION:
             for target in self.layout.targets(type_name, relation):
-                self.possible_steps[type_name, Step(said.name, target)] = None
-            return Said(Kind.RELATION, f"{self.layout.possibly}{said.name}")
-        return Said(Kind.PERMISSION, f"{self.layout.possibly}{said.name}")
+                self.possible_steps[type_name, Step(named.name, target)] = None
+            return PolarName(Kind.RELATION, f"{self.layout.possibly}{named.name}")
+        return PolarName(Kind.PERMISSION, f"{self.layout.possibly}{named.name}")
 
     def holds(
         self, type_name: str, relation: str, actor: ast.Term, on: ast.Variable | None, possible: bool
     ) -> ast.Formula:
-        """That an actor has a relation to the rule's own resource; or to another thing, `on` which it is asked."""
-        if (type_name, relation) not in self.layout.said:
+        """Ask that an actor has a relation to the rule's own resource, or to the other thing `on`."""
+        if (type_name, relation) not in self.layout.relation_names:
             return terms.FALSE
-        kind, name = self.said(type_name, relation, possible)
+        kind, name = self.polar_name(type_name, relation, possible)
         if on is None and (kind is not Kind.RELATION or self.layout.is_simple(type_name, relation)):
             return ast.Reference(name)
         thing = on or terms.RESOURCE
@@ -109,11 +109,11 @@ class Formulas:
         )
 
     def on(self, type_name: str, step: Step, relation: str, possible: bool) -> ast.Formula:
-        """`"viewer" on "parent"`, written out where a block cannot declare what `parent` leads to."""
+        """Ask `"viewer" on "parent"`, written out where a block cannot declare what `parent` leads to."""
         key = (step.target, relation)
-        if key not in self.layout.said:
+        if key not in self.layout.relation_names:
             return terms.FALSE
-        kind, name = self.said(*key, possible)
+        kind, name = self.polar_name(*key, possible)
         is_plain = kind is not Kind.RELATION or self.layout.is_simple(*key)
         if is_plain and self._is_declared(type_name, step):
             return ast.Reference(name, relation=self._step_name(type_name, step, possible))
@@ -136,7 +136,7 @@ class Formulas:
         return terms.no(terms.every(there, terms.no(terms.every(leads, asked))))
 
     def _thing(self, type_name: str, prefix: str = "") -> str:
-        """A variable of its own for a related thing, called as its type is."""
+        """Return a variable of its own for a related thing, called as its type is."""
         name = wanted = variable(f"{prefix}{self.layout.types[type_name]}")
         number = 1
         while name in self._variables:
@@ -159,8 +159,8 @@ class Formulas:
         return f"{self.layout.possibly}{step.name}"
 
     def _is_declared(self, type_name: str, step: Step) -> bool:
-        """Whether the block says where the step leads: it does for relations of usersets, and those to one type."""
-        for key, said in self.layout.said.items():
-            if key[0] == type_name and said == Said(Kind.RELATION, step.name):
+        """Say whether the block says where the step leads: it does for relations of usersets, and those to one type."""
+        for key, named in self.layout.relation_names.items():
+            if key[0] == type_name and named == PolarName(Kind.RELATION, step.name):
                 return self.layout.is_simple(*key)
         return True

@@ -30,8 +30,8 @@ class Kind(Enum):
     RELATION = "relation"
 
 
-class Said(NamedTuple):
-    """What a relation is here."""
+class PolarName(NamedTuple):
+    """What a relation is here, and how it is called."""
 
     kind: Kind
     name: str
@@ -49,7 +49,7 @@ class Layout:
     apart: Apart
     types: dict[str, str]  # the names here, by the model's
     actors: frozenset[str]
-    said: dict[Key, Said]
+    relation_names: dict[Key, PolarName]
     userset_names: dict[tuple[str, str, str, str], str]  # by type, relation, and the userset's type and relation
     conditions: dict[str, str]
     userset_type: str
@@ -57,8 +57,8 @@ class Layout:
 
     @cached_property
     def possibly(self) -> str:
-        """What stands before the name of a relation in its widest sense: no name of the model begins with it."""
-        names = {said.name for said in self.said.values()} | {*self.userset_names.values()}
+        """Return what stands before the name of a relation in its widest sense: no name of the model begins with it."""
+        names = {each.name for each in self.relation_names.values()} | {*self.userset_names.values()}
         return unused_start("possibly_", names)
 
     @cached_property
@@ -76,26 +76,26 @@ class Layout:
         return (type_name, relation) in self.apart.leading
 
     def targets(self, type_name: str, relation: str) -> tuple[str, ...]:
-        """The types of the objects that a relation leads to, each once."""
+        """Return the types of the objects that a relation leads to, each once."""
         return tuple(dict.fromkeys(each.type for each in self.relations[type_name, relation].subjects))
 
     def is_simple(self, type_name: str, relation: str) -> bool:
-        """Whether a relation leads to one type, so that its block can declare it."""
+        """Say whether a relation leads to one type, so that its block can declare it."""
         return len(self.targets(type_name, relation)) == 1
 
     def usersets(self, type_name: str, relation: str) -> Iterator[tuple[Step, Subject]]:
-        """The usersets among a relation's subjects, each with the relation that it is stored as."""
+        """Yield the usersets among a relation's subjects, each with the relation that it is stored as."""
         for subject in self.relations[type_name, relation].subjects:
             if subject.relation:
                 name = self.userset_names[type_name, relation, subject.type, subject.relation]
                 yield Step(name, subject.type), subject
 
     def steps(self, type_name: str, tupleset: str) -> list[Step]:
-        """What an arrow follows: the relations to objects, and those to usersets."""
+        """Return what an arrow follows: the relations to objects, and those to usersets."""
         found: list[Step] = []
         plain = self.apart.home(type_name, tupleset, True)
         if self.is_leading(type_name, plain):
-            name = self.said[type_name, plain].name
+            name = self.relation_names[type_name, plain].name
             found += [Step(name, target) for target in self.targets(type_name, plain)]
         other = self.apart.home(type_name, tupleset, False)
         if (type_name, other) in self.relations:
@@ -109,19 +109,19 @@ class Layout:
 
 def layout_of(model: Model, report: Report, clock: frozenset[str] = frozenset()) -> Layout:
     apart = taken_apart(model)
-    _tell_apart(model, apart, report)
+    _report_apart(model, apart, report)
     types = _type_names(apart.model, report)
     taken = {*types.values(), *PREDICATES}
     userset_type = unused(USERSET, taken)
     conditions = {each.name: unused(type_word(each.name), taken) for each in apart.model.conditions}
-    said: dict[Key, Said] = {}
+    relation_names: dict[Key, PolarName] = {}
     usersets: dict[tuple[str, str, str, str], str] = {}
     for type_ in apart.model.types:
-        _name_relations(type_, apart, said, usersets, report)
-    return Layout(apart, types, _actors(apart), said, usersets, conditions, userset_type, clock)
+        _name_relations(type_, apart, relation_names, usersets, report)
+    return Layout(apart, types, _actors(apart), relation_names, usersets, conditions, userset_type, clock)
 
 
-def _tell_apart(model: Model, apart: Apart, report: Report) -> None:
+def _report_apart(model: Model, apart: Apart, report: Report) -> None:
     places = {(type_.name, each.name): each.place for type_, each in relations_of(model)}
     for (type_name, relation), name in {**apart.other_homes, **apart.plain_homes}.items():
         message = f"tuples of {type_name}#{relation} are stored as `{name}`, from which `{relation}` follows"
@@ -139,7 +139,11 @@ def _type_names(model: Model, report: Report) -> dict[str, str]:
 
 
 def _name_relations(
-    type_: Type, apart: Apart, said: dict[Key, Said], usersets: dict[tuple[str, str, str, str], str], report: Report
+    type_: Type,
+    apart: Apart,
+    relation_names: dict[Key, PolarName],
+    usersets: dict[tuple[str, str, str, str], str],
+    report: Report,
 ) -> None:
     taken = {each.name for each in type_.relations}
     for relation in type_.relations:
@@ -149,9 +153,9 @@ def _name_relations(
             if name != relation.name:
                 name = unused(name, taken)
                 report.changed(relation.place, f"{type_.name}#{relation.name} is called `{name}` here")
-            said[key] = Said(Kind.RELATION, name)
+            relation_names[key] = PolarName(Kind.RELATION, name)
         else:
-            said[key] = Said(Kind.ROLE if relation.subjects else Kind.PERMISSION, relation.name)
+            relation_names[key] = PolarName(Kind.ROLE if relation.subjects else Kind.PERMISSION, relation.name)
     for relation in type_.relations:
         for subject in relation.subjects:
             place = (type_.name, relation.name, subject.type, subject.relation or "")
@@ -160,14 +164,14 @@ def _name_relations(
 
 
 def _userset_name(relation: Relation, subject: Subject) -> str:
-    """`viewer_group` for `viewer: [group#member]`; with several relations of groups, `viewer_group_member`."""
+    """Return `viewer_group` for `viewer: [group#member]`; with several relations of groups, `viewer_group_member`."""
     alike = {each.relation for each in relation.subjects if each.type == subject.type and each.relation}
     parts = [relation.name, subject.type, *([subject.relation or ""] if len(alike) > 1 else [])]
     return word("_".join(parts))
 
 
 def _actors(apart: Apart) -> frozenset[str]:
-    """The types whose objects can be subjects of anything but a relation that is just followed."""
+    """Return the types whose objects can be subjects of anything but a relation that is just followed."""
     found: set[str] = set()
     asked: set[Key] = set()
     for type_, relation in relations_of(apart.model):
@@ -190,7 +194,7 @@ def _actors(apart: Apart) -> frozenset[str]:
 
 
 def _is_arrived_at(apart: Apart, type_name: str, relation: str) -> bool:
-    """Whether an arrow ends at a relation that is itself followed elsewhere."""
+    """Say whether an arrow ends at a relation that is itself followed elsewhere."""
     if (type_name, relation) not in apart.leading:
         return False
     return any(

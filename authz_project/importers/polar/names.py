@@ -20,7 +20,7 @@ _NOT_IN_WORDS = re.compile(r"[^0-9A-Za-z_\u0080-\U0010ffff]")
 
 
 def word(name: str) -> str:
-    """The name as a word: what Polar cannot say becomes `_`."""
+    """Return the name as a word: what Polar cannot say becomes `_`."""
     text = _NOT_IN_WORDS.sub("_", name)
     if not text or text[0].isdigit():
         text = f"_{text}"
@@ -33,7 +33,7 @@ def type_word(name: str) -> str:
 
 
 def unused(name: str, taken: set[str]) -> str:
-    """The name, or one like it that is free; from then on it is taken."""
+    """Return the name, or one like it that is free; from then on it is taken."""
     while name in taken:
         name += "_"
     taken.add(name)
@@ -41,14 +41,14 @@ def unused(name: str, taken: set[str]) -> str:
 
 
 def unused_start(text: str, names: set[str]) -> str:
-    """The text, or one like it that none of the names begins with."""
+    """Return the text, or one like it that none of the names begins with."""
     while any(name.startswith(text) for name in names):
         text += "_"
     return text
 
 
 def variable(name: str, *, besides: frozenset[str] | set[str] = frozenset()) -> str:
-    """A variable that is called as something else is."""
+    """Return a variable that is called as something else is."""
     text = word(name)
     while text in HELD_VARIABLES or text in besides:
         text += "_"

@@ -186,7 +186,7 @@ def _assertion(expected: bool, predicate: str, args: Iterable[Value]) -> ast.Ass
 
 
 def _list_assertion(predicate: str, args: tuple[Value, ...], place: int, expected: list[Value]) -> ast.Assertion:
-    """`assert allow(User{"ann"}, "view", document: document) iff document in […];`"""
+    """Write `assert allow(User{"ann"}, "view", document: document) iff document in […];`"""
     variable = ast.Variable("each")
     typed = ast.Parameter(variable, ast.Name(args[place].type))
     given: list[ast.Literal | ast.Parameter] = [*map(ast.Literal, args)]

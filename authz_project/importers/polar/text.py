@@ -31,7 +31,7 @@ actor {name} {{}}
 
 
 def comment_lines(lines: Iterable[str]) -> list[str]:
-    """Comments as Polar has them."""
+    """Write comments as Polar has them."""
     return [f"# {_visible(line)}".rstrip() for text in lines for line in (text.splitlines() or [""])]
 
 
@@ -47,7 +47,7 @@ def block_text(block: Block) -> str:
 
 
 def _declared(block: Block) -> Iterator[str]:
-    """The names of the block, with the comments of those that no rule speaks of."""
+    """Yield the names of the block, with the comments of those that no rule speaks of."""
     silent = {rules.name: rules.comment for rules in block.rules if rules.comment and not rules.shorthand}
     for keyword, names in (("roles", block.roles), ("permissions", block.permissions)):
         if names:
@@ -89,7 +89,7 @@ def _shorthands(rules: Rules) -> Iterator[str]:
 
 
 def declares_text(block: Block) -> str:
-    """Relations that lead to several types."""
+    """Write the declarations of relations that lead to several types."""
     comments = {rules.name: rules.comment for rules in block.rules}
     lines: list[str] = []
     for name, declared in block.declared.items():
@@ -116,5 +116,5 @@ def rules_text(rules: Iterable[ast.Rule]) -> str:
 
 
 def _visible(line: str) -> str:
-    """The line without what comments cannot hold."""
+    """Return the line without what comments cannot hold."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\u202a-\u202e\u2066-\u2069]", " ", line).strip()

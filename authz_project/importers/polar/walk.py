@@ -34,14 +34,14 @@ def leaves(expression: Expression, negated: bool = False) -> Iterator[tuple[Expr
 
 
 def alternatives(expression: Expression) -> tuple[Expression, ...]:
-    """Parts of which one is enough."""
+    """Return parts of which one is enough."""
     if isinstance(expression, Union):
         return tuple(each for part in expression.parts for each in alternatives(part))
     return () if isinstance(expression, Nothing) else (expression,)
 
 
 def changed(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """The expression with each part changed, the innermost first."""
+    """Return the expression with each part changed, the innermost first."""
     match expression:
         case Union(parts):
             return change(Union(tuple(changed(part, change) for part in parts)))

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from authz_project.importers.beside import beside
 from authz_project.importers.model import NOWHERE, Check, Imported, Place, Scenario, SubjectList, Tuple, Who
+from authz_project.importers.neighbour_files import neighbour_file
 from authz_project.importers.report import Fault, ImportRejected
-from authz_project.importers.spicedb.misread import Misread
 from authz_project.importers.spicedb.parse import parse
-from authz_project.importers.spicedb.passed import Kind, passed_through
+from authz_project.importers.spicedb.passed_usersets import Kind, passed_through
 from authz_project.importers.spicedb.relationships import lines_of, relationship_of
 from authz_project.importers.spicedb.schema import Schema, schema_of
+from authz_project.importers.spicedb.source_errors import SourceError
 from authz_project.importers.spicedb.syntax import Import, SchemaText
 from authz_project.importers.spicedb.translate import model_of
 from authz_project.importers.spicedb.validation_file import (
@@ -38,13 +38,13 @@ class Read:
 
 
 def imported(schema: Path, others: Sequence[Path] = ()) -> Imported:
-    """Raises `ImportRejected` with all that is wrong in the files."""
+    """Read the files. Raise `ImportRejected` with all that is wrong in them."""
     read = read_files(schema, others)
     passed = passed_through(read.schema)
     scenarios = tuple(found for name, file in read.files if (found := _scenario(name, file, passed)))
     try:
         return Imported(model_of(read.schema), read.tuples, scenarios)
-    except Misread as wrong:
+    except SourceError as wrong:
         raise ImportRejected([wrong.fault]) from None
 
 
@@ -65,7 +65,7 @@ class _Reading:
             self._first(schema)
             for path in others:
                 self._another(path)
-        except Misread as wrong:
+        except SourceError as wrong:
             self.faults.append(wrong.fault)
         if self.faults:
             raise ImportRejected(self.faults)
@@ -84,11 +84,11 @@ class _Reading:
         for text, place in lines_of(_source(path)):
             try:
                 self.tuples.append(relationship_of(text, place))
-            except Misread as wrong:
+            except SourceError as wrong:
                 self.faults.append(wrong.fault)
 
     def _schema(self, source: Source, folder: Path) -> None:
-        """What is imported comes before what imports it."""
+        """Parse a schema, after what it imports."""
         text = parse(source)
         for each in text.imports:
             self._import(each, folder)
@@ -96,9 +96,11 @@ class _Reading:
 
     def _import(self, named: Import, folder: Path) -> None:
         relative = PurePosixPath(named.path)
-        path = None if relative.is_absolute() or ".." in relative.parts else beside(folder / "this", named.path)
+        path = None if relative.is_absolute() or ".." in relative.parts else neighbour_file(folder / "this", named.path)
         if path is None:
-            raise Misread(f"`{named.path}` is no file below the folder of this one; imports stay there", named.place)
+            raise SourceError(
+                f"`{named.path}` is no file below the folder of this one; imports stay there", named.place
+            )
         if path not in self.imported:
             self.imported.add(path)
             self._schema(_source(path, named.place), path.parent)
@@ -113,38 +115,38 @@ class _Reading:
 
     def _schema_of(self, file: ValidationFile, path: Path) -> None:
         if file.schema is not None and file.schema_file:
-            raise Misread("there is a `schema` beside this; keep one of them", file.schema_file_place)
+            raise SourceError("there is a `schema` beside this; keep one of them", file.schema_file_place)
         if file.schema is not None:
             self._schema(file.schema, path.parent)
         elif file.schema_file:
-            named = beside(path, file.schema_file)
+            named = neighbour_file(path, file.schema_file)
             if named is None:
                 fault = f"`{file.schema_file}` is no file below the folder of this one; name the schema in the command"
-                raise Misread(f"{fault}, first", file.schema_file_place)
+                raise SourceError(f"{fault}, first", file.schema_file_place)
             self._schema(_source(named, file.schema_file_place), named.parent)
         else:
-            raise Misread("this file has no `schema`; name the file with the schema first", Place(str(path)))
+            raise SourceError("this file has no `schema`; name the file with the schema first", Place(str(path)))
 
 
 def _source(path: Path, place: Place = NOWHERE) -> Source:
-    """Of a file, which may be named in another."""
+    """Return the source of a file, which may be named in another."""
     try:
         return Source(text_of_file(str(path)), str(path))
     except Unreadable as reason:
-        raise Misread(reason.message, place) from None
+        raise SourceError(reason.message, place) from None
 
 
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 
 def _scenario(name: str, file: ValidationFile, passed: frozenset[Kind]) -> Scenario | None:
-    """What a validation file expects."""
+    """Return what a validation file expects."""
     expectations = [*map(_check, file.asserted), *(each for one in file.expected for each in _listed(one, passed))]
     return Scenario(name, (), tuple(expectations), expectations[0].place) if expectations else None
 
 
 def _check(asserted: Asserted) -> Check:
-    """What caveats have yet to decide is granted to nobody."""
+    """Return the check: what caveats have yet to decide is granted to nobody."""
     return Check(
         asserted.subject,
         asserted.relation,
@@ -156,7 +158,7 @@ def _check(asserted: Asserted) -> Check:
 
 
 def _listed(expected: Expected, passed: frozenset[Kind]) -> Iterator[Check | SubjectList]:
-    """Exactly these of each type that is named; where some are taken out of everybody, each by itself.
+    """Expect exactly these of each type that is named; where some are taken out of everybody, each by itself.
 
     A list names the usersets that relationships name. One that a permission only passes through on its way has the
     permission all the same, and so has the one that is asked about: of such kinds, each that is listed is asked.

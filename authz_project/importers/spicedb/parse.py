@@ -1,7 +1,7 @@
 """Schema text -> what it says."""
 
-from authz_project.importers.spicedb.misread import Misread
 from authz_project.importers.spicedb.reader import Reader
+from authz_project.importers.spicedb.source_errors import SourceError
 from authz_project.importers.spicedb.syntax import (
     Along,
     Caveat,
@@ -69,9 +69,11 @@ class _Parser:
         flag = self.read.name("what is used")
         if flag.text not in FLAGS:
             known = ", ".join(FLAGS)
-            raise Misread(f"nobody knows what `use {flag.text}` means; known are {known}", self.read.place(flag))
+            raise SourceError(f"nobody knows what `use {flag.text}` means; known are {known}", self.read.place(flag))
         if is_late:
-            raise Misread(f"`use {flag.text}` stands behind a definition; move it to the top", self.read.place(first))
+            raise SourceError(
+                f"`use {flag.text}` stands behind a definition; move it to the top", self.read.place(first)
+            )
         self.flags.add(flag.text)
 
     def _import(self) -> Import:
@@ -82,7 +84,7 @@ class _Parser:
         return Import(path, self.read.place(first))
 
     def _path(self, what: str) -> str:
-        """A name, perhaps with others before it: `tenant/document`."""
+        """Parse a name, perhaps with others before it: `tenant/document`."""
         names = [self.read.name(what).text]
         while self.read.took("/"):
             names.append(self.read.name(what).text)
@@ -140,11 +142,11 @@ class _Parser:
         return Subject(kind, relation, is_wildcard, caveat, expires, self.read.place(first))
 
     def _conditions(self) -> tuple[str, bool]:
-        """`with …`: the caveat, and whether it may end."""
+        """Parse `with …`: return the caveat, and whether the relationship may end."""
         may_end = "expiration" in self.flags
         if may_end and self.read.took("expiration"):
             if self.read.is_name("and"):
-                raise Misread("the caveat comes first: `with caveat and expiration`", self.read.place())
+                raise SourceError("the caveat comes first: `with caveat and expiration`", self.read.place())
             return "", True
         caveat = self._path("the name of a caveat")
         if may_end and self.read.took("and"):
@@ -168,7 +170,7 @@ class _Parser:
         return PermissionDeclared(name, term, comment, self.read.place(first))
 
     def _term(self) -> Term:
-        """`-` binds loosest, then `&`, then `+`."""
+        """Parse a term. `-` binds loosest, then `&`, then `+`."""
         first = self.read.word
         left = self._common()
         while self.read.took("-"):
@@ -206,20 +208,20 @@ class _Parser:
             return Named(name, self.read.place(first))
         along = self._along(name)
         if self.read.is_sign("->", "."):
-            raise Misread(
+            raise SourceError(
                 "one arrow takes one step; make a permission of it on the type between, and refer to that",
                 self.read.place(),
             )
         return Along(name, along[0], along[1], self.read.place(first))
 
     def _along(self, name: str) -> tuple[str, bool]:
-        """What stands behind the arrow, and whether it is to hold along every one."""
+        """Parse what stands behind the arrow; say whether it is to hold along every one."""
         if self.read.took("->"):
             return self.read.name(f"a relation or permission of what `{name}` leads to").text, False
         self.read.take()
         function = self.read.name("`any` or `all`")
         if function.text not in ("any", "all"):
-            raise Misread(f"`{function.text}` is no arrow; write `any` or `all`", self.read.place(function))
+            raise SourceError(f"`{function.text}` is no arrow; write `any` or `all`", self.read.place(function))
         self.read.expect("(", f"behind `{function.text}`")
         target = self.read.name(f"a relation or permission of what `{name}` leads to").text
         self.read.expect(")", "that closes the parenthesis")
@@ -244,7 +246,7 @@ class _Parser:
         return Caveat(name, tuple(parameters), self.read.source, start, text, comment, place)
 
     def _condition(self, name: str) -> tuple[int, str]:
-        """All up to the brace that closes the caveat: another language, which another parser reads."""
+        """Take all up to the brace that closes the caveat: another language, which another parser reads."""
         first, open_braces = self.read.word, 0
         while self.read.word.kind is not Kind.END and (open_braces or not self.read.is_sign("}")):
             open_braces += self.read.is_sign("{") - self.read.is_sign("}")

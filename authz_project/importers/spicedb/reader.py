@@ -3,7 +3,7 @@
 import re
 
 from authz_project.importers.model import Place
-from authz_project.importers.spicedb.misread import Misread, place_in
+from authz_project.importers.spicedb.source_errors import SourceError, place_in
 from authz_project.importers.spicedb.words import Kind, Word, words_of
 from policy.language.source import Source
 
@@ -46,7 +46,7 @@ class Reader:
         return self.word.kind is Kind.NAME and (not names or self.word.text in names)
 
     def took(self, text: str) -> bool:
-        """Whether the next word is this one; if so, it is taken."""
+        """Say whether the next word is this one; if so, take it."""
         if self.word.kind in (Kind.SIGN, Kind.NAME) and self.word.text == text:
             self.take()
             return True
@@ -62,8 +62,8 @@ class Reader:
             return self.take()
         raise self.unexpected(what)
 
-    def unexpected(self, wanted: str) -> Misread:
-        return Misread(f"expected {wanted}, and found {self.word.shown}", self.place())
+    def unexpected(self, wanted: str) -> SourceError:
+        return SourceError(f"expected {wanted}, and found {self.word.shown}", self.place())
 
     # ---- places ---------------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class Reader:
     def deeper(self) -> None:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise Misread(f"this nests deeper than {DEEPEST} times; split it", self.place())
+            raise SourceError(f"this nests deeper than {DEEPEST} times; split it", self.place())
 
     def higher(self) -> None:
         self._depth -= 1
@@ -86,18 +86,18 @@ class Reader:
     # ---- comments -------------------------------------------------------------------------------------------------
 
     def comment_at_the_start(self) -> tuple[str, ...]:
-        """Those above the first free line: they are about the file, and not about what comes first."""
+        """Return the lines above the first free line: they are about the file, and not about what comes first."""
         first = self.word.span.start
         free = re.search(r"\n[ \t\r]*\n", self.source.text[:first].lstrip())
         skipped = first - len(self.source.text[:first].lstrip())
         return self._comments_until(skipped + free.start()) if free else ()
 
     def comment_before(self) -> tuple[str, ...]:
-        """The lines of the comments that stand between what was read and the next word."""
+        """Return the lines of the comments that stand between what was read and the next word."""
         return self._comments_until(self.word.span.start)
 
     def comment_after(self) -> tuple[str, ...]:
-        """Those that follow on the line of the word that was read last."""
+        """Return the lines of the comments that follow on the line of the word that was read last."""
         end = self.source.text.find("\n", self.previous.span.end)
         return self._comments_until(min(self.word.span.start, len(self.source.text) if end < 0 else end))
 
@@ -110,7 +110,7 @@ class Reader:
 
 
 def _lines_of(comment: str) -> list[str]:
-    """What a comment says, without its marks."""
+    """Return what a comment says, without its marks."""
     if comment.startswith("//"):
         return [comment.lstrip("/").strip()]
     inner = comment.removeprefix("/*").removesuffix("*/").strip("*")

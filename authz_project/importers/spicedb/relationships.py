@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from authz_project.importers.marked import value_of_json
+from authz_project.importers.located_data import value_of_json
 from authz_project.importers.model import Place, Thing, Tuple, Values, Who
-from authz_project.importers.spicedb.misread import Misread, place_in
+from authz_project.importers.spicedb.source_errors import SourceError, place_in
 from policy.language.source import Source
 
 _NAME = r"(?:[a-z][a-z0-9_]*/)*[a-z][a-z0-9_]*"
@@ -25,7 +25,7 @@ _SUBJECT_ALONE, _RESOURCE_ALONE = re.compile(_SUBJECT), re.compile(_RESOURCE)
 
 
 def lines_of(source: Source) -> Iterator[tuple[str, Place]]:
-    """The lines of a text that say something, and where each stands."""
+    """Yield the lines of a text that say something, and where each stands."""
     for found in re.finditer(r"[^\n]+", source.text):
         text = found[0].strip(" \t\r\f\v\ufeff")
         if text and not text.startswith("//"):
@@ -35,7 +35,7 @@ def lines_of(source: Source) -> Iterator[tuple[str, Place]]:
 def relationship_of(text: str, place: Place) -> Tuple:
     found = _RELATIONSHIP.fullmatch(text)
     if found is None:
-        raise Misread(f"`{text}` is no relationship; one looks like `document:plan#viewer@user:ann`", place)
+        raise SourceError(f"`{text}` is no relationship; one looks like `document:plan#viewer@user:ann`", place)
     return Tuple(
         Thing(found["type"], found["id"]),
         found["relation"],
@@ -50,26 +50,26 @@ def relationship_of(text: str, place: Place) -> Tuple:
 def subject_of(text: str, place: Place) -> Who:
     found = _SUBJECT_ALONE.fullmatch(text)
     if found is None:
-        raise Misread(f"`{text}` is no subject; one looks like `user:ann` or `group:eng#member`", place)
+        raise SourceError(f"`{text}` is no subject; one looks like `user:ann` or `group:eng#member`", place)
     return _who(found)
 
 
 def permission_of(text: str, place: Place) -> tuple[Thing, str]:
-    """An object and the name of its relation or permission."""
+    """Return an object and the name of its relation or permission."""
     found = _RESOURCE_ALONE.fullmatch(text)
     if found is None:
-        raise Misread(f"`{text}` is no permission of a resource; one looks like `document:plan#view`", place)
+        raise SourceError(f"`{text}` is no permission of a resource; one looks like `document:plan#view`", place)
     return Thing(found["type"], found["id"]), found["relation"]
 
 
 def context_of(text: str, place: Place) -> Values:
-    """Names and values, written as JSON."""
+    """Return names and values, written as JSON."""
     try:
         context = value_of_json(text)
     except ValueError as reason:
-        raise Misread(f"`{text}` is no JSON: {reason}", place) from None
+        raise SourceError(f"`{text}` is no JSON: {reason}", place) from None
     if not isinstance(context, dict):
-        raise Misread(f'`{text}` names no values; write an object, such as `{{"hour": 9}}`', place)
+        raise SourceError(f'`{text}` names no values; write an object, such as `{{"hour": 9}}`', place)
     return tuple(context.items())
 
 
@@ -82,5 +82,5 @@ def _end(text: str, place: Place) -> datetime:
     try:
         end = datetime.fromisoformat(text)
     except ValueError:
-        raise Misread(f"`{text}` is no time; one looks like `2030-01-01T00:00:00Z`", place) from None
+        raise SourceError(f"`{text}` is no time; one looks like `2030-01-01T00:00:00Z`", place) from None
     return end if end.tzinfo else end.replace(tzinfo=UTC)

@@ -33,7 +33,7 @@ class Schema:
 
 
 def schema_of(texts: Sequence[SchemaText]) -> Schema:
-    """Raises `ImportRejected` with all that is wrong."""
+    """Put the texts together. Raise `ImportRejected` with all that is wrong."""
     faults: list[Fault] = []
     written = [definition for text in texts for definition in text.definitions]
     caveats = tuple(caveat for text in texts for caveat in text.caveats)
@@ -152,7 +152,7 @@ class _Names:
 
 
 def declared(definition: Definition) -> Iterator[RelationDeclared | PermissionDeclared]:
-    """What a definition has, once partials are put into it."""
+    """Yield what a definition has, once partials are put into it."""
     for member in definition.members:
         assert not isinstance(member, PartialNamed)
         yield member

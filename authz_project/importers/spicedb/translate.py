@@ -23,8 +23,8 @@ from authz_project.importers.model import (
     Type,
     Union,
 )
-from authz_project.importers.spicedb.misread import Misread, place_in
 from authz_project.importers.spicedb.schema import Schema, declared
+from authz_project.importers.spicedb.source_errors import SourceError, place_in
 from authz_project.importers.spicedb.syntax import (
     Along,
     Caveat,
@@ -43,7 +43,7 @@ from authz_project.importers.spicedb.syntax import Subject as SubjectWritten
 
 
 def model_of(schema: Schema) -> Model:
-    """Raises `Misread` where a caveat's condition is none."""
+    """Translate the schema. Raise `SourceError` where a caveat's condition is none."""
     types = tuple(map(_type, schema.definitions))
     return Model(types, tuple(map(condition_of, schema.caveats)), schema.comment)
 
@@ -56,7 +56,7 @@ def condition_of(caveat: Caveat) -> Condition:
     try:
         test = test_of(parsed(caveat.text), caveat.text, parameters, place_of)
     except NotAnExpression as wrong:
-        raise Misread(f"the condition of `{caveat.name}`: {wrong.message}", place_of(wrong.at)) from None
+        raise SourceError(f"the condition of `{caveat.name}`: {wrong.message}", place_of(wrong.at)) from None
     return Condition(caveat.name, parameters, test, caveat.text, caveat.comment, caveat.place)
 
 
@@ -98,7 +98,7 @@ def expression_of(term: Term) -> Expression:
 
 
 def _parts(term: Term, kind: type[Sum | Common]) -> Iterator[Term]:
-    """`(a + b) + c` has three parts."""
+    """Yield the parts of a sum: `(a + b) + c` has three."""
     if isinstance(term, kind):
         for part in term.parts:
             yield from _parts(part, kind)

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from authz_project.importers.marked import node_of_yaml, pairs_of
+from authz_project.importers.located_data import node_of_yaml, pairs_of
 from authz_project.importers.model import NOWHERE, Place, Thing, Tuple, Values, Who
-from authz_project.importers.spicedb.misread import Misread, place_in
 from authz_project.importers.spicedb.relationships import (
     context_of,
     lines_of,
@@ -21,6 +20,7 @@ from authz_project.importers.spicedb.relationships import (
     relationship_of,
     subject_of,
 )  # fmt: skip
+from authz_project.importers.spicedb.source_errors import SourceError, place_in
 from authz_project.importers.spicedb.words import words_of
 from policy.language.source import Source
 
@@ -70,11 +70,11 @@ class ValidationFile:
     relationships: tuple[Tuple, ...] = ()
     asserted: tuple[Asserted, ...] = ()
     expected: tuple[Expected, ...] = ()
-    wrong: tuple[Misread, ...] = ()
+    wrong: tuple[SourceError, ...] = ()
 
 
 def validation_file_of(source: Source) -> ValidationFile:
-    """What the file says. A `Misread` where it is no such file; those of single lines are in what comes back."""
+    """Read a validation file. Raise `SourceError` where it is none; the result has the errors of single lines."""
     try:
         root = node_of_yaml(source.text)
         if isinstance(root, yaml.MappingNode):
@@ -82,8 +82,8 @@ def validation_file_of(source: Source) -> ValidationFile:
     except yaml.YAMLError as reason:
         mark = getattr(reason, "problem_mark", None)
         place = place_in(source, mark.index) if mark else Place(source.filename)
-        raise Misread(f"this is no YAML: {getattr(reason, 'problem', reason)}", place) from None
-    raise Misread(
+        raise SourceError(f"this is no YAML: {getattr(reason, 'problem', reason)}", place) from None
+    raise SourceError(
         "a validation file has `schema`, `relationships` and `assertions`; this has none of them",
         Place(source.filename),
     )
@@ -94,7 +94,7 @@ def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
     for name, key, value in pairs_of(root):
         if name not in _KNOWN or name in _OLD:
             advice = _OLD.get(name, f"known are {', '.join(_KNOWN[:5])}")
-            raise Misread(f"a validation file has no `{name}`; {advice}", place_in(source, key.start_mark.index))
+            raise SourceError(f"a validation file has no `{name}`; {advice}", place_in(source, key.start_mark.index))
         parts[name] = value
     return parts
 
@@ -102,7 +102,7 @@ def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
 class _Reading:
     def __init__(self, source: Source, parts: dict[str, yaml.Node]):
         self.source, self.parts = source, parts
-        self.wrong: list[Misread] = []
+        self.wrong: list[SourceError] = []
 
     def file(self) -> ValidationFile:
         relationships = tuple(self._relationships())
@@ -124,11 +124,11 @@ class _Reading:
         if node is None or node.tag == "tag:yaml.org,2002:null":
             return None
         if not isinstance(node, yaml.ScalarNode):
-            raise Misread(f"`{part}` is a text", self._place(node))
+            raise SourceError(f"`{part}` is a text", self._place(node))
         return node
 
     def _schema(self) -> Source | None:
-        """Where it stands in the file, if its words are the same there as in the text that YAML makes of it."""
+        """Return the schema with its place in the file, if its words are the same there as in YAML's text of it."""
         node = self._scalar("schema")
         if node is None:
             return None
@@ -140,7 +140,7 @@ class _Reading:
         alone = Source(node.value, f"{self.source.filename} (schema)")
         try:
             same = [word.text for word in words_of(blanked)] == [word.text for word in words_of(alone)]
-        except Misread:
+        except SourceError:
             same = node.style == "|"
         return blanked if same else alone
 
@@ -149,11 +149,11 @@ class _Reading:
         for text, place in self._placed(node) if node else ():
             try:
                 yield relationship_of(text, place)
-            except Misread as wrong:
+            except SourceError as wrong:
                 self.wrong.append(wrong)
 
     def _placed(self, node: yaml.ScalarNode) -> Iterator[tuple[str, Place]]:
-        """The lines of a text, and where each stands in the file."""
+        """Yield the lines of a text, and where each stands in the file."""
         reached = node.start_mark.index
         for text, _ in lines_of(Source(node.value)):
             found = self.source.text.find(text, reached, node.end_mark.index)
@@ -165,17 +165,17 @@ class _Reading:
     def _asserted(self) -> Iterator[Asserted]:
         for name, key, node in self._mapping("assertions"):
             if name not in _EXPECTED:
-                raise Misread(f"there is no `{name}`; known are {', '.join(_EXPECTED)}", self._place(key))
+                raise SourceError(f"there is no `{name}`; known are {', '.join(_EXPECTED)}", self._place(key))
             for item in self._sequence(node, name):
                 try:
                     yield self._assertion(item, _EXPECTED[name])
-                except Misread as wrong:
+                except SourceError as wrong:
                     self.wrong.append(wrong)
 
     def _assertion(self, item: yaml.Node, expected: bool | None) -> Asserted:
         place = self._place(item)
         if not isinstance(item, yaml.ScalarNode):
-            raise Misread("an assertion is a text, such as `document:plan#view@user:ann`", place)
+            raise SourceError("an assertion is a text, such as `document:plan#view@user:ann`", place)
         asked, _, context = item.value.strip().partition(" with ")
         found = relationship_of(asked.strip(), place)
         values = context_of(context, place) if context else ()
@@ -187,15 +187,17 @@ class _Reading:
                 place = self._place(key)
                 subjects = tuple(map(self._expected_subject, self._sequence(node, name)))
                 yield Expected(*permission_of(name.strip(), place), subjects, place)
-            except Misread as wrong:
+            except SourceError as wrong:
                 self.wrong.append(wrong)
 
     def _expected_subject(self, item: yaml.Node) -> ExpectedSubject:
-        """As `[user:ann] is <document:plan#viewer>` says; what stands behind the brackets says why, and may change."""
+        """Read `[user:ann] is <document:plan#viewer>`; what stands behind it gives reasons, and may change."""
         place = self._place(item)
         found = _IN_BRACKETS.match(str(item.value))
         if found is None:
-            raise Misread(f"`{item.value}` says nobody; one who is expected stands in brackets: `[user:ann]`", place)
+            raise SourceError(
+                f"`{item.value}` says nobody; one who is expected stands in brackets: `[user:ann]`", place
+            )
         excepted = [
             subject_of(text.strip().removesuffix("[...]"), place) for text in (found["but"] or "").split(",") if text
         ]
@@ -206,14 +208,14 @@ class _Reading:
         if node is None or node.tag == "tag:yaml.org,2002:null":
             return []
         if not isinstance(node, yaml.MappingNode):
-            raise Misread(f"`{part}` is a map", self._place(node))
+            raise SourceError(f"`{part}` is a map", self._place(node))
         return list(pairs_of(node))
 
     def _sequence(self, node: yaml.Node, part: str) -> list[yaml.Node]:
         if node.tag == "tag:yaml.org,2002:null":
             return []
         if not isinstance(node, yaml.SequenceNode):
-            raise Misread(f"`{part}` is a list", self._place(node))
+            raise SourceError(f"`{part}` is a list", self._place(node))
         return list(node.value)
 
     def _place(self, node: yaml.Node) -> Place:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from authz_project.importers.spicedb.misread import Misread, place_in
+from authz_project.importers.spicedb.source_errors import SourceError, place_in
 from policy.language.source import Source, Span
 
 
@@ -50,12 +50,12 @@ _WORD = re.compile(
 
 
 def words_of(source: Source) -> list[Word]:
-    """All words and comments of a text, and the end."""
+    """Return all words and comments of a text, and the end."""
     words, place = [], 0
     while place < len(source.text):
         found = _WORD.match(source.text, place)
         if found is None:
-            raise Misread(_what_is_wrong(source.text, place), place_in(source, place))
+            raise SourceError(_what_is_wrong(source.text, place), place_in(source, place))
         kind = found.lastgroup or ""
         if kind != "SPACE":
             words.append(Word(Kind[kind], found[0], Span(place, found.end())))

@@ -46,7 +46,7 @@ class Command(ServiceCommand):
             self.stderr.write("the secret is in SECRET_KEY, and not in the copy: keep it as well")
 
     def _say_call(self, file: Path) -> None:
-        """What there is to type, and whether this machine's program is new enough for the server."""
+        """Return what there is to type, and whether this machine's program is new enough for the server."""
         self.stdout.write(dump_call(connection.settings_dict, file))
         if connection.settings_dict.get("PASSWORD"):
             self.stderr.write("the password goes with it in PGPASSWORD, or in the file that PGPASSFILE names")

@@ -62,11 +62,11 @@ class Command(ServiceCommand):
             self.stdout.write(f"\n{fill(paragraph, WIDTH)}")
         self.stdout.write("\nWorth asking:")
         for question in example.questions:
-            self.stdout.write(f"\n  {_asked(question, slug)}\n      {question.said}: {question.why}")
+            self.stdout.write(f"\n  {_asked(question, slug)}\n      {question.answer_text}: {question.why}")
 
 
 def _asked(question: Question, slug: str) -> str:
-    """As it is asked here."""
+    """Write the question as it is asked here."""
     options = [] if slug == DEFAULT_SLUG else ["--environment", slug]
     kind, *words = question.parameters.values()
     if kind == "who":

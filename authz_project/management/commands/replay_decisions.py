@@ -162,7 +162,7 @@ class _Group:
 
 
 def _endpoints_for(line: Line) -> Endpoints:
-    """Those among which the line's is. What reads bindings is imported where somebody asked with them."""
+    """Return those among which the line's is. What reads bindings is imported where somebody asked with them."""
     if line.endpoint in checks.urls.endpoints:
         return checks.urls.endpoints
     if line.endpoint.startswith("/"):

@@ -38,4 +38,4 @@ class Command(ServiceCommand):
         except (AuthzError, Unavailable) as reason:
             raise CommandError(reason.message) from None
         self.stdout.write(rotated.token)
-        self.stderr.write(f"{rotated.told}; {rotated.new.prefix} takes its place")
+        self.stderr.write(f"{rotated.outcome}; {rotated.new.prefix} takes its place")

@@ -25,7 +25,7 @@ from authz_project.command_line.numbers import at_least_one, port_number
 from authz_project.command_line.overview import program_name, version_line
 from authz_project.damage import damage, refusal_of
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
-from authz_project.logs.formats import said_by_command
+from authz_project.logs.formats import command_line_to_json
 from authz_project.metrics import folder
 from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
@@ -153,7 +153,7 @@ class Command(ServiceCommand):
 
     def say(self, line: str) -> None:
         """Say it to people, or as all else is said."""
-        self.stdout.write(said_by_command(line.strip()) if settings.LOG_FORMAT == "json" else line)
+        self.stdout.write(command_line_to_json(line.strip()) if settings.LOG_FORMAT == "json" else line)
         self.stdout.flush()
 
 
@@ -191,7 +191,7 @@ def has_login() -> bool:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Servers that start at the same time on one database prepare it one after the other, however long it takes."""
+    """Keep out other servers: those that start together prepare one database in turn, however long it takes."""
     with ExitStack() as stack:
         if connection.vendor == "sqlite":
             database = Path(connection.settings_dict["NAME"]).absolute()
@@ -212,7 +212,7 @@ def alone() -> Iterator[None]:
 
 
 def keep_from_others(database: Path) -> None:
-    """What is made now is its owner's alone; what an earlier version made may be open to everybody."""
+    """Take the files from everybody but their owner: an earlier version may have made them open to all."""
     for end in ("", "-wal", "-shm", ".secret"):
         path = database.with_name(database.name + end)
         with suppress(FileNotFoundError, PermissionError):
@@ -222,7 +222,7 @@ def keep_from_others(database: Path) -> None:
 
 @contextmanager
 def folder_lock(database: Path) -> Iterator[None]:
-    """Not a lock on the file itself: whoever closes that ends SQLite's own locks."""
+    """Lock the folder, and not the file itself: whoever closes that ends SQLite's own locks."""
     folder = os.open(database.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -232,7 +232,7 @@ def folder_lock(database: Path) -> Iterator[None]:
 
 
 def refuse_outsiders(host: str) -> None:
-    """The key of development is known to everybody."""
+    """Refuse an address that others can reach: the key of development is known to everybody."""
     if not all(ip_address(address).is_loopback for address in addresses_of(host)):
         raise CommandError(f"--dev opens the service to everybody who reaches it: {host} is not this machine alone")
 
@@ -250,7 +250,7 @@ def refuse_weak_secret(secret: str) -> None:
 
 
 def refuse_taken_port(host: str, port: int) -> None:
-    """The server's workers share their port, and would share it with a stranger's as well."""
+    """Refuse a port in use: the server's workers share theirs, and would share it with a stranger's as well."""
     addresses_of(host)
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:

@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
 from authz_project.backups.archives import SQLITE, NotABackup, dump_findings, kind_of, sqlite_findings
-from authz_project.backups.findings import Finding
+from authz_project.backups.backup_finding import BackupFinding, schema_finding
 from authz_project.backups.scratch import CannotRestore, looked_at, restore_dump, sqlite_looked_at
 from authz_project.settings import database_from_url
 from policy.management.command import ServiceCommand
@@ -47,7 +47,7 @@ class Command(ServiceCommand):
     def _sqlite(self, file: Path) -> bool:
         with self.progress("reading"):
             found = [*sqlite_findings(file)]
-        if not self._told(found):
+        if not self._report(found):
             return False
         with self.progress("asking"):
             is_good, said = sqlite_looked_at(file)
@@ -55,21 +55,21 @@ class Command(ServiceCommand):
         return is_good
 
     def _dump(self, file: Path, url: str | None) -> bool:
-        if not self._told(dump_findings(file)):
+        if not self._report(dump_findings(file)):
             return False
         if url is None:
             self.stderr.write("what is in it is not looked at: --database names an empty database to restore it into")
             return True
         with self.progress("restoring"):
-            form = restore_dump(file, scratch_config(url))
-        if not self._told([form.finding]):
+            state = restore_dump(file, scratch_config(url))
+        if not self._report([schema_finding(state)]):
             return False
         with self.progress("asking"):
             is_good, said = looked_at(url)
         self.stdout.write(said)
         return is_good
 
-    def _told(self, found: Iterable[Finding]) -> bool:
+    def _report(self, found: Iterable[BackupFinding]) -> bool:
         are_good = True
         for finding in found:
             self.stdout.write(str(finding))
@@ -89,7 +89,7 @@ def filled_in(url: str) -> str:
 
 
 def scratch_config(url: str) -> dict[str, Any]:
-    """Of a database that is not the one in use."""
+    """Return the settings of a database that is not the one in use."""
     try:
         config = database_from_url(url)
     except ImproperlyConfigured as reason:

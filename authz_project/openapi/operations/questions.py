@@ -23,7 +23,7 @@ QUERY = {
 
 
 def at_a_moment(name: str) -> Schema:
-    """A question that may be asked of an earlier moment."""
+    """Return a question that may be asked of an earlier moment."""
     return {"allOf": [ref(name), ref("Moment")]}
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from facts.feed import Asked
+from facts.feed import FeedRequest
+from facts.feed_position import feed_position_from_text
 from facts.following import every
-from facts.places import place_of_text
 from facts.wire import name_from_json
 from policy.management.command import PolicyCommand
 from policy.models import Environment
@@ -31,10 +31,10 @@ class Command(PolicyCommand):
 
     def act(self, environment: Environment, *, after: str, predicate: list[str], **options: Any) -> None:
         names = frozenset(name_from_json(each, "--predicate") for each in predicate)
-        place = place_of_text(after)
+        position = feed_position_from_text(after)
         usual = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
         try:
-            for found in every(environment.pk, Asked(place, predicates=names), LOOK_EVERY):
+            for found in every(environment.pk, FeedRequest(position, predicates=names), LOOK_EVERY):
                 for change in found.changes:
                     # A part of a revision comes alone, so `found.after` is just after it: readers can go on there.
                     line = change | {"next": found.after.text} if "part" in change else change

@@ -39,11 +39,11 @@ def says_the_same(before: str, after: str) -> bool:
     Return False if either text does not parse.
     """
     try:
-        return _said(before) == _said(after)
+        return _tree_and_comments(before) == _tree_and_comments(after)
     except PolicyRejected:
         return False
 
 
-def _said(text: str) -> tuple[ast.Policy, list[str]]:
+def _tree_and_comments(text: str) -> tuple[ast.Policy, list[str]]:
     policy, tokens = parse_with_tokens(Source(text))
     return policy, [comment.text for word in words_of(text, tokens) for comment in word.comments]

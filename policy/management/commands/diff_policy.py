@@ -8,9 +8,9 @@ from django.core.management.base import CommandError
 from policy.files import bundle_of_files
 from policy.management.command import MOST, PolicyCommand
 from policy.models import Environment
-from policy.numbers import whole_number
 from policy.pages.differing_lines import unified
 from policy.publishing import active_version, version_numbered
+from policy.values import whole_number
 
 ACTIVE = "active"
 _SHOWN = 40  # digits of a number that is too large

@@ -1,4 +1,4 @@
-"""What a file of a model says, whichever way it is written."""
+"""The part of a model that one file has, in whichever notation."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _SCHEMAS = ("1.1", "1.2")
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """What one file of a model says; `extensions` add relations to types of others."""
+class ModelPart:
+    """The part of a model that one file has; `extensions` add relations to types of others."""
 
     types: tuple[Type, ...]
     extensions: tuple[Type, ...]

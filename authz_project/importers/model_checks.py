@@ -1,4 +1,4 @@
-"""Whether a model makes sense: every name is there, and once."""
+"""Checks that a model makes sense: every name is there, and once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from authz_project.importers.polar.walk import leaves
 from authz_project.importers.report import Fault, ImportRejected
 
 
-def check(model: Model) -> None:
+def check_model(model: Model) -> None:
     """Raise ImportRejected with all that is wrong."""
     if faults := [*_faults(model)]:
         raise ImportRejected(faults)

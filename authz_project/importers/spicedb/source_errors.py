@@ -1,11 +1,11 @@
-"""What is wrong with a text."""
+"""The error of a text that cannot be imported, with the place where it is wrong."""
 
 from authz_project.importers.model import NOWHERE, Place
 from authz_project.importers.report import Fault
 from policy.language.source import Source
 
 
-class Misread(Exception):
+class SourceError(Exception):
     """Says what is wrong, and where."""
 
     def __init__(self, message: str, place: Place = NOWHERE):

@@ -12,7 +12,7 @@ from policy.language.outline import CLOSING, OPENING, Block, Outline, Word, head
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class CursorContext:
     """The context of a position: the block or test around it, the statement there, and what can be named."""
 
     head: Sequence[Word]  # of the block or test, up to its `{`; empty if none is open
@@ -78,7 +78,7 @@ class Spot:
         return self.statement[0].text if is_list else ""
 
 
-def spot_of(before: Sequence[Word], ahead: Sequence[Word], outline: Outline, in_string: bool) -> Spot:
+def context_of(before: Sequence[Word], ahead: Sequence[Word], outline: Outline, in_string: bool) -> CursorContext:
     """Return the context of the position between the words `before` and the words `ahead`."""
     head: Sequence[Word] = ()
     begin = at = depth = 0
@@ -103,7 +103,7 @@ def spot_of(before: Sequence[Word], ahead: Sequence[Word], outline: Outline, in_
             begin, depth = at + 1, 0
         at += 1
     statement = before[begin:]
-    return Spot(head, is_setup, statement, ahead, outline, in_string, tuple(_opened(statement)))
+    return CursorContext(head, is_setup, statement, ahead, outline, in_string, tuple(_opened(statement)))
 
 
 def _opened(statement: Sequence[Word]) -> list[int]:

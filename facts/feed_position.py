@@ -38,7 +38,7 @@ class Inside:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FeedPosition:
     """After this revision, or inside of it."""
 
     revision: int
@@ -46,12 +46,12 @@ class Place:
 
     @property
     def text(self) -> int | str:
-        """As `next` tells it."""
+        """Return the position as the member `next` of an answer has it."""
         if self.inside is None:
             return self.revision
         on = self.inside
-        said = orjson.dumps([int(on.is_state), on.part, on.parts, on.size, on.asked, *on.last[:2], on.last[2]])
-        return f"{self.revision}.{base64.urlsafe_b64encode(said).decode().rstrip('=')}"
+        token = orjson.dumps([int(on.is_state), on.part, on.parts, on.size, on.asked, *on.last[:2], on.last[2]])
+        return f"{self.revision}.{base64.urlsafe_b64encode(token).decode().rstrip('=')}"
 
 
 def digest_of(predicates: Iterable[str]) -> str:
@@ -59,15 +59,15 @@ def digest_of(predicates: Iterable[str]) -> str:
     return sha256(orjson.dumps(sorted(predicates))).hexdigest()[:12]
 
 
-def place_of_text(text: str) -> Place:
+def feed_position_from_text(text: str) -> FeedPosition:
     """Parse and check the parameter `after`, which comes from the caller."""
     if _NUMBER.fullmatch(text) and int(text) <= LARGEST:
-        return Place(int(text))
+        return FeedPosition(int(text))
     found = _TOKEN.fullmatch(text)
     inside = _inside(found[2]) if found else None
     if found is None or inside is None or int(found[1]) > LARGEST:
         raise MalformedRequest("after", "must be the number of a revision, or what `next` was before")
-    return Place(int(found[1]), inside)
+    return FeedPosition(int(found[1]), inside)
 
 
 def _inside(encoded: str) -> Inside | None:

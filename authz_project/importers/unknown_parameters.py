@@ -1,4 +1,4 @@
-"""Whether tuples bind what their conditions ask for: a name that is written wrong would bind nothing."""
+"""Checks that tuples give values to parameters that their conditions have: a misspelt name would bind nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from authz_project.importers.model import Imported, Tuple
 from authz_project.importers.report import Fault, ImportRejected
 
 
-def check_bound(imported: Imported) -> None:
-    """Raise ImportRejected with every value that is bound to no parameter."""
+def check_parameters(imported: Imported) -> None:
+    """Raise ImportRejected with every value whose parameter the condition does not have."""
     parameters = {each.name: {one.name for one in each.parameters} for each in imported.model.conditions}
     faults = [
         Fault(each.place, f"the tuple {each}: condition {each.condition} has no parameter `{name}`; take it away")

@@ -14,9 +14,9 @@ waiting: dict[Any, float] = {}  # by connection of the driver: when it began to 
 replicas: WeakSet[Any] = WeakSet()  # connections to replicas, whose waiting `policy/replicas` ends
 
 
-def begun(raw: Any) -> None:
+def begin(raw: Any) -> None:
     waiting[raw] = monotonic()
 
 
-def done(raw: Any) -> None:
+def end(raw: Any) -> None:
     waiting.pop(raw, None)

@@ -19,7 +19,7 @@ class WrongOutput(AuthzError):
 
 
 def inputs_of(imported: Imported, named: Iterable[str]) -> set[Path]:
-    """The files that were named, and those that say something of what was read."""
+    """Return the files that were named, and those that say something of what was read."""
     model = imported.model
     files = {each.place.file for each in model.types}
     files |= {each.place.file for each in model.conditions}

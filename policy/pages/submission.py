@@ -1,4 +1,4 @@
-"""The page where policies are edited: its form, and the outcome of checking or publishing."""
+"""A text that is sent from the page where policies are edited: its form, and the outcome of checking or publishing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""When a fact was stored: since when and by whom, and until when."""
+"""The periods in which facts were stored: since when and by whom, and until when."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class ValidityPeriod:
     """A period in which a fact was stored. Without `until` it still is, or it has ended and is not swept yet."""
 
     since: Mark
@@ -55,7 +55,7 @@ class _Found:
         return tuple(number for number in (self.since, self.until) if number)
 
 
-def latest_stays(environment_id: int, rows: Sequence[Row], revision: int | None = None) -> dict[Row, Stay]:
+def latest_periods(environment_id: int, rows: Sequence[Row], revision: int | None = None) -> dict[Row, ValidityPeriod]:
     """Return the last time that each of these facts of the environment was there, if it ever was.
 
     As of a revision: the last one that had begun by then. Takes at most two statements for 400 facts, and two more.
@@ -66,7 +66,7 @@ def latest_stays(environment_id: int, rows: Sequence[Row], revision: int | None 
         found = {row: each.as_of(revision) for row, each in found.items()}
     marks = _marks(environment_id, {number for each in found.values() for number in each.numbers})
     horizon = _horizon(environment_id) if any(not each.since for each in found.values()) else 0
-    return {row: _stay(each, marks, horizon) for row, each in found.items()}
+    return {row: _period(each, marks, horizon) for row, each in found.items()}
 
 
 def _latest(table: str, until: str, rows: Sequence[Row], revision: int | None) -> Iterator[tuple[Row, _Found]]:
@@ -102,22 +102,22 @@ def _horizon(environment_id: int) -> int:
     return Environment.objects.values_list("horizon", flat=True).get(pk=environment_id)
 
 
-def _stay(found: _Found, marks: dict[int, Mark], horizon: int) -> Stay:
+def _period(found: _Found, marks: dict[int, Mark], horizon: int) -> ValidityPeriod:
     since = marks.get(found.since, Mark(found.since)) if found.since else Mark(None, before=max(horizon, 1))
-    return Stay(since, marks.get(found.until, Mark(found.until)) if found.until else None, found.expires_at)
+    return ValidityPeriod(since, marks.get(found.until, Mark(found.until)) if found.until else None, found.expires_at)
 
 
 # ---- as sentences ----------------------------------------------------------------------------------------------
 
 
-def told_since(stay: Stay) -> str:
+def since_text(period: ValidityPeriod) -> str:
     """Say since when a fact is there: `since 2026-11-03 14:02 by key 3 "billing" (revision 481), until 2026-12-01`."""
-    return f"{_since(stay.since)}{f', until {shown_end(stay.expires_at)}' if stay.expires_at is not None else ''}"
+    return f"{_since(period.since)}{f', until {shown_end(period.expires_at)}' if period.expires_at is not None else ''}"
 
 
-def told_until(stay: Stay) -> str:
+def until_text(period: ValidityPeriod) -> str:
     """Say until when it was: `was there until revision 512, 2026-11-09 08:30, deleted by admin ann`."""
-    mark, end = stay.until, stay.expires_at
+    mark, end = period.until, period.expires_at
     if end is not None and (mark is None or (mark.at is not None and end <= mark.at)):
         return f"was there until {shown_end(end)}, when it ended"
     assert mark is not None, "what is stored and does not hold has come to its end"

@@ -9,7 +9,9 @@ from policy.language.source import Source, Span
 
 
 @dataclass(frozen=True)
-class Places:
+class Positions:
+    """A text, to turn offsets in it into positions of the protocol, and back."""
+
     source: Source
     encoding: str = PositionEncodingKind.Utf16
 
@@ -34,7 +36,7 @@ class Places:
         return self.range(Span(0, len(self.source.text)))
 
     def offset(self, position: Position) -> int:
-        """The offset of a position; of one behind the end of its line, that end."""
+        """Return the offset of a position; of one behind the end of its line, that end."""
         line = position.line + 1
         if line > self.source.text.count("\n") + 1:
             return len(self.source.text)

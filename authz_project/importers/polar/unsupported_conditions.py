@@ -1,19 +1,19 @@
-"""What conditions ask that has no equal in Polar."""
+"""The parts of conditions that have no equal in Polar."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from authz_project.importers.model import AllOf, AnyOf, Condition, Model, Negation, Test, Unsayable
+from authz_project.importers.model import AllOf, AnyOf, Condition, Model, Negation, Test, Unsupported
 from authz_project.importers.polar.walk import relations_of
 from authz_project.importers.report import Report
 from authz_project.importers.values import described, polar_type, sums
 
 
-def tell_unsaid(model: Model, report: Report) -> None:
+def report_unsupported(model: Model, report: Report) -> None:
     for condition in model.conditions:
         users = ", ".join(_users(model, condition))
-        for part in unsaid(condition.test):
+        for part in unsupported_parts(condition.test):
             about = f"; {users} would wait for it in vain" if users else ""
             report.lost(part.place, f"condition {condition.name}: `{part.text}`: {part.reason}{about}")
         for total in sums(condition.test):
@@ -30,14 +30,14 @@ def tell_unsaid(model: Model, report: Report) -> None:
                 )
 
 
-def unsaid(test: Test) -> Iterator[Unsayable]:
+def unsupported_parts(test: Test) -> Iterator[Unsupported]:
     match test:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
-                yield from unsaid(part)
+                yield from unsupported_parts(part)
         case Negation(inner):
-            yield from unsaid(inner)
-        case Unsayable():
+            yield from unsupported_parts(inner)
+        case Unsupported():
             yield test
 
 

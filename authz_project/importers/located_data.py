@@ -1,4 +1,4 @@
-"""YAML and JSON read with the places where things stand."""
+"""Reads YAML, JSON and CSV with the place of each value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from authz_project.importers.report import Fault, ImportRejected
 _MOST_DEEP = 50
 
 
-class Marked(dict[str, Any]):
+class Located(dict[str, Any]):
     """A mapping that knows where it begins, and where its values do."""
 
     def __init__(self, place: Place):
@@ -57,7 +57,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_yaml(text: str, file: str) -> Any:
-    """The document in a text: mappings are `Marked`; ImportRejected where it is none."""
+    """Return the document in a text, with mappings as `Located`. Raise ImportRejected where it is none."""
     try:
         loader = _Loader(text)
         try:
@@ -74,7 +74,7 @@ def read_yaml(text: str, file: str) -> Any:
 
 
 def node_of_yaml(text: str) -> yaml.Node | None:
-    """The document in a text as it is written; yaml.YAMLError where it is none, or has names for parts of it."""
+    """Return the document in a text as it is written; raise yaml.YAMLError where it is none, or names parts of it."""
     loader = _Loader(text)
     try:
         node: yaml.Node | None = loader.get_single_node()
@@ -84,7 +84,7 @@ def node_of_yaml(text: str) -> yaml.Node | None:
 
 
 def pairs_of(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-    """Each key as it is written, so that `no` is no truth, with its node and its value; each is there once."""
+    """Yield each key as it is written, so that `no` is no truth, with its node and its value; each is there once."""
     met: set[str] = set()
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
@@ -97,7 +97,7 @@ def pairs_of(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, yaml.Node
 
 def _made(node: yaml.Node, loader: _Loader, file: str) -> Any:
     if isinstance(node, yaml.MappingNode):
-        found = Marked(_place(node, file))
+        found = Located(_place(node, file))
         for key, _, value in pairs_of(node):
             found[key] = _made(value, loader, file)
             found.places[key] = _place(value, file)
@@ -115,7 +115,7 @@ def _place(node: yaml.Node, file: str) -> Place:
 
 
 def _indentation(node: yaml.ScalarNode) -> int:
-    """How far in a block of text stands, which is not in its value."""
+    """Return how far a block of text is indented, which its value does not say."""
     mark = node.start_mark
     text = mark.buffer[mark.pointer : node.end_mark.pointer] if mark.buffer else ""
     lines = [line for line in text.split("\n")[1:] if line.strip()]
@@ -123,7 +123,7 @@ def _indentation(node: yaml.ScalarNode) -> int:
 
 
 def items_of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
-    """The elements of a list, or the values of a text that has one a line, each with its place."""
+    """Yield the elements of a list, or the values of a text that has one a line, each with its place."""
     decoder, line, counted = _decoder(), 1, 0
     is_list = text.lstrip("\ufeff \t\r\n").startswith("[")
     at = text.index("[") + 1 if is_list else len(text) - len(text.lstrip("\ufeff"))
@@ -149,7 +149,7 @@ def items_of_json(text: str, file: str) -> Iterator[tuple[Place, Any]]:
 
 
 def value_of_json(text: str) -> Any:
-    """What JSON says; ValueError where it is none, or says something twice."""
+    """Return what JSON says; raise ValueError where it is none, or says something twice."""
     try:
         return _decoder().decode(text)
     except RecursionError as reason:
@@ -181,7 +181,7 @@ def _why(reason: Exception) -> str:
 def rows_of_csv(
     text: str, file: str, needed: Sequence[str], others: Sequence[str]
 ) -> Iterator[tuple[Place, dict[str, str]]]:
-    """The rows below the first, which names the columns: all that are needed, and of the others any."""
+    """Yield the rows below the first, which names the columns: all that are needed, and of the others any."""
     rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     names: list[str] | None = None
     while True:
@@ -205,7 +205,7 @@ def rows_of_csv(
 
 
 def _fault_of_names(names: list[str], needed: Sequence[str], others: Sequence[str]) -> str:
-    """Why these cannot be columns: one that is left out in silence could be a condition."""
+    """Say why these cannot be columns: one that is left out in silence could be a condition."""
     if missing := [name for name in needed if name not in names]:
         return f"no {' and no '.join(missing)}; a first line names the columns {', '.join(needed)}"
     if unknown := [name for name in names if name not in (*needed, *others)]:

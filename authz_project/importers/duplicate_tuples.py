@@ -1,4 +1,4 @@
-"""Tuples that are there twice, and do not say the same."""
+"""Checks that no tuple is there twice with different conditions, values or ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from authz_project.importers.model import Imported, Tuple
 from authz_project.importers.report import Fault, ImportRejected
 
 
-def check_twice(imported: Imported) -> None:
+def check_duplicates(imported: Imported) -> None:
     """Raise ImportRejected with each tuple that another contradicts: as facts, both would count."""
     found = [*_faults(imported.tuples)]
     for scenario in imported.scenarios:

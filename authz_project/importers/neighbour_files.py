@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def beside(file: str | Path, named: str) -> Path | None:
-    """The file that is named; None where it lies elsewhere, be it by a link."""
+def neighbour_file(file: str | Path, named: str) -> Path | None:
+    """Return the path of the file that is named; None where it lies elsewhere, be it by a link."""
     folder = Path(file).parent
     path = folder / named
     try:

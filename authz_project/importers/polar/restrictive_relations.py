@@ -1,4 +1,4 @@
-"""Which tuples keep somebody from something: without one of these, more would be granted."""
+"""The relations whose tuples restrict access: without one of these, more would be granted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from authz_project.importers.polar.certainty import needs
 from authz_project.importers.polar.walk import leaves, relations_of
 
 
-def keeping_relations(apart: Apart) -> frozenset[Key]:
+def restrictive_relations(apart: Apart) -> frozenset[Key]:
     """Return the relations that an exclusion subtracts or an `all` arrow follows, and what these depend on."""
     by_key = {(type_.name, relation.name): (type_, relation) for type_, relation in relations_of(apart.model)}
     found: dict[Key, None] = {}
