@@ -22,11 +22,9 @@ from checks.engine.rules.clauses import (
     Given,
     Literal,
     Neg,
-    Slot,
     Var,
     pattern_of,
     substituted,
-    terms_of,
     variables_of,
 )
 from checks.engine.rules.limits import steps_taken, within
@@ -196,8 +194,7 @@ class _Fitting:
 
 def planned(planner: Planner, root: Root, width: int) -> PlannedRoot:
     literals, outs = _asked(root, width)
-    fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, Slot))
-    return _with_guards(planner, planner.plan(literals, outs, fixed))
+    return _with_guards(planner, planner.plan(literals, outs))
 
 
 def planned_in_rounds(rules: RuleSet, places: Places, root: Root, width: int) -> PlannedRoot:
@@ -212,7 +209,7 @@ def planned_in_rounds(rules: RuleSet, places: Places, root: Root, width: int) ->
 
     def made(with_values: bool) -> PlannedRoot:
         planner = Planner(asking, places, in_rounds=True, is_bounded=False, with_values=with_values)
-        return _with_guards(planner, planner.plan((question,), outs, frozenset()))
+        return _with_guards(planner, planner.plan((question,), outs))
 
     with suppress(CannotEnumerate):
         return made(with_values=True)

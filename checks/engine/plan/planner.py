@@ -23,7 +23,7 @@ from checks.engine.plan.open_values import Found, candidates_of
 from checks.engine.plan.plan import Candidates, Condition, Form, Plan, Twice
 from checks.engine.plan.subqueries import Asked, Numbers, Subqueries
 from checks.engine.plan.unfold import Unfolder, many_steps
-from checks.engine.rules.clauses import Call, Literal, Neg, Operand, Var
+from checks.engine.rules.clauses import Call, Literal, Neg, Var
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.program import Signature
 
@@ -63,9 +63,9 @@ class Planner:
 
     # ---- what a question needs ----------------------------------------------------------------------------------
 
-    def plan(self, literals: tuple[Literal, ...], outs: tuple[Var, ...], fixed: frozenset[Operand]) -> Plan:
-        """Return the plan of all branches that meet the literals; `fixed` is given for the whole question."""
-        return self._planned(Asked(Draft(literals, outs)), fixed)
+    def plan(self, literals: tuple[Literal, ...], outs: tuple[Var, ...]) -> Plan:
+        """Return the plan of all branches that meet the literals."""
+        return self._planned(Asked(Draft(literals, outs)))
 
     def tested(self, guard: Neg) -> Condition | bool:
         return self._unfolder.subqueries.tested(guard)
@@ -84,19 +84,19 @@ class Planner:
     def _asked_inside(self, asked: Asked) -> Plan:
         """Return a plan that another one reads. Raise `Sprawling` if there are too many, and another form is left."""
         if asked.as_set:
-            return self._planned(asked, fixed_in(asked.start))
+            return self._planned(asked)
         self._depth += 1
         self._inside += self._depth > 1 and asked.table is None
         are_many = self._inside > MOST_INSIDE or self._depth > MOST_DEEP
         if are_many and self.is_bounded and not self.rules.is_tabling:
             raise Sprawling
-        plan = self._planned(asked, fixed_in(asked.start))
+        plan = self._planned(asked)
         self._depth -= 1
         return plan
 
-    def _planned(self, asked: Asked, fixed: frozenset[Operand]) -> Plan:
+    def _planned(self, asked: Asked) -> Plan:
         name = f"n{next(self._names)}"
-        enclosing = Enclosing(fixed, rounds=asked.rounds, table=asked.table)
+        enclosing = Enclosing(fixed_in(asked.start), rounds=asked.rounds, table=asked.table)
         while True:  # once more for each recursion that turns out to need rounds
             known, spent = frozenset(self._apart), (self._inside, self._depth)
             found = self._attempt(name, asked, enclosing)
