@@ -208,7 +208,7 @@ def planned_in_rounds(rules: RuleSet, places: Places, root: Root, width: int) ->
     asking = rules.asking(question, literals)
 
     def made(with_values: bool) -> PlannedRoot:
-        planner = Planner(asking, places, in_rounds=True, is_bounded=False, with_values=with_values)
+        planner = Planner(asking, places, is_bounded=False, with_values=with_values)
         return _with_guards(planner, planner.plan((question,), outs))
 
     with suppress(CannotEnumerate):

@@ -36,12 +36,12 @@ class Planner:
     """Plans one root of a question.
 
     Where a plan gets too large, `Sprawling` is raised, and the question is planned again in another form; `is_bounded`
-    says that there is another form left. The last form (`in_rounds`) works out in rounds all that the rules table.
+    says that there is another form left. The last form works out in rounds all that the rules table, if they are those
+    of `RuleSet.asking`.
     """
 
     rules: RuleSet
     places: Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
-    in_rounds: bool = False  # whether all that the rules table is worked out in rounds (`RuleSet.asking`)
     is_bounded: bool = True
     with_values: bool = True  # see `Unfolder`
     sprawling: int = 0  # other roots of the question that took too many steps
@@ -53,7 +53,7 @@ class Planner:
 
     def __post_init__(self) -> None:
         numbers = Numbers()
-        self._apart = {TABLED} if self.in_rounds else set()
+        self._apart = {TABLED} if self.rules.question else set()
         subqueries = Subqueries(self.rules, numbers, self._asked_inside)
         chooser = Chooser(self.rules, self._apart)
         most = many_steps(self.sprawling) if self.is_bounded else None
