@@ -239,10 +239,9 @@ def _guarded(planner: Planner, end: Exit) -> Guarded:
     outs, sources, guards = list(end.outs), list(end.branch.sources), end.guards
     for index, out in enumerate(end.outs):
         if isinstance(out, Var) and any(out in guard.call.args for guard in guards):
-            found = planner.candidates_of(guards, out)
-            if not found.is_complete:
+            source = planner.candidates(guards, out)
+            if source is None:
                 raise CannotEnumerate("all but some")
-            source = planner.candidates(found)
             sources.append(source)
             outs[index] = Col(source.number, "v", out.type)
             guards = tuple(substituted(guard, {out: outs[index]}) for guard in guards)

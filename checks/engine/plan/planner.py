@@ -19,7 +19,7 @@ from checks.engine.plan.explore import Explored, explore, goals_plan
 from checks.engine.plan.fixpoint import answering_plan
 from checks.engine.plan.forms import form_of
 from checks.engine.plan.inline import inlined
-from checks.engine.plan.open_values import Found, candidates_of
+from checks.engine.plan.open_values import candidates_of
 from checks.engine.plan.plan import Candidates, Condition, Form, Plan, Twice
 from checks.engine.plan.subqueries import Asked, Numbers, Subqueries
 from checks.engine.plan.unfold import Unfolder, many_steps
@@ -36,8 +36,8 @@ class Planner:
     """Plans one root of a question.
 
     Where a plan gets too large, `Sprawling` is raised, and the question is planned again in another form; `is_bounded`
-    says that there is another form left. The last form works out in rounds all that the rules table, if they are those
-    of `RuleSet.asking`.
+    says that there is another form left. With rules of `RuleSet.asking`, which is the last form, all that they table is
+    worked out in rounds.
     """
 
     rules: RuleSet
@@ -70,11 +70,10 @@ class Planner:
     def tested(self, guard: Neg) -> Condition | bool:
         return self._unfolder.subqueries.tested(guard)
 
-    def candidates_of(self, guards: Iterable[Neg], variable: Var) -> Found:
-        return candidates_of(self.rules, guards, variable)
-
-    def candidates(self, found: Found) -> Candidates:
-        return self._unfolder.candidates(found)
+    def candidates(self, guards: Iterable[Neg], variable: Var) -> Candidates | None:
+        """Return the ids that the guards can tell apart; None where a rule compares the variable with another one."""
+        found = candidates_of(self.rules, guards, variable)
+        return self._unfolder.candidates(found) if found.is_complete else None
 
     def new_source(self) -> int:
         return self._unfolder.numbers.source()
