@@ -2,8 +2,16 @@
 
 explore     the question's branches, and the states that they lead to
 inlined     the same, with states written in place that need not stay
-form_of     how they recurse: not at all, by goals, by answers, or in rounds
+form_of     how they recurse
 then the plan of that form; or, where a recursion turns out to need rounds of its own, once more from the start
+
+    exits only                                            EXITS: nothing recurses
+    exits only, each a look-up in all answers of a call   SET
+    jumps to states                                       GOALS, each tested at the exits of its state
+    the same, to follow one path                          PATH
+    a branch that goes on from each answer of a state     ANSWERS to the goals
+    a recursion that is worked out in rounds              ROUNDS
+    one that takes two of its answers at once             `Twice`: that one in rounds, and the question planned again
 """
 
 from __future__ import annotations
@@ -17,7 +25,6 @@ from checks.engine.plan.choose import Chooser
 from checks.engine.plan.draft import Draft, Enclosing, fixed_in
 from checks.engine.plan.explore import Explored, explore, goals_plan
 from checks.engine.plan.fixpoint import answering_plan
-from checks.engine.plan.forms import form_of
 from checks.engine.plan.inline import inlined
 from checks.engine.plan.open_values import candidates_of
 from checks.engine.plan.plan import Candidates, Condition, Form, Plan, Twice
@@ -125,3 +132,18 @@ class Planner:
         (call,) = start.pending
         assert isinstance(call, Call), "what is looked up in a set is one call"
         return explore(self._unfolder, self._unfolder.subqueries.joined(replace(start, pending=()), call), enclosing)
+
+
+def form_of(asked: Asked, explored: Explored) -> Form | Twice:
+    """Return the form of the plan; or `Twice`, where a recursion must be worked out in rounds first."""
+    if explored.twice is not None:
+        return explored.twice
+    if asked.rounds is not None:
+        return Form.ROUNDS
+    if explored.goes_on_from_answers:
+        return Form.ANSWERS
+    if asked.as_set:
+        return Form.SET
+    if asked.is_path:
+        return Form.PATH
+    return Form.GOALS if explored.arms else Form.EXITS
