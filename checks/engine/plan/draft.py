@@ -63,6 +63,16 @@ class Draft:
     def branch(self) -> Branch:
         return Branch(self.sources, self.conditions)
 
+    @property
+    def needed(self) -> set[Term]:
+        """Return what the pending literals and the answer columns use."""
+        return variables_of(self.pending).union(self.outs)
+
+    def without(self, literal: Literal) -> Draft:
+        """Return the draft with that literal left out."""
+        pending = tuple([each for each in self.pending if each is not literal])
+        return Draft(pending, self.outs, self.sources, self.conditions, self.inside)
+
     def testing(self, conditions: Iterable[Condition]) -> Draft:
         """Return the draft with more conditions."""
         return Draft(self.pending, self.outs, self.sources, (*self.conditions, *conditions), self.inside)
@@ -114,7 +124,7 @@ def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool
 
 def is_closed(call: Call, rest: Draft) -> bool:
     """Say whether nothing else in the draft uses the call's variables."""
-    return not variables_of((call,)) & (variables_of(rest.pending) | set(rest.outs))
+    return rest.needed.isdisjoint(variables_of((call,)))
 
 
 def has_idle_end(call: Call, rest: Draft) -> bool:
@@ -122,5 +132,4 @@ def has_idle_end(call: Call, rest: Draft) -> bool:
 
     Any value of that end will do then, so it may be that of the other end, by a path of no hops.
     """
-    used = variables_of(rest.pending) | set(rest.outs)
-    return call.types[0] == call.types[1] and not all(arg in used for arg in call.args)
+    return call.types[0] == call.types[1] and not rest.needed.issuperset(call.args)

@@ -106,8 +106,7 @@ class Unfolder:
         literal = next_literal(settled, self.rules)
         if literal is None:
             return self.finished(settled)
-        pending = tuple([each for each in settled.pending if each is not literal])
-        rest = Draft(pending, settled.outs, settled.sources, settled.conditions, settled.inside)
+        rest = settled.without(literal)
         match literal:
             case Scan():
                 return self.scanned(literal, rest)
@@ -280,7 +279,7 @@ class Unfolder:
 
         (y) of p(s1.a0, x) and q(x, y) <- s1 <- stored s   ->   (x) of p(c0, x) with (s1.a0), then q(x, y)
         """
-        needed = variables_of(rest.pending) | set(rest.outs)
+        needed = rest.needed
         results = tuple(dict.fromkeys(arg for arg in call.args if isinstance(arg, Var) and arg in needed))
         state, keys = self._state_of(call, (), results, choice, rest)
         return Continuation(rest.branch, state, keys, results, rest.pending, rest.outs)
