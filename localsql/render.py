@@ -105,7 +105,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         scope = scope.inside(plan)
         if not plan.seeds and not plan.answers:
             return scope, []
-        if any(isinstance(each, Col) for each in plan.fixed):
+        if plan.outer_columns:
             check_correlation(self.dialect, plan)
             return self.with_tables(plan, scope, scope.own("v"), scope.own("w"))
         scope = scope._replace(seen={}, names={})
@@ -268,7 +268,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def _relation(self, source: FoldedRelation, scope: LocalScope) -> Text | None:
         plan, outs = source.plan, self.outs(self.layouts.relation(source))
-        if any(isinstance(operand, Col) for operand in plan.fixed):
+        if plan.outer_columns:
             check_correlation(self.dialect, plan)
             query = self.query(plan, scope, outs)
             return query and ("(SELECT * FROM (", *query, ") __x)")

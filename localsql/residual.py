@@ -64,7 +64,7 @@ class Residual:
     def plan(self, plan: Plan, variant: Variant | None, environment: Environment) -> Plan:
         """Return the folded plan with its exits of that variant; without a variant, with all."""
         split = self.splitter.of(plan)
-        outside = tuple((column, environment.get(column, column)) for column in split.outside)
+        outside = tuple((column, environment.get(column, column)) for column in plan.outer_columns)
         key = (plan, variant, outside)
         if key not in self.made:
             exits = split.exits if variant is None else split.by_variant.get(variant, ())

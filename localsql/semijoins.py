@@ -69,8 +69,7 @@ def _mentioned(condition: Condition) -> set[int]:
 
 def _around(source: Source) -> set[int]:
     """Return the numbers of the sources whose columns the source mentions."""
-    fixed = source.plan.fixed if isinstance(source, Relation) else ()
-    return {each.source for each in fixed if isinstance(each, Col)}
+    return {each.source for each in source.plan.outer_columns} if isinstance(source, Relation) else set()
 
 
 def _is_local(branch: Branch, group: set[int]) -> bool:

@@ -67,11 +67,6 @@ class SplitPlan:
     answers: Each[AnswerArm] = ()
 
     @cached_property
-    def outside(self) -> tuple[Col, ...]:
-        """The columns of outer selects that the plan mentions."""
-        return tuple(sorted((each for each in self.plan.fixed if isinstance(each, Col)), key=str))
-
-    @cached_property
     def by_variant(self) -> Mapping[Variant, Each[Exit]]:
         found: dict[Variant, Each[Exit]] = {}
         for end, split in self.exits:
@@ -196,8 +191,7 @@ class Splitter:
         """Say whether the rows depend on stored facts alone, and on no row of an outer select."""
         if plan.form is Form.ROUNDS or not all(self._is_central_branch(branch) for branch, _ in rows):
             return False
-        outside = {operand for operand in plan.fixed if isinstance(operand, Col)}
-        return not any(outside & {*_columns_of(branch), *terms} for branch, terms in rows)
+        return all({*_columns_of(branch), *terms}.isdisjoint(plan.outer_columns) for branch, terms in rows)
 
     # ---- one branch --------------------------------------------------------------------------------------------
 
@@ -223,8 +217,7 @@ class Splitter:
             case Answers():
                 return self.has_central_answers(plan)
             case Relation(plan=other):
-                outside = any(isinstance(operand, Col) for operand in other.fixed)
-                return self.is_central(other) and not outside
+                return self.is_central(other) and not other.outer_columns
         return self._reads_stored(source)
 
     def _is_decided(self, condition: Condition, numbers: set[int]) -> bool:
@@ -286,5 +279,5 @@ def _columns_of(branch: Branch) -> set[Col]:
     found = set().union(*map(columns_in, branch.conditions))
     for source in branch.sources:
         if isinstance(source, Relation):
-            found |= {operand for operand in source.plan.fixed if isinstance(operand, Col)}
+            found.update(source.plan.outer_columns)
     return found

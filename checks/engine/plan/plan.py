@@ -303,8 +303,7 @@ class Plan:
     """All branches to the answers of some literals.
 
     `exits` are the branches that end. Where the rules recurse, some exits read the goals, or the answers to goals.
-    `seeds` make the first goals, `moves` make goals from goals, and `answers` make the answers. A tag of the goals
-    stands for a state, a tag of the answers for a state and a variant.
+    `seeds` make the first goals, `moves` make goals from goals, and `answers` make the answers.
     """
 
     name: str = field(compare=False)
@@ -359,13 +358,15 @@ class Plan:
         """Return the name of an answer column where another plan reads it."""
         return f"c{index}" if self.is_plain_path else f"o{index}"
 
-    def tag_of(self, state: State) -> int:
-        """Return the tag of the state's goals."""
-        return self._tags_of_states[state]
+    @cached_property
+    def tag_of(self) -> dict[State, int]:
+        """The tags of the goals of each state."""
+        return {state: tag for tag, state in enumerate(self.states)}
 
     @cached_property
-    def _tags_of_states(self) -> dict[State, int]:
-        return {state: tag for tag, state in enumerate(self.states)}
+    def outer_columns(self) -> tuple[Col, ...]:
+        """The columns of the selects around this plan that it mentions, in order."""
+        return tuple(sorted((each for each in self.fixed if isinstance(each, Col)), key=str))
 
     @cached_property
     def key_count(self) -> int:

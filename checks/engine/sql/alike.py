@@ -79,7 +79,7 @@ class Outliner:
                 return type(source).__name__
             case Ids(_, slot, are_many):
                 return slot, are_many
-            case Relation(_, plan, variant) if not any(isinstance(each, Col) for each in plan.fixed):
+            case Relation(_, plan, variant) if not plan.outer_columns:
                 return plan, variant
             case Candidates(_, places, ids):
                 return places, ids

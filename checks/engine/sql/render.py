@@ -166,7 +166,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         layout = self.layout(plan, Goals)
 
         def row(jump: Jump, scope: Scope[Seen]) -> Text | None:
-            return self._row(layout, plan.tag_of(jump.state), jump.branch, goal_terms(jump), scope)
+            return self._row(layout, plan.tag_of[jump.state], jump.branch, goal_terms(jump), scope)
 
         step = scope._replace(goals=name, lateral=Goals if self.dialect.recursive_arms_join else None)
         seeds, moves = [row(jump, scope) for jump in plan.seeds], [row(jump, step) for jump in plan.moves]

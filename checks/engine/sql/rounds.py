@@ -241,7 +241,7 @@ class _Statements:
     def _says(self, arm: Arm) -> tuple[str, int, dict[str, Term]]:
         """Return whether the arm makes answers ("1") or goals ("0"), their tag, and their terms by column."""
         if isinstance(arm, Jump):
-            return "0", self.plan.tag_of(arm.state), goal_terms(arm)
+            return "0", self.plan.tag_of[arm.state], goal_terms(arm)
         return "1", arm.tag, answer_terms(arm)
 
     def _select(self, branch: Branch, columns: Sequence[Column], renderer: Renders | None = None) -> Text:

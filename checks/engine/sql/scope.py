@@ -6,7 +6,6 @@ from collections.abc import Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from checks.engine.plan.plan import Plan, Source
-from checks.engine.rules.clauses import Col
 from checks.engine.sql.text import Part
 
 Seen = TypeVar("Seen")  # what a renderer remembers of a source in sight
@@ -42,7 +41,7 @@ class Scope(NamedTuple, Generic[Seen]):
 
     def around(self, plan: Plan) -> Hashable:
         """Return all of this scope that a nested plan's text depends on: what it mentions, where its names start."""
-        given = {each.source for each in plan.fixed if isinstance(each, Col)}
+        given = {each.source for each in plan.outer_columns}
         seen = frozenset((n, self.names.get(n), self.seen.get(n), n in self.looked_up) for n in given)
         return seen, len(self.names), self.depth, self.prefix, self.mark
 

@@ -276,7 +276,7 @@ class StoredRenderer(StoredOperands):
         if self.marks:
             return self.marked({})._relation(source, scope)
         plan = source.plan
-        if plan.form is not Form.ROUNDS and any(isinstance(operand, Col) for operand in plan.fixed):
+        if plan.form is not Form.ROUNDS and plan.outer_columns:
             return self._in_place(source, scope)
         key = (plan, source.variant)
         if key not in self.shared:
