@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checks.engine.plan.plan import AnswerArm, Answers, Branch, Goals, Plan, Tagged
-from localsql.split import numbers_in
+from checks.engine.plan.prefixes import sources_of
 
 
 def pruned(plan: Plan) -> Plan:
@@ -45,4 +45,4 @@ def _is_fed(branch: Branch, kind: type[Goals] | type[Answers], tags: set[int]) -
 
 def _tags(branch: Branch, kind: type[Goals] | type[Answers]) -> set[int]:
     numbers = {source.number for source in branch.sources if isinstance(source, kind)}
-    return {each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and numbers_in(each) & numbers}
+    return {each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and sources_of(each) & numbers}

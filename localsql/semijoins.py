@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from checks.engine.plan.others import OtherCondition
 from checks.engine.plan.plan import Among, Branch, Condition, Fact, Relation, Same, Source
+from checks.engine.plan.prefixes import sources_of
 from checks.engine.rules.clauses import Col, Operand, Term
 from localsql.relations import Domain, Known
-from localsql.split import numbers_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _reached(branch: Branch, start: int, link: Condition) -> set[int]:
 def _mentioned(condition: Condition) -> set[int]:
     if isinstance(condition, Member):
         return {condition.operand.source} if isinstance(condition.operand, Col) else set()
-    return numbers_in(condition)
+    return sources_of(condition)
 
 
 def _around(source: Source) -> set[int]:

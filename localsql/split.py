@@ -16,12 +16,10 @@ from typing import TypeVar
 
 from checks.asking import deadline
 from checks.engine.plan.plan import (
-    Among,
     AnswerArm,
     Answers,
     Branch,
     Candidates,
-    Comparison,
     Condition,
     Exit,
     Fact,
@@ -31,13 +29,12 @@ from checks.engine.plan.plan import (
     Jump,
     Plan,
     Relation,
-    Same,
     Source,
-    Tagged,
     Variant,
 )
+from checks.engine.plan.prefixes import columns_in, sources_of
 from checks.engine.plan.variants import variant_of
-from checks.engine.rules.clauses import Col, Operand, Term
+from checks.engine.rules.clauses import Col, Term
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.stored import StoredRenderer
 from localsql.parts import Part, PartMaker
@@ -221,7 +218,7 @@ class Splitter:
         return self._reads_stored(source)
 
     def _is_decided(self, condition: Condition, numbers: set[int]) -> bool:
-        found = numbers_in(condition)
+        found = sources_of(condition)
         if isinstance(condition, Holds):
             return found <= numbers and self.is_central(condition.plan)
         return bool(found) and found <= numbers
@@ -245,34 +242,16 @@ def _components(sources: list[Source], conditions: list[Condition]) -> Iterator[
     """Yield groups of sources that conditions join, with these; each condition about no source stands alone."""
     groups: list[set[int]] = [{source.number} for source in sources]
     for condition in conditions:
-        numbers = numbers_in(condition)
+        numbers = sources_of(condition)
         joined = [group for group in groups if group & numbers]
         if len(joined) > 1:
             groups = [group for group in groups if not group & numbers] + [set().union(*joined)]
     for group in groups:
-        inside = [each for each in conditions if numbers_in(each) & group]
+        inside = [each for each in conditions if sources_of(each) & group]
         yield [source for source in sources if source.number in group], inside
     for condition in conditions:
-        if not numbers_in(condition):
+        if not sources_of(condition):
             yield [], [condition]
-
-
-def numbers_in(condition: Condition) -> set[int]:
-    found = {column.source for column in columns_in(condition)}
-    return found | {condition.source} if isinstance(condition, Tagged) else found
-
-
-def columns_in(condition: Condition) -> set[Col]:
-    match condition:
-        case Same(left, right) | Comparison(_, left, right):
-            operands: Iterable[Operand] = (left, right)
-        case Among(operand, _):
-            operands = (operand,)
-        case Holds(plan):
-            operands = plan.fixed
-        case Tagged():
-            operands = ()
-    return {operand for operand in operands if isinstance(operand, Col)}
 
 
 def _columns_of(branch: Branch) -> set[Col]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from checks.engine.plan.draft import Draft
@@ -60,16 +60,21 @@ def _connected(start: int, conditions: tuple[Condition, ...]) -> set[int]:
 
 def sources_of(condition: Condition) -> set[int]:
     """Return the numbers of the sources that the condition mentions."""
+    if isinstance(condition, Tagged):
+        return {condition.source}
+    return {column.source for column in columns_in(condition)}
+
+
+def columns_in(condition: Condition) -> Sequence[Col]:
+    """Return the columns that the condition mentions."""
     match condition:
         case Same(left, right) | Comparison(_, left, right):
-            operands = {left, right}
-        case Among(operand, _):
-            operands = {operand}
-        case Tagged(source, _):
-            return {source}
+            return [each for each in (left, right) if isinstance(each, Col)]
+        case Among(Col() as column, _):
+            return (column,)
         case Holds(plan):
-            operands = set(plan.fixed)
-    return {operand.source for operand in operands if isinstance(operand, Col)}
+            return plan.outer_columns
+    return ()
 
 
 def _mapped(condition: Condition, change: Callable[[Operand], Operand]) -> Condition:
