@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from checks.engine.plan.others import OtherCondition
 from checks.engine.plan.plan import Among, Branch, Condition, Fact, Relation, Same, Source
-from checks.engine.plan.prefixes import sources_of
+from checks.engine.plan.prefixes import connected, sources_of
 from checks.engine.rules.clauses import Col, Operand, Term
 from localsql.relations import Domain, Known
 
@@ -53,12 +53,7 @@ def _reached(branch: Branch, start: int, link: Condition) -> set[int]:
     """Return the sources that other conditions than the link join with the first one, directly or through others."""
     joined = [_mentioned(each) for each in branch.conditions if each != link]
     joined += [_around(source) | {source.number} for source in branch.sources]
-    found = {start}
-    while True:
-        more = set().union(*(each for each in joined if each & found)) - found
-        if not more:
-            return found
-        found |= more
+    return connected(start, joined)
 
 
 def _mentioned(condition: Condition) -> set[int]:

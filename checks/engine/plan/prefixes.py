@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from checks.engine.plan.draft import Draft
 from checks.engine.plan.others import OtherCondition
 from checks.engine.plan.plan import Among, Branch, Comparison, Condition, Fact, Holds, Same, Tagged
 from checks.engine.rules.clauses import Call, Col, Operand, Var, terms_of
+from policy.rules.components import reachable
 
 
 def prefix_of(call: Call, rest: Draft) -> Branch | None:
@@ -20,7 +21,7 @@ def prefix_of(call: Call, rest: Draft) -> Branch | None:
     if not isinstance(start, Col) or not isinstance(end, Var) or not rest.pending:
         return None
     facts = {source.number for source in rest.sources if isinstance(source, Fact)}
-    taken = _connected(start.source, rest.conditions)
+    taken = connected(start.source, map(sources_of, rest.conditions))
     asked = [term for literal in rest.pending for term in terms_of(literal)] + list(rest.outs)
     if not taken <= facts or any(isinstance(term, Col) and term.source in taken for term in asked):
         return None
@@ -46,16 +47,10 @@ def general(prefix: Branch, column: Col) -> Hashable:
     return sources, tuple(_mapped(each, placed) for each in prefix.conditions), placed(column)
 
 
-def _connected(start: int, conditions: tuple[Condition, ...]) -> set[int]:
-    """Return the source and all that conditions join with it, directly or through others."""
-    found, size = {start}, 0
-    while len(found) > size:
-        size = len(found)
-        for condition in conditions:
-            joined = sources_of(condition)
-            if found & joined:
-                found |= joined
-    return found
+def connected(start: int, joins: Iterable[set[int]]) -> set[int]:
+    """Return the source and all that is joined with it, directly or through others; `joins` are sources in groups."""
+    groups = list(joins)
+    return set(reachable((start,), lambda source: [each for group in groups if source in group for each in group]))
 
 
 def sources_of(condition: Condition) -> set[int]:
