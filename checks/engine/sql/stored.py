@@ -87,16 +87,6 @@ class StoredRenderer(StoredOperands):
 
     # ---- plans ---------------------------------------------------------------------------------------------------
 
-    def query(
-        self,
-        plan: Plan,
-        scope: Scoped,
-        columns: ColumnsOf = no_columns,
-        exits: Sequence[Exit] | None = None,
-        distinct: bool = False,
-    ) -> Text:
-        return _always(super().query(plan, scope, columns, exits, distinct))
-
     def entered(self, plan: Plan, scope: Scoped) -> tuple[Scoped, list[Text]]:
         scope = scope.inside(plan)
         return self.with_tables(plan, scope, scope.own("g"), scope.own("a"))
@@ -289,7 +279,8 @@ class StoredRenderer(StoredOperands):
     def _in_place(self, source: Relation, scope: Scoped) -> Text:
         """Return a relation that mentions a row of an outer select, as a subquery in its place."""
         if not source.plan.is_plain_path:
-            return ("(SELECT * FROM (", *self.query(source.plan, scope, self.outs, _exits_of(source)), ") x)")
+            rows = _always(self.query(source.plan, scope, self.outs, _exits_of(source)))
+            return ("(SELECT * FROM (", *rows, ") x)")
         inner = scope.inside(source.plan)
         name = f"w{inner.depth}"
         return ("(WITH RECURSIVE ", *self._path(source.plan, name, inner), f" SELECT c0 FROM {name})")
@@ -297,7 +288,7 @@ class StoredRenderer(StoredOperands):
     def _defined(self, source: Relation, name: str) -> Text:
         if source.plan.is_plain_path:
             return self._path(source.plan, name, Scope())
-        rows = self.query(source.plan, Scope(prefix=name), self.outs, _exits_of(source), distinct=True)
+        rows = _always(self.query(source.plan, Scope(prefix=name), self.outs, _exits_of(source), distinct=True))
         return (f"{name}({', '.join(_columns_of(source.plan))}) AS MATERIALIZED (", *rows, ")")
 
     def _fetched(self, plan: Plan, name: str, slot: str) -> Text:
