@@ -159,9 +159,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         columns = (Col(source.number, f"a{index}") for index in binding.key.columns)
         return [(f"{self.typed(each, scope).sql} IS NOT NULL",) for each in columns if each not in operands]
 
-    def column(self, column: Text | Shown, scope: LocalScope) -> Text | None:
-        if not isinstance(column, Shown):
-            return column
+    def shown(self, column: Shown, scope: LocalScope) -> Text | None:
         assert isinstance(column, Carried), "what is shown of the caller's tables is carried"
         shown = self._carried(column.term, column.family, scope)
         if shown is None:

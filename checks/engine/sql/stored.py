@@ -139,9 +139,7 @@ class StoredRenderer(StoredOperands):
     def select(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> Text:
         return _always(super().select(branch, columns, scope))
 
-    def column(self, column: Text | Shown, scope: Scoped) -> Text:
-        if not isinstance(column, Shown):
-            return column
+    def shown(self, column: Shown, scope: Scoped) -> Text:
         assert isinstance(column, Formed), "what is shown of stored facts has a form"
         return column.form(self.operand(column.term, scope))
 
