@@ -199,11 +199,12 @@ def _listed(renderer: LocalRenderer, plan: Plan, ends: list[Exit], side: Typed) 
     others = [end for end in ends if constants_of(end) is None]
     arms = own.list_arms(others, side, scope)
     if not arms:
-        return own.dialect.listed(side, constants)
+        return own.dialect.among(side, constants)
     possible = own.dialect.constants(constants, family)
     if possible:
         arms.append(own.constants(possible))
-    return f"{own.dialect.list_side(side)} IN ({_one_select(own, arms)})"
+    column = side.sql if side.family in NATIVE else own.dialect.text(side)
+    return f"{column} IN ({_one_select(own, arms)})"
 
 
 def _one_select(renderer: LocalRenderer, arms: list[Text]) -> str:
