@@ -34,7 +34,7 @@ Argument = TypeVar("Argument")
 _Place = tuple[str, int, int]  # predicate, number of arguments, and which of them
 
 
-def value_in(bindings: RuleBindings, term: Term, now: Value | None = None) -> Value | None:
+def value_in(bindings: RuleBindings, term: Term, now: Value | None) -> Value | None:
     """Return the term's value; None where it is a variable without one. `now` is the value of the current time."""
     if isinstance(term, Value):
         return term

@@ -52,6 +52,7 @@ from checks.engine.sql.text import (
     settled,
     tables_in,
 )
+from facts.indexes import STORED
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 
@@ -65,7 +66,6 @@ class StoredRenderer(StoredOperands):
     places: Callable[[Signature], tuple[str, ...]]
     inline: frozenset[Signature] = frozenset()
     may_end: Callable[[Signature], bool] = lambda signature: False  # whether facts of a signature may have ends
-    stored_table: str = "fact"
     rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans that are evaluated before the statement runs
     shared: dict[tuple[Plan, Variant], tuple[str, Text]] = field(default_factory=dict)  # joined plans, in WITH
     tested: dict[Hashable, Text | bool] = field(default_factory=dict)  # tests of plans, by all that they depend on
@@ -243,7 +243,7 @@ class StoredRenderer(StoredOperands):
 
     def _facts(self, place: str) -> str:
         assert place in ("stored", "inline"), f"facts in {place} are read by another statement"
-        return self.stored_table if place == "stored" else INLINE
+        return STORED if place == "stored" else INLINE
 
     def _candidates(self, source: Candidates) -> Text:
         arms: list[Text] = [("SELECT ", *self.dialect.seed((Const(each),)), " AS v") for each in ("", *source.ids)]
