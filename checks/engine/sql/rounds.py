@@ -20,7 +20,7 @@ from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jum
 from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Slot, Term, Var
 from checks.engine.rules.limits import tick
-from checks.engine.sql.alike import Outline, Outliner, drawn
+from checks.engine.sql.alike import Outline, Outliner
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.render import answer_terms, goal_terms
@@ -35,6 +35,7 @@ from checks.engine.sql.text import (
     Statement,
     Text,
     Unnamed,
+    drawn,
     finished,
     read_from,
     tables_in,
