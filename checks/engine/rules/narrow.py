@@ -19,7 +19,6 @@ from checks.engine.rules.limits import tick
 from checks.engine.rules.typings import AreFacts, Shape, Shapes
 from policy.rules import program as p
 from policy.rules.components import reachable
-from policy.values import INTEGER, Value
 
 Key = tuple[str, int]  # predicate and arity
 
@@ -92,7 +91,7 @@ class _Work:
         for literal in rule.body:
             match literal:
                 case p.Atom(args=args):
-                    met = self._met(_key(literal), tuple(_types_of(term, types) for term in args))
+                    met = self._met(_key(literal), tuple(p.types_of(term, types) for term in args))
                     if met is None:
                         return None
                     for term, names in zip(args, met):
@@ -100,7 +99,7 @@ class _Work:
                             types[term] &= names
                 case p.Member(variable, values):
                     types[variable] &= {value.type for value in values}
-        return tuple(_types_of(term, types) for term in rule.head.args)
+        return tuple(p.types_of(term, types) for term in rule.head.args)
 
     def _met(self, key: Key, types: Shape) -> Shape | None:
         """Return the types of each argument that shapes of the predicate allow; None where no shape fits."""
@@ -130,16 +129,6 @@ def _signatures(predicate: str, pattern: Shape) -> Iterator[p.Signature]:
     """Yield the signatures of the pattern; none where there are more than MOST_SIGNATURES."""
     if prod(map(len, pattern)) <= MOST_SIGNATURES:
         yield from (p.Signature(predicate, names) for names in product(*map(sorted, pattern)))
-
-
-def _types_of(term: p.Term, types: dict[p.Var, p.Types]) -> p.Types:
-    match term:
-        case Value(type=name):
-            return frozenset((name,))
-        case p.Now():
-            return frozenset((INTEGER,))
-        case _:
-            return types[term]
 
 
 def _key(atom: p.Atom) -> Key:
