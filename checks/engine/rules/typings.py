@@ -11,7 +11,7 @@ from itertools import product
 
 from checks.engine.rules.limits import tick
 from policy.rules import program as p
-from policy.values import INTEGER, Value
+from policy.values import Value
 
 Typing = dict[p.Var, str]
 Shape = tuple[p.Types, ...]  # the types of the arguments of a fact, or of a rule's head
@@ -51,9 +51,6 @@ def head_typing(rule: p.Rule, types: tuple[str, ...]) -> Typing | None:
                     return None
             case p.Var():
                 if name not in rule.types[term] or typing.setdefault(term, name) != name:
-                    return None
-            case p.Now():
-                if name != INTEGER:
                     return None
     return typing
 
