@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from policy.language.source import Span
@@ -54,10 +54,10 @@ def key_of(atom: Atom) -> Key:
     return atom.predicate, len(atom.args)
 
 
-def atoms_of(rule: FlatRule) -> list[Atom]:
-    """Return the atoms of the body, negated ones too."""
+def atoms_of(body: Iterable[Literal]) -> list[Atom]:
+    """Return the atoms of a body, negated ones too."""
     found = []
-    for literal in rule.body:
+    for literal in body:
         if isinstance(literal, Atom):
             found.append(literal)
         elif isinstance(literal, Not):
