@@ -35,10 +35,11 @@ def is_made_here(predicate: str) -> bool:
 
 
 def variables_of(rule: FlatRule) -> dict[Var, None]:
-    found = [term for term in rule.head.args if isinstance(term, Var)]
-    for literal in rule.body:
-        found += (term for term in terms_of(literal) if isinstance(term, Var))
-    return dict.fromkeys(found)
+    return dict.fromkeys(variable for literal in (rule.head, *rule.body) for variable in variables_in(literal))
+
+
+def variables_in(literal: Literal) -> list[Var]:
+    return [term for term in terms_of(literal) if isinstance(term, Var)]
 
 
 def terms_of(literal: Literal) -> tuple[Term, ...]:
