@@ -103,6 +103,14 @@ def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, 
     return {rounds.slot(variant): _json(run(exits, every)) for variant, exits in rounds.exits}
 
 
+def all_worked_out(rounds: Iterable[Rounds], run: Run, slots: Mapping[str, object]) -> dict[str, object]:
+    """Work out several rounds, each with the answers of those before it; return the slots, with all answers."""
+    known = dict(slots)
+    for each in rounds:
+        known |= worked_out(each, run, known)
+    return known
+
+
 def _tables(known: set[Fetched], new: set[Fetched]) -> dict[str, str]:
     """Return rows (is an answer, tag, …) as the JSON tables that the statements read."""
     return {
