@@ -229,7 +229,7 @@ class Residual:
     def condition(self, condition: Condition, inner: Environment) -> Condition | bool:
         match condition:
             case Same(left, right):
-                return same(self._value(left, inner), self._value(right, inner))
+                return _compared("=", self._value(left, inner), self._value(right, inner))
             case Among(operand, ids):
                 value = self._value(operand, inner)
                 return value.id in ids if isinstance(value, Const) else Among(value, ids)
@@ -269,17 +269,10 @@ def _types_of(plan: Plan) -> tuple[str, ...]:
 # ---- conditions over constants ------------------------------------------------------------------------------------
 
 
-def same(left: Operand, right: Operand) -> Condition | bool:
-    if left == right:
-        return True
-    if isinstance(left, Const):
-        return False if isinstance(right, Const) else Same(right, left)
-    return Same(left, right)
-
-
 def _compared(operator: str, left: Operand, right: Operand) -> Condition | bool:
-    if not (isinstance(left, Const) and isinstance(right, Const)):
-        return Comparison(operator, left, right)
+    """Return the outcome if it is known now, else the condition. Of what has to be equal, a constant goes last."""
+    if operator == "=" and isinstance(left, Const):
+        left, right = right, left
     return comparison(operator, left, right)
 
 
