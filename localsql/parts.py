@@ -86,7 +86,7 @@ class PartMaker:
 
 
 def _tag(source: Goals | Answers, branch: Branch) -> int:
-    return next(each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
+    return next(each.tag for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
 
 
 def _what(branch: Branch, plan: Plan) -> str:

@@ -43,4 +43,4 @@ def _is_fed(branch: Branch, kind: type[Goals] | type[Answers], tags: set[int]) -
 
 def _tags(branch: Branch, kind: type[Goals] | type[Answers]) -> set[int]:
     numbers = {source.number for source in branch.sources if isinstance(source, kind)}
-    return {each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and each.source in numbers}
+    return {each.tag for each in branch.conditions if isinstance(each, Tagged) and each.source in numbers}

@@ -129,7 +129,7 @@ class _Work:
         number = self.unfolder.numbers.source()
         keys = end.keys if self.has_keys else ()
         same = tuple(Same(Col(number, f"c{index}", type_of(key)), key) for index, key in enumerate(keys))
-        conditions = (*end.branch.conditions, Tagged(number, (self.tags[called, variant],)), *same)
+        conditions = (*end.branch.conditions, Tagged(number, self.tags[called, variant]), *same)
         return number, Branch((*end.branch.sources, Answers(number)), conditions)
 
     def through(self, jump: Jump, called: State, variant: Variant) -> Exit:

@@ -138,13 +138,13 @@ class Comparison:
 
 @value
 class Tagged:
-    """The row of goals or answers has one of these tags: of goals, states; of answers, states with variants."""
+    """The row of goals or answers has this tag: of goals, a state; of answers, a state with a variant."""
 
     source: int
-    tags: tuple[int, ...]
+    tag: int
 
     def __str__(self) -> str:
-        return f"s{self.source}.tag in {list(self.tags)}"
+        return f"s{self.source}.tag in [{self.tag}]"
 
 
 @value

@@ -88,10 +88,10 @@ class Outliner:
         match condition:
             case Same(left, right):
                 return self.term(left), self.term(right)
-            case Tagged(source, tags):
-                if source in self.marks or len(tags) > 1:
+            case Tagged(source, tag):
+                if source in self.marks:
                     return condition
-                self._mark(source, tags[0])
+                self._mark(source, tag)
                 return Tagged, self.places.get(source)
             case Among(operand, ids):
                 return Among, self.term(operand), ids

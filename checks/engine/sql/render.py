@@ -290,8 +290,8 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
                 return self.unequal(left, right, scope)
             case Comparison(operator, left, right):
                 return joined(f" {operator} ", (self.number(side, scope) for side in (left, right)))
-            case Tagged(source, tags):
-                return (f"{scope.names[source]}.tag = {tags[0]}",)
+            case Tagged(source, tag):
+                return (f"{scope.names[source]}.tag = {tag}",)
             case Holds(plan, negated):
                 return self.holds(plan, negated, scope)
         raise AssertionError(f"{condition} is tested by another renderer")

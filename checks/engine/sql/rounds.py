@@ -280,7 +280,7 @@ class _Statements:
 def _tried(branch: Branch) -> list[tuple[dict[int, str], Tag]]:
     """Return, for each source that may have a new row, the tables of all sources then, and the new row's tag."""
     every = _every(branch)
-    tags = {each.source: each.tags[0] for each in branch.conditions if isinstance(each, Tagged)}
+    tags = {each.source: each.tag for each in branch.conditions if isinstance(each, Tagged)}
     return [
         ({**every, source.number: name}, (int(isinstance(source, Answers)), tags[source.number]))
         for source, name in _read(branch, NEW_GOALS, NEW_ANSWERS)
