@@ -1,9 +1,9 @@
 """A question -> the engine's plan over the caller's tables and the stored facts, and how to read its exits.
 
 An answer that stands for every value becomes a condition without the column (a gate), or is read from all ids of the
-type, if the bindings have a query for these. Negations may withhold some values from it. If they mention only that
-value and what is given, the withheld values have branches of their own; those may stand for every value again, with
-others withheld from them.
+type, if the bindings have a query for these. A negation may withhold some values from such an answer. If it mentions
+nothing else but what is given, the withheld values are planned as a question of their own. Their branches may stand for
+every value, too, and have others withheld from them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Partial evaluation of a plan: plan -> plan, with all that stored facts and given values decide worked out.
 
-What a branch reads of stored facts becomes constants. A column with one value is replaced by that value. If a part has
-only one column, and another column must equal it, that other one is among its values. All else becomes a relation of
-constants (`Known`). Branches that cannot hold are dropped, and so are conditions that do hold; what is left reads the
-caller's tables.
+What a branch reads of stored facts becomes constants. A column with one value is replaced by that value. Where only one
+column of a part is wanted, to equal a column of the caller, that one is tested against a list of the values. All else
+becomes a relation of constants (`Known`). Branches that cannot hold are dropped, and so are conditions that do hold;
+what is left reads the caller's tables.
 
     s0 local repo_org(r, o); s1 stored has_role(:actor, n, o2); o = o2
         ->   s0 local repo_org(r, o); o in ['acme', 'wow']
@@ -139,9 +139,9 @@ class Residual:
         return self.ran[part]
 
     def _narrowed(self, part: Part, rows: Rows, left: Branch, inner: Environment, lists: list[Condition]) -> bool:
-        """If one column is all that is wanted of a part, and another must equal it, test that one against its values.
+        """Test a column against the values of a part, if these are all that is wanted of it; say whether that can hold.
 
-        Return False if that cannot hold.
+        The part must have one column, and the branch a condition that another operand equals it.
         """
         if len(part.columns) != 1:
             return True

@@ -129,7 +129,7 @@ class Splitter:
         return SplitPlan(plan, exits, seeds, moves, answers)
 
     def split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
-        """Split a branch of the plan, and all plans that it reads; `terms` are what is asked of its rows."""
+        """Split a branch, and all plans that it reads; `plan` is its own, `terms` are what is asked of its rows."""
         deadline.check()
         split = self._split(plan, branch, terms)
         for each in (*split.left.sources, *split.left.conditions):

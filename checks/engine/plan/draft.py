@@ -1,4 +1,4 @@
-"""A branch that is being built, and what it is inside of meanwhile: recursions, rounds, a table."""
+"""A branch while it is being built, and the plan that it is built for: how that recurses, and what it is given."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from policy.rules.program import TYPED
 
 @value
 class Enclosing:
-    """What a draft is inside of.
+    """What the plan that a draft is built for is given, and which recursions the draft is in.
 
-    `fixed` are the operands that its whole plan is given, `active` the recursions that the draft is in (see `State`),
-    and `in_place` the states that are written out where they are entered.
+    `fixed` are the operands that the whole plan is given, `active` the recursions that were entered (see `State`), and
+    `in_place` the states that are written out where they are entered.
     """
 
     fixed: frozenset[Operand] = frozenset()
@@ -85,12 +85,14 @@ class Draft:
 def read(
     draft: Draft, source: Source, bound: Mapping[Var, Term], conditions: Iterable[Condition] = ()
 ) -> Draft:
+    """Return the draft with one more source, whose columns bind variables, and with more conditions."""
     made = bind(draft, bound)
     tests = (*made.conditions, *conditions)
     return Draft(made.pending, made.outs, (*made.sources, source), tests, made.inside)
 
 
 def bind(draft: Draft, bound: Mapping[Var, Term]) -> Draft:
+    """Return the draft with terms in the place of variables."""
     if not bound:
         return draft
     pending = tuple([substituted(literal, bound) for literal in draft.pending])

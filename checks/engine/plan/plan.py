@@ -79,7 +79,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Each id that facts have at some places, the ids listed, and the empty id for all others; column `v`."""
+    """The ids that facts have at these places, these ids, and the empty id, for any other one; column `v`."""
 
     number: int
     places: tuple[Place, ...]
@@ -214,7 +214,7 @@ class Jump:
 
 @value
 class Continuation:
-    """A branch that goes on from each answer of a state, with what is still to be met."""
+    """A branch that reads the answers of a state, and has more literals to meet for each: `rest`."""
 
     branch: Branch
     state: State
@@ -313,7 +313,7 @@ class Plan:
     moves: tuple[Jump, ...] = ()
     states: tuple[State, ...] = ()
     answers: tuple[AnswerArm, ...] = ()
-    tags: tuple[tuple[int, Variant], ...] = ()
+    tags: tuple[tuple[int, Variant], ...] = ()  # of answers: the tag of a state's goals, and the variant
     fixed: frozenset[Operand] = frozenset()
     form: Form = Form.EXITS
 
@@ -342,9 +342,9 @@ class Plan:
 
     @property
     def is_plain_path(self) -> bool:
-        """Whether the answers are exactly the goals, and the start of the path if that is an answer, too.
+        """Whether the goals are the answers; the start of the path may be one more.
 
-        An exit must read the goals: if none does, they are of another type than the one asked for, and no answers.
+        Where no exit reads the goals, they are no answers: they have another type than the one asked for.
         """
         return (
             self.form is Form.PATH

@@ -1,4 +1,4 @@
-"""The part of a branch that leads to a call: what can be followed once for all branches that start like it."""
+"""Prefixes: the facts that bind the start of a path. Branches with equal prefixes share one plan."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def prefix_of(call: Call, rest: Draft) -> Branch | None:
 
 
 def without(rest: Draft, prefix: Branch) -> Draft:
+    """Return the draft without the sources and conditions of the prefix."""
     sources = tuple(each for each in rest.sources if each not in prefix.sources)
     return replace(rest, sources=sources, conditions=tuple(c for c in rest.conditions if c not in prefix.conditions))
 

@@ -1,9 +1,9 @@
 """Drafts -> the ends of the branches that they become: resolution, done once, when a question is planned.
 
 Each step takes the most determined literal of a draft (see `order`) and meets it: a fact becomes a source, a test
-becomes a condition, a call is met as `choose` says. The drafts and ends that a step returns mean together what the
-draft meant, whatever the facts. Each kind of step is a method with an example. A branch ends in an exit, in a jump to a
-state of the plan, or in going on from a state's answers.
+becomes a condition, a call is met as `choose` says. A step returns drafts and ends that have, together, the rows that
+the draft stands for, whatever the facts. Each kind of step is a method with an example. A branch ends in an exit, in a
+jump to a state of the plan, or in going on from a state's answers.
 
     has_permission(:actor, "read", :doc)
         ->  exit   <- stored has_permission(:actor, "read", :doc)

@@ -170,8 +170,9 @@ class _Statements:
         return self._statement(rows) if rows else None
 
     def steps(self) -> tuple[RoundStep, ...]:
-        """Return the statements of a round. Branches that read new rows of one tag are together: few need to run.
+        """Return the statements of a round.
 
+        Branches that read new rows of the same tag are in the same statement, so that few statements run in a round.
         A branch is evaluated once for each goal or answer that it reads, taking that one from the new rows and the
         others from all:
 
@@ -288,6 +289,7 @@ def _tried(branch: Branch) -> list[tuple[dict[int, str], Tag]]:
 
 
 def _every(branch: Branch) -> dict[int, str]:
+    """Return the tables of all goals and answers, by the sources that read them."""
     return {source.number: name for source, name in _read(branch, ALL_GOALS, ALL_ANSWERS)}
 
 

@@ -21,7 +21,7 @@ class Scope(NamedTuple, Generic[Seen]):
     plan: Plan | None = None  # the plan whose goals and answers can be read
     goals: str | None = None  # the table's name; None where there are none
     answers: str | None = None
-    lateral: type | None = None  # sources of this kind are the row that a recursive step goes on from
+    lateral: type | None = None  # in a recursive step: the kind of source that is read around it, a row at a time
     tables: Mapping[int, Part] = {}  # by source, for goals and answers that are read from other tables
     looked_up: frozenset[int] = frozenset()  # sources that are facts as of an earlier revision
     mark: str = ""  # before all names, where a caller's SQL has names of its own
@@ -36,7 +36,7 @@ class Scope(NamedTuple, Generic[Seen]):
         return f"{self.mark}p{self.depth}"
 
     def inside(self, plan: Plan) -> Scope[Seen]:
-        """The scope of the plan's branches, one level deeper; its tables are still to be named."""
+        """Return the scope of the plan's branches, one level deeper; its tables are still to be named."""
         return self._replace(depth=self.depth + 1, plan=plan, goals=None, answers=None, lateral=None)
 
     def around(self, plan: Plan) -> Hashable:

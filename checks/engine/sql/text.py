@@ -1,9 +1,13 @@
 """SQL text that keeps its parameters in their places until a statement is finished.
 
-A `Text` is a tuple of parts: SQL that this package wrote, values, tables that the statement defines, and two kinds of
-tests by which arms of a union are merged. A `Choice` is a column and the constants it may equal: arms that differ in
-one of these become one. A `Numbered` says which number a fact's signature has: many arms that differ only in these may
-read the numbers from a table.
+A `Text` is a tuple of parts. Most are SQL that this package wrote, or values: `Const`, `Other`, `Slot`. A `Table` is
+one that the statement defines, an `Unnamed` one whose name comes later. The other parts let arms of a union become one:
+
+    Choice     a column and the constants it may equal: arms that differ in one of these are merged
+    Numbered   the test that a column is a number, such as that of a fact's signature
+    Marked     the place of such a number in an arm for many, which reads it from a table
+    Reads      the FROM of an arm, where that table of numbers is read first
+
 
     SELECT 1 FROM fact f0 WHERE f0.sig = 3 AND … UNION ALL SELECT 1 FROM fact f0 WHERE f0.sig = 4 AND … UNION ALL …
     ->  SELECT 1 FROM (VALUES (3), (4), …) n CROSS JOIN fact f0 WHERE f0.sig = n.column1 AND …
