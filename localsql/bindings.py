@@ -56,7 +56,7 @@ class Bindings:
     facts: tuple[Binding, ...] = field(default=(), compare=False)
     sql_types: Mapping[str, str] = field(default_factory=dict, compare=False)
     domains: Mapping[str, str] = field(default_factory=dict, compare=False)  # by type, the query of all its ids
-    digest: str = ""  # of what plans depend on
+    digest: str = ""  # of the keys of facts and the types with domains: plans depend on nothing else
 
     @cached_property
     def by_signature(self) -> Mapping[Signature, tuple[int, ...]]:

@@ -142,14 +142,6 @@ class Dialect:
         """Return a carried column as the caller wants to see it."""
         return sql
 
-    def list_side(self, column: Typed) -> str:
-        """Return the caller's column as it is compared with carried values of its family."""
-        return column.sql if column.family in NATIVE else self.text(column)
-
-    def listed(self, column: Typed, values: Sequence[str]) -> str | None:
-        """Return the test that the caller's column is one of the values; None if it cannot be."""
-        return self.among(column, values)
-
     def rows(self, rows: Sequence[Sequence[str]]) -> str:
         return "VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
 

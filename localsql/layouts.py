@@ -69,7 +69,7 @@ class Layouts:
     def read(self, source: Goals | Answers, branch: Branch, plan: Plan) -> Places:
         """Return the columns of the goals or answers that a branch reads."""
         tests = (each for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
-        tag = next(tests).tags[0]
+        tag = next(tests).tag
         return self._goals(plan, tag) if isinstance(source, Goals) else self._answers(plan, tag)
 
     def _goals(self, plan: Plan, index: int) -> Places:

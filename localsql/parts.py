@@ -13,7 +13,7 @@ import orjson
 
 from checks.engine.plan.plan import Answers, Branch, Fact, Goals, Plan, Source, Tagged
 from checks.engine.rules.clauses import Col, Slot
-from checks.engine.sql.rounds import Fetched, Rounds, Run, worked_out
+from checks.engine.sql.rounds import Fetched, Rounds, Run, all_worked_out
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.text import Column, Formed, Statement, finished, union
@@ -86,7 +86,7 @@ class PartMaker:
 
 
 def _tag(source: Goals | Answers, branch: Branch) -> int:
-    return next(each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
+    return next(each.tag for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
 
 
 def _what(branch: Branch, plan: Plan) -> str:
@@ -110,19 +110,13 @@ class Execution:
             if tag not in tags:
                 return []
         if part.rounds:
-            return self.run(part.statement, known | self._rounds(part.rounds))
+            return self.run(part.statement, all_worked_out(part.rounds, self.run, known))
         if part.statement not in self.ran:
             self.ran[part.statement] = self.run(part.statement, known)
         return self.ran[part.statement]
 
     def _table(self, table: Table) -> tuple[str, set[int]]:
         if table.slot not in self.tables:
-            rows = self.run(table.statement, {**self.slots, **self._rounds(table.rounds)})
+            rows = self.run(table.statement, all_worked_out(table.rounds, self.run, self.slots))
             self.tables[table.slot] = (orjson.dumps(rows).decode(), {row[0] for row in rows})
         return self.tables[table.slot]
-
-    def _rounds(self, rounds: tuple[Rounds, ...]) -> dict[str, object]:
-        found: dict[str, object] = {}
-        for each in rounds:
-            found |= worked_out(each, self.run, {**self.slots, **found})
-        return found

@@ -1,9 +1,9 @@
 """A question -> the engine's plan over the caller's tables and the stored facts, and how to read its exits.
 
 An answer that stands for every value becomes a condition without the column (a gate), or is read from all ids of the
-type, if the bindings have a query for these. Negations may withhold some values from it. If they mention only that
-value and what is given, the withheld values have branches of their own; those may stand for every value again, with
-others withheld from them.
+type, if the bindings have a query for these. A negation may withhold some values from such an answer. If it mentions
+nothing else but what is given, the withheld values are planned as a question of their own. Their branches may stand for
+every value, too, and have others withheld from them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from checks.engine.errors import NestedTooDeep
 from checks.engine.plan.paths import outward
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan
 from checks.engine.plan.planner import Planner
-from checks.engine.rules.clauses import Col, Neg, Operand, Slot, Var, substituted, substituted_terms, type_of
+from checks.engine.rules.clauses import Col, Neg, Var, substituted, substituted_terms, type_of
 from checks.engine.rules.ruleset import RuleSet
 from localsql.relations import CallerTables, Domain
 
@@ -57,13 +57,11 @@ def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, 
 def _planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalBranches:
     planner = Planner(rules, tables.places, is_bounded=False)
     outs = tuple(Var(k, type=name) for k, name in enumerate(types))
-    fixed: frozenset[Operand] = frozenset(arg for call in root.calls for arg in call.args if isinstance(arg, Slot))
-    plan = planner.plan((*root.givens, *root.calls), outs, fixed)
-    ends = (_enumerated(planner, tables, end, types) for end in plan.exits)
-    return _branches(planner, plan, ends, fixed)
+    plan = planner.plan((*root.givens, *root.calls), outs)
+    return _branches(planner, plan, (_enumerated(planner, tables, end, types) for end in plan.exits))
 
 
-def _branches(planner: Planner, plan: Plan, ends: Iterable[Exit], fixed: frozenset[Operand]) -> LocalBranches:
+def _branches(planner: Planner, plan: Plan, ends: Iterable[Exit]) -> LocalBranches:
     branches = (_branch(planner, end) for end in ends)
     return LocalBranches(plan, tuple(branch for branch in branches if branch is not None))
 
@@ -104,6 +102,5 @@ def _withheld(planner: Planner, guard: Neg, end: Exit) -> LocalBranches | None:
     args = guard.call.args
     if len(end.outs) != 1 or any(isinstance(arg, Col) for arg in args):
         return None
-    fixed: frozenset[Operand] = frozenset(arg for arg in args if isinstance(arg, Slot))
-    plan = planner.plan((outward(guard.call),), (Var(0, type=type_of(end.outs[0])),), fixed)
-    return _branches(planner, plan, plan.exits, fixed)
+    plan = planner.plan((outward(guard.call),), (Var(0, type=type_of(end.outs[0])),))
+    return _branches(planner, plan, plan.exits)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from checks.engine.plan.plan import AnswerArm, Answers, Branch, Goals, Plan, Tagged
-from localsql.split import numbers_in
+from policy.rules.components import reachable
 
 
 def pruned(plan: Plan) -> Plan:
@@ -19,15 +20,12 @@ def pruned(plan: Plan) -> Plan:
 
 
 def _reached(plan: Plan) -> set[int]:
-    found: set[int] = set()
-    queue = [plan.states.index(jump.state) for jump in plan.seeds]
-    while queue:
-        tag = queue.pop()
-        if tag not in found:
-            found.add(tag)
-            following = (jump for jump in plan.moves if tag in _tags(jump.branch, Goals))
-            queue += [plan.states.index(jump.state) for jump in following]
-    return found
+    """Return the tags of all goals that the recursion reaches."""
+
+    def following(tag: int) -> Iterator[int]:
+        return (plan.tag_of[jump.state] for jump in plan.moves if tag in _tags(jump.branch, Goals))
+
+    return set(reachable((plan.tag_of[jump.state] for jump in plan.seeds), following))
 
 
 def _answered(arms: list[AnswerArm]) -> set[int]:
@@ -45,4 +43,4 @@ def _is_fed(branch: Branch, kind: type[Goals] | type[Answers], tags: set[int]) -
 
 def _tags(branch: Branch, kind: type[Goals] | type[Answers]) -> set[int]:
     numbers = {source.number for source in branch.sources if isinstance(source, kind)}
-    return {each.tags[0] for each in branch.conditions if isinstance(each, Tagged) and numbers_in(each) & numbers}
+    return {each.tag for each in branch.conditions if isinstance(each, Tagged) and each.source in numbers}

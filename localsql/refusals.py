@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from checks.engine.plan.plan import Branch, Holds, Plan, Relation
-from checks.engine.rules.clauses import Col
 from localsql.dialects import Dialect
 from localsql.errors import CannotSay
 from localsql.semijoins import Member
@@ -13,7 +12,7 @@ from localsql.semijoins import Member
 
 def check_correlation(dialect: Dialect, plan: Plan) -> None:
     """Refuse a plan that mentions a row of an outer select, if the dialect has no tables that may do that."""
-    if not dialect.can_correlate and any(isinstance(each, Col) for each in plan.fixed):
+    if not dialect.can_correlate and plan.outer_columns:
         predicate = re.split("[. ]", plan.states[0].call.predicate if plan.states else plan.name)[0]
         raise CannotSay(
             f"a rule tests `{predicate}`, which is recursive, for each row: this dialect cannot say that;"

@@ -47,7 +47,7 @@ class Mentioned(OtherSource):
 
 @dataclass(frozen=True, slots=True)
 class FoldedRelation(Relation):
-    """The answers of a folded plan. Its columns have the types from before some of them became constants."""
+    """The answers of a folded plan; `types` are those of its columns, some of which may be constants without a type."""
 
     types: tuple[str, ...]
 

@@ -105,7 +105,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         scope = scope.inside(plan)
         if not plan.seeds and not plan.answers:
             return scope, []
-        if any(isinstance(each, Col) for each in plan.fixed):
+        if plan.outer_columns:
             check_correlation(self.dialect, plan)
             return self.with_tables(plan, scope, scope.own("v"), scope.own("w"))
         scope = scope._replace(seen={}, names={})
@@ -159,9 +159,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         columns = (Col(source.number, f"a{index}") for index in binding.key.columns)
         return [(f"{self.typed(each, scope).sql} IS NOT NULL",) for each in columns if each not in operands]
 
-    def column(self, column: Text | Shown, scope: LocalScope) -> Text | None:
-        if not isinstance(column, Shown):
-            return column
+    def shown(self, column: Shown, scope: LocalScope) -> Text | None:
         assert isinstance(column, Carried), "what is shown of the caller's tables is carried"
         shown = self._carried(column.term, column.family, scope)
         if shown is None:
@@ -268,7 +266,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def _relation(self, source: FoldedRelation, scope: LocalScope) -> Text | None:
         plan, outs = source.plan, self.outs(self.layouts.relation(source))
-        if any(isinstance(operand, Col) for operand in plan.fixed):
+        if plan.outer_columns:
             check_correlation(self.dialect, plan)
             query = self.query(plan, scope, outs)
             return query and ("(SELECT * FROM (", *query, ") __x)")

@@ -1,9 +1,9 @@
 """Partial evaluation of a plan: plan -> plan, with all that stored facts and given values decide worked out.
 
-What a branch reads of stored facts becomes constants. A column with one value is replaced by that value. If a part has
-only one column, and another column must equal it, that other one is among its values. All else becomes a relation of
-constants (`Known`). Branches that cannot hold are dropped, and so are conditions that do hold; what is left reads the
-caller's tables.
+What a branch reads of stored facts becomes constants. A column with one value is replaced by that value. Where only one
+column of a part is wanted, to equal a column of the caller, that one is tested against a list of the values. All else
+becomes a relation of constants (`Known`). Branches that cannot hold are dropped, and so are conditions that do hold;
+what is left reads the caller's tables.
 
     s0 local repo_org(r, o); s1 stored has_role(:actor, n, o2); o = o2
         ->   s0 local repo_org(r, o); o in ['acme', 'wow']
@@ -64,7 +64,7 @@ class Residual:
     def plan(self, plan: Plan, variant: Variant | None, environment: Environment) -> Plan:
         """Return the folded plan with its exits of that variant; without a variant, with all."""
         split = self.splitter.of(plan)
-        outside = tuple((column, environment.get(column, column)) for column in split.outside)
+        outside = tuple((column, environment.get(column, column)) for column in plan.outer_columns)
         key = (plan, variant, outside)
         if key not in self.made:
             exits = split.exits if variant is None else split.by_variant.get(variant, ())
@@ -139,9 +139,9 @@ class Residual:
         return self.ran[part]
 
     def _narrowed(self, part: Part, rows: Rows, left: Branch, inner: Environment, lists: list[Condition]) -> bool:
-        """If one column is all that is wanted of a part, and another must equal it, test that one against its values.
+        """Test a column against the values of a part, if these are all that is wanted of it; say whether that can hold.
 
-        Return False if that cannot hold.
+        The part must have one column, and the branch a condition that another operand equals it.
         """
         if len(part.columns) != 1:
             return True
@@ -229,7 +229,7 @@ class Residual:
     def condition(self, condition: Condition, inner: Environment) -> Condition | bool:
         match condition:
             case Same(left, right):
-                return same(self._value(left, inner), self._value(right, inner))
+                return _compared("=", self._value(left, inner), self._value(right, inner))
             case Among(operand, ids):
                 value = self._value(operand, inner)
                 return value.id in ids if isinstance(value, Const) else Among(value, ids)
@@ -269,17 +269,10 @@ def _types_of(plan: Plan) -> tuple[str, ...]:
 # ---- conditions over constants ------------------------------------------------------------------------------------
 
 
-def same(left: Operand, right: Operand) -> Condition | bool:
-    if left == right:
-        return True
-    if isinstance(left, Const):
-        return False if isinstance(right, Const) else Same(right, left)
-    return Same(left, right)
-
-
 def _compared(operator: str, left: Operand, right: Operand) -> Condition | bool:
-    if not (isinstance(left, Const) and isinstance(right, Const)):
-        return Comparison(operator, left, right)
+    """Return the outcome if it is known now, else the condition. Of what has to be equal, a constant goes last."""
+    if operator == "=" and isinstance(left, Const):
+        left, right = right, left
     return comparison(operator, left, right)
 
 

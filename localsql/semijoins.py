@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from checks.engine.plan.others import OtherCondition
 from checks.engine.plan.plan import Among, Branch, Condition, Fact, Relation, Same, Source
+from checks.engine.plan.prefixes import connected, sources_of
 from checks.engine.rules.clauses import Col, Operand, Term
 from localsql.relations import Domain, Known
-from localsql.split import numbers_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +53,18 @@ def _reached(branch: Branch, start: int, link: Condition) -> set[int]:
     """Return the sources that other conditions than the link join with the first one, directly or through others."""
     joined = [_mentioned(each) for each in branch.conditions if each != link]
     joined += [_around(source) | {source.number} for source in branch.sources]
-    found = {start}
-    while True:
-        more = set().union(*(each for each in joined if each & found)) - found
-        if not more:
-            return found
-        found |= more
+    return connected(start, joined)
 
 
 def _mentioned(condition: Condition) -> set[int]:
     if isinstance(condition, Member):
         return {condition.operand.source} if isinstance(condition.operand, Col) else set()
-    return numbers_in(condition)
+    return sources_of(condition)
 
 
 def _around(source: Source) -> set[int]:
     """Return the numbers of the sources whose columns the source mentions."""
-    fixed = source.plan.fixed if isinstance(source, Relation) else ()
-    return {each.source for each in fixed if isinstance(each, Col)}
+    return {each.source for each in source.plan.outer_columns} if isinstance(source, Relation) else set()
 
 
 def _is_local(branch: Branch, group: set[int]) -> bool:

@@ -16,12 +16,10 @@ from typing import TypeVar
 
 from checks.asking import deadline
 from checks.engine.plan.plan import (
-    Among,
     AnswerArm,
     Answers,
     Branch,
     Candidates,
-    Comparison,
     Condition,
     Exit,
     Fact,
@@ -31,13 +29,12 @@ from checks.engine.plan.plan import (
     Jump,
     Plan,
     Relation,
-    Same,
     Source,
-    Tagged,
     Variant,
 )
+from checks.engine.plan.prefixes import columns_in, sources_of
 from checks.engine.plan.variants import variant_of
-from checks.engine.rules.clauses import Col, Operand, Term
+from checks.engine.rules.clauses import Col, Term
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.stored import StoredRenderer
 from localsql.parts import Part, PartMaker
@@ -65,11 +62,6 @@ class SplitPlan:
     seeds: Each[Jump] = ()
     moves: Each[Jump] = ()
     answers: Each[AnswerArm] = ()
-
-    @cached_property
-    def outside(self) -> tuple[Col, ...]:
-        """The columns of outer selects that the plan mentions."""
-        return tuple(sorted((each for each in self.plan.fixed if isinstance(each, Col)), key=str))
 
     @cached_property
     def by_variant(self) -> Mapping[Variant, Each[Exit]]:
@@ -137,7 +129,7 @@ class Splitter:
         return SplitPlan(plan, exits, seeds, moves, answers)
 
     def split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
-        """Split a branch of the plan, and all plans that it reads; `terms` are what is asked of its rows."""
+        """Split a branch, and all plans that it reads; `plan` is its own, `terms` are what is asked of its rows."""
         deadline.check()
         split = self._split(plan, branch, terms)
         for each in (*split.left.sources, *split.left.conditions):
@@ -196,8 +188,7 @@ class Splitter:
         """Say whether the rows depend on stored facts alone, and on no row of an outer select."""
         if plan.form is Form.ROUNDS or not all(self._is_central_branch(branch) for branch, _ in rows):
             return False
-        outside = {operand for operand in plan.fixed if isinstance(operand, Col)}
-        return not any(outside & {*_columns_of(branch), *terms} for branch, terms in rows)
+        return all({*_columns_of(branch), *terms}.isdisjoint(plan.outer_columns) for branch, terms in rows)
 
     # ---- one branch --------------------------------------------------------------------------------------------
 
@@ -223,12 +214,11 @@ class Splitter:
             case Answers():
                 return self.has_central_answers(plan)
             case Relation(plan=other):
-                outside = any(isinstance(operand, Col) for operand in other.fixed)
-                return self.is_central(other) and not outside
+                return self.is_central(other) and not other.outer_columns
         return self._reads_stored(source)
 
     def _is_decided(self, condition: Condition, numbers: set[int]) -> bool:
-        found = numbers_in(condition)
+        found = sources_of(condition)
         if isinstance(condition, Holds):
             return found <= numbers and self.is_central(condition.plan)
         return bool(found) and found <= numbers
@@ -252,39 +242,21 @@ def _components(sources: list[Source], conditions: list[Condition]) -> Iterator[
     """Yield groups of sources that conditions join, with these; each condition about no source stands alone."""
     groups: list[set[int]] = [{source.number} for source in sources]
     for condition in conditions:
-        numbers = numbers_in(condition)
+        numbers = sources_of(condition)
         joined = [group for group in groups if group & numbers]
         if len(joined) > 1:
             groups = [group for group in groups if not group & numbers] + [set().union(*joined)]
     for group in groups:
-        inside = [each for each in conditions if numbers_in(each) & group]
+        inside = [each for each in conditions if sources_of(each) & group]
         yield [source for source in sources if source.number in group], inside
     for condition in conditions:
-        if not numbers_in(condition):
+        if not sources_of(condition):
             yield [], [condition]
-
-
-def numbers_in(condition: Condition) -> set[int]:
-    found = {column.source for column in columns_in(condition)}
-    return found | {condition.source} if isinstance(condition, Tagged) else found
-
-
-def columns_in(condition: Condition) -> set[Col]:
-    match condition:
-        case Same(left, right) | Comparison(_, left, right):
-            operands: Iterable[Operand] = (left, right)
-        case Among(operand, _):
-            operands = (operand,)
-        case Holds(plan):
-            operands = plan.fixed
-        case Tagged():
-            operands = ()
-    return {operand for operand in operands if isinstance(operand, Col)}
 
 
 def _columns_of(branch: Branch) -> set[Col]:
     found = set().union(*map(columns_in, branch.conditions))
     for source in branch.sources:
         if isinstance(source, Relation):
-            found |= {operand for operand in source.plan.fixed if isinstance(operand, Col)}
+            found.update(source.plan.outer_columns)
     return found

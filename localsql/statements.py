@@ -80,23 +80,14 @@ class Folded:
 
 def verdict(renderer: LocalRenderer, folded: Folded, column: str) -> str:
     """Return a SELECT of one row with one truth value."""
-    return _as_column(renderer, _verdict(renderer, folded), column)
-
-
-def _as_column(renderer: LocalRenderer, truth: str, column: str) -> str:
-    return f"{truth} AS {column}" if truth.startswith("WITH ") else f"SELECT {truth} AS {column}"
-
-
-def _verdict(renderer: LocalRenderer, folded: Folded) -> str:
     branches = folded.branches
     if any(branch.is_certain for branch in branches.each):
-        return TRUE
+        return f"SELECT {TRUE} AS {column}"
     scope, _ = renderer.entered(branches.plan, TOP)
     arms = renderer.arms(branches.exits, scope)
     if not arms:
-        return FALSE
-    found = renderer.head(("SELECT EXISTS (", *union(arms, distinct=False), ")"))
-    return found if found.startswith("WITH ") else found.removeprefix("SELECT ")
+        return f"SELECT {FALSE} AS {column}"
+    return renderer.head(("SELECT EXISTS (", *union(arms, distinct=False), f") AS {column}"))
 
 
 # ---- rows of answers ----------------------------------------------------------------------------------------------
@@ -208,11 +199,12 @@ def _listed(renderer: LocalRenderer, plan: Plan, ends: list[Exit], side: Typed) 
     others = [end for end in ends if constants_of(end) is None]
     arms = own.list_arms(others, side, scope)
     if not arms:
-        return own.dialect.listed(side, constants)
+        return own.dialect.among(side, constants)
     possible = own.dialect.constants(constants, family)
     if possible:
         arms.append(own.constants(possible))
-    return f"{own.dialect.list_side(side)} IN ({_one_select(own, arms)})"
+    column = side.sql if side.family in NATIVE else own.dialect.text(side)
+    return f"{column} IN ({_one_select(own, arms)})"
 
 
 def _one_select(renderer: LocalRenderer, arms: list[Text]) -> str:

@@ -209,8 +209,8 @@ def is_met(condition: Condition, env: Env, known: Known) -> bool:
         case Comparison(operator, left, right):
             a, b = int(value(left, env, known)), int(value(right, env, known))
             return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]
-        case Tagged(source, tags):
-            return env[Col(source, "tag")] in tags
+        case Tagged(source, tag):
+            return env[Col(source, "tag")] == tag
         case Holds(plan, negated):
             return bool(answers_of_plan(plan, None, env, known)) != negated
 

@@ -13,7 +13,7 @@ from checks.asking.query import TypedId
 from checks.asking.question import Question
 from checks.explain.cases import ANY
 from policy.rules.problems import did_you_mean, listed, nearest
-from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, Types, Var
+from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, types_of
 from policy.values import STRING, Value
 
 
@@ -108,7 +108,7 @@ def _names(
     found = set(naming.declared(program.types[owner])) if owner in program.types else set()
     for rule in program.rules_by_predicate.get((predicate, 3), ()):
         whose = rule.head.args[naming.owner]
-        if owner in types_of(rule, whose):
+        if owner in types_of(whose, rule.types):
             granted = _granted(program, rule, rule.head.args[naming.place], (whose, owner), seen)
             if granted is None:
                 return None
@@ -128,18 +128,8 @@ def _granted(
                 return {value.id for value in values}
             case Atom(predicate, args) if term in args and (naming := NAMINGS.get((predicate, len(args)))):
                 whose = args[naming.owner]
-                owners = {owned[1]} if whose == owned[0] else types_of(rule, whose)
+                owners = {owned[1]} if whose == owned[0] else types_of(whose, rule.types)
                 named = [_names(program, predicate, owner, naming, seen) for owner in sorted(owners)]
                 known = [each for each in named if each is not None]
                 return set().union(*known) if len(known) == len(named) else None
     return None
-
-
-def types_of(rule: Rule, term: Term) -> Types:
-    """Return the types that a term of the rule may have."""
-    match term:
-        case Var():
-            return rule.types[term]
-        case Value(type=name):
-            return frozenset((name,))
-    return frozenset()

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
 
-from checks.asking.advice import types_of
 from checks.asking.ask import Answered, answered
 from checks.asking.askers import Asker
 from checks.asking.open_policy import OpenProgram
@@ -25,7 +24,7 @@ from checks.errors import TooManyTypes
 from facts.numbering import signature_numbers
 from facts.wire import Argument, Fact, Pattern
 from policy.moments import Moment
-from policy.rules.program import Program, Types
+from policy.rules.program import Program, Types, types_of
 
 MAX_COMBINATIONS = 2000
 
@@ -83,7 +82,7 @@ def _program_types(program: Program, pattern: Pattern) -> Iterator[tuple[Types, 
     key = (pattern.predicate, len(pattern.args))
     yield from program.accepted.get(key, ())
     for rule in program.rules_by_predicate.get(key, ()):
-        yield tuple(types_of(rule, term) for term in rule.head.args)
+        yield tuple(types_of(term, rule.types) for term in rule.head.args)
 
 
 def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]) -> Iterator[tuple[Types, ...]]:

@@ -22,12 +22,10 @@ from checks.engine.rules.clauses import (
     Given,
     Literal,
     Neg,
-    Slot,
     Var,
     calls_made,
     pattern_of,
     substituted,
-    terms_of,
     variables_of,
 )
 from checks.engine.rules.limits import steps_taken, tick, within
@@ -205,8 +203,7 @@ class _Fitting:
 
 def planned(planner: Planner, root: Root, width: int) -> PlannedRoot:
     literals, outs = _asked(root, width)
-    fixed = frozenset(term for each in literals for term in terms_of(each) if isinstance(term, Slot))
-    return _with_guards(planner, planner.plan(literals, outs, fixed))
+    return _with_guards(planner, planner.plan(literals, outs))
 
 
 def planned_in_rounds(rules: RuleSet, places: Places, root: Root, width: int) -> PlannedRoot:
@@ -220,8 +217,8 @@ def planned_in_rounds(rules: RuleSet, places: Places, root: Root, width: int) ->
     asking = rules.asking(question, literals)
 
     def made(with_values: bool) -> PlannedRoot:
-        planner = Planner(asking, places, in_rounds=True, is_bounded=False, with_values=with_values)
-        return _with_guards(planner, planner.plan((question,), outs, frozenset()))
+        planner = Planner(asking, places, is_bounded=False, with_values=with_values)
+        return _with_guards(planner, planner.plan((question,), outs))
 
     with suppress(CannotEnumerate):
         return made(with_values=True)
@@ -257,10 +254,9 @@ def _guarded(planner: Planner, end: Exit) -> Guarded:
     outs, sources, guards = list(end.outs), list(end.branch.sources), end.guards
     for index, out in enumerate(end.outs):
         if isinstance(out, Var) and any(out in guard.call.args for guard in guards):
-            found = planner.candidates_of(guards, out)
-            if not found.is_complete:
+            source = planner.candidates(guards, out)
+            if source is None:
                 raise CannotEnumerate("all but some")
-            source = planner.candidates(found)
             sources.append(source)
             outs[index] = Col(source.number, "v", out.type)
             guards = tuple(substituted(guard, {out: outs[index]}) for guard in guards)

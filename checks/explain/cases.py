@@ -6,7 +6,7 @@ one type for each variable, and with its conditions in an order in which each ca
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,10 +18,10 @@ from checks.engine.rules.clauses import Literal as EngineLiteral
 from checks.engine.rules.clauses import Var as EngineVar
 from checks.engine.rules.limits import tick
 from checks.engine.rules.ruleset import RuleSet
-from checks.engine.rules.specialise import concrete_literals, numbers_of
+from checks.engine.rules.specialise import concrete_literals, may_match, numbers_of, only_in
 from checks.engine.rules.typings import typings_of
 from policy.rules.components import Components, reachable
-from policy.rules.flat import terms_of
+from policy.rules.flat import terms_of, variables_in
 from policy.rules.program import Atom, Literal, Member, Not, Program, Rule, Term, Var
 from policy.values import STRING, Value
 
@@ -34,7 +34,7 @@ Argument = TypeVar("Argument")
 _Place = tuple[str, int, int]  # predicate, number of arguments, and which of them
 
 
-def value_in(bindings: RuleBindings, term: Term, now: Value | None = None) -> Value | None:
+def value_in(bindings: RuleBindings, term: Term, now: Value | None) -> Value | None:
     """Return the term's value; None where it is a variable without one. `now` is the value of the current time."""
     if isinstance(term, Value):
         return term
@@ -204,7 +204,7 @@ class Cases:
 
     def _made(self, pattern: Pattern) -> Iterator[Case]:
         for rule in self.program.rules_by_predicate.get((pattern.predicate, len(pattern.types)), ()):
-            if not _is_about(rule, pattern):
+            if not may_match(rule, pattern):
                 continue
             body = ordered_body(rule)
             for types in typings_of(self.program.shapes, rule, pattern.types):
@@ -245,14 +245,6 @@ def _places(predicate: str, terms: Sequence[Argument]) -> list[tuple[_Place, Arg
     return [((predicate, len(terms), index), term) for index, term in enumerate(terms)]
 
 
-def _is_about(rule: Rule, pattern: Pattern) -> bool:
-    """Say whether the head can be of the pattern, as far as names tell."""
-    for term, name in zip(rule.head.args, pattern.consts):
-        if isinstance(term, Value) and name is not None and not (term.type == STRING and Const(term.id) == name):
-            return False
-    return True
-
-
 # ---- the order of conditions -----------------------------------------------------------------------------------
 
 
@@ -261,7 +253,7 @@ def ordered_body(rule: Rule) -> list[Literal]:
 
     is_senior(user) if level > 3 and has_level(user, level)   ->   has_level(user, level), level > 3
     """
-    bound = {term for term in rule.head.args if isinstance(term, Var)} | _quantified(rule)
+    bound = set(variables_in(rule.head)).union(*(only_in(rule, each) for each in rule.body if isinstance(each, Not)))
     waiting, found = list(rule.body), []
     while waiting:
         ready = (each for each in waiting if isinstance(each, Atom | Member) or bound.issuperset(variables_in(each)))
@@ -271,14 +263,3 @@ def ordered_body(rule: Rule) -> list[Literal]:
         if isinstance(literal, Atom | Member):
             bound.update(variables_in(literal))
     return found
-
-
-def _quantified(rule: Rule) -> set[Var]:
-    """Return the variables that only one negation mentions."""
-    uses = Counter(variable for literal in (rule.head, *rule.body) for variable in set(variables_in(literal)))
-    negated = {variable for literal in rule.body if isinstance(literal, Not) for variable in variables_in(literal)}
-    return {variable for variable in negated if uses[variable] == 1}
-
-
-def variables_in(literal: Literal) -> list[Var]:
-    return [term for term in terms_of(literal) if isinstance(term, Var)]

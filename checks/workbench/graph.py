@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeGuard
 
-from checks.asking.advice import types_of
 from checks.explain.cases import ordered_body
 from checks.explain.tree import abbreviated, formula_of, shown_literal, source_text
 from checks.workbench.needs import ANY_NAME, KIND_OF, PERMISSION, RELATION, ROLE, Need, Needing, label_of
 from policy.language.source import NOWHERE, Span
-from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Types, Var
+from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Types, Var, types_of
 from policy.values import Value
 
 _NUMBER = re.compile(r"#\d+")  # tells variables of the same name apart
@@ -140,7 +139,7 @@ def _granted(program: Program) -> dict[str | None, dict[Grant, None]]:
             for rule in program.rules_by_predicate.get((predicate, arity), ()):
                 if rule.origin != NOWHERE:
                     grants = dict.fromkeys(_grants_of_rule(needing, rule, Node(kind, label_of(rule.head.args[1]))))
-                    for name in types_of(rule, rule.head.args[2]) if arity == 3 else (None,):
+                    for name in types_of(rule.head.args[2], rule.types) if arity == 3 else (None,):
                         found.setdefault(name, {}).update(grants)
     return found
 

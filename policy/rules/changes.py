@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from policy.rules.program import Atom, Literal, Member, Not, Now, Program, Rule, Signature, Term, Types, Var
+from policy.rules.program import Atom, Literal, Member, Not, Now, Program, Rule, Signature, Term, Types, Var, types_of
 from policy.values import INTEGER, Value
 
 MOST_ATOM_SETS = 200  # of one predicate; beyond that they are widened to one set that covers all of them
@@ -245,16 +245,8 @@ def _is_of(term: Value | Now, allowed: Types, value: Value | None) -> bool:
 
 
 def _atom_set(head: Atom, types: Mapping[Var, Types], values: Mapping[Var, Value]) -> AtomSet:
-    def types_of(term: Term) -> Types:
-        match term:
-            case Var():
-                return types[term]
-            case Value(type=name):
-                return frozenset((name,))
-        return frozenset((INTEGER,))
-
     known = tuple([values.get(term) if isinstance(term, Var) else _constant(term) for term in head.args])
-    return AtomSet(head.predicate, tuple(map(types_of, head.args)), known)
+    return AtomSet(head.predicate, tuple([types_of(term, types) for term in head.args]), known)
 
 
 def _constant(term: Term) -> Value | None:

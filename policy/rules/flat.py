@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from policy.language.source import Span
@@ -35,10 +35,11 @@ def is_made_here(predicate: str) -> bool:
 
 
 def variables_of(rule: FlatRule) -> dict[Var, None]:
-    found = [term for term in rule.head.args if isinstance(term, Var)]
-    for literal in rule.body:
-        found += (term for term in terms_of(literal) if isinstance(term, Var))
-    return dict.fromkeys(found)
+    return dict.fromkeys(variable for literal in (rule.head, *rule.body) for variable in variables_in(literal))
+
+
+def variables_in(literal: Literal) -> list[Var]:
+    return [term for term in terms_of(literal) if isinstance(term, Var)]
 
 
 def terms_of(literal: Literal) -> tuple[Term, ...]:
@@ -54,10 +55,10 @@ def key_of(atom: Atom) -> Key:
     return atom.predicate, len(atom.args)
 
 
-def atoms_of(rule: FlatRule) -> list[Atom]:
-    """Return the atoms of the body, negated ones too."""
+def atoms_of(body: Iterable[Literal]) -> list[Atom]:
+    """Return the atoms of a body, negated ones too."""
     found = []
-    for literal in rule.body:
+    for literal in body:
         if isinstance(literal, Atom):
             found.append(literal)
         elif isinstance(literal, Not):

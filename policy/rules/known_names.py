@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policy.rules.program import Atom, Member, Not, Program, Rule, Signature, Term, Types, Var
+from policy.rules.flat import terms_of
+from policy.rules.program import Atom, Member, Not, Program, Rule, Signature, Types, Var, types_of
 from policy.values import STRING, Value
 
 ROLE, RELATION = "has_role", "has_relation"
@@ -74,7 +75,7 @@ class _Names:
     def _meets(self, rule: Rule, atom: Atom, pattern: _Pattern) -> bool:
         if atom.predicate != self.predicate or len(atom.args) != len(pattern):
             return False
-        return all(not types.isdisjoint(_types_of(rule, term)) for term, types in zip(atom.args, pattern))
+        return all(not types.isdisjoint(types_of(term, rule.types)) for term, types in zip(atom.args, pattern))
 
     def _taken(self, rule: Rule, atom: Atom, pattern: _Pattern) -> bool:
         """Add the names that an atom of a rule has in the place; False if it may have any."""
@@ -93,7 +94,7 @@ class _Names:
             return True
         if self._hands_on(rule, atom, name):
             met: dict[object, Types] = {term: types for term, types in zip(atom.args, pattern) if isinstance(term, Var)}
-            heads = [(term, _types_of(rule, term)) for term in rule.head.args]
+            heads = [(term, types_of(term, rule.types)) for term in rule.head.args]
             return self.look(tuple(types & met.get(term, types) for term, types in heads))
         return False
 
@@ -103,28 +104,8 @@ class _Names:
         if head.predicate != self.predicate or head.args[PLACE : PLACE + 1] != (name,):
             return False
         others = [each for each in rule.body if each is not atom and not (isinstance(each, Not) and each.atom is atom)]
-        terms = [term for each in others for term in _terms(each)]
+        terms = [term for each in others for term in terms_of(each)]
         own = [
             term for place, term in enumerate((*head.args, *atom.args)) if place not in (PLACE, len(head.args) + PLACE)
         ]
         return name not in terms and name not in own
-
-
-def _types_of(rule: Rule, term: Term) -> Types:
-    match term:
-        case Value(type=name):
-            return frozenset((name,))
-        case Var():
-            return rule.types[term]
-    return frozenset()
-
-
-def _terms(literal: object) -> tuple[object, ...]:
-    match literal:
-        case Not(atom):
-            return atom.args
-        case Atom(args=args):
-            return args
-        case Member(variable):
-            return (variable,)
-    return (getattr(literal, "left", None), getattr(literal, "right", None))

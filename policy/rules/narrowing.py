@@ -55,7 +55,7 @@ class Narrowing:
                 self.parts[rule.caller].append(index)
             for site in self.sites[index]:
                 self.askers[site.key].add(index)
-            for atom in atoms_of(rule):
+            for atom in atoms_of(rule.body):
                 if is_made_here(atom.predicate):
                     self.handed[atom.predicate] = [arg for arg in atom.args if isinstance(arg, Var)]
 
@@ -73,7 +73,7 @@ class Narrowing:
         """Return the calls whose arguments are all declared, and those that an earlier run found to fit no pattern."""
         found = defaultdict(set, {key: set(patterns) for key, patterns in self.own.items()})
         for rule, typing in zip(self.rules, self.typings, strict=True) if self.askers else ():
-            for atom in atoms_of(rule):
+            for atom in atoms_of(rule.body):
                 if key_of(atom) in self.askers and not _open_positions(atom, rule):
                     found[key_of(atom)].add(pattern_of(atom.args, typing, self.vocabulary))
         return found
@@ -170,7 +170,7 @@ class Narrowing:
         """Return the patterns that calls ask for. An open call that fits other patterns adds none of its own."""
         found: dict[Key, set[Pattern]] = defaultdict(set)
         for rule, sites, typing in zip(self.rules, self.sites, self.typings, strict=True):
-            for atom in atoms_of(rule):
+            for atom in atoms_of(rule.body):
                 if not _open_positions(atom, rule):
                     found[key_of(atom)].add(pattern_of(atom.args, typing, self.vocabulary))
             for site in sites:

@@ -206,7 +206,7 @@ class Program:
             found[key] = dict.fromkeys(patterns)
         for key, rules in self.rules_by_predicate.items():
             for rule in rules:
-                found.setdefault(key, {})[tuple(_types_of(term, rule) for term in rule.head.args)] = None
+                found.setdefault(key, {})[tuple(types_of(term, rule.types) for term in rule.head.args)] = None
         return {key: tuple(patterns) for key, patterns in found.items()}
 
     @cached_property
@@ -234,14 +234,15 @@ class Program:
         return any(all(t in allowed for t, allowed in zip(types, pattern)) for pattern in patterns)
 
 
-def _types_of(term: Term, rule: Rule) -> Types:
+def types_of(term: Term, types: Mapping[Var, Types]) -> Types:
+    """Return the types that a term of a rule can have; `types` are those of the rule's variables."""
     match term:
         case Value(type=name):
             return frozenset((name,))
         case Now():
             return frozenset((INTEGER,))
         case _:
-            return rule.types[term]
+            return types[term]
 
 
 def _strings(literal: Literal) -> list[str]:
@@ -264,5 +265,5 @@ def policy_of(program: Program) -> str:
 
 __all__ = [
     "Assertion", "Atom", "Compare", "Literal", "Member", "Not", "Now", "Program", "Rule", "Signature", "Term", "Test",
-    "TypeDef", "Types", "Var", "policy_of",
+    "TypeDef", "Types", "Var", "policy_of", "types_of",
 ]

@@ -128,8 +128,8 @@ def test_a_column_that_takes_different_texts_for_equal_selects_none_but_its_own(
     caller_database.fill("t", [("a",)])
     for sql_type in ("char(5)", "character(5)", "nchar(5)"):
         column = Typed("t.c", dialect.family(sql_type))
-        assert caller_database.run(f"SELECT c FROM t WHERE {dialect.listed(column, ('a ',))}")[1] == []
-        assert len(caller_database.run(f"SELECT c FROM t WHERE {dialect.listed(column, ('a',))}")[1]) == 1
+        assert caller_database.run(f"SELECT c FROM t WHERE {dialect.among(column, ('a ',))}")[1] == []
+        assert len(caller_database.run(f"SELECT c FROM t WHERE {dialect.among(column, ('a',))}")[1]) == 1
 
 
 def test_what_is_known_of_sql_types():

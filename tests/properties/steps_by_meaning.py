@@ -28,7 +28,7 @@ from checks.engine.plan.planner import Planner
 from checks.engine.plan.states import State
 from checks.engine.plan.subqueries import Asked
 from checks.engine.plan.unfold import Outcome, Unfolder
-from checks.engine.rules.clauses import FRESH, Call, Col, Const, Given, Literal, Member, Operand, Scan, pattern_of
+from checks.engine.rules.clauses import FRESH, Call, Col, Const, Given, Literal, Member, Scan, pattern_of
 from checks.engine.rules.limits import bounded
 from checks.engine.rules.ruleset import RuleSet
 from facts.wire import Fact
@@ -190,11 +190,11 @@ def recorded(choose: Callable[[Draft, RuleSet], Literal | None] = next_literal) 
         graphs[-1].append(graph)
         return graph.explored
 
-    def made(self: Planner, asked: Asked, fixed: frozenset[Operand]) -> Plan:
+    def made(self: Planner, asked: Asked) -> Plan:
         graphs.append([])
         begun.append([])
         try:
-            plan = own_made(self, asked, fixed)
+            plan = own_made(self, asked)
             record.plans.append(Made(asked, plan, graphs[-1], begun[-1]))
             return plan
         finally:

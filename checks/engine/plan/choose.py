@@ -77,7 +77,7 @@ class Chooser:
         if component is None:
             return self._not_recursive(call, rest)
         if component in dict(rest.inside.active):
-            return self._own(call, rest, component)
+            return self._own(rest, component)
         return self._recursive(call, rest, component)
 
     def _not_recursive(self, call: Call, rest: Draft) -> Choice:
@@ -98,7 +98,7 @@ class Chooser:
         is_last = not rest.pending and not any(isinstance(out, Col) for out in rest.outs)
         return Choice(Meeting.ENTERED if is_last else Meeting.CONTINUED, component)
 
-    def _own(self, call: Call, rest: Draft, component: int) -> Choice:
+    def _own(self, rest: Draft, component: int) -> Choice:
         """Return how to meet a call of a recursion that the draft is already inside of."""
         left = dict(rest.inside.active)[component]
         if rest.inside.may_jump and len(rest.pending) <= left:

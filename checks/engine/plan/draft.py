@@ -1,4 +1,4 @@
-"""A branch that is being built, and what it is inside of meanwhile: recursions, rounds, a table."""
+"""A branch while it is being built, and the plan that it is built for: how that recurses, and what it is given."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from policy.rules.program import TYPED
 
 @value
 class Enclosing:
-    """What a draft is inside of.
+    """What the plan that a draft is built for is given, and which recursions the draft is in.
 
-    `fixed` are the operands that its whole plan is given, `active` the recursions that the draft is in (see `State`),
-    and `in_place` the states that are written out where they are entered.
+    `fixed` are the operands that the whole plan is given, `active` the recursions that were entered (see `State`), and
+    `in_place` the states that are written out where they are entered.
     """
 
     fixed: frozenset[Operand] = frozenset()
@@ -63,6 +63,16 @@ class Draft:
     def branch(self) -> Branch:
         return Branch(self.sources, self.conditions)
 
+    @property
+    def needed(self) -> set[Term]:
+        """Return what the pending literals and the answer columns use."""
+        return variables_of(self.pending).union(self.outs)
+
+    def without(self, literal: Literal) -> Draft:
+        """Return the draft with that literal left out."""
+        pending = tuple([each for each in self.pending if each is not literal])
+        return Draft(pending, self.outs, self.sources, self.conditions, self.inside)
+
     def testing(self, conditions: Iterable[Condition]) -> Draft:
         """Return the draft with more conditions."""
         return Draft(self.pending, self.outs, self.sources, (*self.conditions, *conditions), self.inside)
@@ -75,12 +85,14 @@ class Draft:
 def read(
     draft: Draft, source: Source, bound: Mapping[Var, Term], conditions: Iterable[Condition] = ()
 ) -> Draft:
+    """Return the draft with one more source, whose columns bind variables, and with more conditions."""
     made = bind(draft, bound)
     tests = (*made.conditions, *conditions)
     return Draft(made.pending, made.outs, (*made.sources, source), tests, made.inside)
 
 
 def bind(draft: Draft, bound: Mapping[Var, Term]) -> Draft:
+    """Return the draft with terms in the place of variables."""
     if not bound:
         return draft
     pending = tuple([substituted(literal, bound) for literal in draft.pending])
@@ -114,7 +126,7 @@ def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool
 
 def is_closed(call: Call, rest: Draft) -> bool:
     """Say whether nothing else in the draft uses the call's variables."""
-    return not variables_of((call,)) & (variables_of(rest.pending) | set(rest.outs))
+    return rest.needed.isdisjoint(variables_of((call,)))
 
 
 def has_idle_end(call: Call, rest: Draft) -> bool:
@@ -122,5 +134,4 @@ def has_idle_end(call: Call, rest: Draft) -> bool:
 
     Any value of that end will do then, so it may be that of the other end, by a path of no hops.
     """
-    used = variables_of(rest.pending) | set(rest.outs)
-    return call.types[0] == call.types[1] and not all(arg in used for arg in call.args)
+    return call.types[0] == call.types[1] and not rest.needed.issuperset(call.args)

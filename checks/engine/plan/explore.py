@@ -39,7 +39,7 @@ class Explored:
     def from_goal(self, state: State, branch: Branch) -> Branch:
         """Return the branch with the goals of the state as its first source."""
         number = self.goals[state]
-        tagged = Tagged(number, (self.places[state],))
+        tagged = Tagged(number, self.places[state])
         return Branch((Goals(number), *branch.sources), (tagged, *branch.conditions))
 
     def add(self, unfolder: Unfolder, start: State, enclosing: Enclosing) -> list[State]:

@@ -1,8 +1,8 @@
-"""Plans whose rules go on from an answer: the answers to each goal are worked out, and joined where they are wanted.
+"""Plans with a table of answers: of recursions whose rules go on from an answer.
 
-`"read" if "read" on "parent"`, listed, goes on from each folder that can be read to its children. A tag of the
-answers stands for a state and a variant. Variants of a state come from those of the states that its branches read, so
-a fixpoint finds them.
+`"read" if "read" on "parent"`, listed, goes on from each folder that can be read to its children. The answers to all
+goals are in one table, and a branch that goes on from a state's answers joins it. A tag of the answers stands for a
+state and a variant. A branch has a variant for each one that it reads, so a fixpoint finds the variants of all states.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from checks.engine.rules.clauses import Col, Operand, Term, Var, type_of
 
 
 def answering_plan(unfolder: Unfolder, name: str, width: int, explored: Explored, enclosing: Enclosing) -> Plan | Twice:
+    """Return the plan; or `Twice`, where a recursion must be worked out in rounds first."""
     has_keys = enclosing.rounds is not None or any(state.key_count for state in explored.arms)
     work = _Work(unfolder, explored, enclosing, has_keys)
     for state in tuple(explored.arms):
@@ -129,7 +130,7 @@ class _Work:
         number = self.unfolder.numbers.source()
         keys = end.keys if self.has_keys else ()
         same = tuple(Same(Col(number, f"c{index}", type_of(key)), key) for index, key in enumerate(keys))
-        conditions = (*end.branch.conditions, Tagged(number, (self.tags[called, variant],)), *same)
+        conditions = (*end.branch.conditions, Tagged(number, self.tags[called, variant]), *same)
         return number, Branch((*end.branch.sources, Answers(number)), conditions)
 
     def through(self, jump: Jump, called: State, variant: Variant) -> Exit:

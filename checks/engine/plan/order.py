@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import inf
 
-from checks.engine.plan.draft import Draft, Enclosing
+from checks.engine.plan.draft import Draft, Enclosing, is_closed
 from checks.engine.plan.paths import anchors, is_given
 from checks.engine.rules.clauses import (
     UNBOUND,
@@ -22,7 +22,6 @@ from checks.engine.rules.clauses import (
     Term,
     is_bound,
     pattern_of,
-    variables_of,
 )
 from checks.engine.rules.ruleset import TABLED, RuleSet
 
@@ -54,8 +53,8 @@ def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
     if len(draft.pending) == 1:
         return draft.pending[0] if isinstance(draft.pending[0], MET) else None
     found, least = None, inf
-    for index, literal in enumerate(draft.pending):
-        cost = _cost(literal, index, draft, rules)
+    for literal in draft.pending:
+        cost = _cost(literal, draft, rules)
         if cost is not None and cost < least:
             found, least = literal, cost
             if cost == PROBE:
@@ -63,14 +62,13 @@ def next_literal(draft: Draft, rules: RuleSet) -> Literal | None:
     return found
 
 
-def _cost(literal: Literal, index: int, draft: Draft, rules: RuleSet) -> float | None:
-    """Return the cost of the pending literal at that index; None for a test."""
+def _cost(literal: Literal, draft: Draft, rules: RuleSet) -> float | None:
+    """Return the cost of a pending literal; None for a test."""
     match literal:
         case Scan(signature, args):
             return _scan_cost(signature.types, args)
         case Call():
-            others = draft.pending[:index] + draft.pending[index + 1 :]
-            return _call_cost(literal, others, draft.outs, rules, draft.inside)
+            return _call_cost(literal, draft, rules)
         case Given():
             return GIVEN
         case Member(variable, _):
@@ -86,42 +84,31 @@ def _scan_cost(types: tuple[str, ...], args: tuple[Term, ...]) -> float:
     return (SEARCH if anchors(types, args) else READ_THROUGH) + open_args * OPEN_ARGUMENT
 
 
-def _call_cost(
-    call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...], rules: RuleSet, enclosing: Enclosing
-) -> float:
+def _call_cost(call: Call, draft: Draft, rules: RuleSet) -> float:
     pattern = pattern_of(call)
     component = rules.component(pattern)
-    if component == TABLED:
-        return _tabled_cost(call, others, outs)
-    if component is not None:
-        return _recursive_cost(call, others, outs, enclosing, component)
-    if len(rules.alternatives(pattern)) <= 1:
+    if component is None and len(rules.alternatives(pattern)) <= 1:
         return RENAMING
-    if not variables_of((call,)) & (variables_of(others) | set(outs)):
-        return ALONE
+    rest = draft.without(call)
+    if component is not None and component != TABLED:
+        return _recursive_cost(call, rest, component)
+    if is_closed(call, rest):
+        return ALONE if component is None else ASIDE
     return LED_TO if anchors(call.types, call.args) else OPEN
 
 
-def _tabled_cost(call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...]) -> float:
-    if not variables_of((call,)) & (variables_of(others) | set(outs)):
-        return ASIDE
-    return LED_TO if anchors(call.types, call.args) else OPEN
-
-
-def _recursive_cost(
-    call: Call, others: tuple[Literal, ...], outs: tuple[Term, ...], enclosing: Enclosing, component: int
-) -> float:
-    entered = dict(enclosing.active)
+def _recursive_cost(call: Call, rest: Draft, component: int) -> float:
+    entered = dict(rest.inside.active)
     is_own = component in entered
-    is_last = not is_own or len(others) <= entered[component]
+    is_last = not is_own or len(rest.pending) <= entered[component]
     if call.is_path:
-        cost = _path_cost(call, enclosing, is_own, is_last)
+        cost = _path_cost(call, rest.inside, is_own, is_last)
         if cost is not None:
             return cost
-    is_closed = not variables_of((call,)) & (variables_of(others) | set(outs))
-    if is_own and (is_closed or not outs):
+    is_alone = is_closed(call, rest)
+    if is_own and (is_alone or not rest.outs):
         return JUMP if is_last and anchors(call.types, call.args) else OWN_LATER
-    if is_closed:
+    if is_alone:
         return ASIDE
     if anchors(call.types, call.args):
         return LED_TO

@@ -79,7 +79,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Each id that facts have at some places, the ids listed, and the empty id for all others; column `v`."""
+    """The ids that facts have at these places, these ids, and the empty id, for any other one; column `v`."""
 
     number: int
     places: tuple[Place, ...]
@@ -138,13 +138,13 @@ class Comparison:
 
 @value
 class Tagged:
-    """The row of goals or answers has one of these tags: of goals, states; of answers, states with variants."""
+    """The row of goals or answers has this tag: of goals, a state; of answers, a state with a variant."""
 
     source: int
-    tags: tuple[int, ...]
+    tag: int
 
     def __str__(self) -> str:
-        return f"s{self.source}.tag in {list(self.tags)}"
+        return f"s{self.source}.tag in [{self.tag}]"
 
 
 @value
@@ -214,7 +214,7 @@ class Jump:
 
 @value
 class Continuation:
-    """A branch that goes on from each answer of a state, with what is still to be met."""
+    """A branch that reads the answers of a state, and has more literals to meet for each: `rest`."""
 
     branch: Branch
     state: State
@@ -303,8 +303,7 @@ class Plan:
     """All branches to the answers of some literals.
 
     `exits` are the branches that end. Where the rules recurse, some exits read the goals, or the answers to goals.
-    `seeds` make the first goals, `moves` make goals from goals, and `answers` make the answers. A tag of the goals
-    stands for a state, a tag of the answers for a state and a variant.
+    `seeds` make the first goals, `moves` make goals from goals, and `answers` make the answers.
     """
 
     name: str = field(compare=False)
@@ -314,7 +313,7 @@ class Plan:
     moves: tuple[Jump, ...] = ()
     states: tuple[State, ...] = ()
     answers: tuple[AnswerArm, ...] = ()
-    tags: tuple[tuple[int, Variant], ...] = ()
+    tags: tuple[tuple[int, Variant], ...] = ()  # of answers: the tag of a state's goals, and the variant
     fixed: frozenset[Operand] = frozenset()
     form: Form = Form.EXITS
 
@@ -343,9 +342,9 @@ class Plan:
 
     @property
     def is_plain_path(self) -> bool:
-        """Whether the answers are exactly the goals, and the start of the path if that is an answer, too.
+        """Whether the goals are the answers; the start of the path may be one more.
 
-        An exit must read the goals: if none does, they are of another type than the one asked for, and no answers.
+        Where no exit reads the goals, they are no answers: they have another type than the one asked for.
         """
         return (
             self.form is Form.PATH
@@ -359,13 +358,15 @@ class Plan:
         """Return the name of an answer column where another plan reads it."""
         return f"c{index}" if self.is_plain_path else f"o{index}"
 
-    def tag_of(self, state: State) -> int:
-        """Return the tag of the state's goals."""
-        return self._tags_of_states[state]
+    @cached_property
+    def tag_of(self) -> dict[State, int]:
+        """The tags of the goals of each state."""
+        return {state: tag for tag, state in enumerate(self.states)}
 
     @cached_property
-    def _tags_of_states(self) -> dict[State, int]:
-        return {state: tag for tag, state in enumerate(self.states)}
+    def outer_columns(self) -> tuple[Col, ...]:
+        """The columns of the selects around this plan that it mentions, in order."""
+        return tuple(sorted((each for each in self.fixed if isinstance(each, Col)), key=str))
 
     @cached_property
     def key_count(self) -> int:

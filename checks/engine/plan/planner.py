@@ -2,8 +2,16 @@
 
 explore     the question's branches, and the states that they lead to
 inlined     the same, with states written in place that need not stay
-form_of     how they recurse: not at all, by goals, by answers, or in rounds
+form_of     how they recurse
 then the plan of that form; or, where a recursion turns out to need rounds of its own, once more from the start
+
+    exits only                                            EXITS: nothing recurses
+    exits only, each a look-up in all answers of a call   SET
+    jumps to states                                       GOALS, each tested at the exits of its state
+    the same, to follow one path                          PATH
+    a branch that goes on from each answer of a state     ANSWERS to the goals
+    a recursion that is worked out in rounds              ROUNDS
+    one that takes two of its answers at once             `Twice`: that one in rounds, and the question planned again
 """
 
 from __future__ import annotations
@@ -17,13 +25,12 @@ from checks.engine.plan.choose import Chooser
 from checks.engine.plan.draft import Draft, Enclosing, fixed_in
 from checks.engine.plan.explore import Explored, explore, goals_plan
 from checks.engine.plan.fixpoint import answering_plan
-from checks.engine.plan.forms import form_of
 from checks.engine.plan.inline import inlined
-from checks.engine.plan.open_values import Found, candidates_of
+from checks.engine.plan.open_values import candidates_of
 from checks.engine.plan.plan import Candidates, Condition, Form, Plan, Twice
 from checks.engine.plan.subqueries import Asked, Numbers, Subqueries
 from checks.engine.plan.unfold import Unfolder, many_steps
-from checks.engine.rules.clauses import Call, Literal, Neg, Operand, Var
+from checks.engine.rules.clauses import Call, Literal, Neg, Var
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from policy.rules.program import Signature
 
@@ -36,12 +43,12 @@ class Planner:
     """Plans one root of a question.
 
     Where a plan gets too large, `Sprawling` is raised, and the question is planned again in another form; `is_bounded`
-    says that there is another form left. The last form (`in_rounds`) works out in rounds all that the rules table.
+    says that there is another form left. With rules of `RuleSet.asking`, which is the last form, all that they table is
+    worked out in rounds.
     """
 
     rules: RuleSet
     places: Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
-    in_rounds: bool = False  # whether all that the rules table is worked out in rounds (`RuleSet.asking`)
     is_bounded: bool = True
     with_values: bool = True  # see `Unfolder`
     sprawling: int = 0  # other roots of the question that took too many steps
@@ -53,7 +60,7 @@ class Planner:
 
     def __post_init__(self) -> None:
         numbers = Numbers()
-        self._apart = {TABLED} if self.in_rounds else set()
+        self._apart = {TABLED} if self.rules.question else set()
         subqueries = Subqueries(self.rules, numbers, self._asked_inside)
         chooser = Chooser(self.rules, self._apart)
         most = many_steps(self.sprawling) if self.is_bounded else None
@@ -63,18 +70,17 @@ class Planner:
 
     # ---- what a question needs ----------------------------------------------------------------------------------
 
-    def plan(self, literals: tuple[Literal, ...], outs: tuple[Var, ...], fixed: frozenset[Operand]) -> Plan:
-        """Return the plan of all branches that meet the literals; `fixed` is given for the whole question."""
-        return self._planned(Asked(Draft(literals, outs)), fixed)
+    def plan(self, literals: tuple[Literal, ...], outs: tuple[Var, ...]) -> Plan:
+        """Return the plan of all branches that meet the literals."""
+        return self._planned(Asked(Draft(literals, outs)))
 
     def tested(self, guard: Neg) -> Condition | bool:
         return self._unfolder.subqueries.tested(guard)
 
-    def candidates_of(self, guards: Iterable[Neg], variable: Var) -> Found:
-        return candidates_of(self.rules, guards, variable)
-
-    def candidates(self, found: Found) -> Candidates:
-        return self._unfolder.candidates(found)
+    def candidates(self, guards: Iterable[Neg], variable: Var) -> Candidates | None:
+        """Return the ids that the guards can tell apart; None where a rule compares the variable with another one."""
+        found = candidates_of(self.rules, guards, variable)
+        return self._unfolder.candidates(found) if found.is_complete else None
 
     def new_source(self) -> int:
         return self._unfolder.numbers.source()
@@ -84,19 +90,19 @@ class Planner:
     def _asked_inside(self, asked: Asked) -> Plan:
         """Return a plan that another one reads. Raise `Sprawling` if there are too many, and another form is left."""
         if asked.as_set:
-            return self._planned(asked, fixed_in(asked.start))
+            return self._planned(asked)
         self._depth += 1
         self._inside += self._depth > 1 and asked.table is None
         are_many = self._inside > MOST_INSIDE or self._depth > MOST_DEEP
         if are_many and self.is_bounded and not self.rules.is_tabling:
             raise Sprawling
-        plan = self._planned(asked, fixed_in(asked.start))
+        plan = self._planned(asked)
         self._depth -= 1
         return plan
 
-    def _planned(self, asked: Asked, fixed: frozenset[Operand]) -> Plan:
+    def _planned(self, asked: Asked) -> Plan:
         name = f"n{next(self._names)}"
-        enclosing = Enclosing(fixed, rounds=asked.rounds, table=asked.table)
+        enclosing = Enclosing(fixed_in(asked.start), rounds=asked.rounds, table=asked.table)
         while True:  # once more for each recursion that turns out to need rounds
             known, spent = frozenset(self._apart), (self._inside, self._depth)
             found = self._attempt(name, asked, enclosing)
@@ -126,3 +132,18 @@ class Planner:
         (call,) = start.pending
         assert isinstance(call, Call), "what is looked up in a set is one call"
         return explore(self._unfolder, self._unfolder.subqueries.joined(replace(start, pending=()), call), enclosing)
+
+
+def form_of(asked: Asked, explored: Explored) -> Form | Twice:
+    """Return the form of the plan; or `Twice`, where a recursion must be worked out in rounds first."""
+    if explored.twice is not None:
+        return explored.twice
+    if asked.rounds is not None:
+        return Form.ROUNDS
+    if explored.goes_on_from_answers:
+        return Form.ANSWERS
+    if asked.as_set:
+        return Form.SET
+    if asked.is_path:
+        return Form.PATH
+    return Form.GOALS if explored.arms else Form.EXITS

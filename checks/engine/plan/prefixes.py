@@ -1,14 +1,15 @@
-"""The part of a branch that leads to a call: what can be followed once for all branches that start like it."""
+"""Prefixes: the facts that bind the start of a path. Branches with equal prefixes share one plan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from checks.engine.plan.draft import Draft
 from checks.engine.plan.others import OtherCondition
 from checks.engine.plan.plan import Among, Branch, Comparison, Condition, Fact, Holds, Same, Tagged
 from checks.engine.rules.clauses import Call, Col, Operand, Var, terms_of
+from policy.rules.components import reachable
 
 
 def prefix_of(call: Call, rest: Draft) -> Branch | None:
@@ -20,7 +21,7 @@ def prefix_of(call: Call, rest: Draft) -> Branch | None:
     if not isinstance(start, Col) or not isinstance(end, Var) or not rest.pending:
         return None
     facts = {source.number for source in rest.sources if isinstance(source, Fact)}
-    taken = _connected(start.source, rest.conditions)
+    taken = connected(start.source, map(sources_of, rest.conditions))
     asked = [term for literal in rest.pending for term in terms_of(literal)] + list(rest.outs)
     if not taken <= facts or any(isinstance(term, Col) and term.source in taken for term in asked):
         return None
@@ -31,6 +32,7 @@ def prefix_of(call: Call, rest: Draft) -> Branch | None:
 
 
 def without(rest: Draft, prefix: Branch) -> Draft:
+    """Return the draft without the sources and conditions of the prefix."""
     sources = tuple(each for each in rest.sources if each not in prefix.sources)
     return replace(rest, sources=sources, conditions=tuple(c for c in rest.conditions if c not in prefix.conditions))
 
@@ -46,30 +48,29 @@ def general(prefix: Branch, column: Col) -> Hashable:
     return sources, tuple(_mapped(each, placed) for each in prefix.conditions), placed(column)
 
 
-def _connected(start: int, conditions: tuple[Condition, ...]) -> set[int]:
-    """Return the source and all that conditions join with it, directly or through others."""
-    found, size = {start}, 0
-    while len(found) > size:
-        size = len(found)
-        for condition in conditions:
-            joined = sources_of(condition)
-            if found & joined:
-                found |= joined
-    return found
+def connected(start: int, joins: Iterable[set[int]]) -> set[int]:
+    """Return the source and all that is joined with it, directly or through others; `joins` are sources in groups."""
+    groups = list(joins)
+    return set(reachable((start,), lambda source: [each for group in groups if source in group for each in group]))
 
 
 def sources_of(condition: Condition) -> set[int]:
     """Return the numbers of the sources that the condition mentions."""
+    if isinstance(condition, Tagged):
+        return {condition.source}
+    return {column.source for column in columns_in(condition)}
+
+
+def columns_in(condition: Condition) -> Sequence[Col]:
+    """Return the columns that the condition mentions."""
     match condition:
         case Same(left, right) | Comparison(_, left, right):
-            operands = {left, right}
-        case Among(operand, _):
-            operands = {operand}
-        case Tagged(source, _):
-            return {source}
+            return [each for each in (left, right) if isinstance(each, Col)]
+        case Among(Col() as column, _):
+            return (column,)
         case Holds(plan):
-            operands = set(plan.fixed)
-    return {operand.source for operand in operands if isinstance(operand, Col)}
+            return plan.outer_columns
+    return ()
 
 
 def _mapped(condition: Condition, change: Callable[[Operand], Operand]) -> Condition:

@@ -22,7 +22,7 @@ from checks.engine.rules.clauses import (
 )
 from checks.engine.values import hashed_once, value
 
-FAR = -1_000_000  # in place of a component: the state does not recurse, but is far from the entry
+FAR = -1_000_000  # the component of a state that does not recurse: it was made because it is far from the entry
 
 Active = tuple[tuple[int, int], ...]
 

@@ -143,7 +143,7 @@ class Subqueries:
         Columns of this branch, other than those in `fixed`, are asked for by the plan and joined here, so that other
         branches can read the same plan.
         """
-        needed = variables_of(rest.pending) | set(rest.outs)
+        needed = rest.needed
         joins: dict[Var, Operand] = {}
 
         def opened(term: Term) -> Term:

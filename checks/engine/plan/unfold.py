@@ -1,9 +1,9 @@
 """Drafts -> the ends of the branches that they become: resolution, done once, when a question is planned.
 
 Each step takes the most determined literal of a draft (see `order`) and meets it: a fact becomes a source, a test
-becomes a condition, a call is met as `choose` says. The drafts and ends that a step returns mean together what the
-draft meant, whatever the facts. Each kind of step is a method with an example. A branch ends in an exit, in a jump to a
-state of the plan, or in going on from a state's answers.
+becomes a condition, a call is met as `choose` says. A step returns drafts and ends that have, together, the rows that
+the draft stands for, whatever the facts. Each kind of step is a method with an example. A branch ends in an exit, in a
+jump to a state of the plan, or in going on from a state's answers.
 
     has_permission(:actor, "read", :doc)
         ->  exit   <- stored has_permission(:actor, "read", :doc)
@@ -106,8 +106,7 @@ class Unfolder:
         literal = next_literal(settled, self.rules)
         if literal is None:
             return self.finished(settled)
-        pending = tuple([each for each in settled.pending if each is not literal])
-        rest = Draft(pending, settled.outs, settled.sources, settled.conditions, settled.inside)
+        rest = settled.without(literal)
         match literal:
             case Scan():
                 return self.scanned(literal, rest)
@@ -280,7 +279,7 @@ class Unfolder:
 
         (y) of p(s1.a0, x) and q(x, y) <- s1 <- stored s   ->   (x) of p(c0, x) with (s1.a0), then q(x, y)
         """
-        needed = variables_of(rest.pending) | set(rest.outs)
+        needed = rest.needed
         results = tuple(dict.fromkeys(arg for arg in call.args if isinstance(arg, Var) and arg in needed))
         state, keys = self._state_of(call, (), results, choice, rest)
         return Continuation(rest.branch, state, keys, results, rest.pending, rest.outs)

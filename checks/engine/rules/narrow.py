@@ -19,9 +19,7 @@ from checks.engine.rules.limits import tick
 from checks.engine.rules.typings import AreFacts, Shape, Shapes
 from policy.rules import program as p
 from policy.rules.components import reachable
-from policy.values import INTEGER, Value
-
-Key = tuple[str, int]  # predicate and arity
+from policy.rules.flat import Key, atoms_of, key_of
 
 MOST_SIGNATURES = 1_000  # of one accepted pattern; with more, each is taken to have facts
 MOST_LOOKS = 20_000  # at shapes; where rules take more, nothing is narrowed
@@ -31,8 +29,7 @@ def are_missing(program: p.Program, asked: Iterable[Key], are_facts: AreFacts) -
     """Say whether the predicates depend on some signature that has no facts."""
 
     def called(key: Key) -> list[Key]:
-        bodies = (rule.body for rule in program.rules_by_predicate.get(key, ()))
-        return [_key(atom) for body in bodies for atom in map(_atom, body) if atom is not None]
+        return [key_of(atom) for rule in program.rules_by_predicate.get(key, ()) for atom in atoms_of(rule.body)]
 
     patterns = ((key[0], each) for key in reachable(asked, called) for each in program.accepted.get(key, ()))
     return any(not are_facts(each) for name, pattern in patterns for each in _signatures(name, pattern))
@@ -60,7 +57,7 @@ class _Work:
         self._callers: dict[Key, list[int]] = {}
         self._looks = 0
         for place, rule in enumerate(program.rules):
-            for key in {_key(each) for each in rule.body if isinstance(each, p.Atom)}:
+            for key in {key_of(each) for each in rule.body if isinstance(each, p.Atom)}:
                 self._callers.setdefault(key, []).append(place)
 
     def found(self) -> Shapes:
@@ -76,7 +73,7 @@ class _Work:
             head = self._head(self._program.rules[place])
             if self._looks > MOST_LOOKS:
                 return False
-            key = _key(self._program.rules[place].head)
+            key = key_of(self._program.rules[place].head)
             known = self._heads.setdefault(key, {})
             if head is not None and known.get(place) != head:
                 known[place] = head
@@ -92,7 +89,7 @@ class _Work:
         for literal in rule.body:
             match literal:
                 case p.Atom(args=args):
-                    met = self._met(_key(literal), tuple(_types_of(term, types) for term in args))
+                    met = self._met(key_of(literal), tuple(p.types_of(term, types) for term in args))
                     if met is None:
                         return None
                     for term, names in zip(args, met):
@@ -100,7 +97,7 @@ class _Work:
                             types[term] &= names
                 case p.Member(variable, values):
                     types[variable] &= {value.type for value in values}
-        return tuple(_types_of(term, types) for term in rule.head.args)
+        return tuple(p.types_of(term, types) for term in rule.head.args)
 
     def _met(self, key: Key, types: Shape) -> Shape | None:
         """Return the types of each argument that shapes of the predicate allow; None where no shape fits."""
@@ -130,26 +127,3 @@ def _signatures(predicate: str, pattern: Shape) -> Iterator[p.Signature]:
     """Yield the signatures of the pattern; none where there are more than MOST_SIGNATURES."""
     if prod(map(len, pattern)) <= MOST_SIGNATURES:
         yield from (p.Signature(predicate, names) for names in product(*map(sorted, pattern)))
-
-
-def _types_of(term: p.Term, types: dict[p.Var, p.Types]) -> p.Types:
-    match term:
-        case Value(type=name):
-            return frozenset((name,))
-        case p.Now():
-            return frozenset((INTEGER,))
-        case _:
-            return types[term]
-
-
-def _key(atom: p.Atom) -> Key:
-    return atom.predicate, len(atom.args)
-
-
-def _atom(literal: p.Literal) -> p.Atom | None:
-    match literal:
-        case p.Atom():
-            return literal
-        case p.Not(atom):
-            return atom
-    return None

@@ -50,7 +50,7 @@ from checks.engine.rules.typings import (
 )
 from checks.engine.rules.unify import applied
 from policy.rules import program as p
-from policy.rules.flat import terms_of
+from policy.rules.flat import variables_in
 from policy.values import Value
 
 
@@ -109,7 +109,7 @@ class Specialised:
         if self._program.accepts(pattern.predicate, pattern.types) and self._are_facts(signature):
             yield Clause(params, (Scan(signature, params),))
         for rule in rules:
-            if not _may_match(rule, pattern):
+            if not may_match(rule, pattern):
                 continue
             for clause in _clauses(self._shapes, rule, pattern.types):
                 tick()
@@ -160,7 +160,7 @@ class Specialised:
         return self._rules_by_last[key]
 
 
-def _may_match(rule: p.Rule, pattern: Pattern) -> bool:
+def may_match(rule: p.Rule, pattern: Pattern) -> bool:
     """Say whether no constant of the rule's head differs from the pattern's constant at the same place."""
     return all(
         const is None or not isinstance(term, Value) or const == Const(term.id)
@@ -227,7 +227,7 @@ def _literals(
         case p.Not(atom):
             # A variable that only the negation mentions may have any of its types: one negation for each typing.
             typings = atom_typings(shapes, rule, atom, typing)
-            alone = _only_in(rule, literal)
+            alone = only_in(rule, literal)
             inner: dict[p.Var, Term] = {**numbers, **{variable: Inner(numbers[variable].number) for variable in alone}}
             return [Neg(_call(rule, atom, each, inner)) for each in typings]
         case p.Member(variable, values):
@@ -237,17 +237,13 @@ def _literals(
             return _comparison(rule, operator, left, right, typing, numbers)
 
 
-def _only_in(rule: p.Rule, negation: p.Not) -> set[p.Var]:
+def only_in(rule: p.Rule, negation: p.Not) -> set[p.Var]:
     """Return the variables that only this negation mentions."""
-    outside = set(_variables(rule.head))
+    outside = set(variables_in(rule.head))
     for literal in rule.body:
         if literal is not negation:
-            outside.update(_variables(literal))
-    return set(_variables(negation)) - outside
-
-
-def _variables(literal: p.Literal) -> list[p.Var]:
-    return [term for term in terms_of(literal) if isinstance(term, p.Var)]
+            outside.update(variables_in(literal))
+    return set(variables_in(negation)) - outside
 
 
 def _comparison(

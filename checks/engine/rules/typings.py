@@ -11,7 +11,7 @@ from itertools import product
 
 from checks.engine.rules.limits import tick
 from policy.rules import program as p
-from policy.values import INTEGER, Value
+from policy.values import Value
 
 Typing = dict[p.Var, str]
 Shape = tuple[p.Types, ...]  # the types of the arguments of a fact, or of a rule's head
@@ -38,7 +38,7 @@ def typings_of(shapes: Shapes, rule: p.Rule, types: tuple[str, ...]) -> Iterator
 
 def may_be(rule: p.Rule, term: p.Term, type_name: str) -> bool:
     """Say whether the term can have the type."""
-    return type_name in types_of(rule, term, {})
+    return type_name in p.types_of(term, rule.types)
 
 
 def head_typing(rule: p.Rule, types: tuple[str, ...]) -> Typing | None:
@@ -51,9 +51,6 @@ def head_typing(rule: p.Rule, types: tuple[str, ...]) -> Typing | None:
                     return None
             case p.Var():
                 if name not in rule.types[term] or typing.setdefault(term, name) != name:
-                    return None
-            case p.Now():
-                if name != INTEGER:
                     return None
     return typing
 
@@ -110,10 +107,7 @@ def _extended(atom: p.Atom, typing: Typing, names: tuple[str, ...]) -> Typing | 
 
 
 def types_of(rule: p.Rule, term: p.Term, typing: Typing) -> p.Types:
-    match term:
-        case Value(type=name):
-            return frozenset((name,))
-        case p.Now():
-            return frozenset((INTEGER,))
-        case _:
-            return frozenset((typing[term],)) if term in typing else rule.types[term]
+    """Return the types that the term can have: one, if its variable has a type already."""
+    if isinstance(term, p.Var) and term in typing:
+        return frozenset((typing[term],))
+    return p.types_of(term, rule.types)

@@ -14,7 +14,7 @@ inside of it is marked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from checks.engine.plan.plan import (
@@ -36,7 +36,6 @@ from checks.engine.plan.plan import (
     Tagged,
 )
 from checks.engine.rules.clauses import Col, Term, Var
-from checks.engine.sql.text import Marked, Part, Reads, Text
 from policy.rules.program import Signature
 
 
@@ -79,7 +78,7 @@ class Outliner:
                 return type(source).__name__
             case Ids(_, slot, are_many):
                 return slot, are_many
-            case Relation(_, plan, variant) if not any(isinstance(each, Col) for each in plan.fixed):
+            case Relation(_, plan, variant) if not plan.outer_columns:
                 return plan, variant
             case Candidates(_, places, ids):
                 return places, ids
@@ -89,10 +88,10 @@ class Outliner:
         match condition:
             case Same(left, right):
                 return self.term(left), self.term(right)
-            case Tagged(source, tags):
-                if source in self.marks or len(tags) > 1:
+            case Tagged(source, tag):
+                if source in self.marks:
                     return condition
-                self._mark(source, tags[0])
+                self._mark(source, tag)
                 return Tagged, self.places.get(source)
             case Among(operand, ids):
                 return Among, self.term(operand), ids
@@ -120,29 +119,3 @@ class Outliner:
 def is_looked_into(plan: Plan) -> bool:
     """Say whether a nested plan is outlined with the arm that tests it, so that its numbers are the arm's."""
     return plan.form is Form.EXITS
-
-
-def drawn(text: Text, rows: Sequence[tuple[int, ...]]) -> Text:
-    """Return one arm for all rows of numbers, read from VALUES; a number that all rows share stays in place."""
-    values = list(zip(*dict.fromkeys(rows)))
-    differing = dict.fromkeys(each for each in values if len(set(each)) > 1)
-    names = {each: f"n.column{index}" for index, each in enumerate(differing, 1)}
-    if not names:
-        return alone(text, rows[0])
-    listed = ", ".join([f"({', '.join(map(str, row))})" for row in zip(*differing)])
-    reads = Reads(f"(VALUES {listed}) n")
-    words = [names.get(each, str(each[0])) for each in values]
-    return tuple([reads if isinstance(part, Reads) else _said(part, words) for part in text])
-
-
-def alone(text: Text, numbers: tuple[int, ...]) -> Text:
-    """Return the arm for one row of numbers."""
-    words = list(map(str, numbers))
-    return tuple([_said(part, words) for part in text])
-
-
-def _said(part: Part, words: list[str]) -> Part:
-    if not isinstance(part, Marked):
-        return part
-    word = words[part.mark]
-    return f"{part.column} = {word}" if part.column else word

@@ -104,8 +104,8 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         """Return the columns of the plan's goals or answers."""
 
     @abstractmethod
-    def column(self, column: Text | Shown, scope: Scope[Seen]) -> Text | None:
-        """Return the column as a SELECT writes it; None if it can have no such value."""
+    def shown(self, column: Shown, scope: Scope[Seen]) -> Text | None:
+        """Return the term as a column of a SELECT; None if it can have no such value."""
 
     @abstractmethod
     def among(self, operand: Operand, ids: tuple[str, ...], scope: Scope[Seen]) -> Text | bool:
@@ -166,7 +166,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         layout = self.layout(plan, Goals)
 
         def row(jump: Jump, scope: Scope[Seen]) -> Text | None:
-            return self._row(layout, plan.tag_of(jump.state), jump.branch, goal_terms(jump), scope)
+            return self._row(layout, plan.tag_of[jump.state], jump.branch, goal_terms(jump), scope)
 
         step = scope._replace(goals=name, lateral=Goals if self.dialect.recursive_arms_join else None)
         seeds, moves = [row(jump, scope) for jump in plan.seeds], [row(jump, step) for jump in plan.moves]
@@ -221,7 +221,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
 
     def selected(self, branch: Branch, columns: Sequence[Column], scope: Scope[Seen]) -> Text | None:
         """Return the same as `select`, in a scope that has the branch's sources already."""
-        shown = [each.text if isinstance(each, Written) else self.column(each, scope) for each in columns]
+        shown = [self.column(each, scope) for each in columns]
         written = _some(shown)
         read = self.read(branch, columns, scope) if len(written) == len(shown) else None
         if read is None:
@@ -233,6 +233,15 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
         elif tests and self.dialect.dual:
             text = (*text, self.dialect.dual)
         return fused((*text, " WHERE ", *joined(" AND ", tests)) if tests else text)
+
+    def column(self, column: Column, scope: Scope[Seen]) -> Text | None:
+        """Return the column as a SELECT writes it; None if it can have no such value."""
+        match column:
+            case Written(text):
+                return text
+            case Shown():
+                return self.shown(column, scope)
+        return column
 
     def read(
         self, branch: Branch, columns: Sequence[Column], scope: Scope[Seen]
@@ -281,8 +290,8 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
                 return self.unequal(left, right, scope)
             case Comparison(operator, left, right):
                 return joined(f" {operator} ", (self.number(side, scope) for side in (left, right)))
-            case Tagged(source, tags):
-                return (f"{scope.names[source]}.tag = {tags[0]}",)
+            case Tagged(source, tag):
+                return (f"{scope.names[source]}.tag = {tag}",)
             case Holds(plan, negated):
                 return self.holds(plan, negated, scope)
         raise AssertionError(f"{condition} is tested by another renderer")

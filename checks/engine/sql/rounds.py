@@ -20,7 +20,7 @@ from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jum
 from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Slot, Term, Var
 from checks.engine.rules.limits import tick
-from checks.engine.sql.alike import Outline, Outliner, drawn
+from checks.engine.sql.alike import Outline, Outliner
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.render import answer_terms, goal_terms
@@ -35,6 +35,7 @@ from checks.engine.sql.text import (
     Statement,
     Text,
     Unnamed,
+    drawn,
     finished,
     read_from,
     tables_in,
@@ -102,6 +103,14 @@ def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, 
     return {rounds.slot(variant): _json(run(exits, every)) for variant, exits in rounds.exits}
 
 
+def all_worked_out(rounds: Iterable[Rounds], run: Run, slots: Mapping[str, object]) -> dict[str, object]:
+    """Work out several rounds, each with the answers of those before it; return the slots, with all answers."""
+    known = dict(slots)
+    for each in rounds:
+        known |= worked_out(each, run, known)
+    return known
+
+
 def _tables(known: set[Fetched], new: set[Fetched]) -> dict[str, str]:
     """Return rows (is an answer, tag, …) as the JSON tables that the statements read."""
     return {
@@ -161,8 +170,9 @@ class _Statements:
         return self._statement(rows) if rows else None
 
     def steps(self) -> tuple[RoundStep, ...]:
-        """Return the statements of a round. Branches that read new rows of one tag are together: few need to run.
+        """Return the statements of a round.
 
+        Branches that read new rows of the same tag are in the same statement, so that few statements run in a round.
         A branch is evaluated once for each goal or answer that it reads, taking that one from the new rows and the
         others from all:
 
@@ -241,7 +251,7 @@ class _Statements:
     def _says(self, arm: Arm) -> tuple[str, int, dict[str, Term]]:
         """Return whether the arm makes answers ("1") or goals ("0"), their tag, and their terms by column."""
         if isinstance(arm, Jump):
-            return "0", self.plan.tag_of(arm.state), goal_terms(arm)
+            return "0", self.plan.tag_of[arm.state], goal_terms(arm)
         return "1", arm.tag, answer_terms(arm)
 
     def _select(self, branch: Branch, columns: Sequence[Column], renderer: Renders | None = None) -> Text:
@@ -271,7 +281,7 @@ class _Statements:
 def _tried(branch: Branch) -> list[tuple[dict[int, str], Tag]]:
     """Return, for each source that may have a new row, the tables of all sources then, and the new row's tag."""
     every = _every(branch)
-    tags = {each.source: each.tags[0] for each in branch.conditions if isinstance(each, Tagged)}
+    tags = {each.source: each.tag for each in branch.conditions if isinstance(each, Tagged)}
     return [
         ({**every, source.number: name}, (int(isinstance(source, Answers)), tags[source.number]))
         for source, name in _read(branch, NEW_GOALS, NEW_ANSWERS)
@@ -279,6 +289,7 @@ def _tried(branch: Branch) -> list[tuple[dict[int, str], Tag]]:
 
 
 def _every(branch: Branch) -> dict[int, str]:
+    """Return the tables of all goals and answers, by the sources that read them."""
     return {source.number: name for source, name in _read(branch, ALL_GOALS, ALL_ANSWERS)}
 
 

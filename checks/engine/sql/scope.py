@@ -6,7 +6,6 @@ from collections.abc import Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from checks.engine.plan.plan import Plan, Source
-from checks.engine.rules.clauses import Col
 from checks.engine.sql.text import Part
 
 Seen = TypeVar("Seen")  # what a renderer remembers of a source in sight
@@ -22,7 +21,7 @@ class Scope(NamedTuple, Generic[Seen]):
     plan: Plan | None = None  # the plan whose goals and answers can be read
     goals: str | None = None  # the table's name; None where there are none
     answers: str | None = None
-    lateral: type | None = None  # sources of this kind are the row that a recursive step goes on from
+    lateral: type | None = None  # in a recursive step: the kind of source that is read around it, a row at a time
     tables: Mapping[int, Part] = {}  # by source, for goals and answers that are read from other tables
     looked_up: frozenset[int] = frozenset()  # sources that are facts as of an earlier revision
     mark: str = ""  # before all names, where a caller's SQL has names of its own
@@ -37,12 +36,12 @@ class Scope(NamedTuple, Generic[Seen]):
         return f"{self.mark}p{self.depth}"
 
     def inside(self, plan: Plan) -> Scope[Seen]:
-        """The scope of the plan's branches, one level deeper; its tables are still to be named."""
+        """Return the scope of the plan's branches, one level deeper; its tables are still to be named."""
         return self._replace(depth=self.depth + 1, plan=plan, goals=None, answers=None, lateral=None)
 
     def around(self, plan: Plan) -> Hashable:
         """Return all of this scope that a nested plan's text depends on: what it mentions, where its names start."""
-        given = {each.source for each in plan.fixed if isinstance(each, Col)}
+        given = {each.source for each in plan.outer_columns}
         seen = frozenset((n, self.names.get(n), self.seen.get(n), n in self.looked_up) for n in given)
         return seen, len(self.names), self.depth, self.prefix, self.mark
 

@@ -34,7 +34,7 @@ def idle_in(branch: Branch, columns: Iterable[Column]) -> list[Source]:
 
 
 def _shown_by(column: Column) -> Iterable[int]:
-    """The numbers of the sources that the column shows something of."""
+    """Return the numbers of the sources that the column shows something of."""
     match column:
         case Formed(Col(source)):
             return (source,)

@@ -52,6 +52,7 @@ from checks.engine.sql.text import (
     settled,
     tables_in,
 )
+from facts.indexes import STORED
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 
@@ -65,7 +66,6 @@ class StoredRenderer(StoredOperands):
     places: Callable[[Signature], tuple[str, ...]]
     inline: frozenset[Signature] = frozenset()
     may_end: Callable[[Signature], bool] = lambda signature: False  # whether facts of a signature may have ends
-    stored_table: str = "fact"
     rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans that are evaluated before the statement runs
     shared: dict[tuple[Plan, Variant], tuple[str, Text]] = field(default_factory=dict)  # joined plans, in WITH
     tested: dict[Hashable, Text | bool] = field(default_factory=dict)  # tests of plans, by all that they depend on
@@ -86,16 +86,6 @@ class StoredRenderer(StoredOperands):
         return [*(text for _, text in self.shared.values()), *tables]
 
     # ---- plans ---------------------------------------------------------------------------------------------------
-
-    def query(
-        self,
-        plan: Plan,
-        scope: Scoped,
-        columns: ColumnsOf = no_columns,
-        exits: Sequence[Exit] | None = None,
-        distinct: bool = False,
-    ) -> Text:
-        return _always(super().query(plan, scope, columns, exits, distinct))
 
     def entered(self, plan: Plan, scope: Scoped) -> tuple[Scoped, list[Text]]:
         scope = scope.inside(plan)
@@ -149,9 +139,7 @@ class StoredRenderer(StoredOperands):
     def select(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> Text:
         return _always(super().select(branch, columns, scope))
 
-    def column(self, column: Text | Shown, scope: Scoped) -> Text:
-        if not isinstance(column, Shown):
-            return column
+    def shown(self, column: Shown, scope: Scoped) -> Text:
         assert isinstance(column, Formed), "what is shown of stored facts has a form"
         return column.form(self.operand(column.term, scope))
 
@@ -255,7 +243,7 @@ class StoredRenderer(StoredOperands):
 
     def _facts(self, place: str) -> str:
         assert place in ("stored", "inline"), f"facts in {place} are read by another statement"
-        return self.stored_table if place == "stored" else INLINE
+        return STORED if place == "stored" else INLINE
 
     def _candidates(self, source: Candidates) -> Text:
         arms: list[Text] = [("SELECT ", *self.dialect.seed((Const(each),)), " AS v") for each in ("", *source.ids)]
@@ -276,7 +264,7 @@ class StoredRenderer(StoredOperands):
         if self.marks:
             return self.marked({})._relation(source, scope)
         plan = source.plan
-        if plan.form is not Form.ROUNDS and any(isinstance(operand, Col) for operand in plan.fixed):
+        if plan.form is not Form.ROUNDS and plan.outer_columns:
             return self._in_place(source, scope)
         key = (plan, source.variant)
         if key not in self.shared:
@@ -289,7 +277,8 @@ class StoredRenderer(StoredOperands):
     def _in_place(self, source: Relation, scope: Scoped) -> Text:
         """Return a relation that mentions a row of an outer select, as a subquery in its place."""
         if not source.plan.is_plain_path:
-            return ("(SELECT * FROM (", *self.query(source.plan, scope, self.outs, _exits_of(source)), ") x)")
+            rows = _always(self.query(source.plan, scope, self.outs, _exits_of(source)))
+            return ("(SELECT * FROM (", *rows, ") x)")
         inner = scope.inside(source.plan)
         name = f"w{inner.depth}"
         return ("(WITH RECURSIVE ", *self._path(source.plan, name, inner), f" SELECT c0 FROM {name})")
@@ -297,7 +286,7 @@ class StoredRenderer(StoredOperands):
     def _defined(self, source: Relation, name: str) -> Text:
         if source.plan.is_plain_path:
             return self._path(source.plan, name, Scope())
-        rows = self.query(source.plan, Scope(prefix=name), self.outs, _exits_of(source), distinct=True)
+        rows = _always(self.query(source.plan, Scope(prefix=name), self.outs, _exits_of(source), distinct=True))
         return (f"{name}({', '.join(_columns_of(source.plan))}) AS MATERIALIZED (", *rows, ")")
 
     def _fetched(self, plan: Plan, name: str, slot: str) -> Text:

@@ -1,9 +1,13 @@
 """SQL text that keeps its parameters in their places until a statement is finished.
 
-A `Text` is a tuple of parts: SQL that this package wrote, values, tables that the statement defines, and two kinds of
-tests by which arms of a union are merged. A `Choice` is a column and the constants it may equal: arms that differ in
-one of these become one. A `Numbered` says which number a fact's signature has: many arms that differ only in these may
-read the numbers from a table.
+A `Text` is a tuple of parts. Most are SQL that this package wrote, or values: `Const`, `Other`, `Slot`. A `Table` is
+one that the statement defines, an `Unnamed` one whose name comes later. The other parts let arms of a union become one:
+
+    Choice     a column and the constants it may equal: arms that differ in one of these are merged
+    Numbered   the test that a column is a number, such as that of a fact's signature
+    Marked     the place of such a number in an arm for many, which reads it from a table
+    Reads      the FROM of an arm, where that table of numbers is read first
+
 
     SELECT 1 FROM fact f0 WHERE f0.sig = 3 AND … UNION ALL SELECT 1 FROM fact f0 WHERE f0.sig = 4 AND … UNION ALL …
     ->  SELECT 1 FROM (VALUES (3), (4), …) n CROSS JOIN fact f0 WHERE f0.sig = n.column1 AND …
@@ -165,41 +169,44 @@ def merged(arms: Iterable[Text]) -> list[Text]:
 
 def _by_numbers(arms: list[Text]) -> list[Text]:
     """Merge many arms that differ only in their own numbers into one, in the place of the first."""
-    groups: dict[Text, list[Text]] = {}
-    keys = [_unnumbered(arm) for arm in arms]
-    for key, arm in zip(keys, arms):
-        groups.setdefault(key, []).append(arm)
-    drawn = {key: _drawn(alike) for key, alike in groups.items() if len(alike) >= MANY and READS in key}
-    return list(dict.fromkeys(drawn.get(key, arm) for key, arm in zip(keys, arms)))
+    marked = [_marked(arm) for arm in arms]
+    groups: dict[Text, list[tuple[int, ...]]] = {}
+    for text, numbers in marked:
+        groups.setdefault(text, []).append(numbers)
+    made = {text: drawn(text, rows) for text, rows in groups.items() if len(rows) >= MANY and READS in text}
+    return list(dict.fromkeys(made.get(text, arm) for (text, _), arm in zip(marked, arms)))
 
 
-def _unnumbered(arm: Text) -> Text:
+def _marked(arm: Text) -> tuple[Text, tuple[int, ...]]:
+    """Return the arm with marks in the place of its own numbers, and these."""
     tick()
-    return tuple([Numbered(part.column, 0) if isinstance(part, Numbered) else part for part in arm])
+    numbers: list[int] = []
+    parts: list[Part] = []
+    for part in arm:
+        if isinstance(part, Numbered):
+            parts.append(Marked(part.column, len(numbers)))
+            numbers.append(part.number)
+        else:
+            parts.append(part)
+    return tuple(parts), tuple(numbers)
 
 
-def _drawn(arms: list[Text]) -> Text:
-    """Return one arm for all: each arm's numbers become a row of a table."""
-    numbers = {place: tuple([_number(arm[place]) for arm in arms]) for place, _ in _numbered(arms[0])}
-    differing = dict.fromkeys(each for each in numbers.values() if len(set(each)) > 1)
+def drawn(text: Text, rows: Iterable[tuple[int, ...]]) -> Text:
+    """Return one arm for all rows of numbers, read from VALUES; a number that all rows share stays in place."""
+    values = list(zip(*dict.fromkeys(rows)))
+    differing = dict.fromkeys(each for each in values if len(set(each)) > 1)
     names = {each: f"n.column{index}" for index, each in enumerate(differing, 1)}
-    rows = ", ".join(f"({', '.join(map(str, row))})" for row in zip(*differing))
-    tests = {
-        place: f"{part.column} = {names[numbers[place]]}"
-        for place, part in _numbered(arms[0])
-        if numbers[place] in names
-    }
-    reads = Reads(f"(VALUES {rows}) n")
-    return tuple([reads if isinstance(part, Reads) else tests.get(place, part) for place, part in enumerate(arms[0])])
+    listed = ", ".join([f"({', '.join(map(str, row))})" for row in zip(*differing)])
+    reads = Reads(f"(VALUES {listed}) n") if names else READS
+    words = [names.get(each, str(each[0])) for each in values]
+    return tuple([reads if isinstance(part, Reads) else _said(part, words) for part in text])
 
 
-def _numbered(arm: Text) -> list[tuple[int, Numbered]]:
-    return [(place, part) for place, part in enumerate(arm) if isinstance(part, Numbered)]
-
-
-def _number(part: Part) -> int:
-    assert isinstance(part, Numbered), "arms that are drawn together have their numbers in the same places"
-    return part.number
+def _said(part: Part, words: list[str]) -> Part:
+    if not isinstance(part, Marked):
+        return part
+    word = words[part.mark]
+    return f"{part.column} = {word}" if part.column else word
 
 
 def settled(arm: Text) -> Text:
