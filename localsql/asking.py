@@ -31,7 +31,6 @@ from localsql.bindings import Bindings, bindings_from_text
 from localsql.column_names import check_column, output_name
 from localsql.errors import CannotSay
 from localsql.layouts import Layouts
-from localsql.parts import Execution
 from localsql.planning import LocalBranches, planned
 from localsql.pruning import pruned
 from localsql.relations import CallerTables
@@ -39,6 +38,7 @@ from localsql.render import LocalRenderer
 from localsql.residual import Residual
 from localsql.split import SplitBranch, SplitBranches, Splitter
 from localsql.statements import EVERY, Folded, FoldedBranch, FoldedBranches, condition, rows, verdict
+from localsql.stored_statements import Execution
 from localsql.unused_bindings import log_once
 from policy import noticing
 from policy.active import Seen
@@ -258,7 +258,7 @@ def _folded_branch(plan: Plan, branch: SplitBranch, residual: Residual) -> Folde
 
 
 def _rule_of(program: Program, plan: Plan) -> str:
-    """Return the rule that takes two answers of its own recursion; if none is found, the recursive predicate."""
+    """Return the rule that makes the recursion nonlinear; if none is found, the recursive predicate."""
     names = {state.call.predicate for state in plan.states}
     for rule in program.rules:
         calls = [each for each in rule.body if isinstance(each, Atom) and each.predicate in names]

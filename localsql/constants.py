@@ -9,13 +9,13 @@ from checks.engine.rules.clauses import Col
 from checks.engine.sql.scope import Scope
 from localsql.dialects import Typed
 from localsql.families import Family, is_possible
-from localsql.relations import Known
+from localsql.relations import ConstantRows
 
 Rows = list[tuple[str, ...]]
 Columns = Callable[[str], Typed]  # gives a column of a source, by its name in the plan
 
 
-def fitting(source: Known, branch: Branch, scope: Scope[Columns]) -> Rows:
+def fitting(source: ConstantRows, branch: Branch, scope: Scope[Columns]) -> Rows:
     """Return the rows without those that have a value which a column that must equal it cannot have.
 
     rows ('7',), ('x',), whose column must equal a column of integers  ->  ('7',)

@@ -17,11 +17,11 @@ from checks.engine.sql.text import Column, Shown
 from localsql.bindings import Bindings
 from localsql.dialects import NATIVE, Dialect
 from localsql.families import Family
-from localsql.relations import FoldedRelation
+from localsql.relations import FoldedDerivedTable
 from policy.values import INTEGER
 
-Place = tuple[str, Family]  # a column, and its family
-Places = dict[str, Place]  # by the plan's names of columns
+FamilyColumn = tuple[str, Family]  # a column, and its family
+FamilyColumns = dict[str, FamilyColumn]  # by the plan's names of columns
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,23 @@ class Carried(Shown):
 
 @dataclass(frozen=True)
 class ByFamily:
-    """A table of goals or answers; `places` says, for each tag, in which columns its values are."""
+    """A table of goals or answers; `by_tag` says, for each tag, in which columns its values are."""
 
     dialect: Dialect
-    places: Sequence[Places]
+    by_tag: Sequence[FamilyColumns]
 
     @cached_property
     def columns(self) -> dict[str, Family]:
-        return dict(sorted({place for places in self.places for place in places.values()}, key=lambda each: each[0]))
+        return dict(
+            sorted({column for columns in self.by_tag for column in columns.values()}, key=lambda each: each[0])
+        )
 
     @property
     def names(self) -> Sequence[str]:
         return list(self.columns)
 
     def cells(self, tag: int, terms: Mapping[str, Term]) -> list[Column]:
-        held = {column: terms[name] for name, (column, _) in self.places[tag].items() if name in terms}
+        held = {column: terms[name] for name, (column, _) in self.by_tag[tag].items() if name in terms}
         return [self._cell(held.get(column), column, family) for column, family in self.columns.items()]
 
     def _cell(self, term: Term | None, column: str, family: Family) -> Column:
@@ -63,26 +65,26 @@ class Layouts:
     bindings: Bindings
 
     def of(self, plan: Plan, kind: type[Goals] | type[Answers]) -> ByFamily:
-        tags, places = (plan.states, self._goals) if kind is Goals else (plan.tags, self._answers)
-        return ByFamily(self.bindings.dialect, [places(plan, tag) for tag in range(len(tags))])
+        tags, columns_of = (plan.states, self._goals) if kind is Goals else (plan.tags, self._answers)
+        return ByFamily(self.bindings.dialect, [columns_of(plan, tag) for tag in range(len(tags))])
 
-    def read(self, source: Goals | Answers, branch: Branch, plan: Plan) -> Places:
+    def read(self, source: Goals | Answers, branch: Branch, plan: Plan) -> FamilyColumns:
         """Return the columns of the goals or answers that a branch reads."""
         tests = (each for each in branch.conditions if isinstance(each, Tagged) and each.source == source.number)
         tag = next(tests).tag
         return self._goals(plan, tag) if isinstance(source, Goals) else self._answers(plan, tag)
 
-    def _goals(self, plan: Plan, index: int) -> Places:
+    def _goals(self, plan: Plan, index: int) -> FamilyColumns:
         """Return the columns in which the goals of a state have its keys."""
         return _placed("c", (self.family(key.type) for key in plan.states[index].keys))
 
-    def _answers(self, plan: Plan, tag: int) -> Places:
+    def _answers(self, plan: Plan, tag: int) -> FamilyColumns:
         """Return the columns in which the answers with a tag have the keys of their goal, and their own values."""
         index, _ = plan.tags[tag]
         keys = self._goals(plan, index) if any(arm.keys for arm in plan.answers) else {}
         return keys | _placed("o", (self.family(type_of(out)) for out in plan.states[index].outs))
 
-    def relation(self, source: FoldedRelation) -> list[Family]:
+    def derived_table(self, source: FoldedDerivedTable) -> list[Family]:
         return [self.family(name) for name in source.types]
 
     def family(self, type_name: str) -> Family:
@@ -95,7 +97,7 @@ class Layouts:
         return found if found in NATIVE else Family.TEXT
 
 
-def _placed(letter: str, families: Iterable[Family]) -> Places:
+def _placed(letter: str, families: Iterable[Family]) -> FamilyColumns:
     """Place values in columns by family: integer, text, text -> ci0, ct0, ct1"""
     counts: dict[Family, int] = {}
     found = {}

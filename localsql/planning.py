@@ -55,7 +55,7 @@ def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, 
 
 
 def _planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...]) -> LocalBranches:
-    planner = Planner(rules, tables.places, is_bounded=False)
+    planner = Planner(rules, tables.stores, has_other_form=False)
     outs = tuple(Var(k, type=name) for k, name in enumerate(types))
     plan = planner.plan((*root.givens, *root.calls), outs)
     return _branches(planner, plan, (_enumerated(planner, tables, end, types) for end in plan.exits))

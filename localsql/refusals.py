@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from checks.engine.plan.plan import Branch, Holds, Plan, Relation
+from checks.engine.plan.plan import Branch, DerivedTable, Holds, Plan
 from localsql.dialects import Dialect
 from localsql.errors import CannotSay
-from localsql.semijoins import Member
+from localsql.semijoins import Semijoin
 
 
 def check_correlation(dialect: Dialect, plan: Plan) -> None:
@@ -37,10 +37,10 @@ def _recurses(plan: Plan) -> bool:
 def _has_recursion(branch: Branch) -> bool:
     for each in (*branch.sources, *branch.conditions):
         match each:
-            case Relation(plan=plan) | Holds(plan):
+            case DerivedTable(plan=plan) | Holds(plan):
                 if _recurses(plan):
                     return True
-            case Member(branch=inner):
+            case Semijoin(branch=inner):
                 if _has_recursion(inner):
                     return True
     return False

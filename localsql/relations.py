@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checks.engine.plan.others import OtherSource
-from checks.engine.plan.plan import Relation
+from checks.engine.plan.foreign import ForeignSource
+from checks.engine.plan.plan import DerivedTable
 from localsql.bindings import Binding, Bindings
 from policy.rules.program import Signature
 
@@ -13,7 +13,7 @@ LOCAL = "local:"
 
 
 @dataclass(frozen=True, slots=True)
-class Domain(OtherSource):
+class Domain(ForeignSource):
     """Every id of a type, from the bindings' query for it; column `v`."""
 
     type: str
@@ -23,8 +23,8 @@ class Domain(OtherSource):
 
 
 @dataclass(frozen=True, slots=True)
-class Known(OtherSource):
-    """A relation of constants; columns k0 …, of these types."""
+class ConstantRows(ForeignSource):
+    """Rows of constants; columns k0 …, of these types."""
 
     rows: tuple[tuple[str, ...], ...]
     types: tuple[str, ...]
@@ -34,11 +34,11 @@ class Known(OtherSource):
 
 
 @dataclass(frozen=True, slots=True)
-class Mentioned(OtherSource):
-    """The ids at some places of the caller's tables, the known ones, and NULL for all others; column `v`."""
+class FoldedCandidates(ForeignSource):
+    """The ids at some positions of the caller's tables, the known ones, and NULL for all others; column `v`."""
 
     ids: tuple[str, ...]
-    places: tuple[tuple[str, int], ...]  # the place of a binding, and the index of an argument
+    positions: tuple[tuple[str, int], ...]  # a binding's store, and the index of an argument
     type: str
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Mentioned(OtherSource):
 
 
 @dataclass(frozen=True, slots=True)
-class FoldedRelation(Relation):
+class FoldedDerivedTable(DerivedTable):
     """The answers of a folded plan; `types` are those of its columns, some of which may be constants without a type."""
 
     types: tuple[str, ...]
@@ -54,23 +54,23 @@ class FoldedRelation(Relation):
 
 @dataclass(frozen=True)
 class CallerTables:
-    """The caller's bindings. Plans call places `stored`, `inline`, and `local:` with a binding's index."""
+    """The caller's bindings. Plans call their stores `stored`, `inline`, and `local:` with a binding's index."""
 
     bindings: Bindings
     inline: frozenset[Signature] = frozenset()
 
-    def places(self, signature: Signature) -> tuple[str, ...]:
-        return (*self.local_places(signature), *self.central_places(signature))
+    def stores(self, signature: Signature) -> tuple[str, ...]:
+        return (*self.local_stores(signature), *self.service_stores(signature))
 
-    def local_places(self, signature: Signature) -> tuple[str, ...]:
+    def local_stores(self, signature: Signature) -> tuple[str, ...]:
         return tuple(f"{LOCAL}{index}" for index in self.bindings.by_signature.get(signature, ()))
 
-    def central_places(self, signature: Signature) -> tuple[str, ...]:
+    def service_stores(self, signature: Signature) -> tuple[str, ...]:
         return ("stored", "inline") if signature in self.inline else ("stored",)
 
-    def binding(self, place: str) -> Binding:
-        return self.bindings.facts[int(place.removeprefix(LOCAL))]
+    def binding(self, store: str) -> Binding:
+        return self.bindings.facts[int(store.removeprefix(LOCAL))]
 
 
-def is_local(place: str) -> bool:
-    return place.startswith(LOCAL)
+def is_local(store: str) -> bool:
+    return store.startswith(LOCAL)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.asking import deadline
-from checks.engine.plan.plan import Answers, Branch, Condition, Exit, Fact, Goals, Plan, Source
+from checks.engine.plan.plan import Answers, Branch, Condition, Exit, FactScan, Goals, Plan, Source
 from checks.engine.rules.clauses import Col, Const, Operand, Term, Var
 from checks.engine.sql.render import ColumnsOf, Renderer, no_columns
 from checks.engine.sql.scope import Scope
@@ -19,10 +19,10 @@ from localsql.constants import Columns, families_of, fitting
 from localsql.dialects import NATIVE, NUMBERS, Dialect, Typed
 from localsql.errors import CannotSay
 from localsql.families import Family
-from localsql.layouts import ByFamily, Carried, Layouts, Places
+from localsql.layouts import ByFamily, Carried, FamilyColumns, Layouts
 from localsql.refusals import check_correlation, check_whole
-from localsql.relations import CallerTables, Domain, FoldedRelation, Known, Mentioned
-from localsql.semijoins import Member, set_apart, tested
+from localsql.relations import CallerTables, ConstantRows, Domain, FoldedCandidates, FoldedDerivedTable
+from localsql.semijoins import Semijoin, set_apart, tested
 
 LocalScope = Scope[Columns]
 TOP: LocalScope = Scope(mark="__")
@@ -144,15 +144,15 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def selected(self, branch: Branch, columns: Sequence[Column], scope: LocalScope) -> Text | None:
         deadline.check()
         found = super().selected(branch, columns, scope)
-        return found and (written(found),)  # as one part: large statements nest selects many times over
+        return found and (written(found),)  # as one piece: large statements nest selects many times over
 
     def row_tests(self, source: Source, branch: Branch, scope: LocalScope) -> Iterable[Text]:
         """Return the tests that no column is NULL, where no condition says so already: a row with NULL is no fact."""
         if isinstance(source, Domain):
             return [(f"{scope.seen[source.number]('v').sql} IS NOT NULL",)]
-        if not isinstance(source, Fact):
+        if not isinstance(source, FactScan):
             return ()
-        binding = self.tables.binding(source.place)
+        binding = self.tables.binding(source.store)
         if binding.is_not_null:
             return ()
         operands = {operand for each in branch.conditions for operand in tested(each)}
@@ -190,24 +190,24 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def seen(self, source: Source, alias: str, branch: Branch, scope: LocalScope) -> Columns:
         """Return what gives the SQL and the family of each of the source's columns, by its name in the plan."""
-        layout: Places = {}
+        layout: FamilyColumns = {}
         match source:
-            case Fact(place=place):
-                binding = self.tables.binding(place)
+            case FactScan(store=store):
+                binding = self.tables.binding(store)
                 return lambda name: Typed(f"{alias}.{name}", binding.family_at(int(name[1:])))
             case Goals() | Answers():
                 assert scope.plan is not None, "goals and answers are of the plan that reads them"
                 layout = self.layouts.read(source, branch, scope.plan)
-            case Known(types=types):
+            case ConstantRows(types=types):
                 families = families_of(fitting(source, branch, scope), list(map(self.layouts.family, types)))
                 layout = {f"k{index}": (f"k{index}", family) for index, family in enumerate(families)}
             case Domain(type=name):
                 family = self.tables.bindings.family(name)
                 return lambda name: Typed(f"{alias}.{name}", family)
-            case Mentioned(type=name):
+            case FoldedCandidates(type=name):
                 layout = {"v": ("v", self.layouts.family(name))}
-            case FoldedRelation():
-                families = self.layouts.relation(source)
+            case FoldedDerivedTable():
+                families = self.layouts.derived_table(source)
                 layout = {f"{letter}{i}": (f"o{i}", family) for letter in "co" for i, family in enumerate(families)}
 
         def column(name: str) -> Typed:
@@ -218,17 +218,17 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def table(self, source: Source, branch: Branch, scope: LocalScope) -> Text | None:
         match source:
-            case Fact(place=place):
-                return (self._binding_table(place),)
-            case Known():
-                return self._known(source, branch, scope)
+            case FactScan(store=store):
+                return (self._binding_table(store),)
+            case ConstantRows():
+                return self._constant_rows(source, branch, scope)
             case Domain(type=name):
                 query = self.tables.bindings.domains[name]
                 return (self._table_named(("domain", name), "d", f"(v) AS (\n{query}\n)"),)
-            case Mentioned():
-                return self._mentioned(source)
-            case FoldedRelation():
-                return self._relation(source, scope)
+            case FoldedCandidates():
+                return self._folded_candidates(source)
+            case FoldedDerivedTable():
+                return self._derived_table(source, scope)
         raise AssertionError(f"{source} is read by another renderer")
 
     def _table_named(self, key: object, letter: str, text: str) -> str:
@@ -238,12 +238,12 @@ class LocalRenderer(Renderer[Dialect, Columns]):
             self.texts[name] = f"{name}{text}"
         return self.names[key]
 
-    def _binding_table(self, place: str) -> str:
-        binding = self.tables.binding(place)
+    def _binding_table(self, store: str) -> str:
+        binding = self.tables.binding(store)
         columns = ", ".join(f"a{index}" for index in binding.key.columns) or "a"
-        return self._table_named(place, "f", f"({columns}) AS (\n{binding.query}\n)")
+        return self._table_named(store, "f", f"({columns}) AS (\n{binding.query}\n)")
 
-    def _known(self, source: Known, branch: Branch, scope: LocalScope) -> Text | None:
+    def _constant_rows(self, source: ConstantRows, branch: Branch, scope: LocalScope) -> Text | None:
         families = [scope.seen[source.number](f"k{index}").family for index in range(len(source.types))]
         rows = [
             [self.dialect.constant(text, family) or self.dialect.null(family) for text, family in zip(row, families)]
@@ -253,19 +253,19 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         key = (tuple(map(tuple, rows)), tuple(families))
         return (self._table_named(key, "k", f"({columns}) AS ({self.dialect.rows(rows)})"),) if rows else None
 
-    def _mentioned(self, source: Mentioned) -> Text:
-        """Return a table of the ids at places of the caller's tables, the known ids, and NULL for all others."""
+    def _folded_candidates(self, source: FoldedCandidates) -> Text:
+        """Return a table of the ids at positions of the caller's tables, the known ids, and NULL for all others."""
         family = self.layouts.family(source.type)
         arms: list[Text] = [(f"SELECT {self.dialect.null(family)} AS v",)]
         constants = self.dialect.constants(source.ids, family)
         arms += [self.constants(constants)] if constants else []
-        for place, index in source.places:
-            shown = self._converted(Typed(f"a{index}", self.tables.binding(place).family_at(index)), family)
-            arms.append((f"SELECT {shown} FROM {self._binding_table(place)} WHERE a{index} IS NOT NULL",))
+        for store, index in source.positions:
+            shown = self._converted(Typed(f"a{index}", self.tables.binding(store).family_at(index)), family)
+            arms.append((f"SELECT {shown} FROM {self._binding_table(store)} WHERE a{index} IS NOT NULL",))
         return ("(", *joined(" UNION ", arms), ")")
 
-    def _relation(self, source: FoldedRelation, scope: LocalScope) -> Text | None:
-        plan, outs = source.plan, self.outs(self.layouts.relation(source))
+    def _derived_table(self, source: FoldedDerivedTable, scope: LocalScope) -> Text | None:
+        plan, outs = source.plan, self.outs(self.layouts.derived_table(source))
         if plan.outer_columns:
             check_correlation(self.dialect, plan)
             query = self.query(plan, scope, outs)
@@ -281,12 +281,14 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return scope.seen[operand.source](operand.name)
 
     def condition(self, condition: Condition, scope: LocalScope) -> Text | bool:
-        return self._member(condition, scope) if isinstance(condition, Member) else super().condition(condition, scope)
+        return (
+            self._semijoin(condition, scope) if isinstance(condition, Semijoin) else super().condition(condition, scope)
+        )
 
-    def _member(self, member: Member, scope: LocalScope) -> Text | bool:
-        inner = self.named(member.branch, scope)
-        left, right = self.dialect.sides(self.typed(member.operand, scope), self.typed(member.column, inner))
-        query = self.selected(member.branch, [(right,)], inner)
+    def _semijoin(self, semijoin: Semijoin, scope: LocalScope) -> Text | bool:
+        inner = self.named(semijoin.branch, scope)
+        left, right = self.dialect.sides(self.typed(semijoin.operand, scope), self.typed(semijoin.column, inner))
+        query = self.selected(semijoin.branch, [(right,)], inner)
         return query is not None and (f"{left} IN (", *query, ")")
 
     def among(self, operand: Operand, ids: tuple[str, ...], scope: LocalScope) -> Text | bool:

@@ -1,8 +1,8 @@
-"""Partial evaluation of a plan: plan -> plan, with all that stored facts and given values decide worked out.
+"""Partial evaluation of a plan: plan -> plan, with all that stored facts and given values decide evaluated.
 
 What a branch reads of stored facts becomes constants. A column with one value is replaced by that value. Where only one
 column of a part is wanted, to equal a column of the caller, that one is tested against a list of the values. All else
-becomes a relation of constants (`Known`). Branches that cannot hold are dropped, and so are conditions that do hold;
+becomes rows of constants (`ConstantRows`). Branches that cannot hold are dropped, and so are conditions that do hold;
 what is left reads the caller's tables.
 
     s0 local repo_org(r, o); s1 stored has_role(:actor, n, o2); o = o2
@@ -25,53 +25,53 @@ from checks.engine.plan.plan import (
     Candidates,
     Comparison,
     Condition,
+    DerivedTable,
     Exit,
-    Fact,
+    FactScan,
     Form,
     Holds,
     Jump,
     Plan,
-    Relation,
     Same,
     Source,
     Variant,
 )
 from checks.engine.rules.clauses import FRESH, Col, Const, Operand, Other, Slot, Term, Var, type_of
 from localsql.errors import CannotSay, TooManyConstants
-from localsql.parts import MOST_VALUES, Part
 from localsql.pruning import pruned
-from localsql.relations import FoldedRelation, Known, Mentioned, is_local
+from localsql.relations import ConstantRows, FoldedCandidates, FoldedDerivedTable, is_local
 from localsql.split import Each, Split, SplitPlan, Splitter
+from localsql.stored_statements import MOST_VALUES, StoredStatement
 
 Rows = list[tuple[str, ...]]
-Environment = dict[Col, Operand]
-Asked = TypeVar("Asked", Operand, Term)
+Substitution = dict[Col, Operand]
+TermT = TypeVar("TermT", Operand, Term)
 
 
 @dataclass
 class Residual:
     splitter: Splitter
     slots: Mapping[str, object]
-    run: Callable[[Part], Rows]
-    rule_of: Callable[[Plan], str]  # for messages: the rule that makes a plan take two answers at once
+    run: Callable[[StoredStatement], Rows]
+    rule_of: Callable[[Plan], str]  # for messages: the rule that makes a recursion nonlinear
     numbers: Iterator[int] = field(default_factory=lambda: count(-1, -1))
-    ran: dict[Part, Rows] = field(default_factory=dict)
+    ran: dict[StoredStatement, Rows] = field(default_factory=dict)
     made: dict[Hashable, Plan] = field(default_factory=dict)
     held: int = 0  # values that stored facts came to so far
 
     # ---- plans --------------------------------------------------------------------------------------------------
 
-    def plan(self, plan: Plan, variant: Variant | None, environment: Environment) -> Plan:
+    def plan(self, plan: Plan, variant: Variant | None, substitution: Substitution) -> Plan:
         """Return the folded plan with its exits of that variant; without a variant, with all."""
         split = self.splitter.of(plan)
-        outside = tuple((column, environment.get(column, column)) for column in plan.outer_columns)
+        outside = tuple((column, substitution.get(column, column)) for column in plan.outer_columns)
         key = (plan, variant, outside)
         if key not in self.made:
             exits = split.exits if variant is None else split.by_variant.get(variant, ())
             self.made[key] = self.folded(split, exits, dict(outside))
         return self.made[key]
 
-    def folded(self, split: SplitPlan, exits: Each[Exit], environment: Environment) -> Plan:
+    def folded(self, split: SplitPlan, exits: Each[Exit], substitution: Substitution) -> Plan:
         plan = split.plan
         if plan.form is Form.ROUNDS:
             raise CannotSay(
@@ -80,24 +80,24 @@ class Residual:
             )
         left = replace(
             plan,
-            exits=tuple(filter(None, (self.exit(*each, environment) for each in exits))),
-            seeds=tuple(filter(None, (self._jump(*each, environment) for each in split.seeds))),
-            moves=tuple(filter(None, (self._jump(*each, environment) for each in split.moves))),
-            answers=tuple(filter(None, (self._answer(*each, environment) for each in split.answers))),
-            fixed=frozenset(environment.values()),
+            exits=tuple(filter(None, (self.exit(*each, substitution) for each in exits))),
+            seeds=tuple(filter(None, (self._jump(*each, substitution) for each in split.seeds))),
+            moves=tuple(filter(None, (self._jump(*each, substitution) for each in split.moves))),
+            answers=tuple(filter(None, (self._answer(*each, substitution) for each in split.answers))),
+            fixed=frozenset(substitution.values()),
         )
         return pruned(left)
 
-    def exit(self, end: Exit, split: Split, environment: Environment) -> Exit | None:
-        made = self._row(end.branch, split, end.outs, environment)
+    def exit(self, end: Exit, split: Split, substitution: Substitution) -> Exit | None:
+        made = self._row(end.branch, split, end.outs, substitution)
         return made and replace(end, branch=made[0], outs=made[1])
 
-    def _jump(self, jump: Jump, split: Split, environment: Environment) -> Jump | None:
-        made = self._row(jump.branch, split, jump.keys, environment)
+    def _jump(self, jump: Jump, split: Split, substitution: Substitution) -> Jump | None:
+        made = self._row(jump.branch, split, jump.keys, substitution)
         return made and replace(jump, branch=made[0], keys=made[1])
 
-    def _answer(self, arm: AnswerArm, split: Split, environment: Environment) -> AnswerArm | None:
-        made = self._row(arm.exit.branch, split, (*arm.keys, *arm.exit.outs), environment)
+    def _answer(self, arm: AnswerArm, split: Split, substitution: Substitution) -> AnswerArm | None:
+        made = self._row(arm.exit.branch, split, (*arm.keys, *arm.exit.outs), substitution)
         if made is None:
             return None
         branch, terms = made
@@ -108,44 +108,46 @@ class Residual:
     # ---- one branch ----------------------------------------------------------------------------------------------
 
     def _row(
-        self, branch: Branch, split: Split, terms: tuple[Asked, ...], environment: Environment
-    ) -> tuple[Branch, tuple[Asked, ...]] | None:
+        self, branch: Branch, split: Split, terms: tuple[TermT, ...], substitution: Substitution
+    ) -> tuple[Branch, tuple[TermT, ...]] | None:
         """Return the folded branch and what is asked of its rows; None if it has no rows."""
         deadline.check()
-        inner = dict(environment)
+        inner = dict(substitution)
         for source in split.left.sources:
             inner.update(self._constants(source))
-        known: list[tuple[int, Known]] = []
+        known: list[tuple[int, ConstantRows]] = []
         lists: list[Condition] = []
-        for part in split.parts:
-            rows = self._rows(part)
-            if not rows or not self._narrowed(part, rows, split.left, inner, lists):
+        for stored in split.statements:
+            rows = self._rows(stored)
+            if not rows or not self._narrowed(stored, rows, split.left, inner, lists):
                 return None
-            constants = self._known(part, rows, inner)
+            constants = self._constant_rows(stored, rows, inner)
             if constants is not None:
-                known.append((part.place, constants))
+                known.append((stored.place, constants))
         sources = self._sources(branch, split.left, known, inner)
         conditions = self._conditions(split.left, inner, lists) if sources is not None else None
         if sources is None or conditions is None:
             return None
         return Branch(tuple(sources), tuple(conditions)), tuple(self._value(term, inner) for term in terms)
 
-    def _rows(self, part: Part) -> Rows:
-        if part not in self.ran:
-            rows = self.ran[part] = self.run(part)
-            self.held += len(rows) * len(part.columns)
+    def _rows(self, stored: StoredStatement) -> Rows:
+        if stored not in self.ran:
+            rows = self.ran[stored] = self.run(stored)
+            self.held += len(rows) * len(stored.columns)
             if len(rows) > MOST_VALUES or self.held > MOST_VALUES:
-                raise TooManyConstants(MOST_VALUES, part.what)
-        return self.ran[part]
+                raise TooManyConstants(MOST_VALUES, stored.what)
+        return self.ran[stored]
 
-    def _narrowed(self, part: Part, rows: Rows, left: Branch, inner: Environment, lists: list[Condition]) -> bool:
+    def _narrowed(
+        self, stored: StoredStatement, rows: Rows, left: Branch, inner: Substitution, lists: list[Condition]
+    ) -> bool:
         """Test a column against the values of a part, if these are all that is wanted of it; say whether that can hold.
 
         The part must have one column, and the branch a condition that another operand equals it.
         """
-        if len(part.columns) != 1:
+        if len(stored.columns) != 1:
             return True
-        (column,) = part.columns
+        (column,) = stored.columns
         other = next((found for each in left.conditions if (found := _equal_to(each, column)) is not None), None)
         if other is None:
             return True
@@ -156,12 +158,12 @@ class Residual:
         lists.append(Among(value, ids))
         return True
 
-    def _known(self, part: Part, rows: Rows, inner: Environment) -> Known | None:
-        """Return the part's rows as a source; None if none is needed. Columns with only one value become constants."""
-        if any(column in inner for column in part.columns):
+    def _constant_rows(self, stored: StoredStatement, rows: Rows, inner: Substitution) -> ConstantRows | None:
+        """Return the rows as a source; None if none is needed. Columns with only one value become constants."""
+        if any(column in inner for column in stored.columns):
             return None  # `_narrowed` has made it a list
         varied = []
-        for index, column in enumerate(part.columns):
+        for index, column in enumerate(stored.columns):
             if len({row[index] for row in rows}) == 1:
                 inner[column] = Const(rows[0][index])
             else:
@@ -170,19 +172,19 @@ class Residual:
             return None
         number = next(self.numbers)
         for place, index in enumerate(varied):
-            inner[part.columns[index]] = Col(number, f"k{place}", part.columns[index].type)
+            inner[stored.columns[index]] = Col(number, f"k{place}", stored.columns[index].type)
         kept = sorted({tuple(row[index] for index in varied) for row in rows})
-        return Known(number, tuple(kept), tuple(part.columns[index].type for index in varied))
+        return ConstantRows(number, tuple(kept), tuple(stored.columns[index].type for index in varied))
 
-    def _constants(self, source: Source) -> Environment:
+    def _constants(self, source: Source) -> Substitution:
         """Return the constants of the binding's key, by the columns that its query does not select."""
-        if not isinstance(source, Fact) or not is_local(source.place):
+        if not isinstance(source, FactScan) or not is_local(source.store):
             return {}
-        constants = self.splitter.tables.binding(source.place).key.constants
+        constants = self.splitter.tables.binding(source.store).key.constants
         return {Col(source.number, f"a{i}"): Const(text) for i, text in enumerate(constants) if text is not None}
 
     def _sources(
-        self, whole: Branch, left: Branch, known: list[tuple[int, Known]], inner: Environment
+        self, whole: Branch, left: Branch, known: list[tuple[int, ConstantRows]], inner: Substitution
     ) -> list[Source] | None:
         """Return the sources that are left, in the order of the plan; None if one of them has no rows."""
         placed: list[tuple[int, Source]] = list(known)
@@ -193,29 +195,33 @@ class Residual:
             placed.append((whole.sources.index(source), made))
         return [source for _, source in sorted(placed, key=lambda each: each[0])]
 
-    def _source(self, source: Source, inner: Environment) -> Source | None:
+    def _source(self, source: Source, inner: Substitution) -> Source | None:
         match source:
-            case Relation(number, plan, variant):
+            case DerivedTable(number, plan, variant):
                 made = self.plan(plan, variant, inner)
-                return FoldedRelation(number, made, variant, _types_of(plan)) if made.exits else None
+                return FoldedDerivedTable(number, made, variant, _types_of(plan)) if made.exits else None
             case Candidates(number):
-                return self._mentioned(source)
+                return self._folded_candidates(source)
         return source
 
-    def _mentioned(self, source: Candidates) -> Mentioned:
+    def _folded_candidates(self, source: Candidates) -> FoldedCandidates:
         tables = self.splitter.tables
-        part = self.splitter.candidates(source)
-        ids = {row[0] for row in self._rows(part)} - {FRESH.id}
-        places = [(where, place.index) for place in source.places for where in tables.local_places(place.signature)]
-        for where, index in places:
-            constant = tables.binding(where).key.constants[index]
+        stored = self.splitter.candidates(source)
+        ids = {row[0] for row in self._rows(stored)} - {FRESH.id}
+        positions = [
+            (store, position.index)
+            for position in source.positions
+            for store in tables.local_stores(position.signature)
+        ]
+        for store, index in positions:
+            constant = tables.binding(store).key.constants[index]
             ids |= {constant} if constant is not None else set()
-        selected = tuple(each for each in places if tables.binding(each[0]).key.constants[each[1]] is None)
-        return Mentioned(source.number, tuple(sorted(ids)), selected, part.columns[0].type)
+        selected = tuple(each for each in positions if tables.binding(each[0]).key.constants[each[1]] is None)
+        return FoldedCandidates(source.number, tuple(sorted(ids)), selected, stored.columns[0].type)
 
     # ---- conditions -------------------------------------------------------------------------------------------------
 
-    def _conditions(self, left: Branch, inner: Environment, lists: list[Condition]) -> list[Condition] | None:
+    def _conditions(self, left: Branch, inner: Substitution, lists: list[Condition]) -> list[Condition] | None:
         """Return the conditions that are still open; None if one is false."""
         found: dict[Condition, None] = dict.fromkeys(lists)
         for condition in left.conditions:
@@ -226,7 +232,7 @@ class Residual:
                 found[verdict] = None
         return list(found)
 
-    def condition(self, condition: Condition, inner: Environment) -> Condition | bool:
+    def condition(self, condition: Condition, inner: Substitution) -> Condition | bool:
         match condition:
             case Same(left, right):
                 return _compared("=", self._value(left, inner), self._value(right, inner))
@@ -242,17 +248,17 @@ class Residual:
                 return Holds(verdict, negated)
         return condition
 
-    def _held(self, plan: Plan, inner: Environment) -> Plan | bool:
+    def _held(self, plan: Plan, inner: Substitution) -> Plan | bool:
         made = self.plan(plan, None, inner)
         if any(not end.branch.sources and not end.branch.conditions for end in made.exits):
             return True
         return made if made.exits else False
 
     @overload
-    def _value(self, term: Operand, inner: Environment) -> Operand: ...
+    def _value(self, term: Operand, inner: Substitution) -> Operand: ...
     @overload
-    def _value(self, term: Term, inner: Environment) -> Term: ...
-    def _value(self, term: Term, inner: Environment) -> Term:
+    def _value(self, term: Term, inner: Substitution) -> Term: ...
+    def _value(self, term: Term, inner: Substitution) -> Term:
         match term:
             case Slot(name) | Other(name):
                 return Const(str(self.slots[name]))

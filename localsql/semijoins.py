@@ -1,4 +1,4 @@
-"""Semijoins: what only has to exist is tested with IN, so that rows which occur twice do not multiply others.
+"""Semijoins: sources whose columns are not selected are tested with IN, so that their duplicates multiply no rows.
 
 s0 local has_role(u, n, o), s1 local repo_org(r, o2), o = o2; r is the answer
     ->   s1 local repo_org(r, o2), o2 in (o of s0 local has_role(u, n, o))
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from checks.engine.plan.others import OtherCondition
-from checks.engine.plan.plan import Among, Branch, Condition, Fact, Relation, Same, Source
+from checks.engine.plan.foreign import ForeignCondition
+from checks.engine.plan.plan import Among, Branch, Condition, DerivedTable, FactScan, Same, Source
 from checks.engine.plan.prefixes import connected, sources_of
 from checks.engine.rules.clauses import Col, Operand, Term
-from localsql.relations import Domain, Known
+from localsql.relations import ConstantRows, Domain
 
 
 @dataclass(frozen=True, slots=True)
-class Member(OtherCondition):
+class Semijoin(ForeignCondition):
     """The operand is among the values of the branch's column."""
 
     operand: Operand
@@ -26,7 +26,7 @@ class Member(OtherCondition):
 
 
 def set_apart(branch: Branch, outs: Iterable[Term]) -> Branch:
-    """Return the branch; sources that only one equality joins with the rest become a `Member` condition."""
+    """Return the branch; sources that only one equality joins with the rest become a `Semijoin`."""
     shown = {out.source for out in outs if isinstance(out, Col)}
     if not shown or len(branch.sources) < 2:
         return branch
@@ -35,15 +35,15 @@ def set_apart(branch: Branch, outs: Iterable[Term]) -> Branch:
             for kept, column in ((condition.left, condition.right), (condition.right, condition.left)):
                 group = _reached(branch, column.source, condition)
                 if kept.source not in group and not group & shown and _is_local(branch, group):
-                    return set_apart(_apart(branch, group, condition, Member(kept, column, Branch(()))), outs)
+                    return set_apart(_apart(branch, group, condition, Semijoin(kept, column, Branch(()))), outs)
     return branch
 
 
-def _apart(branch: Branch, group: set[int], link: Condition, member: Member) -> Branch:
+def _apart(branch: Branch, group: set[int], link: Condition, semijoin: Semijoin) -> Branch:
     inside = [each for each in branch.conditions if each != link and _mentioned(each) & group]
     sources = tuple(source for source in branch.sources if source.number in group)
-    part = set_apart(Branch(sources, tuple(inside)), (member.column,))
-    made = Member(member.operand, member.column, part)
+    part = set_apart(Branch(sources, tuple(inside)), (semijoin.column,))
+    made = Semijoin(semijoin.operand, semijoin.column, part)
     left = tuple(source for source in branch.sources if source.number not in group)
     conditions = (made if each == link else each for each in branch.conditions if each not in inside)
     return Branch(left, tuple(conditions))
@@ -57,20 +57,20 @@ def _reached(branch: Branch, start: int, link: Condition) -> set[int]:
 
 
 def _mentioned(condition: Condition) -> set[int]:
-    if isinstance(condition, Member):
+    if isinstance(condition, Semijoin):
         return {condition.operand.source} if isinstance(condition.operand, Col) else set()
     return sources_of(condition)
 
 
 def _around(source: Source) -> set[int]:
     """Return the numbers of the sources whose columns the source mentions."""
-    return {each.source for each in source.plan.outer_columns} if isinstance(source, Relation) else set()
+    return {each.source for each in source.plan.outer_columns} if isinstance(source, DerivedTable) else set()
 
 
 def _is_local(branch: Branch, group: set[int]) -> bool:
     sources = [source for source in branch.sources if source.number in group]
-    return any(isinstance(each, Fact) for each in sources) and all(
-        isinstance(each, Fact | Known | Domain) for each in sources
+    return any(isinstance(each, FactScan) for each in sources) and all(
+        isinstance(each, FactScan | ConstantRows | Domain) for each in sources
     )
 
 
@@ -79,6 +79,6 @@ def tested(condition: Condition) -> tuple[Term, ...]:
     match condition:
         case Same(left, right):
             return (left, right)
-        case Among(operand, _) | Member(operand):
+        case Among(operand, _) | Semijoin(operand):
             return (operand,)
     return ()

@@ -21,14 +21,14 @@ from checks.engine.plan.plan import (
     Branch,
     Candidates,
     Condition,
+    DerivedTable,
     Exit,
-    Fact,
+    FactScan,
     Form,
     Goals,
     Holds,
     Jump,
     Plan,
-    Relation,
     Source,
     Variant,
 )
@@ -37,15 +37,15 @@ from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Col, Term
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.stored import StoredRenderer
-from localsql.parts import Part, PartMaker
 from localsql.planning import LocalBranch, LocalBranches
 from localsql.relations import CallerTables, Domain, is_local
+from localsql.stored_statements import StoredStatement, StoredStatements
 from policy.rules.program import Signature
 
 
 @dataclass(frozen=True)
 class Split:
-    parts: tuple[Part, ...]
+    statements: tuple[StoredStatement, ...]
     left: Branch
 
 
@@ -92,14 +92,14 @@ class Splitter:
     number_of: Callable[[Signature], int]
     may_end: Callable[[Signature], bool]
     plans: dict[Plan, SplitPlan] = field(default_factory=dict)
-    central: dict[Plan, bool] = field(default_factory=dict)
-    central_goals: dict[Plan, bool] = field(default_factory=dict)
-    central_answers: dict[Plan, bool] = field(default_factory=dict)
-    mentions: dict[Candidates, Part] = field(default_factory=dict)
-    maker: PartMaker = field(init=False)
+    stored_only: dict[Plan, bool] = field(default_factory=dict)
+    stored_only_goals: dict[Plan, bool] = field(default_factory=dict)
+    stored_only_answers: dict[Plan, bool] = field(default_factory=dict)
+    mentions: dict[Candidates, StoredStatement] = field(default_factory=dict)
+    statements: StoredStatements = field(init=False)
 
     def __post_init__(self) -> None:
-        self.maker = PartMaker(self._renderer)
+        self.statements = StoredStatements(self._renderer)
 
     def branches(self, branches: LocalBranches) -> SplitBranches:
         """Split the branches, and all plans that they read: nothing is left to split when questions are answered."""
@@ -119,10 +119,10 @@ class Splitter:
         seeds: Each[Jump] = ()
         moves: Each[Jump] = ()
         answers: Each[AnswerArm] = ()
-        if not self.has_central_goals(plan):
+        if not self.has_stored_only_goals(plan):
             seeds = tuple((each, self.split(plan, each.branch, each.keys)) for each in plan.seeds)
             moves = tuple((each, self.split(plan, each.branch, each.keys)) for each in plan.moves)
-        if not self.has_central_answers(plan):
+        if not self.has_stored_only_answers(plan):
             made = ((arm, (*arm.keys, *arm.exit.outs)) for arm in plan.answers)
             answers = tuple((arm, self.split(plan, arm.exit.branch, terms)) for arm, terms in made)
         exits = tuple((end, self.split(plan, end.branch, end.outs)) for end in plan.exits)
@@ -133,60 +133,60 @@ class Splitter:
         deadline.check()
         split = self._split(plan, branch, terms)
         for each in (*split.left.sources, *split.left.conditions):
-            if isinstance(each, Relation | Holds):
+            if isinstance(each, DerivedTable | Holds):
                 self.of(each.plan)
             elif isinstance(each, Candidates):
                 self.candidates(each)
         return split
 
-    def candidates(self, source: Candidates) -> Part:
-        """Return the part that reads the stored ids among those of the source."""
+    def candidates(self, source: Candidates) -> StoredStatement:
+        """Return the statement that reads the stored ids among those of the source."""
         if source not in self.mentions:
             plan, branch = Plan("candidates", 1, ()), Branch((source,))
-            type_name = next((place.signature.types[place.index] for place in source.places), "")
+            type_name = next((position.signature.types[position.index] for position in source.positions), "")
             column = Col(source.number, "v", type_name)
-            self.mentions[source] = self._part(plan, branch, {column}, branch)
+            self.mentions[source] = self._stored_statement(plan, branch, {column}, branch)
         return self.mentions[source]
 
     # ---- what stored facts decide alone ----------------------------------------------------------------------
 
-    def is_central(self, plan: Plan) -> bool:
+    def is_stored_only(self, plan: Plan) -> bool:
         """Say whether the plan reads nothing of the caller's tables."""
-        if plan not in self.central:
-            self.central[plan] = all(self._is_central_branch(branch) for branch in plan.branches())
-        return self.central[plan]
+        if plan not in self.stored_only:
+            self.stored_only[plan] = all(self._is_stored_only_branch(branch) for branch in plan.branches())
+        return self.stored_only[plan]
 
-    def _is_central_branch(self, branch: Branch) -> bool:
+    def _is_stored_only_branch(self, branch: Branch) -> bool:
         plans = (each.plan for each in branch.conditions if isinstance(each, Holds))
-        return all(map(self._reads_stored, branch.sources)) and all(map(self.is_central, plans))
+        return all(map(self._reads_stored, branch.sources)) and all(map(self.is_stored_only, plans))
 
     def _reads_stored(self, source: Source) -> bool:
         match source:
-            case Fact(place=place):
-                return not is_local(place)
-            case Relation(plan=plan):
-                return self.is_central(plan)
-            case Candidates(places=places):
-                return not any(self.tables.local_places(place.signature) for place in places)
+            case FactScan(store=store):
+                return not is_local(store)
+            case DerivedTable(plan=plan):
+                return self.is_stored_only(plan)
+            case Candidates(positions=positions):
+                return not any(self.tables.local_stores(position.signature) for position in positions)
             case Domain():
                 return False
         return True
 
-    def has_central_goals(self, plan: Plan) -> bool:
-        if plan not in self.central_goals:
+    def has_stored_only_goals(self, plan: Plan) -> bool:
+        if plan not in self.stored_only_goals:
             rows = [(row.branch, row.keys) for row in (*plan.seeds, *plan.moves)]
-            self.central_goals[plan] = self._are_central(plan, rows)
-        return self.central_goals[plan]
+            self.stored_only_goals[plan] = self._are_stored_only(plan, rows)
+        return self.stored_only_goals[plan]
 
-    def has_central_answers(self, plan: Plan) -> bool:
-        if plan not in self.central_answers:
+    def has_stored_only_answers(self, plan: Plan) -> bool:
+        if plan not in self.stored_only_answers:
             rows = [(arm.exit.branch, (*arm.keys, *arm.exit.outs)) for arm in plan.answers]
-            self.central_answers[plan] = self.has_central_goals(plan) and self._are_central(plan, rows)
-        return self.central_answers[plan]
+            self.stored_only_answers[plan] = self.has_stored_only_goals(plan) and self._are_stored_only(plan, rows)
+        return self.stored_only_answers[plan]
 
-    def _are_central(self, plan: Plan, rows: Sequence[tuple[Branch, tuple[Term, ...]]]) -> bool:
+    def _are_stored_only(self, plan: Plan, rows: Sequence[tuple[Branch, tuple[Term, ...]]]) -> bool:
         """Say whether the rows depend on stored facts alone, and on no row of an outer select."""
-        if plan.form is Form.ROUNDS or not all(self._is_central_branch(branch) for branch, _ in rows):
+        if plan.form is Form.ROUNDS or not all(self._is_stored_only_branch(branch) for branch, _ in rows):
             return False
         return all({*_columns_of(branch), *terms}.isdisjoint(plan.outer_columns) for branch, terms in rows)
 
@@ -201,37 +201,37 @@ class Splitter:
             tuple(each for each in branch.conditions if each not in decided),
         )
         wanted = {*_columns_of(left), *(term for term in terms if isinstance(term, Col))}
-        parts = [
-            self._part(plan, Branch(tuple(sources), tuple(conditions)), wanted, branch)
+        statements = [
+            self._stored_statement(plan, Branch(tuple(sources), tuple(conditions)), wanted, branch)
             for sources, conditions in _components(stored, decided)
         ]
-        return Split(tuple(parts), left)
+        return Split(tuple(statements), left)
 
     def _is_stored_source(self, plan: Plan, source: Source) -> bool:
         match source:
             case Goals():
-                return self.has_central_goals(plan)
+                return self.has_stored_only_goals(plan)
             case Answers():
-                return self.has_central_answers(plan)
-            case Relation(plan=other):
-                return self.is_central(other) and not other.outer_columns
+                return self.has_stored_only_answers(plan)
+            case DerivedTable(plan=other):
+                return self.is_stored_only(other) and not other.outer_columns
         return self._reads_stored(source)
 
     def _is_decided(self, condition: Condition, numbers: set[int]) -> bool:
         found = sources_of(condition)
         if isinstance(condition, Holds):
-            return found <= numbers and self.is_central(condition.plan)
+            return found <= numbers and self.is_stored_only(condition.plan)
         return bool(found) and found <= numbers
 
-    def _part(self, plan: Plan, branch: Branch, wanted: Iterable[Col], whole: Branch) -> Part:
+    def _stored_statement(self, plan: Plan, branch: Branch, wanted: Iterable[Col], whole: Branch) -> StoredStatement:
         numbers = {source.number for source in branch.sources}
         columns = tuple(sorted((each for each in wanted if each.source in numbers), key=_order))
         place = min((whole.sources.index(source) for source in branch.sources), default=0)
-        return self.maker.part(plan, branch, columns, place)
+        return self.statements.of(plan, branch, columns, place)
 
     def _renderer(self) -> StoredRenderer:
         tables = self.tables
-        return StoredRenderer(self.dialect, self.number_of, tables.central_places, tables.inline, self.may_end)
+        return StoredRenderer(self.dialect, self.number_of, tables.service_stores, tables.inline, self.may_end)
 
 
 def _order(column: Col) -> tuple[int, str]:
@@ -257,6 +257,6 @@ def _components(sources: list[Source], conditions: list[Condition]) -> Iterator[
 def _columns_of(branch: Branch) -> set[Col]:
     found = set().union(*map(columns_in, branch.conditions))
     for source in branch.sources:
-        if isinstance(source, Relation):
+        if isinstance(source, DerivedTable):
             found.update(source.plan.outer_columns)
     return found

@@ -16,7 +16,7 @@ from localsql.dialects import NATIVE, Typed
 from localsql.errors import CannotSay, UnboundedVariable
 from localsql.families import Family
 from localsql.refusals import check_whole
-from localsql.relations import Domain, Known
+from localsql.relations import ConstantRows, Domain
 from localsql.render import TOP, LocalRenderer
 
 TRUE, FALSE = "TRUE", "FALSE"
@@ -219,6 +219,6 @@ def constants_of(end: Exit) -> list[str] | None:
     match end:
         case Exit(Branch((), ()), (Const(text),)):
             return [text]
-        case Exit(Branch((Known(number, known, (_,)),), ()), (Col(source, _),)) if source == number:
+        case Exit(Branch((ConstantRows(number, known, (_,)),), ()), (Col(source, _),)) if source == number:
             return [row[0] for row in known]
     return None

@@ -1,9 +1,9 @@
 """The oracle of drafts: the rows that a branch stands for while it is built, and those that it ends in.
 
-What is read and tested so far means what the oracle of plans says, what is still to be met what that of clauses says.
-So a step of planning keeps the meaning where what comes of it has, together, the rows of what it was taken from. A
-jump means the rows of its state's call, a continuation what can be met from each of them on: whatever states come to.
-Columns of rows around a plan, and those of its goals and answers, may have any value.
+What is read and tested so far means what the oracle of plans says, what is still to be resolved what that of clauses
+says. So a step of planning keeps the meaning where what comes of it has, together, the rows of what it was taken from.
+A jump means the rows of its state's call, a continuation what can be resolved from each of them on: whatever states
+come to. Columns of rows around a plan, and those of its goals and answers, may have any value.
 
     drafts = Drafts(known, meaning)
     drafts.rows(draft, {})
@@ -22,13 +22,13 @@ from checks.engine.plan.plan import (
     Comparison,
     Condition,
     Continuation,
+    DerivedTable,
     End,
     Exit,
     Goals,
     Holds,
     Jump,
     Plan,
-    Relation,
     Same,
     Source,
     Tagged,
@@ -39,7 +39,7 @@ from checks.engine.rules.clauses import (
     Call,
     Col,
     Const,
-    Key,
+    GoalKey,
     Literal,
     Neg,
     Operand,
@@ -83,7 +83,7 @@ class Drafts:
         return set().union(*(self.rows(draft_of(end), env, tables) for end in plan.exits))
 
 
-# ---- ends are drafts that have more to be met -----------------------------------------------------------------------
+# ---- ends are drafts that have more to be resolved ------------------------------------------------------------------
 
 
 def draft_of(outcome: Draft | End) -> Draft:
@@ -107,7 +107,7 @@ def asked_of(state: State, keys: Iterable[Operand]) -> tuple[tuple[Literal, ...]
     by_index = dict(enumerate(keys))
 
     def entered(term: Term) -> Term:
-        return by_index[term.index] if isinstance(term, Key) else term
+        return by_index[term.index] if isinstance(term, GoalKey) else term
 
     return tuple(mapped(each, entered) for each in (state.call, *state.rest)), tuple(map(entered, state.outs))
 
@@ -138,7 +138,7 @@ def _parts(branch: Branch) -> tuple[Source | Condition, ...]:
 
 def _terms(part: Source | Condition) -> Iterable[Term]:
     match part:
-        case Holds(plan) | Relation(plan=plan):
+        case Holds(plan) | DerivedTable(plan=plan):
             return plan.fixed
         case Same() | Among() | Comparison():
             return compared(part)

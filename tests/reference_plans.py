@@ -23,13 +23,13 @@ from checks.engine.plan.plan import (
     Candidates,
     Comparison,
     Condition,
+    DerivedTable,
     Exit,
-    Fact,
+    FactScan,
     Goals,
     Holds,
     Ids,
     Plan,
-    Relation,
     Same,
     Source,
     Tagged,
@@ -53,8 +53,8 @@ class Known:
     slots: Mapping[str, object]
     answered: dict[tuple[object, ...], set[Row]] = field(default_factory=dict, compare=False)  # by plans
 
-    def facts(self, place: str, signature: Signature) -> Iterable[tuple[str, ...]]:
-        return (self.stored if place == "stored" else self.inline).get(signature, ())
+    def facts(self, store: str, signature: Signature) -> Iterable[tuple[str, ...]]:
+        return (self.stored if store == "stored" else self.inline).get(signature, ())
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def joined(
     found: list[Env], source: Source, tests: list[Condition], unread: set[int], tables: Tables, known: Known
 ) -> list[Env]:
     """Each of these with each row of the source; of rows that are the same for all, only those that join."""
-    if isinstance(source, Relation) and any(isinstance(each, Col) for each in source.plan.fixed):
+    if isinstance(source, DerivedTable) and any(isinstance(each, Col) for each in source.plan.fixed):
         return [each | row for each in found for row in columns_of(source, each, tables, known)]
     pairs = list(joins_of(source, tests, unread))
     tagged = [test for test in tests if isinstance(test, Tagged) and test.source == source.number]
@@ -171,18 +171,18 @@ def columns_of(source: Source, env: Env, tables: Tables, known: Known) -> Iterat
 
 def rows_in(source: Source, env: Env, tables: Tables, known: Known) -> Iterator[dict[str, object]]:
     match source:
-        case Fact(_, signature, place):
-            yield from (named("a", row) for row in known.facts(place, signature))
+        case FactScan(_, signature, store):
+            yield from (named("a", row) for row in known.facts(store, signature))
         case Ids(_, slot):
             yield from ({"v": text} for text in json.loads(str(known.slots[slot])))
-        case Candidates(_, places, ids):
-            facts = [(place.index, row) for place in places for row in every(place.signature, known)]
+        case Candidates(_, positions, ids):
+            facts = [(position.index, row) for position in positions for row in every(position.signature, known)]
             yield from ({"v": text} for text in {"", *ids, *(row[index] for index, row in facts)})
         case Goals():
             yield from ({"tag": tag, **named("c", keys)} for tag, keys in tables.goals)
         case Answers():
             yield from ({"tag": tag, **named("c", keys), **named("o", outs)} for tag, keys, outs in tables.answers)
-        case Relation(_, plan, variant):
+        case DerivedTable(_, plan, variant):
             for row in answers_of_plan(plan, variant, env, known):
                 yield {plan.column(index): text for index, text in enumerate(row)}
 

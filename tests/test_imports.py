@@ -48,7 +48,7 @@ BARE = (
 FRAMEWORKS = ("django", "rest_framework", "environ", "psycopg")
 # Of the engine: each package uses those before it. The files beside them are leaves: all packages use them, they use
 # none.
-PACKAGES = tuple(f"checks.engine.{package}" for package in ("rules", "plan", "sql", "compile", "each"))
+PACKAGES = tuple(f"checks.engine.{package}" for package in ("rules", "plan", "sql", "compile", "by_rows"))
 
 
 def files() -> list[Path]:

@@ -25,8 +25,8 @@ from checks.asking.prepared import Ready, StatementKey, StatementResult, reads_c
 from checks.asking.question import EVERY, OPERANDS, OTHER, VALUE, Outline, Question, Values, inline_rows, outline_of
 from checks.asking.session import LiveSession, rules_of
 from checks.engine.answers import Row, answers_of
+from checks.engine.by_rows import Expression, expression_of, slot_of, statement_of
 from checks.engine.compile import MOST_WEIGHT
-from checks.engine.each import Expression, expression_of, slot_of, statement_of
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import Statement
 from facts.batches import by_signature

@@ -44,7 +44,7 @@ class StatementKey(NamedTuple):
     window: Window | None = None
     most: int = 0  # at most so many rows, whichever are found first; 0: all
     by_rows: bool = False  # whether one statement asks about many rows of values (`by_rows`)
-    then: int | None = None  # as of the past: the revision at which the latest signature of then came; None: now
+    as_of_signature: int | None = None  # as of a revision: that of the latest signature until then; None: now
 
     def places(self, program: Program) -> tuple[int, ...]:
         """Return the places of the questions that may have answers: those about types that the program knows."""
@@ -56,7 +56,9 @@ class StatementKey(NamedTuple):
         asked = [self.asked[place] for place in places]
         roots = tuple([each if isinstance(each, Root) else each.root for each in asked])
         has_stored = self.environment_id is not None
-        return Shape(roots, self.width, self.inline, has_stored, self.window, self.most, self.then is not None)
+        return Shape(
+            roots, self.width, self.inline, has_stored, self.window, self.most, self.as_of_signature is not None
+        )
 
 
 class StatementResult(NamedTuple):

@@ -14,7 +14,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from checks.asking import deadline
 from checks.asking.deadline import Deadline
 from checks.engine.sql.dialects import Dialect, PostgreSQL, SQLite
-from checks.engine.sql.rounds import Fetched, Rounds, all_worked_out
+from checks.engine.sql.rounds import Fetched, Rounds, evaluate_all
 from checks.engine.sql.text import Statement
 from checks.errors import Crowded, QueryTooSlow
 from policy import clock, noticing
@@ -86,7 +86,7 @@ def answer(statement: Statement, rounds: Sequence[Rounds], slots: dict[str, obje
     if not rounds:
         return execute(statement, slots)
     with question_time(), snapshot():
-        return execute(statement, all_worked_out(rounds, execute, slots))
+        return execute(statement, evaluate_all(rounds, execute, slots))
 
 
 @contextmanager

@@ -183,7 +183,7 @@ class LiveSession(Session):
         width = len(asked[0].outs)
         return StatementKey(
             self.environment_id, policy, self.needs_key, self.generation, run.dialect(),
-            asked, width, inline, window, then=None if self.moment is None else self.moment.signatures,
+            asked, width, inline, window, as_of_signature=None if self.moment is None else self.moment.signatures,
         )  # fmt: skip
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:
@@ -199,7 +199,7 @@ class LiveSession(Session):
         return not run.in_transaction()  # a rollback takes back the signature numbers that this transaction gave
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
-        numbering = Numbering(self.environment_id, key.then)
+        numbering = Numbering(self.environment_id, key.as_of_signature)
         made = self._made(key, places, numbering)
         assert key.width or not made.is_guarded, "a question that nothing is asked of leaves no guard open"
         numbers = {signature: numbering.of(signature) for signature in key.inline}

@@ -25,7 +25,7 @@ from checks.engine.compile import Root, compiled
 from checks.engine.rules.clauses import Slot
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
-from checks.engine.sql.lookups import has_not_ended, rows_then
+from checks.engine.sql.lookups import has_not_ended, rows_as_of
 from checks.engine.sql.text import Statement, Text, finished, joined
 from checks.engine.sql.window import Window
 from checks.errors import PolicyMoved
@@ -319,8 +319,8 @@ class Snapshot(Session):
 
     def _key(self, asked: Outline | Root, width: int, most: int, window: Window | None = None) -> StatementKey:
         mine = (self.environment_id, self.policy, None, self.known.marks, self.dialect)
-        then = self.past.signatures if self.past else None
-        return StatementKey(*mine, (asked,), width, self.inline, window, most, then=then)
+        as_of_signature = self.past.signatures if self.past else None
+        return StatementKey(*mine, (asked,), width, self.inline, window, most, as_of_signature=as_of_signature)
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
         began = time.thread_time()
@@ -337,7 +337,7 @@ def _lookup(number: int, arity: int, dialect: Dialect, may_end: bool, is_past: b
     ids: list[Text] = [(f"f.a{index} = ", Slot(f"a{index}")) for index in range(arity)]
     tests: list[Text] = [(f"f.sig = {int(number)}",), *ids]
     if is_past:
-        return finished(rows_then(["1"], "f", tests, {"a0"}, dialect), dialect.placeholder)
+        return finished(rows_as_of(["1"], "f", tests, {"a0"}, dialect), dialect.placeholder)
     if may_end:
         tests.append(has_not_ended("f", (dialect.now,)))
     return finished(("SELECT 1 FROM fact f WHERE ", *joined(" AND ", tests)), dialect.placeholder)

@@ -35,13 +35,13 @@ from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.rounds import Rounds
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.stored import StoredRenderer
-from checks.engine.sql.stored_then import ThenRenderer
+from checks.engine.sql.stored_as_of import AsOfRenderer
 from checks.engine.sql.text import Column, Statement, Text, finished, union
 from checks.engine.sql.window import Window, seen_through
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 
-Places = Callable[[Signature], tuple[str, ...]]  # where facts of a signature can be: stored, inline
+StoresOf = Callable[[Signature], tuple[str, ...]]  # the stores of a signature's facts: stored, inline
 Knows = Callable[[Signature], bool]  # whether there may be stored facts of a signature
 
 QUESTION = ""  # the predicate of the question itself, where that is planned as one call
@@ -76,14 +76,14 @@ class Shape:
     most: int = 0  # at most so many rows, whichever are found first; 0: all
     is_past: bool = False  # answered as of an earlier revision
 
-    def places(self, knows: Knows) -> Places:
-        """Return where facts of a signature can be; `knows` says of which signatures there may be stored ones."""
+    def stores(self, knows: Knows) -> StoresOf:
+        """Return what gives the stores of a signature; `knows` says of which signatures there may be stored facts."""
 
-        def places_of(signature: Signature) -> tuple[str, ...]:
+        def stores_of(signature: Signature) -> tuple[str, ...]:
             stored = ("stored",) if self.stored and knows(signature) else ()
             return (*stored, "inline") if signature in self.inline else stored
 
-        return places_of
+        return stores_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class _Fitting:
 
     rules: RuleSet
     width: int
-    places: Places
+    stores: StoresOf
     dialect: Dialect
     most: int
     few: int
@@ -156,12 +156,12 @@ class _Fitting:
         if written is not None and not written.plan.has_rounds:
             return written
         if has_gaps():
-            rules = rules.knowing(self._are_facts)
+            rules = rules.restricted_to(self._are_facts)
             written = self._written_out(rules, root) or written
-        return written or self._tabled(rules, root) or planned_in_rounds(rules, self.places, root, self.width)
+        return written or self._tabled(rules, root) or planned_in_rounds(rules, self.stores, root, self.width)
 
     def _are_facts(self, signature: Signature) -> bool:
-        return bool(self.places(signature))
+        return bool(self.stores(signature))
 
     def _written_out(self, rules: RuleSet, root: Root) -> PlannedRoot | None:
         """Return the plan with rules inlined where they are called; None if it does not fit, or is not likely to.
@@ -174,7 +174,7 @@ class _Fitting:
         try:
             if _has_many_clauses(rules, root):
                 return None
-            made = planned(Planner(rules, self.places, sprawling=sprawling), root, self.width)
+            made = planned(Planner(rules, self.stores, sprawling=sprawling), root, self.width)
         except SprawlingSteps:
             self.failed[root] = None
         except (Sprawling, RecursionError):
@@ -195,7 +195,7 @@ class _Fitting:
                 return None
             tabling = rules.tabling(map(pattern_of, _calls(root)))
             is_same = not tabling.tabled and root in self.failed
-            made = self.failed[root] if is_same else planned(Planner(tabling, self.places), root, self.width)
+            made = self.failed[root] if is_same else planned(Planner(tabling, self.stores), root, self.width)
             if made is not None and (not self.dialect.expands_tables or made.plan.weight <= self.most):
                 return made
         return None
@@ -206,7 +206,7 @@ def planned(planner: Planner, root: Root, width: int) -> PlannedRoot:
     return _with_guards(planner, planner.plan(literals, outs))
 
 
-def planned_in_rounds(rules: RuleSet, places: Places, root: Root, width: int) -> PlannedRoot:
+def planned_in_rounds(rules: RuleSet, stores: StoresOf, root: Root, width: int) -> PlannedRoot:
     """Plan the root as one call that a rule of its own answers: all that this rule leads to is tabled.
 
     At first, the tables are planned to be the same for any values of the question. Where a guard mentions a value, that
@@ -217,7 +217,7 @@ def planned_in_rounds(rules: RuleSet, places: Places, root: Root, width: int) ->
     asking = rules.asking(question, literals)
 
     def made(with_values: bool) -> PlannedRoot:
-        planner = Planner(asking, places, is_bounded=False, with_values=with_values)
+        planner = Planner(asking, stores, has_other_form=False, with_values=with_values)
         return _with_guards(planner, planner.plan((question,), outs))
 
     with suppress(CannotEnumerate):
@@ -322,14 +322,14 @@ def written(
     with rules.planning((shape, dialect)):
         try:
             few = steps_taken() + FEW_STEPS
-            fitting = _Fitting(rules, shape.width, shape.places(noting), dialect, MOST_WEIGHT, few)
+            fitting = _Fitting(rules, shape.width, shape.stores(noting), dialect, MOST_WEIGHT, few)
             plans = _planned_together(fitting, shape.roots)
         except RecursionError:
             raise NestedTooDeep from None
         if all(asked) and not any(each.plan.exits for each in plans):
             return Written(plans)
-        kind = ThenRenderer if shape.is_past else StoredRenderer
-        renderer = kind(dialect, number_of, shape.places(knows), shape.inline, may_end)
+        kind = AsOfRenderer if shape.is_past else StoredRenderer
+        renderer = kind(dialect, number_of, shape.stores(knows), shape.inline, may_end)
         tables, rows = _question(renderer, shape, plans, Compiled(shape, plans, None).columns)
         return Written(plans, renderer, tuple(tables), rows)
 

@@ -207,7 +207,7 @@ class Cases:
             if not may_match(rule, pattern):
                 continue
             body = ordered_body(rule)
-            for types in typings_of(self.program.shapes, rule, pattern.types):
+            for types in typings_of(self.program.types_by_predicate, rule, pattern.types):
                 deadline.check()
                 found = [self._condition(rule, literal, types) for literal in body]
                 conditions = tuple([each for each in found if each is not None])
@@ -216,7 +216,7 @@ class Cases:
 
     def _condition(self, rule: Rule, literal: Literal, types: dict[Var, str]) -> RuleCondition | None:
         """Return the condition; None if the literal can never hold for these types."""
-        asked = concrete_literals(self.program.shapes, rule, literal, types)
+        asked = concrete_literals(self.program.types_by_predicate, rule, literal, types)
         if asked is None:
             return None
         condition = RuleCondition(literal, asked)

@@ -12,7 +12,7 @@ from checks.workbench.chunks import Chunks
 from checks.workbench.review import Review, Wanted, moments_reviewed
 from checks.workbench.review_cursor import Last, PageStart
 from checks.workbench.stretches import Filter, Stretch, stretch_of
-from facts.mentioned_then import any_ends
+from facts.mentioned_as_of import any_ends
 from facts.numbering import numbers_as_of
 from policy.clock import now, time_of
 from policy.errors import MalformedRequest

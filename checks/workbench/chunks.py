@@ -28,7 +28,7 @@ from checks.workbench.in_order import ONE_SECONDS, ROWS, InOrder
 from checks.workbench.review import Access, NotAnswered, Review, asked_id, compared
 from checks.workbench.review_cursor import ACTORS, EACH, OF_ACTORS, OF_RESOURCES, RESOURCES, WHOLE, Piece, ReviewCursor
 from checks.workbench.stretches import Chunk, Filter, Line, named
-from facts.mentioned_then import MentionedThen
+from facts.mentioned_as_of import MentionedAsOf
 from policy.errors import AuthzError, Cancelled
 from policy.moments import NoSuchMoment
 from policy.values import BOOLEAN, INTEGER, STRING, Value
@@ -135,8 +135,8 @@ class Chunks:
         statement = finished((before, Slot("text"), after), run.dialect().placeholder)
         return run.execute(statement, {"text": self.filter.text})
 
-    def _mentioned(self, type_name: str) -> MentionedThen:
-        return MentionedThen(self.review.known.numbers, type_name, self.review.moments)
+    def _mentioned(self, type_name: str) -> MentionedAsOf:
+        return MentionedAsOf(self.review.known.numbers, type_name, self.review.moments)
 
     def _named(self, type_name: str) -> frozenset[str]:
         if type_name not in self._in_rules:

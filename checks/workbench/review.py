@@ -21,7 +21,7 @@ from checks.engine.errors import TooComplex, UnboundVariable
 from checks.explain.cases import ANY
 from checks.workbench.access_kinds import AccessKind, access_kinds, kinds_that_differ, values_in_rules
 from checks.workbench.answer_sets import exceptions, missing, without_covered
-from facts.mentioned_then import MentionedThen, changed_facts_between
+from facts.mentioned_as_of import MentionedAsOf, changed_facts_between
 from facts.numbering import Numbered, numbers_as_of
 from policy.active import program_of_version
 from policy.errors import AuthzError
@@ -165,7 +165,7 @@ class Review:
             if not by_actors.left:
                 return
             kind = replace(kind, actors=frozenset(by_actors.left))
-        mentioned = MentionedThen(self.known.numbers, kind.resource, self.moments)
+        mentioned = MentionedAsOf(self.known.numbers, kind.resource, self.moments)
         asking = _Asking(self, kind)
         asked = 0
         for ids in self._resources(kind, mentioned, asking):
@@ -176,7 +176,7 @@ class Review:
                 break
         yield from asking.not_answered()
 
-    def _count(self, kind: AccessKind, mentioned: MentionedThen) -> int:
+    def _count(self, kind: AccessKind, mentioned: MentionedAsOf) -> int:
         if kind.resources is not None:
             return len(kind.resources)
         if kind.resource not in self._counts:
@@ -191,7 +191,7 @@ class Review:
             raise _TooMany
         return found
 
-    def _resources(self, kind: AccessKind, mentioned: MentionedThen, asking: _Asking) -> Iterator[tuple[str, ...]]:
+    def _resources(self, kind: AccessKind, mentioned: MentionedAsOf, asking: _Asking) -> Iterator[tuple[str, ...]]:
         """Yield the ids to ask about, some at a time. Unless all are known, ANY comes first, and alone."""
         if kind.resources is not None:
             yield from _parts(sorted(kind.resources), asking)

@@ -14,8 +14,8 @@ from checks.asking.snapshot import Snapshot
 from checks.workbench.access_kinds import values_in_rules
 from checks.workbench.addresses import written
 from checks.workbench.questions import PageQuestion, asked_again
+from facts.mentioned_as_of import MentionedAsOf
 from facts.mentioned_ids import known_ids
-from facts.mentioned_then import MentionedThen
 from policy import clock
 from policy.moments import LAST_REVISION, Moment
 from policy.rules.problems import nearest
@@ -110,7 +110,7 @@ def unmentioned(session: Snapshot, asked: PageQuestion) -> Iterator[Note]:
     for value in asked.values:
         if value.type in PRIMITIVES or value in in_context or not session.program.knows(value.type):
             continue
-        if MentionedThen(session.numbers, value.type, (moment,)).has(value.id):
+        if MentionedAsOf(session.numbers, value.type, (moment,)).has(value.id):
             continue
         if value.id in values_in_rules((session.program,), value.type):
             continue

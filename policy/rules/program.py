@@ -199,8 +199,8 @@ class Program:
         return {key: tuple(rules) for key, rules in grouped.items()}
 
     @cached_property
-    def shapes(self) -> Mapping[tuple[str, int], tuple[tuple[Types, ...], ...]]:
-        """Return the types that facts and the heads of rules have, by predicate and arity: what a call can meet."""
+    def types_by_predicate(self) -> Mapping[tuple[str, int], tuple[tuple[Types, ...], ...]]:
+        """Return the types that facts and the heads of rules have, by predicate and arity: what a call can match."""
         found: dict[tuple[str, int], dict[tuple[Types, ...], None]] = {}
         for key, patterns in self.accepted.items():
             found[key] = dict.fromkeys(patterns)

@@ -11,7 +11,7 @@ from checks.engine.compile import Compiled, Root, Shape, compiled
 from checks.engine.rules.clauses import Call, Const, Other, Slot, Var
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect, SQLite
-from checks.engine.sql.rounds import all_worked_out
+from checks.engine.sql.rounds import evaluate_all
 from checks.engine.sql.text import Statement
 from facts.wire import Fact
 from policy.rules import compile_text
@@ -84,7 +84,7 @@ class Engine:
 
     def rows(self, question: Compiled, slots: dict[str, object]) -> list[tuple]:
         """What the statement answers, after its rounds; nothing where there is none."""
-        known = all_worked_out(question.rounds, self._run, slots)
+        known = evaluate_all(question.rounds, self._run, slots)
         return [] if question.statement is None else self._run(question.statement, known)
 
     def _run(self, statement: Statement, slots: dict[str, object]) -> list[tuple]:

@@ -1,8 +1,8 @@
-"""Rules that differ in one constant alone: drawn together where that means the same, and only there."""
+"""Rules that differ in one constant alone: merged where that means the same, and only there."""
 
 import pytest
 
-from checks.engine.sql.text import Choice, finished, settled, union
+from checks.engine.sql.text import ConstantSet, finished, settled, union
 from tests.checks.conftest import about, fact, publish, store
 
 HEAD = """
@@ -58,8 +58,8 @@ def test_a_negation_is_of_its_own_rule(api, name, roles, expected):
 
 
 def test_a_choice_inside_of_an_arm_is_its_own():
-    arms = [("SELECT 1 WHERE NOT EXISTS (", *settled(("SELECT 1 WHERE ", Choice("a", frozenset({one})))), ")")
+    arms = [("SELECT 1 WHERE NOT EXISTS (", *settled(("SELECT 1 WHERE ", ConstantSet("a", frozenset({one})))), ")")
             for one in "xy"]  # fmt: skip
     assert finished(union(arms, distinct=False), "?{}".format).sql.count("NOT EXISTS") == 2
-    own = [("SELECT 1 WHERE ", Choice("a", frozenset({one}))) for one in "xy"]
+    own = [("SELECT 1 WHERE ", ConstantSet("a", frozenset({one}))) for one in "xy"]
     assert finished(union(own, distinct=False), "?{}".format).sql == "SELECT 1 WHERE a IN (?1, ?2)"

@@ -92,7 +92,7 @@ def test_questions_as_of_revisions_with_the_same_kinds_of_facts_share_a_statemen
     last = [stored(levels, fact("near", f"User:{n}", "User:ann")) for n in range(3)][-1]
     made = []
     compiled = LiveSession._compiled
-    monkeypatch.setattr(LiveSession, "_compiled", lambda *args: made.append(args[1].then) or compiled(*args))
+    monkeypatch.setattr(LiveSession, "_compiled", lambda *args: made.append(args[1].as_of_signature) or compiled(*args))
     for revision in range(first, last + 1):
         assert asked(levels, "/actions", as_of=revision)[0] == 200
     assert len(made) == 1

@@ -10,7 +10,7 @@ import pytest
 from checks.engine.answers import answers_of
 from checks.engine.compile import Compiled, Root, Shape
 from checks.engine.errors import CannotEnumerate
-from checks.engine.plan.plan import Branch, Fact, Plan, Same
+from checks.engine.plan.plan import Branch, FactScan, Plan, Same
 from checks.engine.rules.clauses import Call, Col, Const, Other, Slot, Var
 from checks.engine.sql.dialects import PostgreSQL, SQLite
 from policy.values import STRING
@@ -30,15 +30,17 @@ def plans(plan: Plan) -> Iterator[Plan]:
         yield from plans(each)
 
 
-def read_through(branch: Branch) -> Iterator[Fact]:
+def read_through(branch: Branch) -> Iterator[FactScan]:
     """Facts that are read with no entity that is given or known from what was read before."""
     order = [source.number for source in branch.sources]
     for place, source in enumerate(branch.sources):
-        if isinstance(source, Fact) and not any(_leads_to(each, source, order[place:]) for each in branch.conditions):
+        if isinstance(source, FactScan) and not any(
+            _leads_to(each, source, order[place:]) for each in branch.conditions
+        ):
             yield source
 
 
-def _leads_to(condition: object, source: Fact, unread: list[int]) -> bool:
+def _leads_to(condition: object, source: FactScan, unread: list[int]) -> bool:
     if not isinstance(condition, Same):
         return False
     for column, known in ((condition.left, condition.right), (condition.right, condition.left)):

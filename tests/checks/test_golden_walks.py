@@ -1,4 +1,4 @@
-"""How questions are planned, as text: each draft, which literal of it is met [in brackets], how, and what comes out.
+"""How questions are planned, as text: each draft, which literal is resolved [in brackets], how, and what comes out.
 
     pytest tests/checks/test_golden_walks.py --rewrite      # writes the texts anew; read the difference
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checks.engine.plan.draft import Draft
-from checks.engine.plan.plan import End, Exit, Twice
+from checks.engine.plan.plan import End, Exit, NonlinearRecursion
 from checks.engine.plan.unfold import Outcome
 from tests.checks.in_memory import Engine
 from tests.checks.plan_questions import numbered, policy_of, question_of
@@ -39,13 +39,13 @@ HOW = {
     "Member": "each",
     "finished": "nothing left to read",
     "IN_PLACE": "in place",
-    "AT_ONCE": "at once",
+    "EMPTY_PATH": "at once",
     "TESTED": "tested",
     "JOINED": "joined",
-    "LED_TO": "led to",
+    "AFTER_PREFIX": "led to",
     "ENTERED": "entered",
-    "CONTINUED": "continued",
-    "TWICE": "twice",
+    "JOINED_TO_STATE": "continued",
+    "NONLINEAR": "twice",
 }
 
 
@@ -76,7 +76,7 @@ class Walk:
         yield f"plan {plan.name}: {plan.form.name.lower()}"
         yield from (f"  no state: {state}" for state in sorted(map(str, graph.enclosing.in_place)))
         yield from self.under(graph.starts, "  ")
-        for state, number in graph.explored.places.items():
+        for state, number in graph.explored.goal_tags.items():
             yield f"  state {number}: {state}"
             yield from self.under(self.arms[graph.explored.goals[state]], "    ")
         for draft in self.continued(made):
@@ -111,10 +111,10 @@ def line_of_step(step: Taken) -> str:
     return f"({', '.join(map(str, step.settled.outs))}) of {' and '.join(parts)}: {HOW[step.kind]}"
 
 
-def line_of(end: End | Twice) -> str:
+def line_of(end: End | NonlinearRecursion) -> str:
     match end:
         case Exit():
             return f"exit {end}"
-        case Twice():
+        case NonlinearRecursion():
             return "takes two answers of its recursion at once"
     return str(end)

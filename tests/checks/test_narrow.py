@@ -30,13 +30,13 @@ owns(u: User, x) if linked(x, y) and bought(u, y);
 LINKED = ("linked", 2)
 
 
-def shapes(policy: str, *stored: Signature) -> dict[tuple[str, int], list[str]]:
+def narrowed_types(policy: str, *stored: Signature) -> dict[tuple[str, int], list[str]]:
     found = narrowed(compile_text(policy), frozenset(stored).__contains__)
     return {key: sorted(", ".join("|".join(sorted(names)) for names in each) for each in found[key]) for key in found}
 
 
 def test_heads_have_the_types_that_facts_lead_to():
-    found = shapes(CLOSURE, Signature("near", ("Item", "Page")))
+    found = narrowed_types(CLOSURE, Signature("near", ("Item", "Page")))
     assert found["near", 2] == ["Item, Page"]
     assert set(found["linked", 2]) == {"Item, Page", "Item|Page, Item|Page"}
     assert not found["owns", 2]
@@ -46,7 +46,7 @@ def test_where_all_kinds_of_facts_are_nothing_is_left_out():
     program = compile_text(CLOSURE)
     everything = narrowed(program, lambda signature: True)
     assert {key: set(found) for key, found in everything.items()} == {
-        key: set(found) for key, found in program.shapes.items()
+        key: set(found) for key, found in program.types_by_predicate.items()
     }
     assert not are_missing(program, [LINKED], lambda signature: True)
 
@@ -60,7 +60,7 @@ def test_only_facts_that_are_asked_about_are_missing():
 def test_what_takes_too_many_looks_is_left_as_it_is(monkeypatch):
     monkeypatch.setattr(narrow, "MOST_LOOKS", 3)
     program = compile_text(CLOSURE)
-    assert narrowed(program, lambda signature: "Item" in signature.types) is program.shapes
+    assert narrowed(program, lambda signature: "Item" in signature.types) is program.types_by_predicate
 
 
 def test_of_too_many_signatures_there_may_be_facts_of_each(monkeypatch):
@@ -81,7 +81,7 @@ def test_only_what_nothing_makes_true_is_left_out(seed):
         return
     stored = some_signatures(program, rng)
     narrow_one, wide_one = (Specialised(program, stored.__contains__) for _ in range(2))
-    wide_one.__dict__["_shapes"] = program.shapes
+    wide_one.__dict__["_types_by_predicate"] = program.types_by_predicate
     narrow_live, wide_live = Live(narrow_one), Live(wide_one)
     for start in patterns_of(case, program, rng):
         for pattern in patterns_from(start, wide_live):

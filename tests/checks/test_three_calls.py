@@ -89,7 +89,7 @@ def three_calls(case: Case, rng: Random) -> Shape:
 
 
 def in_rounds(fitting: forms._Fitting, root: Root) -> forms.PlannedRoot:
-    return planned_in_rounds(fitting.rules, fitting.places, root, fitting.width)
+    return planned_in_rounds(fitting.rules, fitting.stores, root, fitting.width)
 
 
 def outcome(engine: Engine, shape: Shape) -> set[tuple] | str:

@@ -90,7 +90,7 @@ def named(passes: Passes) -> dict[str, ClausesOf]:
 
 
 def has_changed(before: ClausesOf, after: ClausesOf, start: Pattern) -> bool:
-    return any(each.part or before(each) != after(each) for each in patterns_from(start, after))
+    return any(each.subset or before(each) != after(each) for each in patterns_from(start, after))
 
 
 def patterns_from(start: Pattern, clauses: ClausesOf) -> list[Pattern]:

@@ -269,7 +269,7 @@ def forms_in(each: Planned) -> set[str]:
 
 def every_plan(plan: p.Plan) -> Iterator[p.Plan]:
     yield plan
-    for inner in dict.fromkeys(part.plan for part in parts_of(plan) if isinstance(part, (p.Holds, p.Relation))):
+    for inner in dict.fromkeys(part.plan for part in parts_of(plan) if isinstance(part, (p.Holds, p.DerivedTable))):
         yield from every_plan(inner)
 
 
@@ -285,11 +285,11 @@ def _forms_of_plan(plan: p.Plan) -> Iterator[str]:
 
 def _form_of(part: p.Source | p.Condition) -> str:
     match part:
-        case p.Fact(place=place):
-            return f"Fact {place}"
-        case p.Relation(variant=p.Variant(wild, guards, same)):
+        case p.FactScan(store=store):
+            return f"FactScan {store}"
+        case p.DerivedTable(variant=p.Variant(wild, guards, same)):
             words = {"wild": wild, "guarded": guards, "same": same}
-            return " ".join(("Relation", *(word for word, there in words.items() if there)))
+            return " ".join(("DerivedTable", *(word for word, there in words.items() if there)))
         case p.Holds(_, negated):
             return "Holds not" if negated else "Holds"
     return type(part).__name__

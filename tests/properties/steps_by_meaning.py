@@ -2,9 +2,9 @@
 
     a step          what comes of it means together what the draft did
     explored        the entry means what was asked, a state's branches what its call says; before and after inlining
-    planned         the plan of that form answers what was asked, its recursion worked out to the least fixpoint
+    planned         the plan of that form answers what was asked, its recursion evaluated to the least fixpoint
 
-Orders of meeting literals are held too: any other order than the planner's gives plans of the same meaning.
+Orders of resolving literals are held too: any other order than the planner's gives plans of the same meaning.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from checks.engine.plan.choose import Choice, Chooser
 from checks.engine.plan.draft import Draft, Enclosing
 from checks.engine.plan.explore import Explored
 from checks.engine.plan.order import next_literal
-from checks.engine.plan.plan import End, Plan, Twice
+from checks.engine.plan.plan import End, NonlinearRecursion, Plan
 from checks.engine.plan.planner import Planner
 from checks.engine.plan.states import State
-from checks.engine.plan.subqueries import Asked
+from checks.engine.plan.subqueries import PlanRequest
 from checks.engine.plan.unfold import Outcome, Unfolder
 from checks.engine.rules.clauses import FRESH, Call, Col, Const, Given, Literal, Member, Scan, pattern_of
 from checks.engine.rules.limits import bounded
@@ -91,7 +91,7 @@ class Held:
 
 @dataclass
 class Taken:
-    """A step: the draft, what was met of it once its tests were settled, how, and what came out."""
+    """A step: the draft, what was resolved of it once its tests were settled, how, and what came out."""
 
     draft: Draft
     settled: Draft | None = None  # None: a test is false
@@ -100,7 +100,7 @@ class Taken:
     outcomes: Sequence[Outcome] = ()
 
     def said(self) -> Iterator[Said]:
-        if not any(isinstance(each, Twice) for each in self.outcomes):
+        if not any(isinstance(each, NonlinearRecursion) for each in self.outcomes):
             yield Said(self.kind, (self.draft,), tuple(map(draft_of, self.outcomes)))
 
 
@@ -114,7 +114,7 @@ class Graph:
 
     def said(self) -> Iterator[Said]:
         kind = "inlined" if self.enclosing.in_place else "explored"
-        if self.explored.twice is None:
+        if self.explored.nonlinear is None:
             yield Said(kind, self.starts, tuple(map(draft_of, self.explored.entry)))
             for state, ends in self.explored.arms.items():
                 goals = (Col(self.explored.goals[state], f"c{key.index}", key.type) for key in state.keys)
@@ -123,13 +123,13 @@ class Graph:
 
 @dataclass(frozen=True)
 class Made:
-    asked: Asked
+    request: PlanRequest
     plan: Plan
     graphs: list[Graph]
     begun: list[Draft]  # what all its steps began with
 
     def said(self) -> Iterator[Said]:
-        yield Said(f"plan: {self.plan.form.name}", (self.asked.start,), self.plan)
+        yield Said(f"plan: {self.plan.form.name}", (self.request.start,), self.plan)
 
 
 @dataclass
@@ -148,7 +148,7 @@ class Record:
 
 @contextmanager
 def recorded(choose: Callable[[Draft, RuleSet], Literal | None] = next_literal) -> Iterator[Record]:
-    """Records what planning does meanwhile; `choose` says which literal is met next."""
+    """Records what planning does meanwhile; `choose` says which literal is resolved next."""
     record = Record()
     steps: list[Taken] = []  # that are being taken: a step may plan what a draft asks apart
     graphs: list[list[Graph]] = [[]]  # of the plans that are being made
@@ -162,7 +162,7 @@ def recorded(choose: Callable[[Draft, RuleSet], Literal | None] = next_literal) 
 
     def chosen(self: Chooser, call: Call, rest: Draft) -> Choice:
         choice = own_chosen(self, call, rest)
-        steps[-1].kind = choice.meeting.name
+        steps[-1].kind = choice.resolution.name
         return choice
 
     def step(self: Unfolder, draft: Draft) -> Sequence[Outcome]:
@@ -174,7 +174,7 @@ def recorded(choose: Callable[[Draft, RuleSet], Literal | None] = next_literal) 
         finally:
             steps.pop()
 
-    def ends(self: Unfolder, drafts: Iterable[Draft]) -> Iterator[End | Twice]:
+    def ends(self: Unfolder, drafts: Iterable[Draft]) -> Iterator[End | NonlinearRecursion]:
         drafts = tuple(drafts)
         begun[-1] += drafts
         return own_ends(self, drafts)
@@ -190,12 +190,12 @@ def recorded(choose: Callable[[Draft, RuleSet], Literal | None] = next_literal) 
         graphs[-1].append(graph)
         return graph.explored
 
-    def made(self: Planner, asked: Asked) -> Plan:
+    def made(self: Planner, request: PlanRequest) -> Plan:
         graphs.append([])
         begun.append([])
         try:
-            plan = own_made(self, asked)
-            record.plans.append(Made(asked, plan, graphs[-1], begun[-1]))
+            plan = own_made(self, request)
+            record.plans.append(Made(request, plan, graphs[-1], begun[-1]))
             return plan
         finally:
             graphs.pop()
@@ -249,14 +249,14 @@ def held(case: Case, rng: Random, questions: int = 2, in_order: bool = True) -> 
 
 def said_of(rules: RuleSet, shape: Shape, rng: Random, in_order: bool) -> list[Said]:
     """What planning says of the question, as far as it gets; now and then with tables of what rules share."""
-    places = shape.places(lambda signature: True)
+    stores = shape.stores(lambda signature: True)
     if rng.random() < 0.3:
         rules = rules.tabling([pattern_of(call) for root in shape.roots for call in root.calls])
     choose = next_literal if in_order else in_another_order(rng)
     few = patch.object(unfold, "MOST_STEPS", MOST_STEPS)
     with recorded(choose) as record, few, suppress(AuthzError, Sprawling), bounded(PATIENCE):
         for root in shape.roots:
-            planned(Planner(rules, places), root, shape.width)
+            planned(Planner(rules, stores), root, shape.width)
     return record.said
 
 

@@ -44,7 +44,7 @@ def test_steps_keep_the_meaning_of_random_questions(first):
 
 
 @pytest.mark.parametrize("first", range(0, IN_OTHER_ORDERS, 4))
-def test_any_order_of_meeting_literals_keeps_the_meaning(first):
+def test_any_order_of_resolving_literals_keeps_the_meaning(first):
     wrong = [str(each) for seed in range(first, first + 4) for each in held_of(seed, in_order=False) if each.is_wrong]
     assert not wrong, "\n\n".join(wrong)
 
@@ -103,17 +103,21 @@ has_permission(user: User, "p0", f: Folder) if folder(f) and reaches(user, other
 FAULTS = {
     "tests are forgotten": Fault(Subqueries, "with_tests", forgetful(Subqueries.with_tests), "finished", 10),
     "facts are any": Fault(Unfolder, "_read_at", changed(Unfolder._read_at, conditions=()), "Scan", 0),
-    "a place is left out": Fault(Unfolder, "scanned", without_last(Unfolder.scanned), "Scan", 0),
+    "a store is left out": Fault(Unfolder, "scanned", without_last(Unfolder.scanned), "Scan", 0),
     "a value is left out": Fault(Unfolder, "listed", without_last(Unfolder.listed), "Member", 277),
     "the given is forgotten": Fault(Unfolder, "given", without_last(Unfolder.given), "Given", 6),
     "a clause is left out": Fault(Unfolder, "in_place", without_last(Unfolder.in_place), "IN_PLACE", 2),
-    "a path ends nowhere": Fault(Unfolder, "at_once", without_last(Unfolder.at_once), "AT_ONCE", 153),
+    "a path ends nowhere": Fault(Unfolder, "empty_path", without_last(Unfolder.empty_path), "EMPTY_PATH", 153),
     "what has to hold is not tested": Fault(Unfolder, "tested", lambda self, call, rest: [rest], "TESTED", 3),
     "answers of a kind are left out": Fault(Subqueries, "joined", without_last(Subqueries.joined), "JOINED", 2),
     "answers are any": Fault(Subqueries, "joined", untested(Subqueries.joined), "JOINED", 22),
-    "a path leads nowhere": Fault(Subqueries, "led_from", without_last(Subqueries.led_from), "LED_TO", 16),
+    "a path leads nowhere": Fault(
+        Subqueries, "after_prefix", without_last(Subqueries.after_prefix), "AFTER_PREFIX", 16
+    ),
     "anything enters": Fault(Unfolder, "entered", untested(Unfolder.entered), "ENTERED", 2),
-    "nothing is left to do": Fault(Unfolder, "continued", changed(Unfolder.continued, rest=()), "CONTINUED", 10),
+    "nothing is left to do": Fault(
+        Unfolder, "joined_to_state", changed(Unfolder.joined_to_state, rest=()), "JOINED_TO_STATE", 10
+    ),
     "guards are forgotten": Fault(
         Unfolder, "finished", lambda self, draft: finished(self, replace(draft, pending=())), "finished", 71
     ),

@@ -38,7 +38,7 @@ class Enclosing:
     active: Active = ()
     in_place: frozenset[State] = frozenset()
     may_jump: bool = True  # whether it may enter states: not after it has read an answer, except in rounds
-    rounds: int | None = None  # the component that the plan works out in rounds, if any
+    rounds: int | None = None  # the component that the plan evaluates in rounds, if any
     table: Pattern | None = None  # the pattern whose answers the plan tables, if any
 
 
@@ -47,7 +47,7 @@ OUTERMOST = Enclosing()
 
 @value
 class Draft:
-    """A branch that is being built: the literals still to be met, what is asked, what is read and tested so far.
+    """A branch that is being built: the literals still to be resolved, what is asked, what is read and tested so far.
 
     It stands for rows of `outs`: one for each row of its sources that meets its conditions, and for each way to make
     the pending literals true from there.
@@ -129,7 +129,7 @@ def is_closed(call: Call, rest: Draft) -> bool:
     return rest.needed.isdisjoint(variables_of((call,)))
 
 
-def has_idle_end(call: Call, rest: Draft) -> bool:
+def has_unused_end(call: Call, rest: Draft) -> bool:
     """Say whether nothing else uses one end of the path, and both ends have the same type.
 
     Any value of that end will do then, so it may be that of the other end, by a path of no hops.

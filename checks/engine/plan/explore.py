@@ -10,24 +10,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from checks.engine.plan.draft import Draft, Enclosing
-from checks.engine.plan.plan import Branch, Continuation, End, Exit, Form, Goals, Jump, Plan, Tagged, Twice
+from checks.engine.plan.plan import Branch, Continuation, End, Exit, Form, Goals, Jump, NonlinearRecursion, Plan, Tagged
 from checks.engine.plan.states import State
 from checks.engine.plan.unfold import Unfolder
-from checks.engine.rules.clauses import Col, Key, Operand, Term, mapped
+from checks.engine.rules.clauses import Col, GoalKey, Operand, Term, mapped
 
 
 @dataclass
 class Explored:
     """The ends of branches, as far as they are explored.
 
-    If `twice` is set, exploring stopped: a recursion takes two of its answers at once, and ends are missing.
+    If `nonlinear` is set, exploring stopped at a nonlinear recursion, and ends are missing.
     """
 
     entry: list[End] = field(default_factory=list)
     goals: dict[State, int] = field(default_factory=dict)  # the number of the source that the state's branches read
     arms: dict[State, list[End]] = field(default_factory=dict)
-    places: dict[State, int] = field(default_factory=dict)  # the number of the state, which tags its rows
-    twice: Twice | None = None
+    goal_tags: dict[State, int] = field(default_factory=dict)  # the number of the state, which tags its rows
+    nonlinear: NonlinearRecursion | None = None
 
     def ends(self) -> list[End]:
         return [*self.entry, *(end for ends in self.arms.values() for end in ends)]
@@ -39,28 +39,28 @@ class Explored:
     def from_goal(self, state: State, branch: Branch) -> Branch:
         """Return the branch with the goals of the state as its first source."""
         number = self.goals[state]
-        tagged = Tagged(number, self.places[state])
+        tagged = Tagged(number, self.goal_tags[state])
         return Branch((Goals(number), *branch.sources), (tagged, *branch.conditions))
 
     def add(self, unfolder: Unfolder, start: State, enclosing: Enclosing) -> list[State]:
         """Explore the state and all that its branches lead to; return the states that had not been explored before."""
         found, queue = [], [start]
-        while queue and not self.twice:
+        while queue and not self.nonlinear:
             state = queue.pop(0)
             if state not in self.arms:
                 self.goals[state] = unfolder.numbers.source()
-                self.places[state] = len(self.places)
+                self.goal_tags[state] = len(self.goal_tags)
                 self.arms[state] = self.collected(unfolder.ends(_arms(unfolder, state, self.goals[state], enclosing)))
                 found.append(state)
                 queue += [end.state for end in self.arms[state] if isinstance(end, (Jump, Continuation))]
         return found
 
-    def collected(self, ends: Iterable[End | Twice]) -> list[End]:
-        """Return the ends, each once. Stop at a `Twice`, which is kept in `twice`."""
+    def collected(self, ends: Iterable[End | NonlinearRecursion]) -> list[End]:
+        """Return the ends, each once. Stop at a `NonlinearRecursion`, which is kept in `nonlinear`."""
         found: list[End] = []
         for end in ends:
-            if isinstance(end, Twice):
-                self.twice = end
+            if isinstance(end, NonlinearRecursion):
+                self.nonlinear = end
                 break
             found.append(end)
         return found if len(found) < 2 else list(dict.fromkeys(found))
@@ -79,7 +79,7 @@ def _arms(unfolder: Unfolder, state: State, goals: int, enclosing: Enclosing) ->
     """Return a draft for each clause of the state's call, with the columns of its goals for its keys."""
 
     def placed(term: Term) -> Term:
-        return Col(goals, f"c{term.index}", term.type) if isinstance(term, Key) else term
+        return Col(goals, f"c{term.index}", term.type) if isinstance(term, GoalKey) else term
 
     rest = tuple(mapped(literal, placed) for literal in state.rest)
     draft = Draft(rest, tuple(map(placed, state.outs)), inside=replace(enclosing, active=state.active))

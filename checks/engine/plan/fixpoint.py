@@ -21,10 +21,10 @@ from checks.engine.plan.plan import (
     Exit,
     Form,
     Jump,
+    NonlinearRecursion,
     Plan,
     Same,
     Tagged,
-    Twice,
     Variant,
 )
 from checks.engine.plan.states import Active, State
@@ -33,15 +33,17 @@ from checks.engine.plan.variants import guards_for, variant_of
 from checks.engine.rules.clauses import Col, Operand, Term, Var, type_of
 
 
-def answering_plan(unfolder: Unfolder, name: str, width: int, explored: Explored, enclosing: Enclosing) -> Plan | Twice:
-    """Return the plan; or `Twice`, where a recursion must be worked out in rounds first."""
+def answering_plan(
+    unfolder: Unfolder, name: str, width: int, explored: Explored, enclosing: Enclosing
+) -> Plan | NonlinearRecursion:
+    """Return the plan; or `NonlinearRecursion`, where a recursion must be evaluated in rounds first."""
     has_keys = enclosing.rounds is not None or any(state.key_count for state in explored.arms)
     work = _Work(unfolder, explored, enclosing, has_keys)
     for state in tuple(explored.arms):
         work.take(state)
     work.finish()
-    if explored.twice is not None:
-        return explored.twice
+    if explored.nonlinear is not None:
+        return explored.nonlinear
     exits = [end for end in explored.entry if isinstance(end, Exit)]
     seeds = tuple(end for end in explored.entry if isinstance(end, Jump))
     for jump in seeds:
@@ -54,7 +56,7 @@ def answering_plan(unfolder: Unfolder, name: str, width: int, explored: Explored
         tuple(work.moves) if has_keys else (),
         tuple(explored.arms),
         tuple(work.arms),
-        tuple((explored.places[state], variant) for state, variant in work.tags),
+        tuple((explored.goal_tags[state], variant) for state, variant in work.tags),
         enclosing.fixed,
         Form.ANSWERS if enclosing.rounds is None else Form.ROUNDS,
     )
@@ -95,7 +97,7 @@ class _Work:
 
     def finish(self) -> None:
         """Go on with each waiting branch from each variant of the state that it waits for, until nothing is new."""
-        while self.todo and not self.explored.twice:
+        while self.todo and not self.explored.nonlinear:
             waiting, called, variant = self.todo.pop()
             for end in self.explored.collected(self._gone_on(waiting, called, variant)):
                 self._note(waiting.owner, waiting.keys, end)
@@ -120,7 +122,7 @@ class _Work:
             self.todo += [(waiting, *key) for waiting in self.waiting.get(state, ())]
         self.arms[AnswerArm(self.tags[key], keys, end)] = None
 
-    def _gone_on(self, waiting: _Waiting, called: State, variant: Variant) -> Iterator[End | Twice]:
+    def _gone_on(self, waiting: _Waiting, called: State, variant: Variant) -> Iterator[End | NonlinearRecursion]:
         if isinstance(waiting.end, Jump):
             return iter((self.through(waiting.end, called, variant),))
         return self._continued(waiting.owner, waiting.end, called, variant)
@@ -145,7 +147,9 @@ class _Work:
         known = {name: out for name, out in zip(names, outs) if not isinstance(out, Var)}
         return Exit(branch, outs, tuple(guards_for(variant, names, known)))
 
-    def _continued(self, owner: State, end: Continuation, called: State, variant: Variant) -> Iterator[End | Twice]:
+    def _continued(
+        self, owner: State, end: Continuation, called: State, variant: Variant
+    ) -> Iterator[End | NonlinearRecursion]:
         """Return the ends of what is left of the branch, from the called state's answers of that variant on."""
         number, branch = self._joined(end, called, variant)
         known: dict[Var, Term] = {

@@ -22,14 +22,14 @@ def inlined(explored: Explored, again: Callable[[frozenset[State]], Explored]) -
     """Return the branches explored `again`, with the states in place that need not stay.
 
     They are not put together from what was explored before: where a state is entered, more is known than in the state,
-    so its literals may be met in another order and in other ways. Exploring again takes a quarter of planning's time
-    (measured on the questions that have golden plans).
+    so its literals may be resolved in another order and in other ways. Exploring again takes a quarter of planning's
+    time (measured on the questions that have golden plans).
     """
     states = in_place(explored)
     if not states:
         return explored
     found = again(states)
-    return explored if found.goes_on_from_answers or found.twice is not None else found
+    return explored if found.goes_on_from_answers or found.nonlinear is not None else found
 
 
 def in_place(explored: Explored) -> frozenset[State]:

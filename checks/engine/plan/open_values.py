@@ -1,7 +1,7 @@
 """The ids for which a negation with an unbound variable may answer differently than for all other ids.
 
-They are the ids that facts have at certain places, and those that rules mention. The negation answers the same for all
-other ids, so "for every value" is answered by asking about those ids and one id that nothing mentions.
+They are the ids that facts have at certain positions, and those that rules mention. The negation answers the same for
+all other ids, so "for every value" is answered by asking about those ids and one id that nothing mentions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from checks.engine.errors import UnboundVariable
-from checks.engine.plan.plan import Place
+from checks.engine.plan.plan import ArgumentPosition
 from checks.engine.rules.clauses import (
     Call,
     Clause,
@@ -30,15 +30,15 @@ from checks.engine.rules.ruleset import RuleSet
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    places: tuple[Place, ...]
+class RelevantIds:
+    positions: tuple[ArgumentPosition, ...]
     ids: tuple[str, ...]  # that rules mention
     is_monotone: bool  # nothing in the negations negates or compares the variable: facts with it only make them false
     is_complete: bool  # no rule compares the variable with another one, whose values would matter too
 
 
-def candidates_of(rules: RuleSet, literals: Iterable[Literal], variable: Var) -> Found:
-    places: dict[Place, None] = {}
+def candidates_of(rules: RuleSet, literals: Iterable[Literal], variable: Var) -> RelevantIds:
+    positions: dict[ArgumentPosition, None] = {}
     ids: set[str] = set()
     is_monotone = is_complete = True
     seen: set[tuple[Pattern, int]] = set()
@@ -60,14 +60,18 @@ def candidates_of(rules: RuleSet, literals: Iterable[Literal], variable: Var) ->
             if isinstance(param, Const):
                 ids.add(param.id)
             elif isinstance(param, Var):
-                is_monotone &= _mentions(clause, param, places, ids, queue)
+                is_monotone &= _mentions(clause, param, positions, ids, queue)
                 is_twin = clause.params.count(param) > 1 and not pattern.is_path
                 is_complete &= not is_twin and not _is_compared(clause, param)
-    return Found(tuple(places), tuple(sorted(ids)), is_monotone, is_complete)
+    return RelevantIds(tuple(positions), tuple(sorted(ids)), is_monotone, is_complete)
 
 
 def _mentions(
-    clause: Clause, variable: Term, places: dict[Place, None], ids: set[str], queue: list[tuple[Pattern, int]]
+    clause: Clause,
+    variable: Term,
+    positions: dict[ArgumentPosition, None],
+    ids: set[str],
+    queue: list[tuple[Pattern, int]],
 ) -> bool:
     """Note where the clause uses the variable; return False if a negation, `=` or `!=` does."""
     positive = True
@@ -76,11 +80,13 @@ def _mentions(
             ids.add(end.id)
         else:
             rest = tuple(each for each in clause.body if not _is_path_to(each, end))
-            positive &= _mentions(Clause(clause.params, rest), end, places, ids, queue)
+            positive &= _mentions(Clause(clause.params, rest), end, positions, ids, queue)
     for literal in clause.body:
         match literal:
             case Scan(signature, args):
-                places.update((Place(signature, index), None) for index, arg in enumerate(args) if arg == variable)
+                positions.update(
+                    (ArgumentPosition(signature, index), None) for index, arg in enumerate(args) if arg == variable
+                )
             case Call(args=args):
                 queue += [(pattern_of(literal), index) for index, arg in enumerate(args) if arg == variable]
             case Neg(call):

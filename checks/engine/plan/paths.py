@@ -1,4 +1,4 @@
-"""Small questions about calls: what they are given, and whether they follow paths (see `separate`)."""
+"""Small questions about calls: which arguments are known or fixed, and whether they follow paths (see `separate`)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def is_anchored(call: Call) -> bool:
     return not all(isinstance(arg, Col) for arg in anchors(call.types, call.args))
 
 
-def is_given(call: Call, fixed: frozenset[Operand]) -> bool:
-    """Say whether all columns that the call mentions are given for the whole plan."""
+def is_fixed(call: Call, fixed: frozenset[Operand]) -> bool:
+    """Say whether all columns that the call mentions are fixed for the whole plan."""
     return not any(isinstance(arg, Col) and arg not in fixed for arg in call.args)
 
 

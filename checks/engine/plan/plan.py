@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 
-from checks.engine.plan.others import OtherCondition, OtherSource
+from checks.engine.plan.foreign import ForeignCondition, ForeignSource
 from checks.engine.plan.states import State
 from checks.engine.rules.clauses import Col, Literal, Neg, Operand, Term, Var
 from checks.engine.values import hashed_once, value
@@ -22,15 +22,15 @@ from policy.rules.program import Signature
 
 
 @value
-class Fact:
-    """Facts of a signature, stored or inline; columns a0 … a4."""
+class FactScan:
+    """The facts of a signature in one store; columns a0 … a4."""
 
     number: int
     signature: Signature
-    place: str
+    store: str
 
     def __str__(self) -> str:
-        return f"s{self.number} <- {self.place} {self.signature}"
+        return f"s{self.number} <- {self.store} {self.signature}"
 
 
 @value
@@ -66,8 +66,8 @@ class Answers:
 
 
 @value
-class Relation:
-    """The answers of another plan that are of one variant; columns o0 … (or c0, see `Plan.column`)."""
+class DerivedTable:
+    """The answers of another plan, those of one variant; columns o0 … (or c0, see `Plan.column`)."""
 
     number: int
     plan: Plan
@@ -79,19 +79,19 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The ids that facts have at these places, these ids, and the empty id, for any other one; column `v`."""
+    """The ids that facts have at these positions, these ids, and the empty id, for any other one; column `v`."""
 
     number: int
-    places: tuple[Place, ...]
+    positions: tuple[ArgumentPosition, ...]
     ids: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"s{self.number} <- ids at {', '.join(map(str, self.places))}"
+        return f"s{self.number} <- ids at {', '.join(map(str, self.positions))}"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """An argument of stored or inline facts."""
+class ArgumentPosition:
+    """A position among the arguments of a signature."""
 
     signature: Signature
     index: int
@@ -100,7 +100,7 @@ class Place:
         return f"{self.signature}.{self.index}"
 
 
-Source = Fact | Ids | Goals | Answers | Relation | Candidates | OtherSource
+Source = FactScan | Ids | Goals | Answers | DerivedTable | Candidates | ForeignSource
 
 
 # ---- conditions ---------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Holds:
         return f"{'no ' if self.negated else ''}answer of plan {self.plan.name}"
 
 
-Condition = Same | Among | Comparison | Tagged | Holds | OtherCondition
+Condition = Same | Among | Comparison | Tagged | Holds | ForeignCondition
 
 
 # ---- branches and plans ------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class Jump:
 
 @value
 class Continuation:
-    """A branch that reads the answers of a state, and has more literals to meet for each: `rest`."""
+    """A branch that reads the answers of a state, and has more literals to resolve for each: `rest`."""
 
     branch: Branch
     state: State
@@ -232,8 +232,8 @@ End = Exit | Jump | Continuation
 
 
 @dataclass(frozen=True, slots=True)
-class Twice:
-    """Not an end: a recursion takes two of its own answers at once, so it must be worked out in rounds."""
+class NonlinearRecursion:
+    """Not an end: the recursion is nonlinear (a clause joins two of its answers), so it is evaluated in rounds."""
 
     component: int
 
@@ -247,7 +247,7 @@ def _weight(branch: Branch, goals: int, answers: int) -> int:
                 found += goals
             case Answers():
                 found += answers
-            case Relation(plan=plan):
+            case DerivedTable(plan=plan):
                 found += 1 if plan.form is Form.ROUNDS else plan.weight
             case _:
                 found += 1
@@ -256,7 +256,7 @@ def _weight(branch: Branch, goals: int, answers: int) -> int:
 
 def stored_first(exits: tuple[Exit, ...]) -> list[Exit]:
     """Return the exits, those that read facts of the request last: often an earlier one has an answer already."""
-    return sorted(exits, key=lambda end: any(isinstance(s, Fact) and s.place != "stored" for s in end.branch.sources))
+    return sorted(exits, key=lambda it: any(isinstance(s, FactScan) and s.store != "stored" for s in it.branch.sources))
 
 
 def _is_start(end: Exit) -> bool:
@@ -288,14 +288,14 @@ class AnswerArm:
 
 
 class Form(Enum):
-    """How a plan recurses, if it does, and so how its answers are worked out."""
+    """How a plan recurses, if it does, and so how its answers are evaluated."""
 
     EXITS = auto()  # nothing recurses
     SET = auto()  # nothing recurses; each exit looks columns up in the set of all answers of another plan
     GOALS = auto()  # a recursion reaches goals, each tested at the exits
     PATH = auto()  # GOALS for all that one path leads to (see `separate`)
     ANSWERS = auto()  # a rule goes on from an answer of its own (`"read" if "read" on "parent"` listed downwards)
-    ROUNDS = auto()  # a rule takes two of its answers at once, as no recursive SQL may: by statements for each round
+    ROUNDS = auto()  # a clause joins two of its own answers, as no recursive SQL may: by statements for each round
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ class Plan:
 
     @cached_property
     def has_rounds(self) -> bool:
-        """Whether this plan, or one that it reads, is worked out in rounds."""
+        """Whether this plan, or one that it reads, is evaluated in rounds."""
         return self.form == Form.ROUNDS or any(plan.has_rounds for plan in self.nested())
 
     @property
@@ -392,7 +392,7 @@ class Plan:
         found: dict[str, Plan] = {}
         for branch in self.branches():
             for each in (*branch.sources, *branch.conditions):
-                if isinstance(each, (Holds, Relation)):
+                if isinstance(each, (Holds, DerivedTable)):
                     found.setdefault(each.plan.name, each.plan)
         return list(found.values())
 

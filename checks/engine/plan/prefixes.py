@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from checks.engine.plan.draft import Draft
-from checks.engine.plan.others import OtherCondition
-from checks.engine.plan.plan import Among, Branch, Comparison, Condition, Fact, Holds, Same, Tagged
+from checks.engine.plan.foreign import ForeignCondition
+from checks.engine.plan.plan import Among, Branch, Comparison, Condition, FactScan, Holds, Same, Tagged
 from checks.engine.rules.clauses import Call, Col, Operand, Var, terms_of
 from policy.rules.components import reachable
 
@@ -15,12 +15,12 @@ from policy.rules.components import reachable
 def prefix_of(call: Call, rest: Draft) -> Branch | None:
     """Return the facts that lead to the start of the path, with their conditions; None where there is no such prefix.
 
-    There is none if anything else uses the columns of those facts, or if nothing is met after the path.
+    There is none if anything else uses the columns of those facts, or if nothing is resolved after the path.
     """
     start, end = call.args
     if not isinstance(start, Col) or not isinstance(end, Var) or not rest.pending:
         return None
-    facts = {source.number for source in rest.sources if isinstance(source, Fact)}
+    facts = {source.number for source in rest.sources if isinstance(source, FactScan)}
     taken = connected(start.source, map(sources_of, rest.conditions))
     asked = [term for literal in rest.pending for term in terms_of(literal)] + list(rest.outs)
     if not taken <= facts or any(isinstance(term, Col) and term.source in taken for term in asked):
@@ -31,13 +31,13 @@ def prefix_of(call: Call, rest: Draft) -> Branch | None:
     return Branch(tuple(each for each in rest.sources if each.number in taken), conditions)
 
 
-def without(rest: Draft, prefix: Branch) -> Draft:
+def without_prefix(rest: Draft, prefix: Branch) -> Draft:
     """Return the draft without the sources and conditions of the prefix."""
     sources = tuple(each for each in rest.sources if each not in prefix.sources)
     return replace(rest, sources=sources, conditions=tuple(c for c in rest.conditions if c not in prefix.conditions))
 
 
-def general(prefix: Branch, column: Col) -> Hashable:
+def prefix_key(prefix: Branch, column: Col) -> Hashable:
     """Return a key for the prefix and its column, which is the same whatever numbers its sources have."""
     places = {source.number: index for index, source in enumerate(prefix.sources)}
 
@@ -81,5 +81,5 @@ def _mapped(condition: Condition, change: Callable[[Operand], Operand]) -> Condi
             return Among(change(operand), ids)
         case Comparison(operator, left, right):
             return Comparison(operator, change(left), change(right))
-        case Tagged() | Holds() | OtherCondition():
+        case Tagged() | Holds() | ForeignCondition():
             raise AssertionError("no prefix has such a condition")

@@ -11,7 +11,7 @@ from checks.engine.rules.clauses import (
     NOW,
     Call,
     Col,
-    Key,
+    GoalKey,
     Literal,
     Operand,
     Slot,
@@ -30,7 +30,7 @@ Active = tuple[tuple[int, int], ...]
 @hashed_once
 @value
 class State:
-    """A recursive call and what is to be met after it, with `Key`s for what only the branch that enters it knows.
+    """A recursive call and what is resolved after it. `GoalKey`s stand for what only the branch that enters it knows.
 
     `active` are the components that the recursion is inside of, outermost first, each with the number of literals that
     were pending when it was entered. A later call of that component is a state again if no more than that are pending.
@@ -43,9 +43,9 @@ class State:
     _hash: int = field(init=False, repr=False, compare=False)
 
     @property
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[GoalKey]:
         terms = [term for literal in (self.call, *self.rest) for term in terms_of(literal)]
-        found = {term.index: term for term in (*terms, *self.outs) if isinstance(term, Key)}
+        found = {term.index: term for term in (*terms, *self.outs) if isinstance(term, GoalKey)}
         return [found[index] for index in range(len(found))]
 
     @property
@@ -74,7 +74,7 @@ def state_of(
     Columns become keys, other than those in `fixed`, and variables are numbered anew. `with_values`: the question's
     values in the call become keys, too, so that the state is the same for any values.
     """
-    keys: dict[Operand, Key] = {}
+    keys: dict[Operand, GoalKey] = {}
     names: dict[Var, Var] = {}
     typed = zip(call.args, call.types) if with_values else ()
     given = {arg: kind for arg, kind in typed if isinstance(arg, Slot) and arg != NOW}
@@ -83,9 +83,9 @@ def state_of(
         if isinstance(term, Var):
             return names.setdefault(term, term.numbered(len(names)))
         if isinstance(term, Col) and term not in fixed:
-            return keys.setdefault(term, Key(len(keys), term.type))
+            return keys.setdefault(term, GoalKey(len(keys), term.type))
         if isinstance(term, Slot) and term in given:
-            return keys.setdefault(term, Key(len(keys), given[term]))
+            return keys.setdefault(term, GoalKey(len(keys), given[term]))
         return term
 
     asked = tuple(map(general, outs))

@@ -16,8 +16,8 @@ from itertools import count
 from checks.engine.plan.choose import is_compared
 from checks.engine.plan.draft import Draft, comparison, read
 from checks.engine.plan.paths import is_anchored, is_one_path, outward
-from checks.engine.plan.plan import Among, Branch, Condition, Holds, Ids, Plan, Relation, Same, Source, Variant
-from checks.engine.plan.prefixes import general, without
+from checks.engine.plan.plan import Among, Branch, Condition, DerivedTable, Holds, Ids, Plan, Same, Source, Variant
+from checks.engine.plan.prefixes import prefix_key, without_prefix
 from checks.engine.plan.variants import guards_for, variant_of
 from checks.engine.rules.clauses import (
     Call,
@@ -45,13 +45,13 @@ from checks.engine.rules.ruleset import RuleSet
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a plan is to answer: `rounds` is the recursion to work out in rounds, `table` the pattern to table."""
+class PlanRequest:
+    """What a plan is to answer: `rounds` is the recursion to evaluate in rounds, `table` the pattern to table."""
 
     start: Draft
     rounds: int | None = None
     table: Pattern | None = None
-    as_set: bool = False  # whether columns are in the set of all answers, which is worked out once
+    as_set: bool = False  # whether columns are in the set of all answers, which is evaluated once
     is_path: bool = False  # all that one path leads to, with either end known
 
 
@@ -73,7 +73,7 @@ class Numbers:
 class Subqueries:
     rules: RuleSet
     numbers: Numbers
-    planned: Callable[[Asked], Plan]
+    planned: Callable[[PlanRequest], Plan]
     made: dict[Hashable, Plan] = field(default_factory=dict)
 
     # ---- whether something holds ---------------------------------------------------------------------------------
@@ -117,10 +117,10 @@ class Subqueries:
     def holds(self, call: Call, among: tuple[Source, ...] = ()) -> Holds | bool:
         """Return the condition that the call holds for some values of its variables, or the outcome if that is certain.
 
-        For rows of facts in `among`, all answers may be worked out once as a set, in which each row is looked up.
+        For rows of facts in `among`, all answers may be evaluated once as a set, in which each row is looked up.
         """
         as_set = _is_better_as_set(self.rules, call, among)
-        plan = self._planned((call, as_set), Asked(Draft((call,), ()), as_set=as_set))
+        plan = self._planned((call, as_set), PlanRequest(Draft((call,), ()), as_set=as_set))
         if any(not exit.branch.sources and not exit.branch.conditions for exit in plan.exits):
             return True
         return Holds(plan) if plan.exits else False
@@ -160,15 +160,15 @@ class Subqueries:
         plan = self._answers_of(asked, results, rounds, table)
         return self._with_each_variant(rest, plan, results, joins)
 
-    def led_from(self, rest: Draft, prefix: Branch, call: Call) -> Iterator[Draft]:
+    def after_prefix(self, rest: Draft, prefix: Branch, call: Call) -> Iterator[Draft]:
         """Return the draft joined with all that the prefix and then the path lead to: equal prefixes share a plan."""
         start, end = call.args
         assert isinstance(start, Col) and isinstance(end, Var), "a prefix leads from a column to anything"
-        assert isinstance(call.part, Path), "a prefix leads to a path"
-        key = (general(prefix, start), call.predicate, call.part, call.types)
-        asked = Asked(Draft((call,), (end,), prefix.sources, prefix.conditions), is_path=True)
-        plan = self._planned(key, asked)
-        return self._with_each_variant(without(rest, prefix), plan, (end,), {})
+        assert isinstance(call.subset, Path), "a prefix leads to a path"
+        key = (prefix_key(prefix, start), call.predicate, call.subset, call.types)
+        request = PlanRequest(Draft((call,), (end,), prefix.sources, prefix.conditions), is_path=True)
+        plan = self._planned(key, request)
+        return self._with_each_variant(without_prefix(rest, prefix), plan, (end,), {})
 
     def _answers_of(self, call: Call, results: tuple[Var, ...], rounds: int | None, table: Pattern | None) -> Plan:
         """Return the plan of the call's answers: calls that only number their variables differently share it."""
@@ -176,21 +176,21 @@ class Subqueries:
         names = {variable: variable.numbered(k) for k, variable in enumerate((*results, *others))}
         asked, outs = substituted(call, names), tuple(names[variable] for variable in results)
         key = (asked, outs, rounds)
-        return self._planned(key, Asked(Draft((asked,), outs), rounds, table, is_path=is_one_path(asked)))
+        return self._planned(key, PlanRequest(Draft((asked,), outs), rounds, table, is_path=is_one_path(asked)))
 
-    def _planned(self, key: Hashable, asked: Asked) -> Plan:
+    def _planned(self, key: Hashable, request: PlanRequest) -> Plan:
         if key not in self.made:
-            self.made[key] = self.planned(asked)
+            self.made[key] = self.planned(request)
         return self.made[key]
 
     def _with_each_variant(
         self, rest: Draft, plan: Plan, results: tuple[Var, ...], joins: dict[Var, Operand]
     ) -> Iterator[Draft]:
         for variant in dict.fromkeys(variant_of(end, plan.fixed) for end in plan.exits):
-            yield _with_answers(rest, Relation(self.numbers.source(), plan, variant), results, joins)
+            yield _with_answers(rest, DerivedTable(self.numbers.source(), plan, variant), results, joins)
 
 
-def _with_answers(rest: Draft, source: Relation, results: tuple[Var, ...], joins: dict[Var, Operand]) -> Draft:
+def _with_answers(rest: Draft, source: DerivedTable, results: tuple[Var, ...], joins: dict[Var, Operand]) -> Draft:
     """Return the draft joined with the answers of one variant. Its wild columns bind nothing; its guards are added."""
     variant: Variant = source.variant
     columns = {

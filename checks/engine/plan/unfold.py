@@ -1,7 +1,7 @@
 """Drafts -> the ends of the branches that they become: resolution, done once, when a question is planned.
 
-Each step takes the most determined literal of a draft (see `order`) and meets it: a fact becomes a source, a test
-becomes a condition, a call is met as `choose` says. A step returns drafts and ends that have, together, the rows that
+Each step resolves the next literal of a draft (see `order`): a fact becomes a source, a test becomes a condition, a
+call is resolved as `choose` says. A step returns drafts and ends that have, together, the rows that
 the draft stands for, whatever the facts. Each kind of step is a method with an example. A branch ends in an exit, in a
 jump to a state of the plan, or in going on from a state's answers.
 
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from checks.engine.errors import CannotEnumerate, SprawlingSteps, TooManySteps, UnboundVariable
-from checks.engine.plan.choose import Choice, Chooser, Meeting
+from checks.engine.plan.choose import Choice, Chooser, Resolution
 from checks.engine.plan.draft import Draft, bind, comparison, read
-from checks.engine.plan.open_values import Found, candidates_of
+from checks.engine.plan.open_values import RelevantIds, candidates_of
 from checks.engine.plan.order import next_literal
 from checks.engine.plan.paths import is_backward
 from checks.engine.plan.plan import (
@@ -27,12 +27,12 @@ from checks.engine.plan.plan import (
     Continuation,
     End,
     Exit,
-    Fact,
+    FactScan,
     Holds,
     Ids,
     Jump,
+    NonlinearRecursion,
     Same,
-    Twice,
 )
 from checks.engine.plan.states import Active, State, before, state_of
 from checks.engine.plan.subqueries import Numbers, Subqueries
@@ -67,7 +67,7 @@ MOST_STEPS = 15_000  # of one plan: common questions take tens or hundreds
 MANY_STEPS = 1_200  # of a plan, if there is another form of it that takes fewer
 FEWEST_STEPS = 150  # of such a plan, however many others took too many steps
 
-Outcome = Draft | End | Twice
+Outcome = Draft | End | NonlinearRecursion
 
 
 def many_steps(sprawling: int) -> int:
@@ -78,7 +78,7 @@ def many_steps(sprawling: int) -> int:
 @dataclass
 class Unfolder:
     rules: RuleSet
-    places: Callable[[Signature], tuple[str, ...]]  # where facts of a signature are
+    stores: Callable[[Signature], tuple[str, ...]]  # of a signature's facts: stored, inline, …
     numbers: Numbers
     chooser: Chooser
     subqueries: Subqueries
@@ -86,7 +86,7 @@ class Unfolder:
     with_values: bool = True  # whether plans in rounds have the question's values as keys, to be the same for any
     steps: int = 0
 
-    def ends(self, drafts: Iterable[Draft]) -> Iterator[End | Twice]:
+    def ends(self, drafts: Iterable[Draft]) -> Iterator[End | NonlinearRecursion]:
         """Yield the ends of all branches that start as the drafts, depth first."""
         waiting: list[Outcome] = [*drafts]
         waiting.reverse()
@@ -98,7 +98,7 @@ class Unfolder:
                 yield each
 
     def step(self, draft: Draft) -> Sequence[Outcome]:
-        """Return what the draft becomes when its next literal is met; nothing where a test is always false."""
+        """Return what the draft becomes when its next literal is resolved; nothing where a test is always false."""
         self.count()
         settled = self.subqueries.with_tests(draft)
         if settled is None:
@@ -115,7 +115,7 @@ class Unfolder:
             case Member(Var() as variable, ids):
                 return self.listed(variable, ids, rest)
             case Call():
-                return self.met(literal, self.chooser.chosen(literal, rest), rest)
+                return self.resolved_call(literal, self.chooser.chosen(literal, rest), rest)
         raise AssertionError(f"{literal} is a test: it waits until it is ready")
 
     def count(self) -> None:
@@ -149,15 +149,15 @@ class Unfolder:
         return [bind(rest, {variable: Const(text)}) for text in ids]
 
     def scanned(self, scan: Scan, rest: Draft) -> list[Draft]:
-        """Read the fact from each place where such facts are: stored, or in the request.
+        """Read the fact from each store of its signature: the stored facts, or those of the request.
 
         (x) of fact s("a", x) and p(x)   ->   (s1.a1) of p(s1.a1) <- s1 <- stored s; s1.a0 = "a"
                                               (s2.a1) of p(s2.a1) <- s2 <- inline s; s2.a0 = "a"
         """
-        return [self._read_at(place, scan, rest) for place in self.places(scan.signature)]
+        return [self._read_at(store, scan, rest) for store in self.stores(scan.signature)]
 
-    def _read_at(self, place: str, scan: Scan, rest: Draft) -> Draft:
-        source = Fact(self.numbers.source(), scan.signature, place)
+    def _read_at(self, store: str, scan: Scan, rest: Draft) -> Draft:
+        source = FactScan(self.numbers.source(), scan.signature, store)
         bound: dict[Var, Col] = {}
         conditions: list[Condition] = []
         for index, arg in enumerate(scan.args):
@@ -170,27 +170,27 @@ class Unfolder:
 
     # ---- calls -------------------------------------------------------------------------------------------------
 
-    def met(self, call: Call, choice: Choice, rest: Draft) -> Sequence[Outcome]:
-        """Meet the call in the way that was chosen."""
-        match choice.meeting:
-            case Meeting.IN_PLACE:
+    def resolved_call(self, call: Call, choice: Choice, rest: Draft) -> Sequence[Outcome]:
+        """Resolve the call in the way that was chosen."""
+        match choice.resolution:
+            case Resolution.IN_PLACE:
                 return self.in_place(call, rest)
-            case Meeting.AT_ONCE:
-                return self.at_once(call, rest)
-            case Meeting.TESTED:
+            case Resolution.EMPTY_PATH:
+                return self.empty_path(call, rest)
+            case Resolution.TESTED:
                 return self.tested(call, rest)
-            case Meeting.JOINED:
-                fixed = rest.inside.fixed if choice.is_given else frozenset()
+            case Resolution.JOINED:
+                fixed = rest.inside.fixed if choice.is_fixed else frozenset()
                 return list(self.subqueries.joined(rest, call, fixed, choice.rounds, choice.table))
-            case Meeting.LED_TO:
+            case Resolution.AFTER_PREFIX:
                 assert choice.prefix is not None, "something leads there"
-                return list(self.subqueries.led_from(rest, choice.prefix, call))
-            case Meeting.ENTERED:
+                return list(self.subqueries.after_prefix(rest, choice.prefix, call))
+            case Resolution.ENTERED:
                 return self.entered(call, choice, rest)
-            case Meeting.CONTINUED:
-                return [self.continued(call, choice, rest)]
-            case Meeting.TWICE:
-                return [Twice(choice.component)]
+            case Resolution.JOINED_TO_STATE:
+                return [self.joined_to_state(call, choice, rest)]
+            case Resolution.NONLINEAR:
+                return [NonlinearRecursion(choice.component)]
 
     def in_place(self, call: Call, rest: Draft) -> list[Draft]:
         """Write each clause of the call where it stands.
@@ -244,7 +244,7 @@ class Unfolder:
         mine = set(moved.values())
         return body, {variable: end for variable, end in ends.items() if variable not in mine}, conditions
 
-    def at_once(self, path: Call, rest: Draft) -> list[Draft]:
+    def empty_path(self, path: Call, rest: Draft) -> list[Draft]:
         """Make both ends of a path the same value, by no hops, since nothing else uses one of them.
 
         (x) of path 0(x, y) and p(x)   ->   (x) of p(x)
@@ -274,7 +274,7 @@ class Unfolder:
         inside = replace(rest.inside, active=state.active, in_place=rest.inside.in_place - {state})
         return self.in_place(call, replace(rest, inside=inside))
 
-    def continued(self, call: Call, choice: Choice, rest: Draft) -> Continuation:
+    def joined_to_state(self, call: Call, choice: Choice, rest: Draft) -> Continuation:
         """Go on from each answer of a state.
 
         (y) of p(s1.a0, x) and q(x, y) <- s1 <- stored s   ->   (x) of p(c0, x) with (s1.a0), then q(x, y)
@@ -304,7 +304,7 @@ class Unfolder:
         for literal in draft.pending:
             if isinstance(literal, Cmp):
                 raise UnboundVariable(next(t.name for t in terms_of(literal) if isinstance(t, Var)))
-            assert isinstance(literal, Neg), "all else is met before a branch ends"
+            assert isinstance(literal, Neg), "all else is resolved before a branch ends"
             unmet.append(literal)
         asked = {out for out in draft.outs if isinstance(out, Var)}
         free = sorted(variables_of(draft.pending) - asked, key=lambda variable: variable.number)
@@ -331,8 +331,8 @@ class Unfolder:
         source = self.candidates(found)
         return read(draft, source, {variable: Col(source.number, "v", variable.type)})
 
-    def candidates(self, found: Found) -> Candidates:
-        return Candidates(self.numbers.source(), found.places, found.ids)
+    def candidates(self, found: RelevantIds) -> Candidates:
+        return Candidates(self.numbers.source(), found.positions, found.ids)
 
 
 def _active(choice: Choice, rest: Draft) -> Active:

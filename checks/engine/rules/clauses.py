@@ -78,7 +78,7 @@ class Col:
 
 
 @value
-class Key:
+class GoalKey:
     """A column of the goals: one of the values that a state was entered with."""
 
     index: int
@@ -99,7 +99,7 @@ class Inner:
 
 
 # Terms that have a value when the statement runs. `Inner` has none: it becomes a `Var` when its negation is planned.
-Operand = Const | Other | Slot | Col | Key | Inner
+Operand = Const | Other | Slot | Col | GoalKey | Inner
 Term = Operand | Var
 NOW = Slot("now")
 # No stored id is empty, so the empty id stands for "a value that nothing mentions".
@@ -108,7 +108,7 @@ FRESH = Const("")
 
 def type_of(term: Term) -> str:
     """Return the type of a variable or column; empty for other terms, which get their type from where they are used."""
-    return term.type if isinstance(term, (Var, Col, Key)) else ""
+    return term.type if isinstance(term, (Var, Col, GoalKey)) else ""
 
 
 UNBOUND = (Var, Inner)
@@ -121,7 +121,7 @@ def is_bound(term: Term) -> bool:
 # ---- literals ----------------------------------------------------------------------------------------------
 
 
-class Part(StrEnum):
+class ClauseSubset(StrEnum):
     """Which of a predicate's clauses a call means."""
 
     WHOLE = ""
@@ -163,16 +163,16 @@ class Call:
     predicate: str
     types: tuple[str, ...]
     args: tuple[Term, ...]
-    part: Part | Path | Core = Part.WHOLE
+    subset: ClauseSubset | Path | Core = ClauseSubset.WHOLE
     _hash: int = field(init=False, repr=False, compare=False)
     _pattern: Pattern = field(init=False, repr=False, compare=False)  # set when `pattern_of` is first asked for it
 
     @property
     def is_path(self) -> bool:
-        return isinstance(self.part, Path)
+        return isinstance(self.subset, Path)
 
     def __str__(self) -> str:
-        return f"{self.predicate}{self.part}({', '.join(f'{t}:{a}' for t, a in zip(self.types, self.args))})"
+        return f"{self.predicate}{self.subset}({', '.join(f'{t}:{a}' for t, a in zip(self.types, self.args))})"
 
 
 @value
@@ -250,8 +250,8 @@ def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal: ...
 def mapped(literal: Literal, change: Callable[[Term], Term]) -> Literal:
     """Return the literal with every term changed."""
     match literal:
-        case Call(predicate, types, args, part):
-            return Call(predicate, types, tuple(map(change, args)), part)
+        case Call(predicate, types, args, subset):
+            return Call(predicate, types, tuple(map(change, args)), subset)
         case Scan(signature, args):
             return Scan(signature, tuple(map(change, args)))
         case Neg(call):
@@ -293,8 +293,8 @@ def substituted_terms(args: tuple[Term, ...], terms: Mapping[Var, Term]) -> tupl
 def renumbered(literal: Literal, terms: Mapping[int, Term]) -> Literal:
     """Return the literal with its variables replaced. `terms` is keyed by their numbers, which are quick to look up."""
     match literal:
-        case Call(predicate, types, args, part):
-            return Call(predicate, types, renumbered_terms(args, terms), part)
+        case Call(predicate, types, args, subset):
+            return Call(predicate, types, renumbered_terms(args, terms), subset)
         case Scan(signature, args):
             return Scan(signature, renumbered_terms(args, terms))
         case _:
@@ -310,24 +310,24 @@ def renumbered_terms(args: tuple[Term, ...], terms: Mapping[int, Term]) -> tuple
 
 @value
 class Pattern:
-    """What is known of a call before the question's values are: its types, and which of its names are constants."""
+    """A call's adornment: its predicate, its types, and which of its names are constants. Values are left out."""
 
     predicate: str
     types: tuple[str, ...]
     consts: tuple[Const | Other | None, ...]
-    part: Part | Path | Core = Part.WHOLE
+    subset: ClauseSubset | Path | Core = ClauseSubset.WHOLE
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Compute the hash once: most caches of planning are keyed by patterns."""
-        object.__setattr__(self, "_hash", hash((self.predicate, self.types, self.consts, self.part)))
+        object.__setattr__(self, "_hash", hash((self.predicate, self.types, self.consts, self.subset)))
 
     def __hash__(self) -> int:
         return self._hash
 
     @property
     def is_path(self) -> bool:
-        return isinstance(self.part, Path)
+        return isinstance(self.subset, Path)
 
     @property
     def params(self) -> tuple[Term, ...]:
@@ -336,7 +336,7 @@ class Pattern:
 
     def __str__(self) -> str:
         shown = (str(c) if c else t for c, t in zip(self.consts, self.types))
-        return f"{self.predicate}{self.part}({', '.join(shown)})"
+        return f"{self.predicate}{self.subset}({', '.join(shown)})"
 
 
 def pattern_of(call: Call) -> Pattern:
@@ -355,7 +355,7 @@ def pattern_of(call: Call) -> Pattern:
 def _pattern_of(call: Call) -> Pattern:
     named = zip(call.types, call.args)
     consts = tuple([arg if kind == STRING and isinstance(arg, (Const, Other)) else None for kind, arg in named])
-    return Pattern(call.predicate, call.types, consts, call.part)
+    return Pattern(call.predicate, call.types, consts, call.subset)
 
 
 @value

@@ -1,4 +1,4 @@
-"""Rules that close a relation -> a step, and one more step.
+"""Rules by which a predicate is transitive or symmetric -> a step, and one more step.
 
     linked(x, y) if near(x, y);                             linked(x, y) if linked step(x, y)
     linked(y, x) if linked(x, y);                           linked(x, z) if linked(x, y) and linked step(y, z)
@@ -6,8 +6,8 @@
                                                             linked step(x, y) if linked unclosed(y, x)
                                                             linked unclosed(x, y) if near(x, y)
 
-A relation that is reached by steps is transitive. It is symmetric too if each step may be taken backward. The other
-rules, and stored facts, make up `unclosed`; they may even call the relation itself. A transitive rule may have guards,
+A predicate that is reached by steps is transitive. It is symmetric too if each step may be taken backward. The other
+rules, and stored facts, make up `unclosed`; they may even call the predicate itself. A transitive rule may have guards,
 such as `not is_blocked(y)`, which say at which values two steps may meet (see `linearise`). The ends of all transitive
 and symmetric rules must have the same types: otherwise one more step may lead to a value that no rule leads to. A value
 of another type that two steps meet at is inside of one step of the closure: `linked unclosed(x, z) if linked(x, y) and
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from checks.engine.rules.clauses import Call, Clause, Part, Pattern, Var
+from checks.engine.rules.clauses import Call, Clause, ClauseSubset, Pattern, Var
 from checks.engine.rules.unify import applied
 from policy.rules import program as p
 from policy.rules.flat import terms_of
@@ -37,8 +37,8 @@ class Closure:
     is_symmetric: bool
 
     @property
-    def _step(self) -> Part:
-        return Part.STEP if self.is_symmetric else Part.UNCLOSED
+    def _step(self) -> ClauseSubset:
+        return ClauseSubset.STEP if self.is_symmetric else ClauseSubset.UNCLOSED
 
     def first_step(self, pattern: Pattern) -> Clause:
         """Return `linked(x, z) if linked step(x, z)`."""
@@ -59,8 +59,8 @@ class Closure:
         """Yield the clauses of one step: forward or backward."""
         start, end = pattern.types
         x, y = Var(0, type=start), Var(1, type=end)
-        yield Clause((x, y), (Call(pattern.predicate, (start, end), (x, y), Part.UNCLOSED),))
-        yield Clause((x, y), (Call(pattern.predicate, (end, start), (y, x), Part.UNCLOSED),))
+        yield Clause((x, y), (Call(pattern.predicate, (start, end), (x, y), ClauseSubset.UNCLOSED),))
+        yield Clause((x, y), (Call(pattern.predicate, (end, start), (y, x), ClauseSubset.UNCLOSED),))
 
 
 def about_between(guard: Clause) -> Clause:

@@ -48,7 +48,7 @@ class Hop:
 Hops = dict[str, tuple[Hop, ...]]  # the hops of one argument, by the type that they start from
 
 
-def leads(hops: Hops, start: str, end: str) -> bool:
+def reaches(hops: Hops, start: str, end: str) -> bool:
     """Say whether any number of hops, or none, lead from one type to the other."""
     return end in reachable((start,), lambda name: _targets(hops, name))
 
@@ -75,7 +75,7 @@ def hop_of(clause: Clause, pattern: Pattern, component: ComponentOf) -> tuple[in
     if not all(isinstance(param, Var) for param in free) or len(set(free)) < len(free):
         return None  # the clause holds for some arguments only
     for place, call in enumerate(clause.body):
-        if isinstance(call, Call) and (call.predicate, call.part) == (pattern.predicate, pattern.part):
+        if isinstance(call, Call) and (call.predicate, call.subset) == (pattern.predicate, pattern.subset):
             rest = clause.body[:place] + clause.body[place + 1 :]
             index = _moved(clause, call, rest)
             own = {component(pattern), component(pattern_of(call))}
@@ -122,7 +122,7 @@ def _called_instead(clause: Clause, scan: Scan, target: Pattern, only: Clause) -
     rest = tuple(each for each in clause.body if each not in body)
     args = substituted_terms(only.params, names)
     hidden = variables_of(body) - set(args)
-    call = Call(target.predicate, target.types, args, target.part)
+    call = Call(target.predicate, target.types, args, target.subset)
     if pattern_of(call) != target or not set(body) <= set(clause.body):
         return None
     if hidden & (variables_of(rest) | set(clause.params)):

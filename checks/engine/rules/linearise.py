@@ -1,4 +1,4 @@
-"""Transitive clauses of a relation -> linear ones, whose second call is to the relation without those clauses.
+"""Transitive clauses of a predicate -> linear ones, whose second call is to the predicate without those clauses.
 
 p(x, z) if p(x, y) and p(y, z) and not q(y)          p(x, z) if p(x, y) and p base(y, z) and not q(y)
 p(x, y) if fact r(x, y)                          ->  p(x, y) if fact r(x, y)
@@ -7,7 +7,7 @@ p(x, y) if fact r(x, y)                          ->  p(x, y) if fact r(x, y)
 Literals such as `not q(y)` are guards: they say which values two hops may meet at, and nothing of where a path begins
 or ends. So it makes no difference in which order hops are joined, and all but the last one can be joined first.
 
-This is done only where no other clause of the relation recurses directly.
+This is done only where no other clause of the predicate recurses directly.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from checks.engine.rules.clauses import (
     Call,
     Clause,
     ClausesOf,
+    ClauseSubset,
     Literal,
-    Part,
     Pattern,
     Var,
     mentioned,
@@ -33,8 +33,8 @@ def linearised(clauses: ClausesOf) -> ClausesOf:
 
     @cache
     def linear(pattern: Pattern) -> tuple[Clause, ...]:
-        if pattern.part == Part.BASE:
-            whole = replace(pattern, part=Part.WHOLE)
+        if pattern.subset == ClauseSubset.BASE:
+            whole = replace(pattern, subset=ClauseSubset.WHOLE)
             return tuple(clause for clause in clauses(whole) if not _is_transitive(clause, whole))
         return _with_bases(clauses(pattern), pattern)
 
@@ -57,7 +57,7 @@ def _based(clause: Clause, pattern: Pattern) -> Clause:
     """Return the transitive clause with its second call made to the base."""
     hops = _hops(clause, pattern)
     assert hops, "only transitive clauses have a base"
-    return Clause(clause.params, (hops.one, replace(hops.two, part=Part.BASE), *hops.guards))
+    return Clause(clause.params, (hops.one, replace(hops.two, subset=ClauseSubset.BASE), *hops.guards))
 
 
 def _is_transitive(clause: Clause, pattern: Pattern) -> bool:
@@ -102,4 +102,4 @@ def _hops(clause: Clause, pattern: Pattern) -> _Hops | None:
 
 
 def _is_of(call: Call, pattern: Pattern) -> bool:
-    return (call.predicate, call.part, len(call.args)) == (pattern.predicate, pattern.part, len(pattern.types))
+    return (call.predicate, call.subset, len(call.args)) == (pattern.predicate, pattern.subset, len(pattern.types))

@@ -33,23 +33,23 @@ _HOLE = Var(-1)
 
 def merged(clauses: ClausesOf) -> ClausesOf:
     @cache
-    def drawn_together(pattern: Pattern) -> tuple[Clause, ...]:
+    def merged_clauses(pattern: Pattern) -> tuple[Clause, ...]:
         many = clauses(pattern)
         while len(fewer := _merged_once(many)) < len(many):
             many = fewer
         return many
 
-    return drawn_together
+    return merged_clauses
 
 
 def _merged_once(clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
     """Merge the first group of clauses that differ in one constant; return the same clauses where there is none."""
     groups: dict[Clause, list[tuple[int, frozenset[str]]]] = {}
-    outlines = [_outline(clause) for clause in clauses]
-    times = Counter(outlines)
+    keys = [_merge_key(clause) for clause in clauses]
+    times = Counter(keys)
     for index, clause in enumerate(clauses):
         tick()
-        if times[outlines[index]] > 1:
+        if times[keys[index]] > 1:
             for holed, ids in _holed(clause):
                 groups.setdefault(holed, []).append((index, ids))
     for holed, group in groups.items():
@@ -65,7 +65,7 @@ def _merged_once(clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
     return clauses
 
 
-def _outline(clause: Clause) -> Hashable:
+def _merge_key(clause: Clause) -> Hashable:
     """Return what clauses must have in common to be merged: quick to compare, before constants are taken out of any."""
     return clause.params, tuple([_about(each) for each in clause.body if not isinstance(each, Member)])
 

@@ -16,13 +16,13 @@ from itertools import product
 from math import prod
 
 from checks.engine.rules.limits import tick
-from checks.engine.rules.typings import AreFacts, Shape, Shapes
+from checks.engine.rules.typings import AreFacts, ArgumentTypes, TypesByPredicate
 from policy.rules import program as p
 from policy.rules.components import reachable
 from policy.rules.flat import Key, atoms_of, key_of
 
 MOST_SIGNATURES = 1_000  # of one accepted pattern; with more, each is taken to have facts
-MOST_LOOKS = 20_000  # at shapes; where rules take more, nothing is narrowed
+MOST_LOOKS = 20_000  # at argument types; where rules take more, nothing is narrowed
 
 
 def are_missing(program: p.Program, asked: Iterable[Key], are_facts: AreFacts) -> bool:
@@ -35,32 +35,32 @@ def are_missing(program: p.Program, asked: Iterable[Key], are_facts: AreFacts) -
     return any(not are_facts(each) for name, pattern in patterns for each in _signatures(name, pattern))
 
 
-def narrowed(program: p.Program, are_facts: AreFacts) -> Shapes:
+def narrowed(program: p.Program, are_facts: AreFacts) -> TypesByPredicate:
     """Return the least fixpoint of "a head has the types that its body allows", starting from the facts.
 
     Where that takes too many looks, return all that the program allows.
     """
     work = _Work(program, are_facts)
-    return work.found() if work.is_finished() else program.shapes
+    return work.found() if work.is_finished() else program.types_by_predicate
 
 
 class _Work:
-    """The shapes found so far: those of stored facts, and one for each rule, which grows until the fixpoint."""
+    """The argument types found so far: those of stored facts, and for each rule some that grow until the fixpoint."""
 
     def __init__(self, program: p.Program, are_facts: AreFacts):
         self._program = program
         self._stored = {
-            key: tuple(shape for pattern in patterns for shape in _stored(key[0], pattern, are_facts))
+            key: tuple(argument_types for pattern in patterns for argument_types in _stored(key[0], pattern, are_facts))
             for key, patterns in program.accepted.items()
         }
-        self._heads: dict[Key, dict[int, Shape]] = {}  # by the rule's place
+        self._heads: dict[Key, dict[int, ArgumentTypes]] = {}  # by the rule's place
         self._callers: dict[Key, list[int]] = {}
         self._looks = 0
         for place, rule in enumerate(program.rules):
             for key in {key_of(each) for each in rule.body if isinstance(each, p.Atom)}:
                 self._callers.setdefault(key, []).append(place)
 
-    def found(self) -> Shapes:
+    def found(self) -> TypesByPredicate:
         return {key: self._of(key) for key in self._stored.keys() | self._heads.keys()}
 
     def is_finished(self) -> bool:
@@ -80,10 +80,10 @@ class _Work:
                 waiting |= dict.fromkeys(self._callers.get(key, ()))
         return True
 
-    def _of(self, key: Key) -> tuple[Shape, ...]:
+    def _of(self, key: Key) -> tuple[ArgumentTypes, ...]:
         return (*self._stored.get(key, ()), *dict.fromkeys(self._heads.get(key, {}).values()))
 
-    def _head(self, rule: p.Rule) -> Shape | None:
+    def _head(self, rule: p.Rule) -> ArgumentTypes | None:
         """Return the types that the rule's head can have so far; None while nothing makes the body true."""
         types = dict(rule.types)
         for literal in rule.body:
@@ -99,20 +99,20 @@ class _Work:
                     types[variable] &= {value.type for value in values}
         return tuple(p.types_of(term, types) for term in rule.head.args)
 
-    def _met(self, key: Key, types: Shape) -> Shape | None:
-        """Return the types of each argument that shapes of the predicate allow; None where no shape fits."""
+    def _met(self, key: Key, types: ArgumentTypes) -> ArgumentTypes | None:
+        """Return the types of each argument that facts and heads of the predicate allow; None where none fits."""
         met: list[p.Types] | None = None
-        shapes = self._of(key)
-        self._looks += len(shapes)
-        for shape in shapes:
-            both = [own & allowed for own, allowed in zip(types, shape)]
+        every = self._of(key)
+        self._looks += len(every)
+        for argument_types in every:
+            both = [own & allowed for own, allowed in zip(types, argument_types)]
             if all(both):
                 met = both if met is None else [one | other for one, other in zip(met, both)]
         return None if met is None else tuple(met)
 
 
-def _stored(predicate: str, pattern: Shape, are_facts: AreFacts) -> list[Shape]:
-    """Return the shapes of the facts that there are: one for each signature, or just the pattern if all have facts.
+def _stored(predicate: str, pattern: ArgumentTypes, are_facts: AreFacts) -> list[ArgumentTypes]:
+    """Return the argument types of the facts that there are: for each signature, or just the pattern if all have facts.
 
     A pattern with too many signatures to ask about is taken to have facts of all.
     """
@@ -123,7 +123,7 @@ def _stored(predicate: str, pattern: Shape, are_facts: AreFacts) -> list[Shape]:
     return [tuple(frozenset((name,)) for name in each.types) for each in there_are]
 
 
-def _signatures(predicate: str, pattern: Shape) -> Iterator[p.Signature]:
+def _signatures(predicate: str, pattern: ArgumentTypes) -> Iterator[p.Signature]:
     """Yield the signatures of the pattern; none where there are more than MOST_SIGNATURES."""
     if prod(map(len, pattern)) <= MOST_SIGNATURES:
         yield from (p.Signature(predicate, names) for names in product(*map(sorted, pattern)))

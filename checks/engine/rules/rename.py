@@ -66,7 +66,7 @@ class Renamed:
     def _walk(self, pattern: Pattern) -> tuple[tuple[Clause, ...], frozenset[Call]]:
         """Return the clauses at the ends of the pattern's chains, and the calls on those chains."""
         params = pattern.params
-        start = Call(pattern.predicate, pattern.types, params, pattern.part)
+        start = Call(pattern.predicate, pattern.types, params, pattern.subset)
         queue, seen = [start], {start}
         clauses: dict[Clause, None] = {}
         for call in queue:  # grows during the loop
@@ -88,7 +88,7 @@ class Renamed:
         """Say whether the call is of another predicate whose clauses hop. The chain ends before such a call, since that
         predicate's recursion is separated under its own name (see `separate`).
         """
-        if (call.predicate, call.part) == (pattern.predicate, pattern.part):
+        if (call.predicate, call.subset) == (pattern.predicate, pattern.subset):
             return False
         return self._hops(pattern_of(call))
 

@@ -20,7 +20,7 @@ from checks.engine.rules.live import Live
 from checks.engine.rules.merge import merged
 from checks.engine.rules.rename import Renamed
 from checks.engine.rules.separate import Separated
-from checks.engine.rules.specialise import Specialised, anywhere
+from checks.engine.rules.specialise import Specialised, any_signature
 from checks.engine.rules.subsume import subsumed
 from checks.engine.rules.typings import AreFacts
 from policy.language.collector import without_collections
@@ -29,7 +29,7 @@ from policy.rules.components import Components, reachable
 from policy.rules.program import Program, Signature
 
 MOST_SHOWN = 200  # characters of a rule in an error
-MOST_KNOWING = 4  # rule sets that `knowing` keeps
+MOST_RESTRICTED = 4  # rule sets that `restricted_to` keeps
 TABLED = 0  # the component of all patterns whose answers are tabled, whether they recurse or not
 
 
@@ -37,7 +37,7 @@ TABLED = 0  # the component of all patterns whose answers are tabled, whether th
 class Passes:
     """The clauses of any pattern after each pass.
 
-    Their order matters. Dead clauses go first: they would keep a relation from being made linear, and a chain of
+    Their order matters. Dead clauses go first: they would keep a predicate from being made linear, and a chain of
     renaming clauses from its end. Subsumption asks which calls rename others. Merging needs the facts at the ends of
     such chains. Separation is last: what recurses is known only when nothing is left to rewrite.
     """
@@ -51,18 +51,18 @@ class Passes:
     separated: Separated  # recursion of one argument separated from that of others
 
     @classmethod
-    def over(cls, program: Program, are_facts: AreFacts = anywhere) -> Passes:
+    def over(cls, program: Program, are_facts: AreFacts = any_signature) -> Passes:
         specialised = Specialised(program, are_facts)
         live = Live(specialised)
         linear = linearised(live)
         renamed = Renamed(linear)
         needed = subsumed(renamed, renamed.implying)
-        drawn = merged(needed)
-        return cls(specialised, live, linear, renamed, needed, drawn, Separated(drawn))
+        fewer = merged(needed)
+        return cls(specialised, live, linear, renamed, needed, fewer, Separated(fewer))
 
 
 @dataclass
-class Known:
+class KnownSignatures:
     """Remembers for which signatures it was asked whether there are facts, and the answers.
 
     A rule set that is made with it is valid as long as those answers are.
@@ -91,13 +91,13 @@ class RuleSet:
     tabled: frozenset[Pattern] | None = None  # whose answers are tabled: their rules are not written out for each call
     question: tuple[Pattern, Clause] | None = None  # see `asking`; then all is tabled but what is just another call
     passes_of: InitVar[RuleSet | None] = None  # another rule set over the same facts, to share passes with
-    are_facts: InitVar[AreFacts] = anywhere  # whether there may be facts of a signature
+    are_facts: InitVar[AreFacts] = any_signature  # whether there may be facts of a signature
     lock: RLock = field(default_factory=RLock)  # held while planning: no thread may see what is half remembered
     refused: Refusals = field(default_factory=Refusals)
     _paths: dict[Pattern, int] = field(default_factory=dict)
-    _takes_two: dict[int, bool] = field(default_factory=dict)
+    _nonlinear: dict[int, bool] = field(default_factory=dict)
     _renaming: dict[Pattern, bool] = field(default_factory=dict)
-    _knowing: list[tuple[Known, RuleSet]] = field(default_factory=list)
+    _restricted: list[tuple[KnownSignatures, RuleSet]] = field(default_factory=list)
 
     def __post_init__(self, passes_of: RuleSet | None, are_facts: AreFacts) -> None:
         self.passes: Passes = passes_of.passes if passes_of else Passes.over(self.program, are_facts)
@@ -159,37 +159,37 @@ class RuleSet:
             return self._paths.setdefault(pattern, -1 - len(self._paths))
         return number
 
-    def takes_two(self, component: int) -> bool:
-        """Say whether a clause joins two answers of its own component, which no recursive SQL statement can do."""
+    def is_nonlinear(self, component: int) -> bool:
+        """Say whether the recursion is nonlinear: a clause joins two of its answers, as no recursive SQL may."""
         if component <= TABLED:
             return False  # a path goes on by one hop at a time, and a table is only read
-        if component not in self._takes_two:
+        if component not in self._nonlinear:
             members = self._components.members(component)
             clauses = (clause for member in members for clause in self.alternatives(member))
-            self._takes_two[component] = any(
+            self._nonlinear[component] = any(
                 sum(self.component(called) == component for called in calls_made((clause,))) > 1 for clause in clauses
             )
-        return self._takes_two[component]
+        return self._nonlinear[component]
 
     def tabling(self, starts: Iterable[Pattern]) -> RuleSet:
         """Return a rule set for questions about these patterns that tables the answers of what is called several times.
 
-        Tabled answers are a relation of the statement, read by name.
+        Tabled answers are a table of the statement, read by name.
         """
         every = reachable(starts, lambda pattern: calls_made(self.alternatives(pattern)), tick)
         return RuleSet(self.program, self.patience, frozenset(self._shared(every)), passes_of=self)
 
-    def knowing(self, are_facts: AreFacts) -> RuleSet:
+    def restricted_to(self, are_facts: AreFacts) -> RuleSet:
         """Return a rule set without the clauses that only missing facts could make true.
 
         The last few are kept, and one is used again if `are_facts` gives the same answers as when it was made.
         """
-        for known, rules in self._knowing:
+        for known, rules in self._restricted:
             if known.agrees(are_facts):
                 return rules
-        known = Known(are_facts)
+        known = KnownSignatures(are_facts)
         rules = RuleSet(self.program, self.patience, are_facts=known)
-        self._knowing = [(known, rules), *self._knowing[: MOST_KNOWING - 1]]
+        self._restricted = [(known, rules), *self._restricted[: MOST_RESTRICTED - 1]]
         return rules
 
     def asking(self, question: Call, body: tuple[Literal, ...]) -> RuleSet:

@@ -32,9 +32,9 @@ from checks.engine.rules.clauses import (
     Call,
     Clause,
     ClausesOf,
+    ClauseSubset,
     Core,
     Literal,
-    Part,
     Path,
     Pattern,
     Var,
@@ -43,7 +43,7 @@ from checks.engine.rules.clauses import (
     mentioned,
     pattern_of,
 )
-from checks.engine.rules.hops import ComponentOf, Hop, Hops, are_cyclic, hop_of, leads, with_call
+from checks.engine.rules.hops import ComponentOf, Hop, Hops, are_cyclic, hop_of, reaches, with_call
 from checks.engine.rules.limits import tick
 from checks.engine.rules.unify import applied
 from policy.rules.components import Components
@@ -71,11 +71,11 @@ class Separated:
         return self._made[key]
 
     def _make(self, pattern: Pattern, backward: bool) -> Iterable[Clause]:
-        if isinstance(pattern.part, Path):
-            return _path_clauses(pattern, self._hops[pattern.predicate, pattern.part], backward)
-        if isinstance(pattern.part, Core):
-            return self._without_hops(pattern, pattern.part)
-        if pattern.part == Part.WHOLE:
+        if isinstance(pattern.subset, Path):
+            return _path_clauses(pattern, self._hops[pattern.predicate, pattern.subset], backward)
+        if isinstance(pattern.subset, Core):
+            return self._without_hops(pattern, pattern.subset)
+        if pattern.subset == ClauseSubset.WHOLE:
             factors = factors_of(pattern, self._moves)
             if factors is not None and factors.are_cyclic:
                 return self._separate(pattern, factors, is_ground=False)
@@ -93,7 +93,7 @@ class Separated:
 
         With a name that became known later, more of the clauses may be hops, but no path has followed those.
         """
-        whole = replace(pattern, consts=core.consts, part=Part.WHOLE)
+        whole = replace(pattern, consts=core.consts, subset=ClauseSubset.WHOLE)
         clauses = self._called(whole) if core.is_ground else self._clauses(whole)
         for each in clauses:
             if hop_of(each, whole, self._component) is None:
@@ -132,8 +132,8 @@ class Separated:
 
     def _can_hold(self, pattern: Pattern) -> bool:
         """Say, of a path, whether hops lead from one type to the other; of a core, whether it has clauses."""
-        if isinstance(pattern.part, Path):
-            return leads(self._hops[pattern.predicate, pattern.part], *pattern.types)
+        if isinstance(pattern.subset, Path):
+            return reaches(self._hops[pattern.predicate, pattern.subset], *pattern.types)
         return bool(self(pattern))
 
 
@@ -181,7 +181,9 @@ def _moves_of(pattern: Pattern, clauses: tuple[Clause, ...], component: Componen
     """Return the hops among the clauses; None where a clause that is no hop recurses, or where one is of a closure."""
     found = []
     for clause in clauses:
-        if any(isinstance(each, Call) and each.part in (Part.STEP, Part.UNCLOSED) for each in clause.body):
+        if any(
+            isinstance(each, Call) and each.subset in (ClauseSubset.STEP, ClauseSubset.UNCLOSED) for each in clause.body
+        ):
             return None
         hop = hop_of(clause, pattern, component)
         if hop is not None:
@@ -199,7 +201,7 @@ def _calls_back(clause: Clause, pattern: Pattern, component: ComponentOf) -> boo
 
 def _moved(pattern: Pattern, index: int, name: str) -> Pattern:
     types = (*pattern.types[:index], name, *pattern.types[index + 1 :])
-    return Pattern(pattern.predicate, types, pattern.consts, pattern.part)
+    return Pattern(pattern.predicate, types, pattern.consts, pattern.subset)
 
 
 def _independent(found: dict[Pattern, Moves]) -> dict[int, Hops] | None:
@@ -231,10 +233,10 @@ def _one_more_at_start(pattern: Pattern, hops: Hops) -> Iterator[Clause]:
     """Yield `path(x, z) if … and path(y, z)` for each hop `(x, y) if …`."""
     start, end = pattern.types
     for hop in hops.get(start, ()):
-        if leads(hops, hop.target, end):
+        if reaches(hops, hop.target, end):
             x, y = hop.clause.params
             z = _another(hop.clause, end)
-            call = Call(pattern.predicate, (hop.target, end), (y, z), pattern.part)
+            call = Call(pattern.predicate, (hop.target, end), (y, z), pattern.subset)
             yield Clause((x, z), (*hop.clause.body, call))
 
 
@@ -243,10 +245,10 @@ def _one_more_at_end(pattern: Pattern, hops: Hops) -> Iterator[Clause]:
     start, end = pattern.types
     for middle, each in hops.items():
         for hop in each:
-            if hop.target == end and leads(hops, start, middle):
+            if hop.target == end and reaches(hops, start, middle):
                 x, y = hop.clause.params
                 w = _another(hop.clause, start)
-                call = Call(pattern.predicate, (start, middle), (w, x), pattern.part)
+                call = Call(pattern.predicate, (start, middle), (w, x), pattern.subset)
                 yield Clause((w, y), (*hop.clause.body, call))
 
 

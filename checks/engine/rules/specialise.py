@@ -21,13 +21,13 @@ from checks.engine.rules.clauses import (
     NOW,
     Call,
     Clause,
+    ClauseSubset,
     Cmp,
     Const,
     Inner,
     Literal,
     Member,
     Neg,
-    Part,
     Pattern,
     Scan,
     Term,
@@ -40,7 +40,7 @@ from checks.engine.rules.limits import spend, tick
 from checks.engine.rules.narrow import narrowed
 from checks.engine.rules.typings import (
     AreFacts,
-    Shapes,
+    TypesByPredicate,
     Typing,
     atom_typings,
     head_typing,
@@ -54,7 +54,7 @@ from policy.rules.flat import variables_in
 from policy.values import Value
 
 
-def anywhere(signature: p.Signature) -> bool:
+def any_signature(signature: p.Signature) -> bool:
     """Say that there may be facts of any signature: for use where it is not known which facts are stored."""
     return True
 
@@ -62,7 +62,7 @@ def anywhere(signature: p.Signature) -> bool:
 class Specialised:
     """The first pass: rules -> clauses of whole predicates and of closures. Later passes make the other parts."""
 
-    def __init__(self, program: p.Program, are_facts: AreFacts = anywhere):
+    def __init__(self, program: p.Program, are_facts: AreFacts = any_signature):
         self._program = program
         self._are_facts = are_facts
         self._rules: dict[tuple[str, tuple[str, ...]], list[p.Rule]] = {}
@@ -71,9 +71,13 @@ class Specialised:
         self._rules_by_last: dict[tuple[str | int, ...], list[p.Rule]] = {}
 
     @cached_property
-    def _shapes(self) -> Shapes:
+    def _types_by_predicate(self) -> TypesByPredicate:
         """The types of the facts and rule heads that calls can match."""
-        return self._program.shapes if self._are_facts is anywhere else narrowed(self._program, self._are_facts)
+        return (
+            self._program.types_by_predicate
+            if self._are_facts is any_signature
+            else narrowed(self._program, self._are_facts)
+        )
 
     def __call__(self, pattern: Pattern) -> tuple[Clause, ...]:
         return tuple(dict.fromkeys(self._clauses_of(pattern)))
@@ -82,11 +86,11 @@ class Specialised:
         closure, rules = self._closure_of(pattern), self._rules_for(pattern.predicate, pattern.types)
         if closure is None:
             return self._facts_and_rules(pattern, rules)
-        match pattern.part:
-            case Part.UNCLOSED:
+        match pattern.subset:
+            case ClauseSubset.UNCLOSED:
                 others = [rule for rule in rules if rule not in closure.rules]
                 return self._facts_and_rules(pattern, [*others, *closure.outside])
-            case Part.STEP:
+            case ClauseSubset.STEP:
                 return self._closing(pattern, closure.steps(pattern))
         return self._closing(pattern, self._paths(pattern, closure))
 
@@ -99,7 +103,11 @@ class Specialised:
     def _guards_of(self, predicate: str, closure: Closure) -> tuple[Clause, ...]:
         """Return the guards of a closure for each type that the value between two steps can have."""
         if predicate not in self._guards:
-            found = (_clauses(self._shapes, rule, (name,)) for rule in closure.guards for name in sorted(closure.types))
+            found = (
+                _clauses(self._types_by_predicate, rule, (name,))
+                for rule in closure.guards
+                for name in sorted(closure.types)
+            )
             self._guards[predicate] = tuple(map(about_between, itertools.chain.from_iterable(found)))
         return self._guards[predicate]
 
@@ -111,7 +119,7 @@ class Specialised:
         for rule in rules:
             if not may_match(rule, pattern):
                 continue
-            for clause in _clauses(self._shapes, rule, pattern.types):
+            for clause in _clauses(self._types_by_predicate, rule, pattern.types):
                 tick()
                 spend(rule.origin)
                 made = applied(clause, params)
@@ -119,7 +127,7 @@ class Specialised:
                     yield canonical(made)
 
     def _closing(self, pattern: Pattern, clauses: Iterator[Clause]) -> Iterator[Clause]:
-        """Yield the clauses of a closure whose calls can hold. The rules of these types come in by `Part.UNCLOSED`."""
+        """Yield a closure's clauses whose calls can hold. `ClauseSubset.UNCLOSED` brings in the rules of its types."""
         for clause in clauses:
             tick()
             if all(self._may_hold(call) for call in clause.body if isinstance(call, Call)):
@@ -129,8 +137,10 @@ class Specialised:
                 yield canonical(made)
 
     def _may_hold(self, call: Call) -> bool:
-        shapes = self._shapes.get((call.predicate, len(call.types)), ())
-        return any(all(name in allowed for name, allowed in zip(call.types, shape)) for shape in shapes)
+        every = self._types_by_predicate.get((call.predicate, len(call.types)), ())
+        return any(
+            all(name in allowed for name, allowed in zip(call.types, argument_types)) for argument_types in every
+        )
 
     def _closure_of(self, pattern: Pattern) -> Closure | None:
         """Return the closure of the pattern's predicate; None where there is none, or it lacks one of the types."""
@@ -168,10 +178,10 @@ def may_match(rule: p.Rule, pattern: Pattern) -> bool:
     )
 
 
-def _clauses(shapes: Shapes, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Clause]:
+def _clauses(types_by_predicate: TypesByPredicate, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Clause]:
     """Yield the rule's clauses for these types of the head; none where the head cannot have them."""
-    for typing in typings_of(shapes, rule, types):
-        clause = _clause(shapes, rule, typing)
+    for typing in typings_of(types_by_predicate, rule, types):
+        clause = _clause(types_by_predicate, rule, typing)
         if clause is not None:
             yield clause
 
@@ -179,12 +189,14 @@ def _clauses(shapes: Shapes, rule: p.Rule, types: tuple[str, ...]) -> Iterator[C
 # ---- a rule whose variables have types -----------------------------------------------------------------------------
 
 
-def concrete_literals(shapes: Shapes, rule: p.Rule, literal: p.Literal, typing: Typing) -> tuple[Literal, ...] | None:
+def concrete_literals(
+    types_by_predicate: TypesByPredicate, rule: p.Rule, literal: p.Literal, typing: Typing
+) -> tuple[Literal, ...] | None:
     """Return one literal of the rule with concrete types; None where it can never hold.
 
     It becomes none where it always holds, and several if it is a negation (see `_literals`).
     """
-    made = _literals(shapes, rule, literal, typing, numbers_of(rule, typing))
+    made = _literals(types_by_predicate, rule, literal, typing, numbers_of(rule, typing))
     return None if made is None else tuple(made)
 
 
@@ -193,11 +205,11 @@ def numbers_of(rule: p.Rule, typing: Typing) -> dict[p.Var, Var]:
     return {variable: Var(index, variable.name, typing.get(variable, "")) for index, variable in enumerate(rule.types)}
 
 
-def _clause(shapes: Shapes, rule: p.Rule, typing: Typing) -> Clause | None:
+def _clause(types_by_predicate: TypesByPredicate, rule: p.Rule, typing: Typing) -> Clause | None:
     numbers = numbers_of(rule, typing)
     body: list[Literal] = []
     for literal in rule.body:
-        made = _literals(shapes, rule, literal, typing, numbers)
+        made = _literals(types_by_predicate, rule, literal, typing, numbers)
         if made is None:
             return None
         body += made
@@ -218,7 +230,7 @@ def _typed_by_negations(body: list[Literal]) -> dict[Var, Term]:
 
 
 def _literals(
-    shapes: Shapes, rule: p.Rule, literal: p.Literal, typing: Typing, numbers: dict[p.Var, Var]
+    types_by_predicate: TypesByPredicate, rule: p.Rule, literal: p.Literal, typing: Typing, numbers: dict[p.Var, Var]
 ) -> list[Literal] | None:
     """Return what the literal becomes with concrete types; None where it can never hold."""
     match literal:
@@ -226,7 +238,7 @@ def _literals(
             return [_call(rule, literal, typing, numbers)]
         case p.Not(atom):
             # A variable that only the negation mentions may have any of its types: one negation for each typing.
-            typings = atom_typings(shapes, rule, atom, typing)
+            typings = atom_typings(types_by_predicate, rule, atom, typing)
             alone = only_in(rule, literal)
             inner: dict[p.Var, Term] = {**numbers, **{variable: Inner(numbers[variable].number) for variable in alone}}
             return [Neg(_call(rule, atom, each, inner)) for each in typings]

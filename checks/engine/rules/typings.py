@@ -14,12 +14,12 @@ from policy.rules import program as p
 from policy.values import Value
 
 Typing = dict[p.Var, str]
-Shape = tuple[p.Types, ...]  # the types of the arguments of a fact, or of a rule's head
-Shapes = Mapping[tuple[str, int], tuple[Shape, ...]]  # of what a call can match, by predicate and arity
+ArgumentTypes = tuple[p.Types, ...]  # the types of the arguments of a fact, or of a rule's head
+TypesByPredicate = Mapping[tuple[str, int], tuple[ArgumentTypes, ...]]  # what calls can match, by name and arity
 AreFacts = Callable[[p.Signature], bool]  # whether there may be facts of a signature
 
 
-def typings_of(shapes: Shapes, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Typing]:
+def typings_of(types_by_predicate: TypesByPredicate, rule: p.Rule, types: tuple[str, ...]) -> Iterator[Typing]:
     """Yield every typing of the rule's variables by which each call in the body can match a fact or the head of a rule.
 
     `types` are those of the head's arguments.
@@ -29,7 +29,7 @@ def typings_of(shapes: Shapes, rule: p.Rule, types: tuple[str, ...]) -> Iterator
         return
     atoms = [literal for literal in rule.body if isinstance(literal, p.Atom)]
     seen = set()
-    for full in _typings(shapes, rule, atoms, _member_typings(rule, typing)):
+    for full in _typings(types_by_predicate, rule, atoms, _member_typings(rule, typing)):
         key = tuple(sorted((variable.name, name) for variable, name in full.items()))
         if key not in seen:
             seen.add(key)
@@ -70,7 +70,9 @@ def _member_typings(rule: p.Rule, typing: Typing) -> list[Typing]:
     return found
 
 
-def _typings(shapes: Shapes, rule: p.Rule, atoms: list[p.Atom], starts: list[Typing]) -> Iterator[Typing]:
+def _typings(
+    types_by_predicate: TypesByPredicate, rule: p.Rule, atoms: list[p.Atom], starts: list[Typing]
+) -> Iterator[Typing]:
     """Yield every typing of the variables of the atoms. The atom with the fewest untyped variables goes first."""
     for typing in starts:
         if not atoms:
@@ -78,14 +80,14 @@ def _typings(shapes: Shapes, rule: p.Rule, atoms: list[p.Atom], starts: list[Typ
             continue
         atom = min(atoms, key=lambda each: sum(isinstance(t, p.Var) and t not in typing for t in each.args))
         rest = [each for each in atoms if each is not atom]
-        yield from _typings(shapes, rule, rest, list(atom_typings(shapes, rule, atom, typing)))
+        yield from _typings(types_by_predicate, rule, rest, list(atom_typings(types_by_predicate, rule, atom, typing)))
 
 
-def atom_typings(shapes: Shapes, rule: p.Rule, atom: p.Atom, typing: Typing) -> Iterator[Typing]:
+def atom_typings(types_by_predicate: TypesByPredicate, rule: p.Rule, atom: p.Atom, typing: Typing) -> Iterator[Typing]:
     """Yield the typings of the atom's variables by which it can match a fact or a rule's head."""
     seen = set()
     known = [types_of(rule, term, typing) for term in atom.args]
-    for pattern in shapes.get((atom.predicate, len(atom.args)), ()):
+    for pattern in types_by_predicate.get((atom.predicate, len(atom.args)), ()):
         if any(map(frozenset.isdisjoint, known, pattern)):
             continue
         for names in product(*(sorted(own & allowed) for own, allowed in zip(known, pattern))):

@@ -7,9 +7,9 @@ A rule over values of many types has a clause for each combination of types, and
     ->  SELECT 1, n.column1, … FROM (VALUES (7, 3, 12), (8, 4, 15), …) n
         CROSS JOIN all_goals t0 CROSS JOIN new_answers t1 WHERE t0.tag = n.column2 AND t1.tag = n.column3 AND …
 
-An `Outline` holds all that an arm's text depends on, except these numbers: the texts of arms with equal outlines differ
-in nothing else. A part that is not looked into, such as a recursive plan, is in the outline unchanged, and nothing
-inside of it is marked.
+An `ArmKey` holds all that an arm's text depends on, except these numbers: the texts of arms with equal keys differ in
+nothing else. Of such arms one is rendered, with a hole for each number. What is not looked into, such as a recursive
+plan, is in the key unchanged, and has no holes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from checks.engine.plan.plan import (
     Candidates,
     Comparison,
     Condition,
-    Fact,
+    DerivedTable,
+    FactScan,
     Form,
     Goals,
     Holds,
     Ids,
     Plan,
-    Relation,
     Same,
     Source,
     Tagged,
@@ -40,48 +40,48 @@ from policy.rules.program import Signature
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class ArmKey:
     """All that an arm's text depends on, and its numbers.
 
-    `numbers` are the arm's own; the first one is the tag that it selects. `marks` says, by a source's number, which of
+    `numbers` are the arm's own; the first one is the tag that it selects. `holes` says, by a source's number, which of
     them is that source's: its signature or its tag.
     """
 
     key: Hashable
     numbers: tuple[int, ...]
-    marks: Mapping[int, int]
+    holes: Mapping[int, int]
 
 
 @dataclass(slots=True)
-class Outliner:
-    """Makes the outline of one arm. `ends` says whether a fact may have an end: then its text has one more test."""
+class ArmKeyMaker:
+    """Makes the key of one arm. `ends` says whether a fact may have an end: then its text has one more test."""
 
     number_of: Callable[[Signature], int]
-    ends: Callable[[Fact], bool]
+    ends: Callable[[FactScan], bool]
     numbers: list[int]
-    marks: dict[int, int] = field(default_factory=dict)
-    places: dict[int, int] = field(default_factory=dict)  # by a source's number, its place in the order of mention
+    holes: dict[int, int] = field(default_factory=dict)
+    ranks: dict[int, int] = field(default_factory=dict)  # by a source's number, its rank in the order of mention
 
     def branch(self, branch: Branch) -> Hashable:
         sources = tuple([self._source(each) for each in branch.sources])
         return sources, tuple([self._condition(each) for each in branch.conditions])
 
     def _source(self, source: Source) -> Hashable:
-        self.places.setdefault(source.number, len(self.places))
+        self.ranks.setdefault(source.number, len(self.ranks))
         match source:
-            case Fact(number, signature, place):
-                shared = self.marks.get(number)
+            case FactScan(number, signature, store):
+                shared = self.holes.get(number)
                 if shared is None:
-                    self._mark(number, self.number_of(signature))
-                return place, len(signature.types), self.ends(source), shared
+                    self._add_hole(number, self.number_of(signature))
+                return store, len(signature.types), self.ends(source), shared
             case Goals() | Answers():
                 return type(source).__name__
             case Ids(_, slot, are_many):
                 return slot, are_many
-            case Relation(_, plan, variant) if not plan.outer_columns:
+            case DerivedTable(_, plan, variant) if not plan.outer_columns:
                 return plan, variant
-            case Candidates(_, places, ids):
-                return places, ids
+            case Candidates(_, positions, ids):
+                return positions, ids
         return source
 
     def _condition(self, condition: Condition) -> Hashable:
@@ -89,10 +89,10 @@ class Outliner:
             case Same(left, right):
                 return self.term(left), self.term(right)
             case Tagged(source, tag):
-                if source in self.marks:
+                if source in self.holes:
                     return condition
-                self._mark(source, tag)
-                return Tagged, self.places.get(source)
+                self._add_hole(source, tag)
+                return Tagged, self.ranks.get(source)
             case Among(operand, ids):
                 return Among, self.term(operand), ids
             case Comparison(operator, left, right):
@@ -104,18 +104,18 @@ class Outliner:
     def _plan(self, plan: Plan) -> Hashable:
         if is_looked_into(plan):
             return tuple([self.branch(end.branch) for end in plan.exits])
-        return plan, tuple(self.places.items())
+        return plan, tuple(self.ranks.items())
 
-    def _mark(self, source: int, number: int) -> None:
-        self.marks[source] = len(self.numbers)
+    def _add_hole(self, source: int, number: int) -> None:
+        self.holes[source] = len(self.numbers)
         self.numbers.append(number)
 
     def term(self, term: Term | None) -> Hashable:
         if isinstance(term, Col):
-            return self.places.get(term.source, term), term.name
+            return self.ranks.get(term.source, term), term.name
         return None if isinstance(term, Var) else term
 
 
 def is_looked_into(plan: Plan) -> bool:
-    """Say whether a nested plan is outlined with the arm that tests it, so that its numbers are the arm's."""
+    """Say whether a nested plan is part of the key of the arm that tests it, so that its numbers are the arm's."""
     return plan.form is Form.EXITS

@@ -20,7 +20,7 @@ from checks.engine.sql.text import Text, joined
 from facts.indexes import PAST, STORED, condition, hint, leading
 
 REVISION = Slot("revision")
-MOMENT = Slot("moment")  # the time of that revision, in microseconds
+REVISION_TIME = Slot("moment")  # the time of that revision, in microseconds
 
 
 def known_columns(conditions: Iterable[Condition], number: int) -> set[str]:
@@ -55,11 +55,11 @@ def stored_with_index(known: set[str], dialect: Dialect) -> Text:
     return (f"(SELECT * FROM {STORED}{hint(STORED, column)}{f' WHERE {held}' if held else ''})",)
 
 
-def rows_then(columns: Sequence[str], alias: str, tests: Sequence[Text], known: set[str], dialect: Dialect) -> Text:
+def rows_as_of(columns: Sequence[str], alias: str, tests: Sequence[Text], known: set[str], dialect: Dialect) -> Text:
     """Return a SELECT of the facts as of the revision that pass the tests."""
     revision = dialect.number((REVISION,))
     begun: Text = (f"{alias}.since + 0 <= ", *revision)  # `+ 0`: not by the index that leads with `since`
-    held = [*tests, begun, has_not_ended(alias, dialect.number((MOMENT,)))]
+    held = [*tests, begun, has_not_ended(alias, dialect.number((REVISION_TIME,)))]
     shown, column = ", ".join(columns), leading(known)
     stored = _arm(shown, STORED, alias, held, column, dialect)
     ended_later: Text = (f"{alias}.until > ", *dialect.unforeseen(revision))

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from checks.engine.plan.plan import Fact, Source
+from checks.engine.plan.plan import FactScan, Source
 from checks.engine.rules.clauses import NOW, Col, Const, Operand, Other, Slot, Term
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.render import Renderer
 from checks.engine.sql.scope import Scope
-from checks.engine.sql.text import Choice, Marked, Numbered, Text, joined
+from checks.engine.sql.text import ConstantSet, Numbered, NumberHole, Text, joined
 from policy.rules.program import Signature
 
 Scoped = Scope[Source]
@@ -25,11 +25,11 @@ class StoredOperands(Renderer[Dialect, Source]):
     """The part of a renderer that knows nothing of plans."""
 
     number_of: Callable[[Signature], int]
-    marks: Mapping[int, int] = field(default_factory=dict, kw_only=True)  # by source, in an arm for many (see `alike`)
+    holes: Mapping[int, int] = field(default_factory=dict, kw_only=True)  # by source, in an arm for many (see `alike`)
 
     def among(self, operand: Operand, ids: tuple[str, ...], scope: Scoped) -> Text:
         if isinstance(operand, Col):
-            return (Choice(self._at(operand, scope), frozenset(ids)),)
+            return (ConstantSet(self._at(operand, scope), frozenset(ids)),)
         options = joined(", ", ((Const(each),) for each in ids))
         return (*self.dialect.text_value(self.operand(operand, scope)), " IN (", *options, ")")
 
@@ -49,7 +49,7 @@ class StoredOperands(Renderer[Dialect, Source]):
         if not isinstance(operand, Col):
             return ("(SELECT ", *self.dialect.integer(text), ")")
         source = scope.seen.get(operand.source)
-        if not isinstance(source, Fact) or operand.source in scope.looked_up:
+        if not isinstance(source, FactScan) or operand.source in scope.looked_up:
             return self.dialect.integer(text)
         return self.dialect.integer(text, self.number_test(source, scope))
 
@@ -69,10 +69,10 @@ class StoredOperands(Renderer[Dialect, Source]):
             return self.dialect.of_looked_up(name, int(column.name.removeprefix("a")), column.name)
         return f"{name}.{column.name}" if name else column.name
 
-    def number_test(self, source: Fact, scope: Scoped) -> Text:
+    def number_test(self, source: FactScan, scope: Scoped) -> Text:
         name = scope.names[source.number]
         column = f"{name}.sig" if name else "sig"
-        if source.number in self.marks:
-            return (Marked(column, self.marks[source.number]),)
+        if source.number in self.holes:
+            return (NumberHole(column, self.holes[source.number]),)
         test = Numbered(column, self.number_of(source.signature))
         return (test if self.dialect.joins_numbers else str(test),)

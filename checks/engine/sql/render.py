@@ -35,17 +35,17 @@ from checks.engine.plan.plan import (
 from checks.engine.rules.clauses import Col, Const, Operand, Term
 from checks.engine.rules.limits import tick
 from checks.engine.sql.scope import Scope, Seen
-from checks.engine.sql.text import Column, Part, Shown, Text, Written, fused, joined, merged, settled, union
+from checks.engine.sql.text import Column, Piece, Shown, Text, Written, fused, joined, merged, settled, union
 
 ColumnsOf = Callable[[Exit], Sequence[Column]]
 
 
 def no_columns(end: Exit) -> Sequence[Column]:
-    """Return no columns: for an exit that only has to exist."""
+    """Return no columns: for a plan that is tested with EXISTS."""
     return ()
 
 
-class Words(Protocol):
+class DialectForRendering(Protocol):
     """What a renderer asks of any dialect."""
 
     @property
@@ -71,7 +71,7 @@ class Layout(Protocol):
         """Return the cells of a row with this tag; `terms` are its values, by the plan's names of columns."""
 
 
-AnyDialect = TypeVar("AnyDialect", bound=Words)
+AnyDialect = TypeVar("AnyDialect", bound=DialectForRendering)
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Renderer(ABC, Generic[AnyDialect, Seen]):
     """Walks a plan and writes its SELECTs; each database's own renderer says what to read and how to compare."""
 
     dialect: AnyDialect
-    reads: ClassVar[Part] = " FROM "
+    reads: ClassVar[Piece] = " FROM "
 
     # ---- what differs: where sources are read, and how values are compared ------------------------------------------
 

@@ -1,6 +1,6 @@
-"""A recursion that joins two of its own answers: semi-naive evaluation, in rounds of statements.
+"""Nonlinear recursion, which joins two of its own answers: semi-naive evaluation, in rounds of statements.
 
-No recursive statement may join a relation with itself. So each round has statements of its own, and rows travel between
+No recursive statement may join its table with itself. So each round has statements of its own, and rows travel between
 them as JSON: all goals and answers so far, and those that the last round added. A branch is evaluated once for each row
 it reads that may be new; when a round adds nothing, the fixpoint is reached. Rounds of one question must run in one
 snapshot.
@@ -20,7 +20,7 @@ from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jum
 from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Slot, Term, Var
 from checks.engine.rules.limits import tick
-from checks.engine.sql.alike import Outline, Outliner
+from checks.engine.sql.alike import ArmKey, ArmKeyMaker
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.render import answer_terms, goal_terms
@@ -30,13 +30,13 @@ from checks.engine.sql.text import (
     READS,
     Column,
     Formed,
-    Marked,
-    Part,
+    NumberHole,
+    Piece,
     Statement,
     Text,
     Unnamed,
-    drawn,
     finished,
+    merged_arm,
     read_from,
     tables_in,
     union,
@@ -87,7 +87,7 @@ def statements_of(rounds: Iterable[Rounds]) -> Iterator[Statement]:
         yield from (exits for _, exits in each.exits)
 
 
-def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, str]:
+def evaluate(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, str]:
     """Run the rounds until nothing is new; return the plan's answers as JSON, by the slots they are read from."""
     known: set[Fetched] = set()
     new = set(run(rounds.seed, slots)) if rounds.seed else set()
@@ -103,11 +103,11 @@ def worked_out(rounds: Rounds, run: Run, slots: dict[str, object]) -> dict[str, 
     return {rounds.slot(variant): _json(run(exits, every)) for variant, exits in rounds.exits}
 
 
-def all_worked_out(rounds: Iterable[Rounds], run: Run, slots: Mapping[str, object]) -> dict[str, object]:
-    """Work out several rounds, each with the answers of those before it; return the slots, with all answers."""
+def evaluate_all(rounds: Iterable[Rounds], run: Run, slots: Mapping[str, object]) -> dict[str, object]:
+    """Evaluate several rounds, each with the answers of those before it; return the slots, with all answers."""
     known = dict(slots)
     for each in rounds:
-        known |= worked_out(each, run, known)
+        known |= evaluate(each, run, known)
     return known
 
 
@@ -138,8 +138,8 @@ class Renders(Protocol):
     def dialect(self) -> Dialect: ...
     def select(self, branch: Branch, columns: Sequence[Column], scope: Scope[Source]) -> Text: ...
     def head_of(self, rows: Text, tables: Iterable[Text]) -> Text: ...
-    def outliner(self, *numbers: int) -> Outliner: ...
-    def marked(self, marks: Mapping[int, int]) -> Renders: ...
+    def arm_key_maker(self, *numbers: int) -> ArmKeyMaker: ...
+    def with_holes(self, holes: Mapping[int, int]) -> Renders: ...
 
 
 def rounds_for(plan: Plan, renderer: Callable[[], Renders]) -> Rounds:
@@ -156,7 +156,7 @@ class _Alike:
     """Arms that differ only in numbers, and the numbers of each; without numbers, one arm as it is."""
 
     arms: list[Arm]
-    marks: Mapping[int, int] = field(default_factory=dict)
+    holes: Mapping[int, int] = field(default_factory=dict)
     numbers: list[tuple[int, ...]] = field(default_factory=list)
 
 
@@ -173,7 +173,7 @@ class _Statements:
         """Return the statements of a round.
 
         Branches that read new rows of the same tag are in the same statement, so that few statements run in a round.
-        A branch is evaluated once for each goal or answer that it reads, taking that one from the new rows and the
+        A branch has a delta for each goal or answer that it reads, which takes that one from the new rows and the
         others from all:
 
             goals g; answers a  ->  new goals g; all answers a  UNION  all goals g; new answers a
@@ -181,24 +181,24 @@ class _Statements:
         Each branch is rendered once for all of these, and many branches that are alike are rendered as one.
         """
         arms: list[Arm] = [*self.plan.moves, *self.plan.answers]
-        tried = [each for alike in self._alike(arms) for each in self._tried(alike)]
+        deltas = [each for alike in self._alike(arms) for each in self._with_deltas(alike)]
         if len(arms) > MOST_BRANCHES:
-            tried.sort(key=lambda each: min(each[0]))
-        chunks = [tried[start : start + 2 * MOST_BRANCHES] for start in range(0, len(tried), 2 * MOST_BRANCHES)]
+            deltas.sort(key=lambda each: min(each[0]))
+        chunks = [deltas[start : start + 2 * MOST_BRANCHES] for start in range(0, len(deltas), 2 * MOST_BRANCHES)]
         return tuple(self._step(chunk) for chunk in chunks)
 
     def _alike(self, arms: list[Arm]) -> list[_Alike]:
-        """Group arms with equal outlines if they are many; leave the others alone, each in its place."""
+        """Group arms with equal keys if they are many; leave the others alone, each in its place."""
         if len(arms) < MANY:
             return [_Alike([arm]) for arm in arms]
         groups: dict[Hashable, _Alike] = {}
         found: list[_Alike] = []
         for arm in arms:
             tick()
-            outline = self._outline(arm)
-            group = groups.setdefault(outline.key, _Alike([], outline.marks))
+            arm_key = self._arm_key(arm)
+            group = groups.setdefault(arm_key.key, _Alike([], arm_key.holes))
             group.arms.append(arm)
-            group.numbers.append(outline.numbers)
+            group.numbers.append(arm_key.numbers)
             found.append(group)
         return [
             each if len(each.arms) >= MANY else _Alike([arm])
@@ -206,18 +206,18 @@ class _Statements:
             if len(each.arms) < MANY or arm is each.arms[0]
         ]
 
-    def _outline(self, arm: Arm) -> Outline:
-        is_answer, tag, terms = self._says(arm)
-        outliner = self.renderer.outliner(tag)
-        branch = outliner.branch(_branch_of(arm))
-        shown = tuple([(name, outliner.term(term)) for name, term in terms.items()])
-        return Outline((is_answer, branch, shown), tuple(outliner.numbers), outliner.marks)
+    def _arm_key(self, arm: Arm) -> ArmKey:
+        is_answer, tag, terms = self._row_terms(arm)
+        arm_key_maker = self.renderer.arm_key_maker(tag)
+        branch = arm_key_maker.branch(_branch_of(arm))
+        shown = tuple([(name, arm_key_maker.term(term)) for name, term in terms.items()])
+        return ArmKey((is_answer, branch, shown), tuple(arm_key_maker.numbers), arm_key_maker.holes)
 
-    def _tried(self, alike: _Alike) -> Iterator[tuple[frozenset[Tag], Text]]:
-        """Yield the arms' rows once for each source that may have new rows, with the tags of these."""
-        ways = [_tried(_branch_of(arm)) for arm in alike.arms]
-        row = drawn(self._marked_row(alike), alike.numbers) if alike.numbers else self._row(alike.arms[0])
-        for same in zip(*ways):
+    def _with_deltas(self, alike: _Alike) -> Iterator[tuple[frozenset[Tag], Text]]:
+        """Yield the arms' rows once for each of their deltas, with the tags of its new rows."""
+        deltas = [_deltas(_branch_of(arm)) for arm in alike.arms]
+        row = merged_arm(self._row_with_holes(alike), alike.numbers) if alike.numbers else self._row(alike.arms[0])
+        for same in zip(*deltas):
             tables, _ = same[0]
             yield frozenset(tag for _, tag in same), read_from(row, tables)
 
@@ -230,25 +230,25 @@ class _Statements:
             rows.append(read_from(self._select(end.branch, outs or [("''",)]), _every(end.branch)))
         return self._statement(rows)
 
-    def _step(self, tried: list[tuple[frozenset[Tag], Text]]) -> RoundStep:
-        tags = frozenset[Tag]().union(*(each for each, _ in tried))
-        return RoundStep(tags, self._statement([row for _, row in tried]))
+    def _step(self, deltas: list[tuple[frozenset[Tag], Text]]) -> RoundStep:
+        tags = frozenset[Tag]().union(*(each for each, _ in deltas))
+        return RoundStep(tags, self._statement([row for _, row in deltas]))
 
     def _row(self, arm: Arm) -> Text:
-        is_answer, tag, terms = self._says(arm)
+        is_answer, tag, terms = self._row_terms(arm)
         return self._select(_branch_of(arm), [(is_answer,), (str(tag),), *self._layout.cells(tag, terms)])
 
-    def _marked_row(self, alike: _Alike) -> Text:
-        """Return the SELECT of the first arm, with marks in the place of the numbers that each arm has of its own."""
+    def _row_with_holes(self, alike: _Alike) -> Text:
+        """Return the SELECT of the first arm, with holes for the numbers that each arm has of its own."""
         arm = alike.arms[0]
-        is_answer, tag, terms = self._says(arm)
-        columns: list[Column] = [(is_answer,), (Marked("", 0),), *self._layout.cells(tag, terms)]
-        row = self._select(_branch_of(arm), columns, self.renderer.marked(alike.marks))
-        said = {part.mark for part in row if isinstance(part, Marked)}
-        assert len(said) == len(alike.numbers[0]) and READS in row, "an arm for many says each of their numbers"
+        is_answer, tag, terms = self._row_terms(arm)
+        columns: list[Column] = [(is_answer,), (NumberHole("", 0),), *self._layout.cells(tag, terms)]
+        row = self._select(_branch_of(arm), columns, self.renderer.with_holes(alike.holes))
+        holes = {piece.hole for piece in row if isinstance(piece, NumberHole)}
+        assert len(holes) == len(alike.numbers[0]) and READS in row, "an arm for many has a hole for each number"
         return row
 
-    def _says(self, arm: Arm) -> tuple[str, int, dict[str, Term]]:
+    def _row_terms(self, arm: Arm) -> tuple[str, int, dict[str, Term]]:
         """Return whether the arm makes answers ("1") or goals ("0"), their tag, and their terms by column."""
         if isinstance(arm, Jump):
             return "0", self.plan.tag_of[arm.state], goal_terms(arm)
@@ -256,7 +256,7 @@ class _Statements:
 
     def _select(self, branch: Branch, columns: Sequence[Column], renderer: Renders | None = None) -> Text:
         """Return the branch's SELECT, whose tables of goals and answers `read_from` fills in later."""
-        tables: dict[int, Part] = {number: Unnamed(number) for number in _every(branch)}
+        tables: dict[int, Piece] = {number: Unnamed(number) for number in _every(branch)}
         return (renderer or self.renderer).select(branch, columns, Scope(tables=tables))
 
     @cached_property
@@ -278,8 +278,8 @@ class _Statements:
         return finished((*self.renderer.head_of(rows, tables), *rows), dialect.placeholder)
 
 
-def _tried(branch: Branch) -> list[tuple[dict[int, str], Tag]]:
-    """Return, for each source that may have a new row, the tables of all sources then, and the new row's tag."""
+def _deltas(branch: Branch) -> list[tuple[dict[int, str], Tag]]:
+    """Return the deltas: for each source that may have a new row, the tables of all sources, and the new row's tag."""
     every = _every(branch)
     tags = {each.source: each.tag for each in branch.conditions if isinstance(each, Tagged)}
     return [

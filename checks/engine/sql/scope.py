@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from checks.engine.plan.plan import Plan, Source
-from checks.engine.sql.text import Part
+from checks.engine.sql.text import Piece
 
 Seen = TypeVar("Seen")  # what a renderer remembers of a source in sight
 
@@ -22,7 +22,7 @@ class Scope(NamedTuple, Generic[Seen]):
     goals: str | None = None  # the table's name; None where there are none
     answers: str | None = None
     lateral: type | None = None  # in a recursive step: the kind of source that is read around it, a row at a time
-    tables: Mapping[int, Part] = {}  # by source, for goals and answers that are read from other tables
+    tables: Mapping[int, Piece] = {}  # by source, for goals and answers that are read from other tables
     looked_up: frozenset[int] = frozenset()  # sources that are facts as of an earlier revision
     mark: str = ""  # before all names, where a caller's SQL has names of its own
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from checks.engine.plan.plan import Among, Branch, Condition, Fact, Holds, Same, Source
+from checks.engine.plan.plan import Among, Branch, Condition, FactScan, Holds, Same, Source
 from checks.engine.plan.prefixes import sources_of
 from checks.engine.rules.clauses import Col, Const
 from checks.engine.sql.text import Column, Formed, Written
@@ -19,8 +19,8 @@ def steps_of(branch: Branch, read: tuple[Source, ...]) -> Iterator[tuple[Source 
     yield from zip((None, *read), ready)
 
 
-def idle_in(branch: Branch, columns: Iterable[Column]) -> list[Source]:
-    """Return the facts that only have to exist: no column shows them, and no condition joins them with others.
+def existential_in(branch: Branch, columns: Iterable[Column]) -> list[Source]:
+    """Return the facts to test with EXISTS: no column shows them, and no condition joins them with others.
 
     There are none unless the branch also has a nested plan to test that mentions no source: testing the facts first may
     spare that test.
@@ -30,7 +30,7 @@ def idle_in(branch: Branch, columns: Iterable[Column]) -> list[Source]:
         return []
     tied = {number for numbers in mentioned if len(numbers) > 1 for number in numbers}
     tied |= {number for column in columns for number in _shown_by(column)}
-    return [each for each in branch.sources if isinstance(each, Fact) and each.number not in tied]
+    return [each for each in branch.sources if isinstance(each, FactScan) and each.number not in tied]
 
 
 def _shown_by(column: Column) -> Iterable[int]:
@@ -48,7 +48,7 @@ Names = tuple[Col, frozenset[str]]  # a column and the constants it may be
 
 def names_of(source: Source | None, conditions: list[Condition]) -> dict[Condition, Names]:
     """Return the conditions that name constants, if the conditions cover all columns of a stored fact; else nothing."""
-    if not isinstance(source, Fact) or source.place != "stored":
+    if not isinstance(source, FactScan) or source.store != "stored":
         return {}
     columns = [_column_of(each, source.number) for each in conditions]
     if len({column for column in columns if column}) != len(source.signature.types):

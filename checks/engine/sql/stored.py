@@ -8,18 +8,18 @@ from dataclasses import dataclass, field, replace
 from checks.engine.plan.plan import (
     Among,
     Answers,
+    ArgumentPosition,
     Branch,
     Candidates,
     Comparison,
     Condition,
+    DerivedTable,
     Exit,
-    Fact,
+    FactScan,
     Form,
     Goals,
     Ids,
-    Place,
     Plan,
-    Relation,
     Same,
     Source,
     Tagged,
@@ -29,21 +29,21 @@ from checks.engine.plan.plan import (
 from checks.engine.plan.prefixes import sources_of
 from checks.engine.plan.variants import variant_of
 from checks.engine.rules.clauses import Col, Const, Operand, Slot, Term, Var
-from checks.engine.sql.alike import Outliner, is_looked_into
+from checks.engine.sql.alike import ArmKeyMaker, is_looked_into
 from checks.engine.sql.layout import Padded, padded
 from checks.engine.sql.lookups import has_not_ended, known_columns, stored_with_index
 from checks.engine.sql.operands import Scoped, StoredOperands
 from checks.engine.sql.render import ColumnsOf, no_columns
 from checks.engine.sql.rounds import Rounds, rounds_for
 from checks.engine.sql.scope import Scope
-from checks.engine.sql.steps import Names, idle_in, names_of, steps_of
+from checks.engine.sql.steps import Names, existential_in, names_of, steps_of
 from checks.engine.sql.tables import INLINE, inline_table, with_tables
 from checks.engine.sql.text import (
     READS,
-    Choice,
     Column,
+    ConstantSet,
     Formed,
-    Marked,
+    NumberHole,
     Shown,
     Table,
     Text,
@@ -63,7 +63,7 @@ class StoredRenderer(StoredOperands):
 
     reads = READS
 
-    places: Callable[[Signature], tuple[str, ...]]
+    stores: Callable[[Signature], tuple[str, ...]]
     inline: frozenset[Signature] = frozenset()
     may_end: Callable[[Signature], bool] = lambda signature: False  # whether facts of a signature may have ends
     rounds: dict[Plan, Rounds] = field(default_factory=dict)  # plans that are evaluated before the statement runs
@@ -121,7 +121,7 @@ class StoredRenderer(StoredOperands):
 
     def rounds_of(self, plan: Plan) -> Rounds:
         if plan not in self.rounds:
-            made = rounds_for(plan, lambda: replace(self, shared={}, tested={}, marks={}))
+            made = rounds_for(plan, lambda: replace(self, shared={}, tested={}, holes={}))
             self.rounds[plan] = replace(made, number=len(self.rounds))  # numbered after the rounds that it reads itself
         return self.rounds[plan]
 
@@ -129,8 +129,8 @@ class StoredRenderer(StoredOperands):
 
     def letter(self, source: Source) -> str:
         """Return the letter for aliases: that of stored facts is easily found in the database's query plans."""
-        if isinstance(source, Fact):
-            return "f" if source.place == "stored" else "c"
+        if isinstance(source, FactScan):
+            return "f" if source.store == "stored" else "c"
         return "i" if isinstance(source, Ids) else "t"
 
     def seen(self, source: Source, alias: str, branch: Branch, scope: Scoped) -> Source:
@@ -144,50 +144,50 @@ class StoredRenderer(StoredOperands):
         return column.form(self.operand(column.term, scope))
 
     def row_tests(self, source: Source, branch: Branch, scope: Scoped) -> Iterable[Text]:
-        return self._fact_tests(source, scope) if isinstance(source, Fact) else ()
+        return self._fact_tests(source, scope) if isinstance(source, FactScan) else ()
 
-    def _fact_tests(self, source: Fact, scope: Scoped) -> list[Text]:
+    def _fact_tests(self, source: FactScan, scope: Scoped) -> list[Text]:
         """Return the tests that a row is a fact of the signature, and has not ended."""
         tests = [self.number_test(source, scope)]
         if self._ends(source):
             tests.append(has_not_ended(scope.names[source.number], (self.dialect.now,)))
         return tests
 
-    def outliner(self, *numbers: int) -> Outliner:
-        return Outliner(self.number_of, self._ends, [*numbers])
+    def arm_key_maker(self, *numbers: int) -> ArmKeyMaker:
+        return ArmKeyMaker(self.number_of, self._ends, [*numbers])
 
-    def marked(self, marks: Mapping[int, int]) -> StoredRenderer:
-        """Return the renderer of an arm for many; without marks, of a part that is the same in all of them."""
-        return replace(self, marks=marks, tested={})
+    def with_holes(self, holes: Mapping[int, int]) -> StoredRenderer:
+        """Return the renderer of an arm for many; without holes, of what is the same in all of them."""
+        return replace(self, holes=holes, tested={})
 
-    def _ends(self, source: Fact) -> bool:
-        return source.place == "stored" and self.may_end(source.signature)
+    def _ends(self, source: FactScan) -> bool:
+        return source.store == "stored" and self.may_end(source.signature)
 
     def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]] | None:
         if not self.dialect.joins_apart:
             return super().read(branch, columns, scope)
-        return self._read_apart(branch, idle_in(branch, columns), scope)
+        return self._read_apart(branch, existential_in(branch, columns), scope)
 
-    def _read_apart(self, branch: Branch, idle: list[Source], scope: Scoped) -> tuple[list[Text], list[Text]]:
+    def _read_apart(self, branch: Branch, existential: list[Source], scope: Scoped) -> tuple[list[Text], list[Text]]:
         """Return the same as `read`, with each stored fact that is joined in a SELECT of its own.
 
             CROSS JOIN LATERAL (SELECT * FROM fact WHERE sig = 3 AND a0 = f0.a1 OFFSET 0) f1
 
         So it is looked up by all that is known before it. Facts that the request brings have no index: the database
-        joins them as it likes. Facts that only have to exist are tested first, so that a slower test is often not run
-        at all.
+        joins them as it likes. Facts that are tested with EXISTS come first, so that a slower test is often
+        not run at all.
         """
         tables: list[Text] = []
         tests: list[Text] = []
         for source, conditions in steps_of(branch, scope.read(branch.sources)):
-            if not isinstance(source, Fact):
+            if not isinstance(source, FactScan):
                 tests += [self._test(each, scope) for each in conditions]
                 tables += [self._named(source, branch, scope)] if source else []
                 continue
-            alias, is_idle = scope.names[source.number], source in idle
-            names = {} if is_idle else names_of(source, conditions)
+            alias, is_existential = scope.names[source.number], source in existential
+            names = {} if is_existential else names_of(source, conditions)
             tables += [self._names(each, alias) for each in names.values()]
-            is_apart = is_idle or (source.place == "stored" and bool(tables or scope.lateral))
+            is_apart = is_existential or (source.store == "stored" and bool(tables or scope.lateral))
             inner = _alone(source, conditions, scope) if is_apart else scope
             table = self._named(source, branch, inner)
             own = [self._named_test(each, inner, names, alias) for each in conditions]
@@ -195,7 +195,7 @@ class StoredRenderer(StoredOperands):
             if not is_apart:
                 tests += own
                 tables.append(table)
-            elif is_idle:
+            elif is_existential:
                 tests.insert(0, ("EXISTS (SELECT 1 FROM ", *table, " WHERE ", *joined(" AND ", own), ")"))
             else:
                 looked_up: Text = (*table, " WHERE ", *joined(" AND ", own))
@@ -209,7 +209,7 @@ class StoredRenderer(StoredOperands):
     def _names(self, names: Names, alias: str) -> Text:
         """Return the constants that a column may equal, as a table."""
         column, ids = names
-        return (Choice(f"{alias}{column.name}", ids, is_table=True),)
+        return (ConstantSet(f"{alias}{column.name}", ids, is_table=True),)
 
     def _named_test(self, condition: Condition, scope: Scoped, names: dict[Condition, Names], alias: str) -> Text:
         if condition not in names:
@@ -226,43 +226,43 @@ class StoredRenderer(StoredOperands):
 
     def table(self, source: Source, branch: Branch, scope: Scoped) -> Text:
         match source:
-            case Fact(place=place):
-                return self._with_index(source, branch, scope) if self._ends(source) else (self._facts(place),)
+            case FactScan(store=store):
+                return self._with_index(source, branch, scope) if self._ends(source) else (self._facts(store),)
             case Ids(slot=slot):
                 return self.dialect.values((Slot(slot),))
-            case Relation():
-                return self._relation(source, scope)
+            case DerivedTable():
+                return self._derived_table(source, scope)
             case Candidates():
                 return ("(", *self._candidates(source), ")")
         raise AssertionError(f"{source} is read by another renderer")
 
-    def _with_index(self, source: Fact, branch: Branch, scope: Scoped) -> Text:
+    def _with_index(self, source: FactScan, branch: Branch, scope: Scoped) -> Text:
         steps = steps_of(branch, scope.read(branch.sources))
         conditions = next(conditions for step, conditions in steps if step == source)
         return stored_with_index(known_columns(conditions, source.number), self.dialect)
 
-    def _facts(self, place: str) -> str:
-        assert place in ("stored", "inline"), f"facts in {place} are read by another statement"
-        return STORED if place == "stored" else INLINE
+    def _facts(self, store: str) -> str:
+        assert store in ("stored", "inline"), f"facts in {store} are read by another statement"
+        return STORED if store == "stored" else INLINE
 
     def _candidates(self, source: Candidates) -> Text:
         arms: list[Text] = [("SELECT ", *self.dialect.seed((Const(each),)), " AS v") for each in ("", *source.ids)]
-        for place in source.places:
-            for where in self.places(place.signature):
-                arms.append(self._mentioned(place, where))
+        for position in source.positions:
+            for store in self.stores(position.signature):
+                arms.append(self._mentioned(position, store))
         return joined(" UNION ", arms)
 
-    def _mentioned(self, place: Place, where: str) -> Text:
-        """Return a SELECT of the ids that facts have in a place."""
-        column, test = f"a{place.index}", f"sig = {self.number_of(place.signature)}"
+    def _mentioned(self, position: ArgumentPosition, store: str) -> Text:
+        """Return a SELECT of the ids that a store's facts have at a position."""
+        column, test = f"a{position.index}", f"sig = {self.number_of(position.signature)}"
         ended: Text = ()
-        if where == "stored" and self.may_end(place.signature):
+        if store == "stored" and self.may_end(position.signature):
             ended = (" AND ", *has_not_ended("", (self.dialect.now,)))
-        return (f"SELECT {column} FROM {self._facts(where)} WHERE {test}", *ended)
+        return (f"SELECT {column} FROM {self._facts(store)} WHERE {test}", *ended)
 
-    def _relation(self, source: Relation, scope: Scoped) -> Text:
-        if self.marks:
-            return self.marked({})._relation(source, scope)
+    def _derived_table(self, source: DerivedTable, scope: Scoped) -> Text:
+        if self.holes:
+            return self.with_holes({})._derived_table(source, scope)
         plan = source.plan
         if plan.form is not Form.ROUNDS and plan.outer_columns:
             return self._in_place(source, scope)
@@ -274,8 +274,8 @@ class StoredRenderer(StoredOperands):
             self.shared[key] = (name, self._defined(source, name) if slot is None else self._fetched(plan, name, slot))
         return (Table(self.shared[key][0]),)
 
-    def _in_place(self, source: Relation, scope: Scoped) -> Text:
-        """Return a relation that mentions a row of an outer select, as a subquery in its place."""
+    def _in_place(self, source: DerivedTable, scope: Scoped) -> Text:
+        """Return a derived table that mentions a row of an outer select, as a subquery in its place."""
         if not source.plan.is_plain_path:
             rows = _always(self.query(source.plan, scope, self.outs, _exits_of(source)))
             return ("(SELECT * FROM (", *rows, ") x)")
@@ -283,7 +283,7 @@ class StoredRenderer(StoredOperands):
         name = f"w{inner.depth}"
         return ("(WITH RECURSIVE ", *self._path(source.plan, name, inner), f" SELECT c0 FROM {name})")
 
-    def _defined(self, source: Relation, name: str) -> Text:
+    def _defined(self, source: DerivedTable, name: str) -> Text:
         if source.plan.is_plain_path:
             return self._path(source.plan, name, Scope())
         rows = _always(self.query(source.plan, Scope(prefix=name), self.outs, _exits_of(source), distinct=True))
@@ -310,14 +310,14 @@ class StoredRenderer(StoredOperands):
 
     def condition(self, condition: Condition, scope: Scoped) -> Text | bool:
         match condition:
-            case Tagged(source) if source in self.marks:
-                return (Marked(f"{scope.names[source]}.tag", self.marks[source]),)
+            case Tagged(source) if source in self.holes:
+                return (NumberHole(f"{scope.names[source]}.tag", self.holes[source]),)
         return super().condition(condition, scope)
 
     def holds(self, plan: Plan, negated: bool, scope: Scoped) -> Text | bool:
         """Return the test of the plan. Its text is kept: branches often test the same for columns of the same name."""
-        if self.marks and not is_looked_into(plan):
-            return self.marked({}).holds(plan, negated, scope)
+        if self.holes and not is_looked_into(plan):
+            return self.with_holes({}).holds(plan, negated, scope)
         key = (plan, negated, scope.around(plan))
         if key not in self.tested:
             self.tested[key] = self._holds(plan, negated, scope)
@@ -333,21 +333,21 @@ class StoredRenderer(StoredOperands):
         """Return the test that columns are in a set: `IN`, for which both databases build a table of the set once.
 
         Under `IS TRUE` they do so always: PostgreSQL would else make a join of it, of sizes that it cannot know. A
-        branch that is more than a look-up in one relation is tested with EXISTS.
+        branch that is more than a look-up in one derived table is tested with EXISTS.
         """
         source, *others = end.branch.sources
         sides = [_sides(each, source.number) for each in end.branch.conditions]
         pairs = [pair for pair in sides if pair]
-        if others or not isinstance(source, Relation) or len(pairs) < len(sides) or not pairs:
+        if others or not isinstance(source, DerivedTable) or len(pairs) < len(sides) or not pairs:
             return ("EXISTS (", *settled(self.select(end.branch, [("1",)], scope.inside(plan))), ")")
         left = joined(", ", (self.operand(operand, scope) for _, operand in pairs))
         columns = ", ".join(column.name for column, _ in pairs)
         wanted: Text = left if len(pairs) == 1 else ("(", *left, ")")
-        return (*wanted, f" IN (SELECT {columns} FROM ", *self._relation(source, scope), ")")
+        return (*wanted, f" IN (SELECT {columns} FROM ", *self._derived_table(source, scope), ")")
 
 
-def _exits_of(source: Relation) -> list[Exit]:
-    """Return the exits of the relation's variant."""
+def _exits_of(source: DerivedTable) -> list[Exit]:
+    """Return the exits of the derived table's variant."""
     return [end for end in source.plan.exits if variant_of(end, source.plan.fixed) == source.variant]
 
 
@@ -363,7 +363,7 @@ def _sides(condition: Condition, number: int) -> tuple[Col, Operand] | None:
     return None
 
 
-def _alone(source: Fact, conditions: list[Condition], scope: Scoped) -> Scoped:
+def _alone(source: FactScan, conditions: list[Condition], scope: Scoped) -> Scoped:
     """Return the scope of a SELECT of this fact alone: its columns need no alias, unless a select is nested inside."""
     if not all(isinstance(each, (Same, Among, Comparison)) for each in conditions):
         return scope

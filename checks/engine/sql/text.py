@@ -1,12 +1,13 @@
 """SQL text that keeps its parameters in their places until a statement is finished.
 
-A `Text` is a tuple of parts. Most are SQL that this package wrote, or values: `Const`, `Other`, `Slot`. A `Table` is
-one that the statement defines, an `Unnamed` one whose name comes later. The other parts let arms of a union become one:
+A `Text` is a tuple of pieces. Most are SQL that this package wrote, or values: `Const`, `Other`, `Slot`. A `Table` is
+one that the statement defines, an `Unnamed` one whose name comes later. The other pieces let arms of a union become
+one:
 
-    Choice     a column and the constants it may equal: arms that differ in one of these are merged
-    Numbered   the test that a column is a number, such as that of a fact's signature
-    Marked     the place of such a number in an arm for many, which reads it from a table
-    Reads      the FROM of an arm, where that table of numbers is read first
+    ConstantSet   a column and the constants it may equal: arms that differ in one of these are merged
+    Numbered      the test that a column is a number, such as that of a fact's signature
+    NumberHole    a hole for such a number in an arm for many, which reads it from a table
+    Reads         the FROM of an arm, where that table of numbers is read first
 
 
     SELECT 1 FROM fact f0 WHERE f0.sig = 3 AND … UNION ALL SELECT 1 FROM fact f0 WHERE f0.sig = 4 AND … UNION ALL …
@@ -28,7 +29,7 @@ MANY = 8  # arms that differ in numbers only: fewer are quicker as they are
 
 
 @value
-class Choice:
+class ConstantSet:
     column: str
     ids: frozenset[str]
     is_table: bool = False  # the constants as rows, to join with
@@ -47,11 +48,11 @@ class Numbered:
 
 
 @value
-class Marked:
-    """The test that the column is the arm's number at this mark; without a column, that number (see `alike`)."""
+class NumberHole:
+    """A hole for one of an arm's numbers: the test that the column is that number, or just the number (see `alike`)."""
 
     column: str
-    mark: int
+    hole: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ READS = Reads()
 
 @value
 class Table:
-    """A table that the statement defines. As a part of its own, it is found without parsing the SQL."""
+    """A table that the statement defines. As a piece of its own, it is found without parsing the SQL."""
 
     name: str
 
@@ -84,8 +85,8 @@ class Unnamed:
     source: int
 
 
-Part = str | Const | Other | Slot | Choice | Numbered | Marked | Reads | Table | Unnamed
-Text = tuple[Part, ...]
+Piece = str | Const | Other | Slot | ConstantSet | Numbered | NumberHole | Reads | Table | Unnamed
+Text = tuple[Piece, ...]
 
 
 @value
@@ -114,30 +115,30 @@ Column = Text | Shown | Written
 
 
 def joined(separator: str, texts: Iterable[Text]) -> Text:
-    parts: list[Part] = []
+    pieces: list[Piece] = []
     for index, text in enumerate(texts):
         if index:
-            parts.append(separator)
-        parts += text
-    return tuple(parts)
+            pieces.append(separator)
+        pieces += text
+    return tuple(pieces)
 
 
-def fused(text: Iterable[Part]) -> Text:
-    """Return the text with adjacent SQL as one part: each text that it is put into goes through all parts again.
+def fused(text: Iterable[Piece]) -> Text:
+    """Return the text with adjacent SQL as one piece: each text that it is put into goes through all pieces again.
 
     ("SELECT ", "1", " FROM ", "fact f0", " WHERE ", "f0.a0 = ", :doc)
     ->  ("SELECT 1 FROM fact f0 WHERE f0.a0 = ", :doc)
     """
-    found: list[Part] = []
+    found: list[Piece] = []
     words: list[str] = []
-    for part in text:
-        if isinstance(part, str):
-            words.append(part)
+    for piece in text:
+        if isinstance(piece, str):
+            words.append(piece)
         else:
             if words:
                 found.append("".join(words))
                 words = []
-            found.append(part)
+            found.append(piece)
     if words:
         found.append("".join(words))
     return tuple(found)
@@ -145,16 +146,16 @@ def fused(text: Iterable[Part]) -> Text:
 
 def read_from(text: Text, tables: Mapping[int, str]) -> Text:
     """Return the text with the names of tables for the sources that are still unnamed."""
-    return tuple([Table(tables[part.source]) if isinstance(part, Unnamed) else part for part in text])
+    return tuple([Table(tables[piece.source]) if isinstance(piece, Unnamed) else piece for piece in text])
 
 
 def tables_in(text: Text) -> list[str]:
     """Return the names of the tables that the text mentions."""
-    return [part.name for part in text if isinstance(part, Table)]
+    return [piece.name for piece in text if isinstance(piece, Table)]
 
 
 def merged(arms: Iterable[Text]) -> list[Text]:
-    """Return a union's arms without duplicates; as one, those that differ in one `Choice`, or many in numbers only.
+    """Return a union's arms, each once; those that differ in one `ConstantSet`, or many in numbers only, as one.
 
     … a1 = 'reader'; … a1 = 'writer'  ->  … a1 IN ('reader', 'writer')
     """
@@ -169,29 +170,29 @@ def merged(arms: Iterable[Text]) -> list[Text]:
 
 def _by_numbers(arms: list[Text]) -> list[Text]:
     """Merge many arms that differ only in their own numbers into one, in the place of the first."""
-    marked = [_marked(arm) for arm in arms]
+    with_holes = [_with_holes(arm) for arm in arms]
     groups: dict[Text, list[tuple[int, ...]]] = {}
-    for text, numbers in marked:
+    for text, numbers in with_holes:
         groups.setdefault(text, []).append(numbers)
-    made = {text: drawn(text, rows) for text, rows in groups.items() if len(rows) >= MANY and READS in text}
-    return list(dict.fromkeys(made.get(text, arm) for (text, _), arm in zip(marked, arms)))
+    made = {text: merged_arm(text, rows) for text, rows in groups.items() if len(rows) >= MANY and READS in text}
+    return list(dict.fromkeys(made.get(text, arm) for (text, _), arm in zip(with_holes, arms)))
 
 
-def _marked(arm: Text) -> tuple[Text, tuple[int, ...]]:
-    """Return the arm with marks in the place of its own numbers, and these."""
+def _with_holes(arm: Text) -> tuple[Text, tuple[int, ...]]:
+    """Return the arm with holes for its own numbers, and these."""
     tick()
     numbers: list[int] = []
-    parts: list[Part] = []
-    for part in arm:
-        if isinstance(part, Numbered):
-            parts.append(Marked(part.column, len(numbers)))
-            numbers.append(part.number)
+    pieces: list[Piece] = []
+    for piece in arm:
+        if isinstance(piece, Numbered):
+            pieces.append(NumberHole(piece.column, len(numbers)))
+            numbers.append(piece.number)
         else:
-            parts.append(part)
-    return tuple(parts), tuple(numbers)
+            pieces.append(piece)
+    return tuple(pieces), tuple(numbers)
 
 
-def drawn(text: Text, rows: Iterable[tuple[int, ...]]) -> Text:
+def merged_arm(text: Text, rows: Iterable[tuple[int, ...]]) -> Text:
     """Return one arm for all rows of numbers, read from VALUES; a number that all rows share stays in place."""
     values = list(zip(*dict.fromkeys(rows)))
     differing = dict.fromkeys(each for each in values if len(set(each)) > 1)
@@ -199,14 +200,14 @@ def drawn(text: Text, rows: Iterable[tuple[int, ...]]) -> Text:
     listed = ", ".join([f"({', '.join(map(str, row))})" for row in zip(*differing)])
     reads = Reads(f"(VALUES {listed}) n") if names else READS
     words = [names.get(each, str(each[0])) for each in values]
-    return tuple([reads if isinstance(part, Reads) else _said(part, words) for part in text])
+    return tuple([reads if isinstance(piece, Reads) else _filled(piece, words) for piece in text])
 
 
-def _said(part: Part, words: list[str]) -> Part:
-    if not isinstance(part, Marked):
-        return part
-    word = words[part.mark]
-    return f"{part.column} = {word}" if part.column else word
+def _filled(piece: Piece, words: list[str]) -> Piece:
+    if not isinstance(piece, NumberHole):
+        return piece
+    word = words[piece.hole]
+    return f"{piece.column} = {word}" if piece.column else word
 
 
 def settled(arm: Text) -> Text:
@@ -214,34 +215,34 @@ def settled(arm: Text) -> Text:
 
     `NOT EXISTS (… a1 = 'x')` or `NOT EXISTS (… a1 = 'y')` is not `NOT EXISTS (… a1 IN ('x', 'y'))`.
     """
-    return tuple([part if isinstance(part, str) else _settled(part) for part in arm])
+    return tuple([piece if isinstance(piece, str) else _settled(piece) for piece in arm])
 
 
-def _settled(part: Part) -> Part:
-    match part:
+def _settled(piece: Piece) -> Piece:
+    match piece:
         case Numbered() | Reads():
-            return str(part)
-        case Choice():
-            return replace(part, is_inside=True)
-    return part
+            return str(piece)
+        case ConstantSet():
+            return replace(piece, is_inside=True)
+    return piece
 
 
 def _merged_once(arms: list[Text]) -> list[Text]:
-    """Merge each group of arms that differ in one `Choice`, unless an arm of it is merged with others already."""
-    groups: dict[tuple[int, str, Text], list[tuple[int, Choice]]] = {}
+    """Merge each group of arms that differ in one `ConstantSet`, unless an arm of it is merged with others already."""
+    groups: dict[tuple[int, str, Text], list[tuple[int, ConstantSet]]] = {}
     for index, arm in enumerate(arms):
         tick()
-        for place, part in enumerate(arm):
-            if isinstance(part, Choice) and not part.is_inside:
-                key = (place, part.column, (*arm[:place], *arm[place + 1 :]))
-                groups.setdefault(key, []).append((index, part))
+        for place, piece in enumerate(arm):
+            if isinstance(piece, ConstantSet) and not piece.is_inside:
+                key = (place, piece.column, (*arm[:place], *arm[place + 1 :]))
+                groups.setdefault(key, []).append((index, piece))
     whole: dict[int, Text] = {}
     taken: set[int] = set()
     for (place, _, rest), members in groups.items():
         if len(members) > 1 and taken.isdisjoint(index for index, _ in members):
             taken.update(index for index, _ in members)
             at, first = members[0]
-            ids = first.ids.union(*(choice.ids for _, choice in members))
+            ids = first.ids.union(*(constants.ids for _, constants in members))
             whole[at] = (*rest[:place], replace(first, ids=ids), *rest[place:])
     return [whole.get(index, arm) for index, arm in enumerate(arms) if index in whole or index not in taken]
 
@@ -280,34 +281,34 @@ class Statement:
         return tuple([place if isinstance(each, Const) else _slot(each) for place, each in enumerate(self.parameters)])
 
 
-def _slot(part: Other | Slot) -> str:
-    return part.slot if isinstance(part, Other) else part.name
+def _slot(piece: Other | Slot) -> str:
+    return piece.slot if isinstance(piece, Other) else piece.name
 
 
 def finished(text: Text, placeholder: Callable[[int], str]) -> Statement:
     """Return the finished statement; equal values are one parameter, wherever they stand."""
     numbers: dict[Const | Other | Slot, int] = {}
 
-    def mark(part: Const | Other | Slot) -> str:
-        return placeholder(numbers.setdefault(part, len(numbers) + 1))
+    def mark(piece: Const | Other | Slot) -> str:
+        return placeholder(numbers.setdefault(piece, len(numbers) + 1))
 
-    pieces = []
-    for part in text:
-        if isinstance(part, str):
-            pieces.append(part)
-        elif isinstance(part, Choice):
-            pieces.append(_chosen(part, [mark(Const(each)) for each in sorted(part.ids)]))
-        elif isinstance(part, (Numbered, Reads, Table)):
-            pieces.append(str(part))
+    texts = []
+    for piece in text:
+        if isinstance(piece, str):
+            texts.append(piece)
+        elif isinstance(piece, ConstantSet):
+            texts.append(_chosen(piece, [mark(Const(each)) for each in sorted(piece.ids)]))
+        elif isinstance(piece, (Numbered, Reads, Table)):
+            texts.append(str(piece))
         else:
-            assert not isinstance(part, (Unnamed, Marked)), "a statement is finished once all of it is said"
-            pieces.append(mark(part))
-    return Statement("".join(pieces), tuple(numbers))
+            assert not isinstance(piece, (Unnamed, NumberHole)), "a finished statement has nothing open"
+            texts.append(mark(piece))
+    return Statement("".join(texts), tuple(numbers))
 
 
-def _chosen(choice: Choice, marks: list[str]) -> str:
-    if choice.is_table:
-        rows = ", ".join(f'(CAST({each} AS text) COLLATE "C")' for each in marks)
-        return f"(VALUES {rows}) {choice.column}(v)"
-    wanted = f"= {marks[0]}" if len(marks) == 1 else f"IN ({', '.join(marks)})"
-    return f"{choice.column} {wanted}"
+def _chosen(constants: ConstantSet, placeholders: list[str]) -> str:
+    if constants.is_table:
+        rows = ", ".join(f'(CAST({each} AS text) COLLATE "C")' for each in placeholders)
+        return f"(VALUES {rows}) {constants.column}(v)"
+    wanted = f"= {placeholders[0]}" if len(placeholders) == 1 else f"IN ({', '.join(placeholders)})"
+    return f"{constants.column} {wanted}"

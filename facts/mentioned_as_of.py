@@ -25,7 +25,7 @@ _NAMES = ", ".join(COLUMNS)
 
 
 @dataclass(frozen=True)
-class MentionedThen:
+class MentionedAsOf:
     """The ids of a type that facts mention, of those that held at one of some moments."""
 
     numbers: Mapping[Signature, int]

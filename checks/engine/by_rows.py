@@ -16,7 +16,7 @@ from checks.engine.rules.clauses import Other, Slot
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
 from checks.engine.sql.tables import inline_table, with_tables
-from checks.engine.sql.text import Part, Statement, Text, finished, joined
+from checks.engine.sql.text import Piece, Statement, Text, finished, joined
 from policy.rules.program import Signature
 
 COLUMNS = 2  # that an arm selects: the number of the row, and the answer
@@ -51,7 +51,7 @@ def expression_of(
     if found.renderer.rounds:
         return None
     whole = _within(found, shape, dialect)
-    text = tuple([_of_row(part, columns) for part in whole])
+    text = tuple([_of_row(piece, columns) for piece in whole])
     (root,) = found.plans
     return Expression(columns, text, bool(root.guarded), root.plan.weight)
 
@@ -67,11 +67,11 @@ def _within(found: Written, shape: Shape, dialect: Dialect) -> Text:
     return (*with_tables([*defined, rows]), f"SELECT {dialect.gathered(columns)} FROM found")
 
 
-def _of_row(part: Part, columns: tuple[str, ...]) -> Part:
-    match part:
+def _of_row(piece: Piece, columns: tuple[str, ...]) -> Piece:
+    match piece:
         case Slot(name) | Other(name) if name in columns:
             return f"r.{name}"
-    return part
+    return piece
 
 
 def statement_of(

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class OtherSource:
+class ForeignSource:
     number: int
 
 
-class OtherCondition:
+class ForeignCondition:
     __slots__ = ()

@@ -1,6 +1,6 @@
-"""Statements over stored facts: for the parts of branches that these decide, and for the recursions that parts read.
+"""Statements over stored facts: for the parts of branches that these decide, and the recursions that they read.
 
-A recursion that stored facts decide alone is evaluated once; its rows go as JSON into the statements of all parts that
+A recursion that stored facts decide alone is evaluated once; its rows go as JSON into all statements that
 read it.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from checks.engine.plan.plan import Answers, Branch, Fact, Goals, Plan, Source, Tagged
+from checks.engine.plan.plan import Answers, Branch, FactScan, Goals, Plan, Source, Tagged
 from checks.engine.rules.clauses import Col, Slot
-from checks.engine.sql.rounds import Fetched, Rounds, Run, all_worked_out
+from checks.engine.sql.rounds import Fetched, Rounds, Run, evaluate_all
 from checks.engine.sql.scope import Scope
 from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.text import Column, Formed, Statement, finished, union
@@ -23,7 +23,7 @@ MOST_VALUES = 100_000  # values out of stored facts, in one statement
 
 
 @dataclass(frozen=True)
-class Table:
+class StoredTable:
     """All goals of a plan, or all its answers; `slot` is where statements read them from."""
 
     slot: str
@@ -33,23 +33,23 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class StoredStatement:
     """A statement that reads stored facts and these tables; it selects these columns of the branch."""
 
     statement: Statement
     rounds: tuple[Rounds, ...]
-    tables: tuple[tuple[Table, int], ...]  # each with the tag of the rows that are read
+    tables: tuple[tuple[StoredTable, int], ...]  # each with the tag of the rows that are read
     columns: tuple[Col, ...]
     place: int  # of its first source, among those of the branch
     what: str  # what it reads, for messages
 
 
 @dataclass
-class PartMaker:
+class StoredStatements:
     renderer: Callable[[], StoredRenderer]
-    tables: dict[tuple[Plan, type], Table] = field(default_factory=dict)
+    tables: dict[tuple[Plan, type], StoredTable] = field(default_factory=dict)
 
-    def part(self, plan: Plan, branch: Branch, columns: tuple[Col, ...], place: int) -> Part:
+    def of(self, plan: Plan, branch: Branch, columns: tuple[Col, ...], place: int) -> StoredStatement:
         renderer = self.renderer()
         read = [
             (source, self._table(plan, type(source)), _tag(source, branch))
@@ -67,9 +67,9 @@ class PartMaker:
         text = (*renderer.head(tables), *distinct, f" LIMIT {MOST_VALUES + 1 if columns else 1}")
         statement = finished(text, renderer.dialect.placeholder)
         tagged = tuple((table, tag) for _, table, tag in read)
-        return Part(statement, tuple(renderer.rounds.values()), tagged, columns, place, _what(branch, plan))
+        return StoredStatement(statement, tuple(renderer.rounds.values()), tagged, columns, place, _what(branch, plan))
 
-    def _table(self, plan: Plan, kind: type) -> Table:
+    def _table(self, plan: Plan, kind: type) -> StoredTable:
         key = (plan, kind)
         if key not in self.tables:
             renderer = self.renderer()
@@ -81,7 +81,7 @@ class PartMaker:
             rows = f"SELECT {', '.join(columns)} FROM {scope.goals if kind is Goals else scope.answers}"
             statement = finished((*renderer.head(tables), rows), renderer.dialect.placeholder)
             slot = f"known_rows{len(self.tables)}"
-            self.tables[key] = Table(slot, columns, statement, tuple(renderer.rounds.values()))
+            self.tables[key] = StoredTable(slot, columns, statement, tuple(renderer.rounds.values()))
         return self.tables[key]
 
 
@@ -90,7 +90,7 @@ def _tag(source: Goals | Answers, branch: Branch) -> int:
 
 
 def _what(branch: Branch, plan: Plan) -> str:
-    found = [str(source.signature) for source in branch.sources if isinstance(source, Fact)]
+    found = [str(source.signature) for source in branch.sources if isinstance(source, FactScan)]
     return found[0] if found else plan.name
 
 
@@ -103,20 +103,20 @@ class Execution:
     tables: dict[str, tuple[str, set[int]]] = field(default_factory=dict)  # by slot: the JSON, and its tags
     ran: dict[Statement, Rows] = field(default_factory=dict)  # kept, as branches often ask the same
 
-    def rows(self, part: Part) -> Rows:
+    def rows(self, stored: StoredStatement) -> Rows:
         known = dict(self.slots)
-        for table, tag in part.tables:
+        for table, tag in stored.tables:
             known[table.slot], tags = self._table(table)
             if tag not in tags:
                 return []
-        if part.rounds:
-            return self.run(part.statement, all_worked_out(part.rounds, self.run, known))
-        if part.statement not in self.ran:
-            self.ran[part.statement] = self.run(part.statement, known)
-        return self.ran[part.statement]
+        if stored.rounds:
+            return self.run(stored.statement, evaluate_all(stored.rounds, self.run, known))
+        if stored.statement not in self.ran:
+            self.ran[stored.statement] = self.run(stored.statement, known)
+        return self.ran[stored.statement]
 
-    def _table(self, table: Table) -> tuple[str, set[int]]:
+    def _table(self, table: StoredTable) -> tuple[str, set[int]]:
         if table.slot not in self.tables:
-            rows = self.run(table.statement, all_worked_out(table.rounds, self.run, self.slots))
+            rows = self.run(table.statement, evaluate_all(table.rounds, self.run, self.slots))
             self.tables[table.slot] = (orjson.dumps(rows).decode(), {row[0] for row in rows})
         return self.tables[table.slot]

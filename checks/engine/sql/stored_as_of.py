@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checks.engine.plan.plan import Branch, Fact, Holds, Place, Source
-from checks.engine.sql.lookups import known_columns, rows_then
+from checks.engine.plan.plan import ArgumentPosition, Branch, FactScan, Holds, Source
+from checks.engine.sql.lookups import known_columns, rows_as_of
 from checks.engine.sql.operands import Scoped
 from checks.engine.sql.steps import steps_of
 from checks.engine.sql.stored import StoredRenderer
 from checks.engine.sql.text import Column, Text
 
 
-class ThenRenderer(StoredRenderer):
+class AsOfRenderer(StoredRenderer):
     """Renders plans as of a revision: the statement has the revision and its time as parameters."""
 
     def named(self, branch: Branch, scope: Scoped) -> Scoped:
@@ -28,8 +28,8 @@ class ThenRenderer(StoredRenderer):
         tables: list[Text] = []
         tests: list[Text] = []
         for source, conditions in steps_of(branch, scope.read(branch.sources)):
-            if not isinstance(source, Fact) or source.place != "stored":
-                if isinstance(source, Fact):
+            if not isinstance(source, FactScan) or source.store != "stored":
+                if isinstance(source, FactScan):
                     tests.append(self.number_test(source, scope))
                 tests += [self._test(each, scope) for each in conditions]
                 tables += [self._named(source, branch, scope)] if source else []
@@ -39,24 +39,24 @@ class ThenRenderer(StoredRenderer):
             tests += [self._test(each, scope) for each in conditions if isinstance(each, Holds)]
             alias, columns_of_fact = scope.names[source.number], _columns_of(source)
             number: Text = (f"{alias}.sig = {self.number_of(source.signature)}",)
-            if source.number in self.marks:
+            if source.number in self.holes:
                 number = self.number_test(source, scope)
             held = [number, *[self._test(each, inner) for each in own]]
             known = known_columns(own, source.number)
-            rows = rows_then([f"{alias}.{name}" for name in columns_of_fact], alias, held, known, self.dialect)
+            rows = rows_as_of([f"{alias}.{name}" for name in columns_of_fact], alias, held, known, self.dialect)
             tables.append(self.dialect.looked_up(rows, columns_of_fact, alias))
         return tables, tests
 
-    def _mentioned(self, place: Place, where: str) -> Text:
-        if where != "stored":
-            return super()._mentioned(place, where)
-        test = f"m.sig = {self.number_of(place.signature)}"
-        return rows_then([f"a{place.index}"], "m", [(test,)], set(), self.dialect)
+    def _mentioned(self, position: ArgumentPosition, store: str) -> Text:
+        if store != "stored":
+            return super()._mentioned(position, store)
+        test = f"m.sig = {self.number_of(position.signature)}"
+        return rows_as_of([f"a{position.index}"], "m", [(test,)], set(), self.dialect)
 
 
 def _is_stored(source: Source) -> bool:
-    return isinstance(source, Fact) and source.place == "stored"
+    return isinstance(source, FactScan) and source.store == "stored"
 
 
-def _columns_of(source: Fact) -> list[str]:
+def _columns_of(source: FactScan) -> list[str]:
     return [f"a{place}" for place in range(len(source.signature.types))]
