@@ -23,8 +23,6 @@ def value(made: type[T]) -> type[T]:
     names |= {f"default_{each.name}": each.default for each in own if each.default is not MISSING}
     params = [f"{each.name}=default_{each.name}" if each.default is not MISSING else each.name for each in own]
     lines = [f"    set_{each.name}(self, {each.name})" for each in own]
-    if hasattr(found, "__post_init__"):
-        lines.append("    self.__post_init__()")
     exec(f"def __init__(self, {', '.join(params)}):\n" + "\n".join(lines), names)  # noqa: S102 - as dataclasses make theirs
     found.__init__ = names["__init__"]  # type: ignore[method-assign]
     return found

@@ -308,6 +308,7 @@ def renumbered_terms(args: tuple[Term, ...], terms: Mapping[int, Term]) -> tuple
 # ---- clauses --------------------------------------------------------------------------------------------------
 
 
+@hashed_once
 @value
 class Pattern:
     """A call's adornment: its predicate, its types, and which of its names are constants. Values are left out."""
@@ -317,13 +318,6 @@ class Pattern:
     consts: tuple[Const | Other | None, ...]
     subset: ClauseSubset | Path | Core = ClauseSubset.WHOLE
     _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Compute the hash once: most caches of planning are keyed by patterns."""
-        object.__setattr__(self, "_hash", hash((self.predicate, self.types, self.consts, self.subset)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
     @property
     def is_path(self) -> bool:
