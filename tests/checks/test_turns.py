@@ -18,9 +18,11 @@ from checks.asking.turns import LONG, Known, Turn, Turns, known, turns
 from checks.errors import Crowded, QueryTooSlow
 from policy import database_waits
 from tests.checks.conftest import about, remove
-from tests.checks.test_time_limit import LOOK, NUMBERS, endless
+from tests.checks.test_time_limit import LOOK, NUMBERS, endless, limit
+from tests.conftest import Api
 
 READ = about("User:ann", "Doc:d", action="read")
+SECONDS = 2  # is the limit of a question
 
 
 # ---- turns alone ---------------------------------------------------------------------------------------------------
@@ -160,10 +162,10 @@ def test_whom_others_took_the_time_from_may_come_again_and_who_takes_too_long_is
 
 @pytest.fixture
 def slow(api, settings):
-    """Reading takes for ever to decide; the limit is two seconds. Nothing is known yet."""
+    """Reading takes for ever to decide, and has a limit. Nothing is known yet."""
     known.clear()
     assert turns.count >= 1, "the databases of tests are on this machine"
-    with endless(api, settings, 2):
+    with endless(api, settings, SECONDS):
         yield api
 
 
@@ -202,14 +204,8 @@ def test_on_postgresql_what_took_long_once_needs_no_turn(slow):
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 def test_on_postgresql_many_at_once_that_are_all_the_first_took_long_once(slow):
-    def read(_: int) -> int:
-        try:
-            return slow.post("/authorize", READ).status_code
-        finally:
-            connection.close()
-
     with mock.patch.object(libpq, "_takes_long", return_value=False), ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(read, range(3))) == [400, 400, 400]
+        assert list(pool.map(lambda _: read_elsewhere(slow), range(3))) == [400, 400, 400]
     with held():
         assert slow.post("/authorize", READ).status_code == 400
 
@@ -235,19 +231,22 @@ def test_on_sqlite_what_takes_long_steps_aside_and_nothing_else_does(slow):
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 def test_on_postgresql_it_is_known_while_the_first_one_still_runs(slow):
-    def read() -> int:
-        try:
-            return slow.post("/authorize", READ).status_code
-        finally:
-            connection.close()
-
     with ThreadPoolExecutor(1) as pool, held():  # the first one is not known to need a turn
-        first = pool.submit(read)
+        first = pool.submit(read_elsewhere, slow)
         until = time.monotonic() + 60
         while not is_long() and time.monotonic() < until:
             time.sleep(0.01)
         assert slow.post("/authorize", READ).status_code == 503
         assert first.result(60) == 400
+
+
+def read_elsewhere(slow: Api) -> int:
+    """Ask on a connection of this thread's own, limited too: by twice the time, so that others find it running."""
+    try:
+        limit(str(1000 * SECONDS * 2))
+        return slow.post("/authorize", READ).status_code
+    finally:
+        connection.close()
 
 
 def is_long() -> bool:
