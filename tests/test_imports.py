@@ -120,7 +120,7 @@ def test_imports_stand_at_the_top(path):
     assert [ast.unparse(node) for node in imported - set(tree.body)] == []
 
 
-@pytest.mark.parametrize("name", [name for name in graph() if is_below(name, "checks.engine")])
+@pytest.mark.parametrize("name", [name for name in map(module_of, files()) if is_below(name, "checks.engine")])
 def test_rooms_of_the_engine_use_each_other_in_one_direction(name):
     place = next((place for place, room in enumerate(ROOMS) if is_below(name, room)), -1)
     later = ROOMS[place + 1 :]
