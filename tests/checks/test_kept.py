@@ -39,7 +39,7 @@ def asked(monkeypatch) -> list[object]:
     found: list[object] = []
     answered = ask._answered
     monkeypatch.setattr(ask, "_answered", lambda *args: found.append(args[1]) or answered(*args))
-    kept._answers._kept.clear()
+    kept._answers.clear()
     kept._latest.clear()
     monkeypatch.setattr(kept, "_seen", Everything())
     return found
