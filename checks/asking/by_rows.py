@@ -259,7 +259,7 @@ def _read(group: tuple[Kind, ...], rows: Mapping[Outline, Rows], fetched: list[F
         for places in rows.get(kind.outline, {}).values():
             each = _answers_of(kind, said.get(places[0]))
             answers += [(place, row) for place in places for row in each]
-    return Found(holding, answers)
+    return holding, answers
 
 
 def _answers_of(kind: Kind, said: object) -> Sequence[Row]:
@@ -275,7 +275,7 @@ def _at(places: Sequence[int], ready: Ready) -> Ready:
     """Return the statement of one question, read as the answer to all equal questions, which have these places."""
 
     def read(fetched: list[Fetched]) -> Found:
-        found = ready.read(fetched)
-        return found._replace(rows=[(place, row) for place in places for _, row in found.rows])
+        holding, rows = ready.read(fetched)
+        return holding, [(place, row) for place in places for _, row in rows]
 
     return ready._replace(read=read)

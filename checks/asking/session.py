@@ -22,7 +22,7 @@ from typing import NamedTuple
 from django.conf import settings
 
 from checks.asking import deadline, run
-from checks.asking.confirmation import Confirmation, Holding, held_beside_rows, held_beside_truth
+from checks.asking.confirmation import Confirmation, Holding, held_beside_rows
 from checks.asking.open_policy import Policy, open_program, policy_of, program_of
 from checks.asking.question import Outline, Page, Question, Values, check_predicate, inline_rows, outline_of
 from checks.asking.remembered import Remembered
@@ -61,10 +61,10 @@ class StatementKey(NamedTuple):
     asked: tuple[Outline | Root, ...]
     width: int  # how many answer columns each of the questions has
     inline: frozenset[Signature] = _NOTHING  # signatures that the request brings facts of
+    then: int | None = None  # as of the past: the revision at which the latest signature of then came; None: now
     window: Window | None = None
     most: int = 0  # at most so many rows, whichever are found first; 0: all
     by_rows: bool = False  # whether one statement asks about many rows of values (`by_rows`)
-    then: int | None = None  # as of the past: the revision at which the latest signature of then came; None: now
 
     def places(self, program: Program) -> tuple[int, ...]:
         """Return the places of the questions that may have answers: those about types that the program knows."""
@@ -79,11 +79,7 @@ class StatementKey(NamedTuple):
         return Shape(roots, self.width, self.inline, has_stored, self.window, self.most, self.then is not None)
 
 
-class Found(NamedTuple):
-    """What a statement of a live session found: what holds, and answers, each with its question's place."""
-
-    holding: Holding
-    rows: list[tuple[int, Row]]
+Found = tuple[Holding, list[tuple[int, Row]]]  # what holds, and answers, each with its question's place
 
 
 class Ready(NamedTuple):
@@ -132,14 +128,14 @@ class PreparedStatement(NamedTuple):
         places = self.places
         first = start + places[0]
         if not self.width:
-            holding, truth = held_beside_truth(rows)
-            return Found(holding, [(first, ())] if truth else [])
+            version, truth, moment, offset = rows[0]
+            return Holding(version, moment, offset), [(first, ())] if truth else []
         holding, found = held_beside_rows(rows)
         if self.is_guarded:
             found = answers_of(found)
         if len(places) > 1:
-            return Found(holding, [(start + places[int(row[0])], row[1:]) for row in found])
-        return Found(holding, [(first, row) for row in (page.of(found) if page else found)])
+            return holding, [(start + places[int(row[0])], row[1:]) for row in found]
+        return holding, [(first, row) for row in (page.of(found) if page else found)]
 
 
 UNANSWERED = PreparedStatement(None)
@@ -304,9 +300,10 @@ class LiveSession(Session):
             slots |= page.slots
             window = page.window
         width = len(asked[0].outs)
+        then = None if self.moment is None else self.moment.signatures
         return StatementKey(
             self.environment_id, policy, self.needs_key, self.generation, run.dialect(),
-            asked, width, inline, window, then=None if self.moment is None else self.moment.signatures,
+            asked, width, inline, then, window,
         )  # fmt: skip
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:

@@ -319,7 +319,7 @@ class Snapshot(Session):
     def _key(self, asked: Outline | Root, width: int, most: int, window: Window | None = None) -> StatementKey:
         mine = (self.environment_id, self.policy, None, self.known.marks, self.dialect)
         then = self.past.signatures if self.past else None
-        return StatementKey(*mine, (asked,), width, self.inline, window, most, then=then)
+        return StatementKey(*mine, (asked,), width, self.inline, then, window, most)
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
         began = time.thread_time()
