@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, overload
 
-from cachetools import LRUCache
 from django.conf import settings
 from django.db import connection
 from django.utils.module_loading import import_string
@@ -22,6 +21,7 @@ from policy.errors import KeyRefused, ScopeMissing
 from policy.language.rejection import PolicyRejected
 from policy.language.source import Source
 from policy.models import PolicyVersion
+from policy.recent import Recent
 from policy.rules.program import Program
 from policy.scopes import Scope
 from policy.timeline import timeline
@@ -134,7 +134,7 @@ def program_of_version(version_id: int | None) -> Program | None:
     """Return the compiled program of a policy version; None without a version."""
     if version_id is None:
         return None
-    return _remembered(version_id) or _compiled(version_id)
+    return _programs.get(version_id) or _compiled(version_id)
 
 
 # ---- compiled programs ---------------------------------------------------------------------------------------
@@ -148,22 +148,21 @@ def _weight(program: Program) -> int:
     return min(len(program.source.text) + _LEAST, _REMEMBERED)
 
 
-_programs: LRUCache[int, Program] = LRUCache(_REMEMBERED, _weight)  # by version
-_changing = threading.Lock()  # guards the cache above: even a look-up changes its order
+_programs: Recent[int, Program] = Recent(_REMEMBERED, _weight)  # by version
 _compiling = tuple(threading.Lock() for _ in range(16))  # of the requests that need a new version, one compiles it
 
-
 _history = 0  # how often all programs were forgotten: version numbers may stand for other texts since
+_changing = threading.Lock()  # so that nothing of an earlier history is kept in a later one
 
 
 def remember_program(version_id: int, program: Program, history: int | None = None) -> None:
-    """Cache the program of a committed version; the least recently used ones are evicted.
+    """Cache the program of a committed version; those that were not used lately are evicted.
 
     A program that was read in an earlier history is not kept: its version's number may be that of another text now.
     """
     with _changing:
         if history in (None, _history):
-            _programs[version_id] = program
+            _programs.store(version_id, program)
 
 
 def _forget_programs() -> None:
@@ -178,21 +177,12 @@ timeline.forgets(_forget_programs)
 
 def forget_program(version_id: int) -> None:
     """Drop the program of a version that was not committed after all."""
-    with _changing:
-        _programs.pop(version_id, None)
-
-
-def _remembered(version_id: int) -> Program | None:
-    with _changing:
-        try:
-            return _programs[version_id]
-        except KeyError:
-            return None
+    _programs.drop(version_id)
 
 
 def _compiled(version_id: int) -> Program:
     with _compiling[version_id % len(_compiling)]:
-        program = _remembered(version_id)
+        program = _programs.get(version_id)
         if program is None:
             history = _history
             version = PolicyVersion.objects.only("source", "filename", "number").get(pk=version_id)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from django.conf import settings
@@ -17,7 +19,6 @@ from checks.asking import by_rows, run
 from checks.asking.askers import (
     Asker,
     confirmed,
-    given_by,
     likely_session,
     nobody,
     session_after,
@@ -34,12 +35,13 @@ from checks.engine.compile import Compiled
 from checks.errors import PolicyMoved, StatementTooLarge
 from facts.accept import Unused
 from facts.wire import Fact
-from policy.active import Seen
+from policy.active import Caller, Seen
 from policy.errors import AuthzError
 from policy.moments import Moment, check_known, seen_since
 from policy.values import Value
 
 AT_ONCE = 50  # questions in one statement; more take several, in one snapshot
+_IS_TIMELESS = attrgetter("is_timeless")  # of a `Ready`
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------
@@ -90,7 +92,8 @@ class Answered(NamedTuple):
 
 def answer(asker: Asker, question: Question, page: Page | None = None, moment: Moment | None = None) -> Answered:
     """Answer one question, as of the moment, or about now. The rows of a page are in order."""
-    return answered(asker, (question,), question.context, page, moment=moment)
+    statements_for = LiveSession.statements_for if page is None else partial(LiveSession.statements_for, page=page)
+    return _answered(asker, (question,), question.context, statements_for, moment)
 
 
 def allowed_among(
@@ -141,10 +144,8 @@ def answered(
     `questions` is a function of the session where the policy decides what to ask.
     """
 
-    def statements(session: LiveSession, asked: Sequence[Question], facts: Sequence[Fact]) -> list[Ready]:
-        return session.statements_for(asked, facts, page, at_once)
-
-    return _answered(asker, questions, context, statements, moment)
+    statements_for = partial(LiveSession.statements_for, page=page, at_once=at_once)
+    return _answered(asker, questions, context, statements_for, moment)
 
 
 def answered_each(
@@ -193,10 +194,10 @@ def _answered(
             else:
                 state, rows = _run(asker, session, statements)
                 current = state.version
-                if current == UNKNOWN_REVISION and moment is not None:
+                if moment is not None and current == UNKNOWN_REVISION:
                     check_known(asker.environment_id, moment)
                 if current == session.version or (moment is not None and not statements):
-                    lasts = moment is None and not depends and all(each.is_timeless for each in statements)
+                    lasts = moment is None and not depends and all(map(_IS_TIMELESS, statements))
                     revision = state.offset if moment is None else moment.revision
                     valid_while = state if lasts else None
                     return Answered(session, asked, rows, useful.unused, revision, state, valid_while, since)
@@ -206,22 +207,24 @@ def _answered(
 
 def _run(asker: Asker, session: LiveSession, statements: Sequence[Ready]) -> StatementResult:
     """Return the snapshot's state and the answers. They count only if the state's version is the session's."""
-    if not statements:
-        return StatementResult(confirmed(asker), [])
     if len(statements) == 1:  # which needs no snapshot around it
         return _run_one(asker, statements[0])
+    if not statements:
+        return confirmed(asker), []
     rows: list[tuple[int, Row]] = []
     with run.snapshot():
         for each in statements:
-            found = _run_one(asker, each)
-            if found.state.version != session.version:
-                return found
-            rows += found.rows
-    return StatementResult(found.state, rows)
+            state, found = _run_one(asker, each)
+            if state.version != session.version:
+                return state, found
+            rows += found
+    return state, rows
 
 
 def _run_one(asker: Asker, ready: Ready) -> StatementResult:
-    rows = run.answer(ready.statement, ready.rounds, ready.slots | given_by(asker))
+    if isinstance(asker, Caller):
+        ready.slots["key"] = asker.key_hash
+    rows = run.answer(ready.statement, ready.rounds, ready.slots)
     if not rows:
         raise nobody(asker)
     return ready.read(rows)

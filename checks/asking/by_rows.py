@@ -260,7 +260,7 @@ def _read(group: tuple[CompiledOutline, ...], rows: Mapping[Outline, Rows], fetc
         for places in rows.get(compiled.outline, {}).values():
             mine = _answers_of(compiled, answer_of.get(places[0]))
             answers += [(place, row) for place in places for row in mine]
-    return StatementResult(state, answers)
+    return state, answers
 
 
 def _answers_of(compiled: CompiledOutline, answer: object) -> Sequence[Row]:
@@ -276,7 +276,7 @@ def _at(places: Sequence[int], ready: Ready) -> Ready:
     """Return the statement of one question, read as the answer to each of the equal questions in these places."""
 
     def read(fetched: list[Fetched]) -> StatementResult:
-        found = ready.read(fetched)
-        return found._replace(rows=[(place, row) for place in places for _, row in found.rows])
+        state, rows = ready.read(fetched)
+        return state, [(place, row) for place in places for _, row in rows]
 
     return ready._replace(read=read)

@@ -29,6 +29,9 @@ from policy.scopes import Scope
 
 IS_ANSWER, NEW_SIGNATURE, UNKNOWN_REVISION = -1, -2, -3  # in place of a policy version
 _OFFSET = 'e."offset"'
+# With each answer, SQLite's driver reads its columns' names, and looks for a converter of the type that a column is
+# declared with. So names are short, and a unary `+` makes an expression of a column: it has no declared type.
+_NUMBERS = f"{MOMENT} AS m, +{_OFFSET} AS o"
 
 
 class SnapshotState(NamedTuple):
@@ -48,13 +51,7 @@ class SnapshotState(NamedTuple):
 def state_statement(environment_id: int, needs_key: bool, dialect: Dialect) -> Statement:
     """Return the statement that only confirms; a caller's has the slot `key`, and no row if that is not good."""
     gate = _gate(environment_id, needs_key)
-    return finished((f"SELECT e.policy_version_id, {MOMENT}, {_OFFSET} FROM ", *gate), dialect.placeholder)
-
-
-def state_and_truth(rows: list[tuple[Any, ...]]) -> tuple[SnapshotState, bool]:
-    """Read the row that `Confirmation.of_truth` selects."""
-    version, truth, moment, offset = rows[0]
-    return SnapshotState(version, moment, offset), bool(truth)
+    return finished((f"SELECT +e.policy_version_id AS v, {_NUMBERS} FROM ", *gate), dialect.placeholder)
 
 
 def state_and_rows(rows: list[tuple[Any, ...]]) -> tuple[SnapshotState, list[tuple[Any, ...]]]:
@@ -75,7 +72,7 @@ class Confirmation(NamedTuple):
     def of_truth(self, truth: Text, columns: int = 1) -> Text:
         """Select one row if the key is good: what holds, and the truth, or NULL if the version is not mine."""
         mine: Text = ("CASE WHEN ", *self._mine, " THEN (", *truth, ") END")
-        return ("SELECT ", *self._version, ", ", *mine, f", {MOMENT}, {_OFFSET} FROM ", *self._gate)
+        return ("SELECT ", *self._version, " AS v, ", *mine, f" AS t, {_NUMBERS} FROM ", *self._gate)
 
     def of_rows(self, rows: Text, columns: int) -> Text:
         """Select a row of what holds if the key is good, and below it the rows if the version is mine.

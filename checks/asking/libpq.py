@@ -6,7 +6,7 @@ A statement is prepared on a connection the second time that it runs there.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from math import ceil, inf
@@ -35,11 +35,11 @@ StatementNames = OrderedDict[str, bytes | None]  # by SQL, the least recently us
 
 _names: WeakKeyDictionary[psycopg.Connection, StatementNames] = WeakKeyDictionary()
 _numbers = count(1)
-_asked: dict[psycopg.Connection, tuple[str, list[object]]] = {}  # what each runs now; `database_waits` knows since when
+_asked: dict[psycopg.Connection, tuple[str, Sequence[object]]] = {}  # what runs now; `database_waits` knows since when
 _LONG_TIMES = 2  # in a row, and a statement has to wait for a turn; once may only mean that the machine stood still
 
 
-def execute(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
+def execute(raw: psycopg.Connection, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]:
     """Run a statement. Its limit is the connection's `statement_timeout`, or what is left of the question's time."""
     try:
         if not can_run(raw):
@@ -76,7 +76,7 @@ def glance(raw: psycopg.Connection, sql: str, value: str) -> tuple | None:
     return tuple([None if each is None else int(each) for each in found])
 
 
-def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
+def _by_turns(raw: psycopg.Connection, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]:
     """Run a statement; if it took long twice in a row, or just takes long on another connection, wait for a turn."""
     times = known.times(sql, values)
     if times < _LONG_TIMES and not _takes_long(sql, values):
@@ -89,13 +89,13 @@ def _by_turns(raw: psycopg.Connection, sql: str, values: list[object], time: Dea
             raise turn.refusal if time.is_over() else Cancelled from None
 
 
-def _takes_long(sql: str, values: list[object]) -> bool:
+def _takes_long(sql: str, values: Sequence[object]) -> bool:
     long_ago = monotonic() - LONG
     mine = sql, values
     return any(database_waits.waiting.get(raw, inf) < long_ago for raw, asked in tuple(_asked.items()) if asked == mine)
 
 
-def _noted(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline, times: int) -> list[tuple]:
+def _noted(raw: psycopg.Connection, sql: str, values: Sequence[object], time: Deadline, times: int) -> list[tuple]:
     """Run a statement, and note whether it takes long. `times` is how often in a row it did so before."""
     began = monotonic()
     _asked[raw] = sql, values
@@ -111,7 +111,7 @@ def _noted(raw: psycopg.Connection, sql: str, values: list[object], time: Deadli
     return found
 
 
-def _in_time(raw: psycopg.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
+def _in_time(raw: psycopg.Connection, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]:
     left = time.left()
     if left >= time.seconds * _FRESH:
         return rows(raw, sql, values)
@@ -151,7 +151,7 @@ def can_run(raw: psycopg.Connection) -> bool:
     return raw.pgconn.status == ConnStatus.OK and raw.autocommit
 
 
-def rows(raw: psycopg.Connection, sql: str, values: list[object]) -> list[tuple]:
+def rows(raw: psycopg.Connection, sql: str, values: Sequence[object]) -> list[tuple]:
     written = [_written(value) for value in values]
     result = _result(raw, sql, written)
     if _is_forgotten(result) and raw.pgconn.transaction_status == TransactionStatus.IDLE:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from checks.asking.cache import Cache
-from checks.asking.confirmation import SnapshotState, state_and_rows, state_and_truth
+from checks.asking.confirmation import SnapshotState, state_and_rows
 from checks.asking.open_policy import Policy
 from checks.asking.question import Outline, Page
 from checks.engine.answers import Row, answers_of
@@ -41,10 +41,10 @@ class StatementKey(NamedTuple):
     asked: tuple[Outline | Root, ...]
     width: int  # how many answer columns each of the questions has
     inline: frozenset[Signature] = _NOTHING  # signatures that the request brings facts of
+    as_of_signature: int | None = None  # as of a revision: that of the latest signature until then; None: now
     window: Window | None = None
     most: int = 0  # at most so many rows, whichever are found first; 0: all
     by_rows: bool = False  # whether one statement asks about many rows of values (`by_rows`)
-    as_of_signature: int | None = None  # as of a revision: that of the latest signature until then; None: now
 
     def places(self, program: Program) -> tuple[int, ...]:
         """Return the places of the questions that may have answers: those about types that the program knows."""
@@ -61,11 +61,7 @@ class StatementKey(NamedTuple):
         )
 
 
-class StatementResult(NamedTuple):
-    """What a statement of a live session found: what holds, and answers, each with its question's place."""
-
-    state: SnapshotState
-    rows: list[tuple[int, Row]]
+StatementResult = tuple[SnapshotState, list[tuple[int, Row]]]  # the state, and answers, each with its question's place
 
 
 class Ready(NamedTuple):
@@ -114,14 +110,14 @@ class PreparedStatement(NamedTuple):
         places = self.places
         first = start + places[0]
         if not self.width:
-            state, truth = state_and_truth(rows)
-            return StatementResult(state, [(first, ())] if truth else [])
+            version, truth, moment, offset = rows[0]
+            return SnapshotState(version, moment, offset), [(first, ())] if truth else []
         state, found = state_and_rows(rows)
         if self.is_guarded:
             found = answers_of(found)
         if len(places) > 1:
-            return StatementResult(state, [(start + places[int(row[0])], row[1:]) for row in found])
-        return StatementResult(state, [(first, row) for row in (page.of(found) if page else found)])
+            return state, [(start + places[int(row[0])], row[1:]) for row in found]
+        return state, [(first, row) for row in (page.of(found) if page else found)]
 
 
 UNANSWERED = PreparedStatement(None)

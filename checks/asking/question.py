@@ -141,19 +141,18 @@ class Values:
 
     def one(self, type_name: str, text: str) -> Operand:
         """Return the operand that stands for the value in the engine's question."""
-        kind, place = self.placed(type_name, text)
-        return OPERANDS[kind](place)
+        if type_name != STRING:
+            return Slot(self.slot(type_name, text))
+        return Const(text) if text in self.names else Other(self.slot(type_name, text))
 
-    def placed(self, type_name: str, text: str) -> tuple[str, str]:
-        """Return the value's kind of operand, and its slot, or its text if that is a name of the policy."""
-        is_text = type_name == STRING
-        if is_text and text in self.names:
-            return NAME, text
-        slot = self.taken.get((type_name, text))
+    def slot(self, type_name: str, text: str) -> str:
+        """Put a value into a slot, unless it is in one already, and return the slot."""
+        value = type_name, text
+        slot = self.taken.get(value)
         if slot is None:
-            slot = self.taken[type_name, text] = f"v{len(self.slots)}"
+            slot = self.taken[value] = f"v{len(self.slots)}"
             self.slots[slot] = text
-        return OTHER if is_text else VALUE, slot
+        return slot
 
     def several(self, texts: tuple[str, ...]) -> str:
         """Put a list of ids, as JSON, into a slot of its own, and return the slot."""
@@ -208,9 +207,13 @@ def outline_of(question: Question, values: Values) -> Outline:
     for name, (type_name, ids) in asked.items():
         if ids is None:
             kind, place = EVERY, ""
-        elif len(ids) == 1 and name not in outs:
-            kind, place = values.placed(type_name, ids[0])
-        else:
+        elif len(ids) != 1 or name in outs:
             kind, place = SEVERAL if len(ids) <= FEW else MANY, values.several(ids)
+        elif type_name != STRING:
+            kind, place = VALUE, values.slot(type_name, ids[0])
+        elif ids[0] in values.names:
+            kind, place = NAME, ids[0]
+        else:
+            kind, place = OTHER, values.slot(type_name, ids[0])
         variables.append((name, type_name, kind, place))
     return Outline(calls, tuple(variables), outs)

@@ -52,15 +52,23 @@ def execute(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
     time = deadline.current() or question_time()
     began = noticing.now() if noticing.is_on else 0.0
     try:
-        with mine.wrap_database_errors:
-            rows = _driver(mine.vendor).execute(mine.connection, statement.sql, values, time)
+        rows = _driver(mine.vendor).execute(mine.connection, statement.sql, values, time)
+    except Exception:
+        with _noted_failure(began), mine.wrap_database_errors:  # in place of a driver's error comes Django's
+            raise
+    if noticing.is_on:
+        noticing.fetched(began, len(rows))
+    return rows
+
+
+@contextmanager
+def _noted_failure(began: float) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:
         if noticing.is_on:
             noticing.note("statement", began, failed=type(error).__name__)
         raise
-    if noticing.is_on:
-        noticing.fetched(began, len(rows))
-    return rows
 
 
 def glance(sql: str, value: str) -> Fetched | None:
@@ -122,7 +130,7 @@ def in_transaction() -> bool:
 class _Driver(Protocol):
     """How a database's driver is used."""
 
-    def execute(self, raw: Any, sql: str, values: list[object], time: Deadline) -> list[tuple]: ...
+    def execute(self, raw: Any, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]: ...
     def glance(self, raw: Any, sql: str, value: str) -> Fetched | None: ...
     def snapshot(self, raw: Any) -> AbstractContextManager[None]: ...
     def limited(self, raw: Any, seconds: float) -> AbstractContextManager[None]: ...

@@ -181,9 +181,10 @@ class LiveSession(Session):
             slots |= page.slots
             window = page.window
         width = len(asked[0].outs)
+        as_of_signature = None if self.moment is None else self.moment.signatures
         return StatementKey(
             self.environment_id, policy, self.needs_key, self.generation, run.dialect(),
-            asked, width, inline, window, as_of_signature=None if self.moment is None else self.moment.signatures,
+            asked, width, inline, as_of_signature, window,
         )  # fmt: skip
 
     def plan(self, question: Question, page: Page | None = None) -> Compiled:

@@ -320,7 +320,7 @@ class Snapshot(Session):
     def _key(self, asked: Outline | Root, width: int, most: int, window: Window | None = None) -> StatementKey:
         mine = (self.environment_id, self.policy, None, self.known.marks, self.dialect)
         as_of_signature = self.past.signatures if self.past else None
-        return StatementKey(*mine, (asked,), width, self.inline, window, most, as_of_signature=as_of_signature)
+        return StatementKey(*mine, (asked,), width, self.inline, as_of_signature, window, most)
 
     def _compiled(self, key: StatementKey, places: tuple[int, ...]) -> PreparedStatement:
         began = time.thread_time()

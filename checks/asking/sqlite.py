@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 
@@ -21,7 +21,7 @@ _FORGOTTEN = r"no such table: (?:inline_fact|(?:[qr]\d+)*[agrw]\d+)$"
 _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded|{_FORGOTTEN}")
 
 
-def execute(raw: sqlite3.Connection, sql: str, values: list[object], time: Deadline) -> list[tuple]:
+def execute(raw: sqlite3.Connection, sql: str, values: Sequence[object], time: Deadline) -> list[tuple]:
     time.left()  # raises if there is none
     clock = _Clock(time, sql, values)
     raw.set_progress_handler(clock.is_over, _STEPS)
@@ -47,15 +47,14 @@ def glance(raw: sqlite3.Connection, sql: str, value: str) -> tuple | None:
 class _Clock:
     """The progress handler of one statement. If that takes long, it runs by turns; if known to, from the start."""
 
-    __slots__ = ("_asked", "_free_until", "_has_slot", "_is_known", "_refusal", "_time", "_turn")
+    _turn: Turn | None = None
+    _has_slot = True
+    _refusal: BaseException | None = None
 
-    def __init__(self, time: Deadline, sql: str, values: list[object]):
+    def __init__(self, time: Deadline, sql: str, values: Sequence[object]):
         self._time, self._asked = time, (sql, values)
         self._is_known = known.times(sql, values) > 0
         self._free_until = 0.0 if self._is_known else monotonic() + LONG
-        self._turn: Turn | None = None
-        self._has_slot = True
-        self._refusal: BaseException | None = None
 
     @property
     def refusal(self) -> BaseException:

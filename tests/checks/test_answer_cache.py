@@ -39,7 +39,7 @@ def asked(monkeypatch) -> list[object]:
     found: list[object] = []
     answered = ask._answered
     monkeypatch.setattr(ask, "_answered", lambda *args: found.append(args[1]) or answered(*args))
-    answer_cache._answers._stored.clear()
+    answer_cache._answers.clear()
     answer_cache._latest.clear()
     monkeypatch.setattr(answer_cache, "_seen", Everything())
     return found

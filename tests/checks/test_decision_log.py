@@ -96,7 +96,7 @@ def path(tmp_path, monkeypatch) -> Path:
     made = Writer(str(tmp_path / "decisions"), log.line_of)
     made._thread = threading.current_thread()
     monkeypatch.setattr(log, "writer", made)
-    answer_cache._answers._stored.clear()
+    answer_cache._answers.clear()
     return tmp_path / "decisions"
 
 

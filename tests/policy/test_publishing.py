@@ -5,7 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
-from cachetools import LRUCache
 from django.db import connection
 
 from facts import accept, store
@@ -18,6 +17,7 @@ from policy.errors import AuthzError, NotFound, PolicyTestsFailed
 from policy.language.rejection import PolicyRejected
 from policy.models import Environment, PolicyVersion
 from policy.publishing import Ignored, activate, publish
+from policy.recent import Recent
 from policy.testing import AssertionOutcome, TestOutcome, TestReport
 from policy.values import Value
 
@@ -312,9 +312,9 @@ def test_a_new_version_is_compiled_once_by_the_requests_that_meet_it(environment
 
 
 def test_programs_that_were_not_used_for_longest_are_let_go(environment, monkeypatch):
-    monkeypatch.setattr(active, "_programs", LRUCache(3 * active._LEAST, active._weight))
+    monkeypatch.setattr(active, "_programs", Recent(3 * active._LEAST, active._weight))
     first, _, third = (publish(environment.id, f"# {n}\n", None) for n in range(3))
-    assert active._remembered(first.version.pk) is None
-    assert active._remembered(third.version.pk) is third.draft.program
+    assert active._programs.get(first.version.pk) is None
+    assert active._programs.get(third.version.pk) is third.draft.program
     assert active.program_of_version(first.version.pk).source.text == "# 0\n"
     assert len(active._programs) == 2

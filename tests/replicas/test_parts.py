@@ -171,11 +171,11 @@ def test_what_comes_late_is_not_remembered_again():
     late = askers.LiveSession(7, 1, True)
     try:
         active.remember_program(-7, program, history)
-        assert active._remembered(-7) is program
+        assert active._programs.get(-7) is program
         for forget in timeline._forgetting:
             forget()
         active.remember_program(-7, program, history)
-        assert active._remembered(-7) is None
+        assert active._programs.get(-7) is None
         assert askers.session_after(late, 2).generation > late.generation
     finally:
         for forget in timeline._forgetting:

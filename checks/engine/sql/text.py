@@ -16,9 +16,11 @@ one:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
+from typing import Any
 
 from checks.engine.rules.clauses import Const, Other, Slot, Term
 from checks.engine.rules.limits import tick
@@ -268,8 +270,8 @@ class Statement:
     sql: str
     parameters: tuple[Const | Other | Slot, ...]
 
-    def values(self, slots: dict[str, object]) -> list[object]:
-        return list(map((slots | self._constants).__getitem__, self._places))
+    def values(self, slots: dict[str, object]) -> Sequence[object]:
+        return self._chosen(slots | self._constants)
 
     @cached_property
     def _constants(self) -> dict[int, str]:
@@ -277,8 +279,10 @@ class Statement:
         return {place: each.id for place, each in enumerate(self.parameters) if isinstance(each, Const)}
 
     @cached_property
-    def _places(self) -> tuple[int | str, ...]:
-        return tuple([place if isinstance(each, Const) else _slot(each) for place, each in enumerate(self.parameters)])
+    def _chosen(self) -> Callable[[Mapping[Any, object]], Sequence[object]]:
+        """Return the function that takes the parameters' values out of slots and constants."""
+        keys = [place if isinstance(each, Const) else _slot(each) for place, each in enumerate(self.parameters)]
+        return itemgetter(*keys) if len(keys) > 1 else lambda known: [known[key] for key in keys]
 
 
 def _slot(piece: Other | Slot) -> str:

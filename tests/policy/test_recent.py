@@ -1,0 +1,95 @@
+"""A cache that has room for so much: what is used stays, whatever else comes and goes, in many threads at once."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from policy.recent import Recent
+
+
+def test_the_oldest_that_was_not_used_is_evicted():
+    found: Recent[str, str] = Recent(3)
+    for key in "abc":
+        found.store(key, key.upper())
+    assert found.get("a") == "A"
+    found.store("d", "D")
+    assert [found.get(key) for key in "abcd"] == ["A", None, "C", "D"]
+    found.store("e", "E")
+    assert len(found) == 3 and found.get("e") == "E"
+
+
+def test_what_is_used_in_between_stays():
+    found: Recent[int, int] = Recent(10)
+    found.store(-1, -1)
+    for number in range(1000):
+        assert found.get(-1) == -1
+        found.store(number, number)
+    assert [number for number in range(1000) if found.get(number) is not None] == [*range(991, 1000)]
+
+
+def test_what_was_used_once_does_not_stay_for_good():
+    found: Recent[int, int] = Recent(10)
+    for number in range(10):
+        found.store(number, number)
+        found.get(number)
+    for number in range(10, 30):
+        found.store(number, number)
+    assert not any(found.get(number) for number in range(10))
+
+
+def test_values_have_weights():
+    found: Recent[str, str] = Recent(10, len)
+    for key, value in (("a", "x" * 4), ("b", "x" * 4), ("c", "x" * 2)):
+        found.store(key, value)
+    found.store("a", "x" * 3)
+    assert len(found) == 3
+    found.store("d", "x" * 5)
+    assert [found.get(key) for key in "abcd"] == ["x" * 3, None, "x" * 2, "x" * 5]
+    with pytest.raises(AssertionError):
+        found.store("e", "x" * 11)
+    found.store("e", "x" * 10)
+    assert len(found) == 1
+
+
+def test_what_is_dropped_leaves_room():
+    found: Recent[str, str] = Recent(2)
+    for key in "ab":
+        found.store(key, key)
+    found.drop("a")
+    found.drop("nothing")
+    found.store("c", "c")
+    assert [found.get(key) for key in "abc"] == [None, "b", "c"]
+    found.clear()
+    assert len(found) == 0
+    for key in "de":
+        found.store(key, key)
+    assert [found.get(key) for key in "de"] == ["d", "e"]
+
+
+def test_many_threads_use_one():
+    """Each sees under a key what was stored under it or nothing, and the room is never exceeded."""
+    found: Recent[int, str] = Recent(50)
+
+    def work(seed: int) -> int:
+        wrong = 0
+        for turn in range(3000):
+            key = (seed * 7919 + turn * 31) % 120
+            value = found.get(key)
+            wrong += value not in (None, str(key)) or len(found) > 50
+            if value is None:
+                found.store(key, str(key))
+            if turn % 500 == seed:
+                found.clear()
+            if turn % 70 == seed:
+                found.drop(key)
+        return wrong
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            assert sum(threads.map(work, range(8))) == 0
+    finally:
+        sys.setswitchinterval(usual)
+    assert found._weight == len(found) <= 50
