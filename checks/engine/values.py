@@ -19,6 +19,7 @@ def value(made: type[T]) -> type[T]:
     found: type[T] = dataclass(frozen=True, slots=True)(made)
     own: list[Any] = [each for each in fields(found) if each.init]  # type: ignore[arg-type]
     assert all(each.default_factory is MISSING for each in own), "a default is a value here"
+    assert not hasattr(made, "__post_init__"), "a field is what is passed, and nothing is computed here"
     names: dict[str, Any] = {f"set_{each.name}": getattr(found, each.name).__set__ for each in own}
     names |= {f"default_{each.name}": each.default for each in own if each.default is not MISSING}
     params = [f"{each.name}=default_{each.name}" if each.default is not MISSING else each.name for each in own]
