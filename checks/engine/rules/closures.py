@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from checks.engine.rules.clauses import Call, Clause, ClauseSubset, Pattern, Var
-from checks.engine.rules.unify import applied
+from checks.engine.rules.clauses import Call, Clause, ClauseSubset, Literal, Pattern, Var, canonical, renumbered
 from policy.rules import program as p
 from policy.rules.flat import terms_of
 
@@ -45,15 +44,13 @@ class Closure:
         x, z = (Var(index, type=name) for index, name in enumerate(pattern.types))
         return Clause((x, z), (Call(pattern.predicate, pattern.types, (x, z), self._step),))
 
-    def next_step(self, pattern: Pattern, guard: Clause) -> Clause:
-        """Return `linked(x, z) if linked(x, y) and linked step(y, z)`, and what the guard says of y."""
-        (y,) = guard.params
-        assert isinstance(y, Var), "a guard is about any value of a type"
+    def next_step(self, pattern: Pattern, y: Var) -> Clause:
+        """Return `linked(x, z) if linked(x, y) and linked step(y, z)`."""
         start, end = pattern.types
         x, z = Var(0, type=start), Var(1, type=end)
         so_far = Call(pattern.predicate, (start, y.type), (x, y))
         step = Call(pattern.predicate, (y.type, end), (y, z), self._step)
-        return Clause((x, z), (so_far, step, *guard.body))
+        return Clause((x, z), (so_far, step))
 
     def steps(self, pattern: Pattern) -> Iterator[Clause]:
         """Yield the clauses of one step: forward or backward."""
@@ -63,16 +60,18 @@ class Closure:
         yield Clause((x, y), (Call(pattern.predicate, (end, start), (y, x), ClauseSubset.UNCLOSED),))
 
 
-def about_between(guard: Clause) -> Clause:
-    """Return the guard with its variables numbered as in the clauses of its closure, where x is 0 and z is 1.
+def between(guard: p.Rule, type_name: str) -> Var:
+    """Return the y that the guard is about, as a variable of this type in the closure's clauses."""
+    (y,) = guard.head.args
+    assert isinstance(y, p.Var), "a guard is about any value"
+    return Var(_BETWEEN, y.name, type_name)
 
-    So these clauses need no new numbers, and there may be many: one for each two ends and each type between them.
-    """
-    (y,) = guard.params
-    assert isinstance(y, Var), "a guard is about any value of a type"
-    moved = applied(guard, (y.numbered(_BETWEEN),))
-    assert moved is not None, "nothing limits which values a guard is asked about"
-    return moved
+
+def about_between(guard: Clause) -> tuple[Literal, ...]:
+    """Return what the guard says of y, with its variables numbered on from x and z."""
+    numbered = canonical(guard)
+    moved = {each.number: each.numbered(each.number + _BETWEEN) for each in numbered.variables}
+    return tuple([renumbered(literal, moved) for literal in numbered.body])
 
 
 def closure_of(rules: tuple[p.Rule, ...]) -> Closure | None:

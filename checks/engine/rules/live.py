@@ -38,6 +38,9 @@ class Live:
 
         reachable((start,), following, tick)
         self._dead |= self._dead_among(every)
+        if not self._dead:
+            self._found |= every
+            return
         for pattern, clauses in every.items():
             self._found[pattern] = tuple(self._without_idle_tests(each) for each in clauses if self._can_hold(each))
 

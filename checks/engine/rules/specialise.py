@@ -13,9 +13,9 @@ A copy is made only if each call of its body can match a fact or the head of a r
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from operator import contains
 
 from checks.engine.rules.clauses import (
     NOW,
@@ -35,7 +35,7 @@ from checks.engine.rules.clauses import (
     canonical,
     substituted,
 )
-from checks.engine.rules.closures import Closure, about_between, closure_of
+from checks.engine.rules.closures import Closure, about_between, between, closure_of
 from checks.engine.rules.limits import spend, tick
 from checks.engine.rules.narrow import narrowed
 from checks.engine.rules.typings import (
@@ -53,6 +53,8 @@ from policy.rules import program as p
 from policy.rules.flat import variables_in
 from policy.values import Value
 
+Guards = list[tuple[Var, list[tuple[Literal, ...]]]]  # of a closure: the value between two steps, and what it must meet
+
 
 def any_signature(signature: p.Signature) -> bool:
     """Say that there may be facts of any signature: for use where it is not known which facts are stored."""
@@ -67,7 +69,7 @@ class Specialised:
         self._are_facts = are_facts
         self._rules: dict[tuple[str, tuple[str, ...]], list[p.Rule]] = {}
         self._closures: dict[tuple[str, int], Closure | None] = {}
-        self._guards: dict[str, tuple[Clause, ...]] = {}  # of closures
+        self._guards: dict[str, Guards] = {}
         self._rules_by_last: dict[tuple[str | int, ...], list[p.Rule]] = {}
 
     @cached_property
@@ -91,24 +93,27 @@ class Specialised:
                 others = [rule for rule in rules if rule not in closure.rules]
                 return self._facts_and_rules(pattern, [*others, *closure.outside])
             case ClauseSubset.STEP:
-                return self._closing(pattern, closure.steps(pattern))
+                return self._closing(pattern, filter(self._can_hold, closure.steps(pattern)))
         return self._closing(pattern, self._paths(pattern, closure))
 
     def _paths(self, pattern: Pattern, closure: Closure) -> Iterator[Clause]:
-        """Yield the clauses of a closure: one step, or some steps and then one more."""
-        yield closure.first_step(pattern)
-        for guard in self._guards_of(pattern.predicate, closure):
-            yield closure.next_step(pattern, guard)
+        """Yield the clauses of a closure: one step, or some steps and then one more.
 
-    def _guards_of(self, predicate: str, closure: Closure) -> tuple[Clause, ...]:
-        """Return the guards of a closure for each type that the value between two steps can have."""
+        There may be many, for each type of the value between and each guard: those of one type share their calls.
+        """
+        yield from filter(self._can_hold, [closure.first_step(pattern)])
+        for y, guards in self._guards_of(pattern.predicate, closure):
+            joined = closure.next_step(pattern, y)
+            if self._can_hold(joined):
+                yield from (Clause(joined.params, (*joined.body, *guard)) for guard in guards)
+
+    def _guards_of(self, predicate: str, closure: Closure) -> Guards:
         if predicate not in self._guards:
-            found = (
-                _clauses(self._types_by_predicate, rule, (name,))
+            self._guards[predicate] = [
+                (between(rule, name), [*map(about_between, _clauses(self._types_by_predicate, rule, (name,)))])
                 for rule in closure.guards
                 for name in sorted(closure.types)
-            )
-            self._guards[predicate] = tuple(map(about_between, itertools.chain.from_iterable(found)))
+            ]
         return self._guards[predicate]
 
     def _facts_and_rules(self, pattern: Pattern, rules: Iterable[p.Rule]) -> Iterator[Clause]:
@@ -127,20 +132,21 @@ class Specialised:
                     yield canonical(made)
 
     def _closing(self, pattern: Pattern, clauses: Iterator[Clause]) -> Iterator[Clause]:
-        """Yield a closure's clauses whose calls can hold. `ClauseSubset.UNCLOSED` brings in the rules of its types."""
+        """Yield a closure's clauses for the pattern. `ClauseSubset.UNCLOSED` brings in the rules of its types."""
         for clause in clauses:
             tick()
-            if all(self._may_hold(call) for call in clause.body if isinstance(call, Call)):
-                spend((pattern.predicate, len(pattern.types)))
-                made = clause if clause.params == pattern.params else applied(clause, pattern.params)
-                assert made is not None, "a closure is of anything with anything"
-                yield canonical(made)
+            spend((pattern.predicate, len(pattern.types)))
+            made = clause if clause.params == pattern.params else applied(clause, pattern.params)
+            assert made is not None, "a closure is of anything with anything"
+            yield canonical(made)
 
-    def _may_hold(self, call: Call) -> bool:
-        every = self._types_by_predicate.get((call.predicate, len(call.types)), ())
-        return any(
-            all(name in allowed for name, allowed in zip(call.types, argument_types)) for argument_types in every
-        )
+    def _can_hold(self, clause: Clause) -> bool:
+        """Say whether each call of the clause can match a fact or the head of a rule."""
+        return all(self._can_match(call.predicate, call.types) for call in clause.body if isinstance(call, Call))
+
+    def _can_match(self, predicate: str, types: tuple[str, ...]) -> bool:
+        every = self._types_by_predicate.get((predicate, len(types)), ())
+        return any(all(map(contains, argument_types, types)) for argument_types in every)
 
     def _closure_of(self, pattern: Pattern) -> Closure | None:
         """Return the closure of the pattern's predicate; None where there is none, or it lacks one of the types."""
