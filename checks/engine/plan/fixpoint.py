@@ -31,6 +31,7 @@ from checks.engine.plan.states import Active, State
 from checks.engine.plan.unfold import Unfolder
 from checks.engine.plan.variants import guards_for, variant_of
 from checks.engine.rules.clauses import Col, Operand, Term, Var, type_of
+from checks.engine.values import value
 
 
 def answering_plan(
@@ -62,7 +63,7 @@ def answering_plan(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Waiting:
     """A branch of the state `owner` that goes on from the answers of another state, or the same one."""
 
@@ -107,7 +108,7 @@ class _Work:
         if isinstance(end, Exit):
             self._add(owner, keys, end)
             return
-        self.moves[Jump(end.branch, end.state, end.keys)] = None
+        self.moves[end if isinstance(end, Jump) else Jump(end.branch, end.state, end.keys)] = None
         waiting = _Waiting(owner, keys, end)
         self.waiting.setdefault(end.state, []).append(waiting)
         for state in self.explored.add(self.unfolder, end.state, self.enclosing):

@@ -15,7 +15,7 @@ from checks.engine.rules.clauses import Col, Neg, Operand, Term, Var, substitute
 
 def variant_of(end: Exit, fixed: frozenset[Operand]) -> Variant:
     """Return the exit's variant. Refuse guards that mention anything but answer columns and what is fixed."""
-    columns = {out: Var(k, type=type_of(out)) for k, out in enumerate(end.outs)}
+    columns = {out: Var(k, type=type_of(out)) for k, out in enumerate(end.outs)} if end.guards else {}
     guards = []
     for guard in end.guards:
         args = tuple(columns.get(arg, arg) for arg in guard.call.args)
@@ -34,5 +34,7 @@ def same_columns(end: Exit) -> tuple[tuple[int, int], ...]:
 
 def guards_for(variant: Variant, results: tuple[Var, ...], known: Mapping[Var, Term]) -> list[Neg]:
     """Return the variant's guards with `results` for its columns, or what is `known` of those."""
+    if not variant.guards:
+        return []
     terms = {Var(k): known.get(variable, variable) for k, variable in enumerate(results)}
     return [substituted(guard, terms) for guard in variant.guards]

@@ -151,9 +151,10 @@ class RuleSet:
         if self.tabled and pattern in self.tabled:
             return TABLED
         if self.question:
-            if pattern not in self._renaming:
-                self._renaming[pattern] = self._is_renaming(pattern)
-            return None if self._renaming[pattern] else TABLED
+            is_renaming = self._renaming.get(pattern)
+            if is_renaming is None:
+                is_renaming = self._renaming[pattern] = self._is_renaming(pattern)
+            return None if is_renaming else TABLED
         number = self._components.number(pattern)
         if number is None and pattern.is_path and any(clause.body for clause in self.alternatives(pattern)):
             return self._paths.setdefault(pattern, -1 - len(self._paths))

@@ -36,10 +36,11 @@ from checks.engine.plan.plan import (
     Tagged,
 )
 from checks.engine.rules.clauses import Col, Term, Var
+from checks.engine.values import value
 from policy.rules.program import Signature
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ArmKey:
     """All that an arm's text depends on, and its numbers.
 

@@ -215,11 +215,10 @@ class _Statements:
 
     def _with_deltas(self, alike: _Alike) -> Iterator[tuple[frozenset[Tag], Text]]:
         """Yield the arms' rows once for each of their deltas, with the tags of its new rows."""
-        deltas = [_deltas(_branch_of(arm)) for arm in alike.arms]
         row = merged_arm(self._row_with_holes(alike), alike.numbers) if alike.numbers else self._row(alike.arms[0])
-        for same in zip(*deltas):
-            tables, _ = same[0]
-            yield frozenset(tag for _, tag in same), read_from(row, tables)
+        tags = zip(*(_tags_read(_branch_of(arm)) for arm in alike.arms))
+        for tables, same in zip(_deltas(_branch_of(alike.arms[0])), tags):
+            yield frozenset(same), read_from(row, tables)
 
     def of_answers(self, ends: list[Exit]) -> Statement:
         rows = []
@@ -278,14 +277,17 @@ class _Statements:
         return finished((*self.renderer.head_of(rows, tables), *rows), dialect.placeholder)
 
 
-def _deltas(branch: Branch) -> list[tuple[dict[int, str], Tag]]:
-    """Return the deltas: for each source that may have a new row, the tables of all sources, and the new row's tag."""
+def _deltas(branch: Branch) -> list[dict[int, str]]:
+    """Return the tables of all sources for each delta: for each source that may have a new row."""
     every = _every(branch)
+    return [{**every, source.number: name} for source, name in _read(branch, NEW_GOALS, NEW_ANSWERS)]
+
+
+def _tags_read(branch: Branch) -> list[Tag]:
+    """Return the tag of the new row of each delta."""
     tags = {each.source: each.tag for each in branch.conditions if isinstance(each, Tagged)}
-    return [
-        ({**every, source.number: name}, (int(isinstance(source, Answers)), tags[source.number]))
-        for source, name in _read(branch, NEW_GOALS, NEW_ANSWERS)
-    ]
+    read = (each for each in branch.sources if isinstance(each, (Goals, Answers)))
+    return [(int(isinstance(each, Answers)), tags[each.number]) for each in read]
 
 
 def _every(branch: Branch) -> dict[int, str]:
