@@ -19,7 +19,7 @@ from checks.engine.errors import PlannedTooLong, Sprawling, TooComplex
 PATIENCE = 1.0  # seconds of processor time
 REFUSED_FOR = 60.0  # seconds; then planning is tried again, since chance may decide if it is just within the limit
 MOST_REFUSED = 1000  # refusals that are remembered
-_STEPS_BETWEEN_LOOKS = 50  # at the clock; about a millisecond
+_STEPS_BETWEEN_LOOKS = 100  # at the clock; one or two milliseconds
 
 
 class _Deadline(threading.local):

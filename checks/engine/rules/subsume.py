@@ -33,9 +33,12 @@ def _without_subsumed(clauses: tuple[Clause, ...], implying: Implying) -> tuple[
                 groups.setdefault((clause.params, rest), []).append((index, literal))
     dropped: set[int] = set()
     for group in groups.values():
+        if len(group) == 1:
+            continue
+        implied = {index: implying(call) for index, call in group}
         for index, call in group:
             tick()
-            rivals = (other for rank, other in group if rank != index and rank not in dropped)
-            if index not in dropped and any(call in implying(other) for other in rivals):
+            rivals = (each for rank, each in implied.items() if rank != index and rank not in dropped)
+            if index not in dropped and any(call in each for each in rivals):
                 dropped.add(index)
     return tuple(clause for index, clause in enumerate(clauses) if index not in dropped)
