@@ -157,7 +157,7 @@ class Everything:
 
 
 FAULTS = {
-    "live": Fault(live.Live, "_can_hold", lambda self, clause: not calls_made((clause,)), "renamed_roles"),
+    "live": Fault(live.Live, "_dead_among", lambda self, every: {p for p in every if calls_made(every[p])}, "renamed_roles"),
     "linear": Fault(linearise, "_with_bases", lambda clauses, _: clauses[:-1], "transitive"),
     "renamed": Fault(rename.Renamed, "is_stored", lambda self, pattern: True, "types"),
     "needed": Fault(rename.Renamed, "implying", lambda self, call: Everything(), "renamed_roles"),
