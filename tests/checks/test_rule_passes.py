@@ -151,13 +151,17 @@ def no_rows(*_: object) -> Iterator[Clause]:
     return iter(())
 
 
+def all_that_call(_: object, every: dict[Pattern, tuple[Clause, ...]]) -> set[Pattern]:
+    return {pattern for pattern, clauses in every.items() if calls_made(clauses)}
+
+
 class Everything:
     def __contains__(self, call: object) -> bool:
         return True
 
 
 FAULTS = {
-    "live": Fault(live.Live, "_dead_among", lambda self, every: {p for p in every if calls_made(every[p])}, "renamed_roles"),
+    "live": Fault(live.Live, "_dead_among", all_that_call, "renamed_roles"),
     "linear": Fault(linearise, "_with_bases", lambda clauses, _: clauses[:-1], "transitive"),
     "renamed": Fault(rename.Renamed, "is_stored", lambda self, pattern: True, "types"),
     "needed": Fault(rename.Renamed, "implying", lambda self, call: Everything(), "renamed_roles"),
