@@ -8,6 +8,7 @@ from facts.store import id_conditions
 from facts.wire import Argument
 
 ARITIES = range(1, 6)
+ROWS = 2_000  # of each arity
 ONE = [(arity, position) for arity in ARITIES for position in range(arity)]
 TWO = [(3, (0, 1)), (3, (1, 2)), (3, (0, 2)), (4, (1, 2)), (4, (2, 3)), (5, (3, 4)), (3, (0, 1, 2))]
 
@@ -15,13 +16,15 @@ TWO = [(3, (0, 1)), (3, (1, 2)), (3, (0, 2)), (4, (1, 2)), (4, (2, 3)), (5, (3, 
 @pytest.fixture
 def filled(db):
     """Enough rows that scanning them would look dear."""
-    rows = [
-        (number, *(f"{column}-{n % (97 + place)}-{n}" if place < arity else "" for place, column in enumerate(COLUMNS)))
-        for number, arity in enumerate(ARITIES, 1)
-        for n in range(2000)
-    ]
     with connection.cursor() as cursor:
-        cursor.executemany("INSERT INTO fact (sig, a0, a1, a2, a3, a4) VALUES (%s, %s, %s, %s, %s, %s)", rows)
+        for number, arity in enumerate(ARITIES, 1):
+            ids = [f"'{column}-' || (n % {97 + place}) || '-' || n" for place, column in enumerate(COLUMNS[:arity])]
+            empty = ["''"] * (len(COLUMNS) - arity)
+            cursor.execute(
+                f"INSERT INTO fact (sig, {', '.join(COLUMNS)}) WITH RECURSIVE rows(n) AS"
+                f" (SELECT 0 UNION ALL SELECT n + 1 FROM rows WHERE n < {ROWS - 1})"
+                f" SELECT {number}, {', '.join([*ids, *empty])} FROM rows"
+            )
         if connection.vendor == "postgresql":
             cursor.execute("ANALYZE fact")
     return db
