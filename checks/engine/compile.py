@@ -151,10 +151,12 @@ class _Fitting:
         def has_gaps() -> bool:
             return are_missing(rules.program, asked, self._are_facts)
 
-        with within(self.few, has_gaps):
-            written = self._written_out(rules, root)
-        if written is not None and not written.plan.has_rounds:
-            return written
+        written = None
+        if steps_taken() <= self.few or not has_gaps():
+            with within(self.few, has_gaps):
+                written = self._written_out(rules, root)
+            if written is not None and not written.plan.has_rounds:
+                return written
         if has_gaps():
             rules = rules.restricted_to(self._are_facts)
             written = self._written_out(rules, root) or written
