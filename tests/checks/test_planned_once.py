@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import FrozenInstanceError, field, replace
+from itertools import product
 
 import pytest
 
@@ -9,6 +10,7 @@ from checks.engine import compile as forms
 from checks.engine.compile import Root, Shape
 from checks.engine.plan import unfold
 from checks.engine.rules.clauses import Call, Const, Slot, Var
+from checks.engine.rules.limits import steps_taken
 from checks.engine.sql import rounds
 from checks.engine.sql.text import Table, Unnamed, finished, fused, read_from, tables_in
 from checks.engine.values import hashed_once, value
@@ -131,6 +133,20 @@ def test_the_more_roots_of_a_question_took_too_many_steps_the_fewer_the_next_may
     roots = [Root((Call("allow", ("User", STRING, "Doc"), (actor, Const("read"), Var(0))),)) for actor in actors]
     assert filled().compiled_for(Shape(tuple(roots), 1)).rounds
     assert [planner.sprawling for planner, *_ in tried] == [0, 1, 2]
+
+
+def test_rules_without_facts_are_looked_at_for_the_first_root_only():
+    kinds = [f"T{number}" for number in range(10)]
+    rules = "linked(x, z) if near(x, z); linked(x, z) if linked(x, y) and linked(y, z);"
+    policy = "".join(f"actor {name} {{}}" for name in kinds) + rules
+    roots = [Root((Call("linked", types, (Var(0), Var(1))),)) for types in product(kinds, kinds)]
+
+    def steps(count: int) -> int:
+        before = steps_taken()
+        Engine(policy).compiled_for(Shape(tuple(roots[:count]), 2), knows=lambda signature: False)
+        return steps_taken() - before
+
+    assert steps(100) < 3 * steps(1)
 
 
 def replace_tabled(rules):
