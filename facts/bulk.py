@@ -18,7 +18,7 @@ from facts.formats import write_csv as write_csv
 from facts.models import ROW_LENGTH, NewRow
 from facts.names import Names, UnknownName
 from facts.numbering import signature_number
-from facts.past import Changed
+from facts.past import ChangeCounts
 from facts.table import Loader, fact_table
 from facts.wire import Fact, fact_from_json, plain_fact
 from policy import clock, noticing
@@ -82,7 +82,7 @@ def load(
                 report(filing.read)
             if filing.bad and not skip_bad:
                 raise LinesRejected(tuple(filing.bad))
-        counts = _settled(filing.numbers, turn.offset) if ends.changed else Changed(loader.inserted)
+        counts = _settled(filing.numbers, turn.offset) if ends.changed else ChangeCounts(loader.inserted)
         done = Done(turn.offset, Kind.LOAD, by, turn.policy_version_id, counts.inserted, counts.deleted)
         record(environment_id, [done])
         fact_table().note_stored(loader.inserted)
@@ -99,7 +99,7 @@ def _with_room(rows: list[NewRow], ends: Ends, filing: _Filing, loader: Loader, 
     return rows
 
 
-def _settled(numbers: Iterable[int], revision: int) -> Changed:
+def _settled(numbers: Iterable[int], revision: int) -> ChangeCounts:
     past.settle(numbers, revision)
     return past.changed(numbers, revision, revision)[revision]
 

@@ -18,7 +18,7 @@ from facts.table import fact_table
 from facts.wire import Fact, end_path
 from policy.clock import now, now_in, text_of
 from policy.errors import AuthzError, MalformedRequest
-from policy.offsets import Turn
+from policy.offsets import WriterTurn
 
 
 class EndIsPast(MalformedRequest):
@@ -36,7 +36,7 @@ class EndsStay(AuthzError):
 class Ends:
     """The ends that one transaction stores and changes."""
 
-    def __init__(self, environment_id: int, turn: Turn):
+    def __init__(self, environment_id: int, turn: WriterTurn):
         self.environment_id = environment_id
         self.may_end = numbers_that_may_end(environment_id, turn.ends_mark)
         self.revision = turn.offset

@@ -50,7 +50,7 @@ class FeedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FeedPage:
     changes: list[dict[str, object]]
     after: FeedPosition  # from where to go on
     more: bool  # whether there is more now
@@ -92,7 +92,7 @@ class _Reader:
     horizon: int
 
 
-def read(environment_id: int, asked: FeedRequest) -> Found:
+def read(environment_id: int, asked: FeedRequest) -> FeedPage:
     """Return the changes after a position. The caller opens the snapshot to read from (`read_snapshot`)."""
     newest, horizon = newest_and_horizon(environment_id)
     position = asked.after
@@ -127,7 +127,7 @@ def _check(position: FeedPosition, newest: int, horizon: int, asked: FeedRequest
 # ---- many revisions ----------------------------------------------------------------------------------------------
 
 
-def _following(reader: _Reader, after: int) -> Found:
+def _following(reader: _Reader, after: int) -> FeedPage:
     if reader.asked.predicates:
         return _following_chosen(reader, after) if reader.chosen.signatures else _ended(reader, [])
     limit = reader.asked.limit
@@ -141,7 +141,7 @@ def _following(reader: _Reader, after: int) -> Found:
     return _whole(reader, taken, more)
 
 
-def _following_chosen(reader: _Reader, after: int) -> Found:
+def _following_chosen(reader: _Reader, after: int) -> FeedPage:
     """Skip the revisions that have no fact with the predicates asked for, for `PATIENCE` seconds at most."""
     until = time.monotonic() + PATIENCE
     while True:
@@ -156,7 +156,7 @@ def _following_chosen(reader: _Reader, after: int) -> Found:
         if some:
             break
         if time.monotonic() > until:
-            return Found([], FeedPosition(after), after < reader.newest, reader.newest)
+            return FeedPage([], FeedPosition(after), after < reader.newest, reader.newest)
     taken = list(_fitting(some, found, reader.asked.limit))
     if not taken:
         return _first_of_parts(reader, some[0], more=some[0].number < reader.newest)
@@ -177,15 +177,15 @@ def _fitting(headers: Iterable[_Header], sizes: Mapping[int, int], limit: int) -
     return takewhile(fits, headers)
 
 
-def _whole(reader: _Reader, headers: Sequence[_Header], more: bool) -> Found:
+def _whole(reader: _Reader, headers: Sequence[_Header], more: bool) -> FeedPage:
     first, last = headers[0].number, headers[-1].number
     facts = inserted_and_deleted(reader.chosen, first, last) if any(each.size for each in headers) else {}
     changes = [each.to_json(*facts.get(each.number, _NOTHING)) for each in headers]
-    return Found(changes, FeedPosition(last), more, reader.newest) if more else _ended(reader, changes)
+    return FeedPage(changes, FeedPosition(last), more, reader.newest) if more else _ended(reader, changes)
 
 
-def _ended(reader: _Reader, changes: list[dict[str, object]]) -> Found:
-    return Found(changes, FeedPosition(reader.newest), False, reader.newest)
+def _ended(reader: _Reader, changes: list[dict[str, object]]) -> FeedPage:
+    return FeedPage(changes, FeedPosition(reader.newest), False, reader.newest)
 
 
 def _headers(environment_id: int, after: int, most: int) -> list[_Header]:
@@ -203,27 +203,27 @@ def _headers(environment_id: int, after: int, most: int) -> list[_Header]:
 # ---- one revision in parts ---------------------------------------------------------------------------------------
 
 
-def _begin(reader: _Reader) -> Found:
+def _begin(reader: _Reader) -> FeedPage:
     """Begin the feed with the state: all facts as of the horizon."""
     (header,) = _headers(reader.environment_id, reader.horizon - 1, 1)
     state = replace(header, author="", kind="state", policy_version=None)
     return _first_of_parts(reader, state, more=reader.newest > reader.horizon)
 
 
-def _first_of_parts(reader: _Reader, header: _Header, more: bool) -> Found:
+def _first_of_parts(reader: _Reader, header: _Header, more: bool) -> FeedPage:
     """Return the first part of a revision that seems too large; all of it, if it turns out to fit."""
     size = reader.asked.limit
     arms = arms_of(header.number, header.kind == "state")
     rows = part_of(arms, reader.chosen, None, size + 1, header.size)
     if len(rows) <= size:
         change = header.to_json(*_by_kind(reader, rows))
-        return Found([change], FeedPosition(header.number), more, reader.newest)
+        return FeedPage([change], FeedPosition(header.number), more, reader.newest)
     parts = -(-count(arms, reader.chosen) // size)
     inside = Inside(header.kind == "state", 1, parts, size, digest_of(reader.asked.predicates), (0, 0, ()))
     return _part(reader, header, inside, rows)
 
 
-def _go_on(reader: _Reader, number: int, inside: Inside) -> Found:
+def _go_on(reader: _Reader, number: int, inside: Inside) -> FeedPage:
     header = next(iter(_headers(reader.environment_id, number - 1, 1)), None)
     if header is None or header.number != number:
         raise MalformedRequest("after", _NEVER_NEXT)
@@ -234,17 +234,17 @@ def _go_on(reader: _Reader, number: int, inside: Inside) -> Found:
     return _part(reader, header, inside, rows)
 
 
-def _part(reader: _Reader, header: _Header, inside: Inside, rows: list[Row]) -> Found:
+def _part(reader: _Reader, header: _Header, inside: Inside, rows: list[Row]) -> FeedPage:
     """Return the next part. If past facts were removed since the first part, there may be fewer parts than it said."""
     is_last = len(rows) <= inside.size
     rows = rows[: inside.size]
     parts = inside.part if is_last else max(inside.parts, inside.part + 1)
     change = header.to_json(*_by_kind(reader, rows), part=inside.part, parts=parts)
     if is_last:
-        return Found([change], FeedPosition(header.number), header.number < reader.newest, reader.newest)
+        return FeedPage([change], FeedPosition(header.number), header.number < reader.newest, reader.newest)
     last = rows[-1]
     following = replace(inside, part=inside.part + 1, parts=parts, last=(last[0], last[1], last[2:-1]))
-    return Found([change], FeedPosition(header.number, following), True, reader.newest)
+    return FeedPage([change], FeedPosition(header.number, following), True, reader.newest)
 
 
 def _by_kind(reader: _Reader, rows: Iterable[Row]) -> Changed:
@@ -254,5 +254,5 @@ def _by_kind(reader: _Reader, rows: Iterable[Row]) -> Changed:
     return found
 
 
-def as_json(found: Found) -> dict[str, Any]:
+def as_json(found: FeedPage) -> dict[str, Any]:
     return {"changes": found.changes, "next": found.after.text, "more": found.more}

@@ -13,19 +13,19 @@ from functools import partial
 
 from django.db import connection
 
-from facts.feed import FeedRequest, Found, read
+from facts.feed import FeedPage, FeedRequest, read
 from facts.read import read_snapshot
 from policy.active import Caller, confirm
 from policy.server_thread import run_with_connection, thread
 from policy.waking import watch
 
 
-def found(caller: Caller, asked: FeedRequest, patience: float) -> Found:
+def found(caller: Caller, asked: FeedRequest, patience: float) -> FeedPage:
     """Return the changes as soon as there are some, or none after `patience` seconds. Each read checks the key."""
     return _awaited(caller.environment_id, partial(_read_as, caller), asked, patience)
 
 
-def every(environment_id: int, asked: FeedRequest, patience: float) -> Iterator[Found]:
+def every(environment_id: int, asked: FeedRequest, patience: float) -> Iterator[FeedPage]:
     """Yield changes without end, as they come; yield an empty `Found` whenever `patience` seconds brought none."""
     while True:
         here = _awaited(environment_id, partial(_read, environment_id), asked, patience)
@@ -33,7 +33,9 @@ def every(environment_id: int, asked: FeedRequest, patience: float) -> Iterator[
         asked = replace(asked, after=here.after)
 
 
-def _awaited(environment_id: int, look: Callable[[FeedRequest], Found], asked: FeedRequest, patience: float) -> Found:
+def _awaited(
+    environment_id: int, look: Callable[[FeedRequest], FeedPage], asked: FeedRequest, patience: float
+) -> FeedPage:
     """Read until there are changes or time is up. A revision without a fact asked for does not end the waiting."""
     until = time.monotonic() + patience
     while True:
@@ -47,11 +49,11 @@ def _awaited(environment_id: int, look: Callable[[FeedRequest], Found], asked: F
         asked = replace(asked, after=here.after)
 
 
-def _read_as(caller: Caller, asked: FeedRequest) -> Found:
+def _read_as(caller: Caller, asked: FeedRequest) -> FeedPage:
     with read_snapshot():
         return read(confirm(caller).environment_id, asked)
 
 
-def _read(environment_id: int, asked: FeedRequest) -> Found:
+def _read(environment_id: int, asked: FeedRequest) -> FeedPage:
     with read_snapshot():
         return read(environment_id, asked)

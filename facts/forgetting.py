@@ -13,7 +13,7 @@ from facts.models import Signature
 from facts.numbering import signature_numbers
 from facts.read import id_conditions, matching
 from facts.table import fact_table
-from facts.wire import Pattern
+from facts.wire import FactPattern
 from policy.models import new_moment
 from policy.offsets import changing
 
@@ -28,7 +28,7 @@ class Matching:
     stored: int  # facts that are not past
 
 
-def matches(environment_id: int, pattern: Pattern) -> Matching:
+def matches(environment_id: int, pattern: FactPattern) -> Matching:
     past, firsts, lasts = 0, [], []
     conditions, ids = id_conditions(pattern.args)
     with connection.cursor() as cursor:
@@ -45,7 +45,7 @@ def matches(environment_id: int, pattern: Pattern) -> Matching:
     return Matching(past, min(firsts, default=0), max(lasts, default=0), read.count(environment_id, pattern))
 
 
-def forget(environment_id: int, pattern: Pattern) -> int:
+def forget(environment_id: int, pattern: FactPattern) -> int:
     """Remove them, all or none; how many there were. What was answered from them is not remembered either."""
     conditions, ids = id_conditions(pattern.args)
     forgotten = 0
@@ -72,5 +72,5 @@ def _scrub_notes(environment_id: int) -> None:
         )
 
 
-def _numbers(environment_id: int, pattern: Pattern) -> list[int]:
+def _numbers(environment_id: int, pattern: FactPattern) -> list[int]:
     return list(matching(signature_numbers(environment_id), pattern.predicate, pattern.args).values())

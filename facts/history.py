@@ -27,7 +27,7 @@ _AT_ONCE = 300  # parts of a statement, three for each signature: SQLite joins 5
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class FactChange:
     """A fact that a revision inserted or deleted, and the end that it then had, in microseconds."""
 
     row: Row
@@ -40,8 +40,8 @@ class Entry:
     """What a revision did to the facts asked for. A fact whose end it changed is among the inserted only."""
 
     revision: Revision
-    inserted: tuple[Changed, ...]
-    deleted: tuple[Changed, ...]
+    inserted: tuple[FactChange, ...]
+    deleted: tuple[FactChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +173,8 @@ def revisions(environment_id: int, numbers: Iterable[int]) -> dict[int, Revision
     return {each.number: each for each in found.select_related("policy_version").defer("policy_version__source")}
 
 
-def _changed(change: _Change, signatures: Mapping[int, Signature]) -> Changed:
-    return Changed(change.row, fact_of_row(signatures[change.row[0]], change.row[1:]), change.expires_at)
+def _changed(change: _Change, signatures: Mapping[int, Signature]) -> FactChange:
+    return FactChange(change.row, fact_of_row(signatures[change.row[0]], change.row[1:]), change.expires_at)
 
 
 def _changes(

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from facts import history
-from facts.history import Changed, Entry, HistoryCursor
+from facts.history import Entry, FactChange, HistoryCursor
 from facts.models import COLUMNS, Row, Signature
 from facts.numbering import types_of_text
 from facts.pages.addresses import address_of
@@ -55,7 +55,7 @@ class Step:
 class FactLine:
     """A fact on a page: whether it was inserted, until when, and where its own history is."""
 
-    changed: Changed
+    changed: FactChange
     is_inserted: bool
     until: str
     url: str
@@ -151,7 +151,7 @@ def fact_lines(entry: Entry) -> tuple[FactLine, ...]:
     return (*inserted, *(_fact_line(each, False) for each in entry.deleted))
 
 
-def _fact_line(changed: Changed, is_inserted: bool) -> FactLine:
+def _fact_line(changed: FactChange, is_inserted: bool) -> FactLine:
     until = "" if changed.expires_at is None else shown_end(changed.expires_at)
     return FactLine(changed, is_inserted, until, fact_url(changed.row, len(changed.fact.args)))
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 import orjson
 from django.core import signing
 
-from facts.history import Changed, History, HistoryCursor
+from facts.history import FactChange, History, HistoryCursor
 from facts.serializers import pattern_from_query
 from facts.wire import Argument, fact_to_json
 from policy.clock import short_text_of, text_of
@@ -71,7 +71,7 @@ def history_to_json(asked: HistoryQuery, found: History) -> dict[str, object]:
     return {"results": results, "next_page_token": _token(asked, found.more), "horizon": found.horizon}
 
 
-def _changed_to_json(changed: Changed) -> dict[str, object]:
+def _changed_to_json(changed: FactChange) -> dict[str, object]:
     end = {} if changed.expires_at is None else {"expires_at": short_text_of(changed.expires_at)}
     return fact_to_json(changed.fact) | end
 

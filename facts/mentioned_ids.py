@@ -7,8 +7,7 @@ from django.db import connection
 
 from facts.numbering import signature_numbers
 from facts.read import index_condition, places_of
-from facts.walk import Ids as IdRange
-from facts.walk import beginning
+from facts.walk import IdRange, beginning
 from policy.rules.program import Signature
 
 MOST_IDS = 20_000  # of a type
@@ -35,7 +34,7 @@ WITH RECURSIVE seen(id) AS (
 
 
 @dataclass(frozen=True, slots=True)
-class Ids:
+class SomeIds:
     """Ids of a type, in order; `or_more` where only so many were read."""
 
     texts: tuple[str, ...]
@@ -45,7 +44,7 @@ class Ids:
         return f"{len(self.texts):,}{' or more' if self.or_more else ''}"
 
 
-def ids_of(numbers: Mapping[Signature, int], type_name: str, most: int = MOST_IDS) -> Ids:
+def ids_of(numbers: Mapping[Signature, int], type_name: str, most: int = MOST_IDS) -> SomeIds:
     """Return the ids of the type that facts of these signatures mention, MOST_IDS at most of each place."""
     found: set[str] = set()
     or_more = False
@@ -53,7 +52,7 @@ def ids_of(numbers: Mapping[Signature, int], type_name: str, most: int = MOST_ID
         ids = ids_in(number, column, most + 1)
         or_more |= len(ids) > most
         found.update(ids[:most])
-    return Ids(tuple(sorted(found)), or_more)
+    return SomeIds(tuple(sorted(found)), or_more)
 
 
 def ids_in(number: int, column: str, most: int) -> list[str]:

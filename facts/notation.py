@@ -7,7 +7,7 @@ any value of the type and `_` is anything.
 import re
 
 from facts import wire
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Argument, Fact, FactPattern
 from policy.errors import MalformedRequest
 from policy.fact_text import NotFactText, WrittenArgument, WrittenFact, parsed
 from policy.values import BOOLEAN, INTEGER, STRING, Value
@@ -22,7 +22,7 @@ def fact_from_text(text: str) -> Fact:
     return wire.fact_from_json(_as_json(written), "")
 
 
-def pattern_from_text(text: str) -> Pattern:
+def pattern_from_text(text: str) -> FactPattern:
     return wire.pattern_from_json(_as_json(_parsed(text)), "")
 
 

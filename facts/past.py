@@ -18,7 +18,7 @@ _SAME = " AND ".join(f"fact.{name} = past_fact.{name}" for name in _KEY)
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangeCounts:
     """How many facts a revision inserted that were not there before, and deleted that were."""
 
     inserted: int = 0
@@ -42,7 +42,7 @@ def settle(numbers: Iterable[int], revision: int) -> None:
         cursor.execute(f"DELETE FROM past_fact WHERE {here} AND {restored}", (revision,))
 
 
-def changed(numbers: Iterable[int], first: int, last: int) -> dict[int, Changed]:
+def changed(numbers: Iterable[int], first: int, last: int) -> dict[int, ChangeCounts]:
     """Return what each of these revisions changed, of facts of the signatures with these numbers."""
     listed = _listed(numbers)
     inserted: dict[int, int] = {}
@@ -57,7 +57,7 @@ def changed(numbers: Iterable[int], first: int, last: int) -> dict[int, Changed]
             )
             for number, count in cursor.fetchall():
                 counts[number] = counts.get(number, 0) + count
-    return {each: Changed(inserted.get(each, 0), deleted.get(each, 0)) for each in range(first, last + 1)}
+    return {each: ChangeCounts(inserted.get(each, 0), deleted.get(each, 0)) for each in range(first, last + 1)}
 
 
 def _listed(numbers: Iterable[int]) -> str:

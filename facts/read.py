@@ -16,7 +16,7 @@ from facts.indexes import PAST, STORED, condition, hint, leading
 from facts.models import COLUMNS, INDEX_CONDITIONS, ROW_LENGTH
 from facts.numbering import numbers_and_ends, signature_numbers
 from facts.table import fact_table
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Argument, Fact, FactPattern
 from policy.rules.program import Signature
 from policy.values import Value
 
@@ -42,7 +42,7 @@ class Then(Protocol):
     def at(self) -> int: ...
 
 
-class Found(NamedTuple):
+class FactsAt(NamedTuple):
     facts: list[Fact]
     revision: int  # whose facts they are
 
@@ -54,7 +54,7 @@ def find(
     return found(environment_id, predicate, args, moment).facts
 
 
-def found(environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Then | None = None) -> Found:
+def found(environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Then | None = None) -> FactsAt:
     """Return the same, and of which revision they are, by the statement that reads them."""
     kinds = _kinds(environment_id)
     while True:
@@ -64,7 +64,7 @@ def found(environment_id: int, predicate: str | None, args: Sequence[Argument], 
         # were listed, the statement was complete. Otherwise read again.
         latest = _kinds(environment_id)
         if latest == kinds:
-            return Found(sorted(facts, key=lambda fact: (fact.predicate, fact.args)), revision)
+            return FactsAt(sorted(facts, key=lambda fact: (fact.predicate, fact.args)), revision)
         kinds = latest
 
 
@@ -81,7 +81,7 @@ def every(environment_id: int, moment: Then | None = None) -> Iterator[Fact]:
         yield from (_fact_of(signatures, row) for row in rows)
 
 
-def count(environment_id: int, pattern: Pattern) -> int:
+def count(environment_id: int, pattern: FactPattern) -> int:
     """Return how many facts the pattern matches."""
     numbers = matching(signature_numbers(environment_id), pattern.predicate, pattern.args)
     conditions, ids = id_conditions(pattern.args)
@@ -100,7 +100,7 @@ def _kinds(environment_id: int) -> _Kinds:
     return _Kinds(*numbers_and_ends(environment_id))
 
 
-def _find(environment_id: int, kinds: _Kinds, args: Sequence[Argument], moment: Then | None) -> Found:
+def _find(environment_id: int, kinds: _Kinds, args: Sequence[Argument], moment: Then | None) -> FactsAt:
     signatures = {number: signature for signature, number in kinds.numbers.items()}
     conditions, ids = id_conditions(args)
     values: tuple[str | int, ...] = ids
@@ -114,7 +114,7 @@ def _find(environment_id: int, kinds: _Kinds, args: Sequence[Argument], moment: 
         cursor.execute(statement, values)
         rows = cursor.fetchall()
     revision = next((row[0] for row in rows if row[1] is None), 0) if moment is None else moment.revision
-    return Found([_fact_of(signatures, row) for row in rows if row[1] is not None], revision)
+    return FactsAt([_fact_of(signatures, row) for row in rows if row[1] is not None], revision)
 
 
 def _selected_now(environment_id: int, kinds: _Kinds, conditions: str, known: Sequence[str]) -> str:

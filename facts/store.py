@@ -13,13 +13,13 @@ from facts.batches import rows_of, some_end
 from facts.ends import Ends, check_ends, lasting, parted_by_end
 from facts.models import COLUMNS, NewRow, Row
 from facts.numbering import ending_numbers, let_end, signature_number, signature_numbers
-from facts.past import Changed
+from facts.past import ChangeCounts
 from facts.read import id_conditions, matching
 from facts.table import fact_table
-from facts.wire import Fact, Pattern, pattern_of
+from facts.wire import Fact, FactPattern, exact_pattern
 from policy.active import program_of_version
 from policy.errors import TooLarge
-from policy.offsets import Turn, advance, changing
+from policy.offsets import WriterTurn, advance, changing
 from policy.revisions import NOBODY, By, Done, Kind, record
 from policy.rules.program import Signature
 
@@ -34,7 +34,7 @@ class Inserts:
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    patterns: Sequence[Pattern]
+    patterns: Sequence[FactPattern]
 
 
 Change = Inserts | Deletes
@@ -58,7 +58,7 @@ def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Ap
                     check_facts(program, facts, path)
                     if is_late:
                         facts, ended = parted_by_end(facts)
-                        work.delete([pattern_of(fact) for fact in ended], turn.offset)
+                        work.delete([exact_pattern(fact) for fact in ended], turn.offset)
                     else:
                         check_ends(facts, path)
                     rows = rows_of_facts(environment_id, facts, turn.offset)
@@ -79,7 +79,7 @@ def clear(environment_id: int, by: By = NOBODY) -> Applied:
         fact_table().lift_time_limit()
         numbers = signature_numbers(environment_id).values()
         deleted = sum(fact_table().end_all("sig = %s", (number,), turn.offset) for number in numbers)
-        _record(environment_id, turn, Kind.CLEAR, by, Changed(deleted=deleted))
+        _record(environment_id, turn, Kind.CLEAR, by, ChangeCounts(deleted=deleted))
     return Applied(turn.offset, deleted)
 
 
@@ -115,11 +115,11 @@ def copy_facts(origin_id: int, target_id: int, by: By = NOBODY) -> None:
                     (target, turn.offset, origin),
                 )
                 copied += cursor.rowcount
-        _record(target_id, turn, Kind.COPY, by, Changed(copied))
+        _record(target_id, turn, Kind.COPY, by, ChangeCounts(copied))
         fact_table().note_stored(copied)
 
 
-def _record(environment_id: int, turn: Turn, kind: Kind, by: By, counts: Changed) -> None:
+def _record(environment_id: int, turn: WriterTurn, kind: Kind, by: By, counts: ChangeCounts) -> None:
     done = Done(turn.offset, kind, by, turn.policy_version_id, counts.inserted, counts.deleted)
     record(environment_id, [done])
 
@@ -127,7 +127,7 @@ def _record(environment_id: int, turn: Turn, kind: Kind, by: By, counts: Changed
 class Work:
     """Changes of facts in one transaction, in order, and how many facts they meet."""
 
-    def __init__(self, environment_id: int, turn: Turn):
+    def __init__(self, environment_id: int, turn: WriterTurn):
         self.environment_id = environment_id
         self.ends = Ends(environment_id, turn)
         self.inserted = 0
@@ -146,7 +146,7 @@ class Work:
             self.ends.make_way(rows, some_end, ends_stay)
             self.inserted += fact_table().insert(rows)
 
-    def delete(self, patterns: Sequence[Pattern], until: int) -> None:
+    def delete(self, patterns: Sequence[FactPattern], until: int) -> None:
         """End the facts that the patterns match. A run of patterns that match one fact each takes one statement."""
         for exact, run in groupby(patterns, is_exact):
             if exact:
@@ -154,7 +154,7 @@ class Work:
             else:
                 self._delete_matches(run, until)
 
-    def delete_exactly(self, patterns: Iterable[tuple[Pattern, int]]) -> None:
+    def delete_exactly(self, patterns: Iterable[tuple[FactPattern, int]]) -> None:
         """End the facts of patterns that give all ids, each at a revision; if a fact comes twice, at the first."""
         numbers = signature_numbers(self.environment_id)
         rows: dict[Row, int] = {}
@@ -166,7 +166,7 @@ class Work:
         if rows:
             self._ended({row[0] for row in rows}, fact_table().end([(*row, until) for row, until in rows.items()]))
 
-    def _delete_matches(self, patterns: Iterable[Pattern], until: int) -> None:
+    def _delete_matches(self, patterns: Iterable[FactPattern], until: int) -> None:
         fact_table().lift_time_limit()
         numbers = signature_numbers(self.environment_id)
         for pattern in patterns:
@@ -184,10 +184,10 @@ class Work:
         if self.is_mixed:
             past.settle(self.touched, revision)
 
-    def counts(self, first: int, last: int) -> dict[int, Changed]:
+    def counts(self, first: int, last: int) -> dict[int, ChangeCounts]:
         """Return what each of these revisions changed in the end."""
         if first == last and not self.is_mixed:
-            return {first: Changed(self.inserted, self.deleted)}
+            return {first: ChangeCounts(self.inserted, self.deleted)}
         return past.changed(self.touched, first, last)
 
 
@@ -202,7 +202,7 @@ def rows_of_facts(environment_id: int, facts: Sequence[Fact], since: int) -> lis
 # ---- deleting -------------------------------------------------------------------------------------------
 
 
-def is_exact(pattern: Pattern) -> bool:
+def is_exact(pattern: FactPattern) -> bool:
     """Say whether the pattern gives all ids, and so matches one fact at most."""
     return all(arg.id is not None for arg in pattern.args)
 

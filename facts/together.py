@@ -27,13 +27,13 @@ from facts import store
 from facts.accept import check_facts
 from facts.batches import some_end
 from facts.models import ROW_LENGTH, NewRow, Row
-from facts.past import Changed
+from facts.past import ChangeCounts
 from facts.store import Change, Deletes, Inserts, is_exact
 from facts.table import fact_table
 from policy import noticing
 from policy.active import Caller, confirm, program_of_version
 from policy.errors import AuthzError, Busy, NotFound, Unavailable
-from policy.offsets import Turn, advance, changing, claim
+from policy.offsets import WriterTurn, advance, changing, claim
 from policy.revisions import By, Done, Kind, record
 from policy.rules.program import Program
 from policy.server_thread import run_with_connection
@@ -204,7 +204,7 @@ def _lead(queue: _Queue, leader: _Writer) -> None:
             each.woken.set()
 
 
-def _write(queue: _Queue, turn: Turn, leader: _Writer, group: Sequence[_Writer]) -> None:
+def _write(queue: _Queue, turn: WriterTurn, leader: _Writer, group: Sequence[_Writer]) -> None:
     _refuse_keys(queue.environment_id, group)
     program = program_of_version(turn.policy_version_id)
     accepted = [each for each in group if not each.is_refused and _is_accepted(program, each)]
@@ -241,7 +241,7 @@ def _is_accepted(program: Program | None, writer: _Writer) -> bool:
     return writer.error is None
 
 
-def _store(environment_id: int, turn: Turn, accepted: Sequence[_Writer]) -> int:
+def _store(environment_id: int, turn: WriterTurn, accepted: Sequence[_Writer]) -> int:
     """Store the changes in order, each writer's as one revision; return how many facts are new.
 
     Neighbors that only insert or only delete share statements. A writer that does both has statements of its own.
@@ -280,7 +280,7 @@ def _insert(work: store.Work, changes: Iterable[tuple[int, Change]]) -> None:
     work.insert(list(rows.values()))
 
 
-def _done(number: int, writer: _Writer, turn: Turn, counts: Changed) -> Done:
+def _done(number: int, writer: _Writer, turn: WriterTurn, counts: ChangeCounts) -> Done:
     by = By(writer.author, writer.request_id)
     return Done(number, Kind.FACTS, by, turn.policy_version_id, counts.inserted, counts.deleted)
 

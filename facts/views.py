@@ -60,7 +60,7 @@ class Facts(Endpoint):
         return _apply(request, [Deletes([PATTERN.decode(request.data, "")])], "matching facts are deleted")
 
 
-def _found(request: Request) -> reading.AttemptResult[read.Found]:
+def _found(request: Request) -> reading.AttemptResult[read.FactsAt]:
     predicate, args = pattern_from_query(request.query_params)
     who = caller(request)
     found = read.found(who.environment_id, predicate, args, _moment_asked(request, who))

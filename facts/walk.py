@@ -40,7 +40,7 @@ _MOST_AT_ONCE = 64  # columns that one statement reads; the first statements rea
 
 
 @dataclass(frozen=True, slots=True)
-class Ids:
+class IdRange:
     """The ids from `low` on, up to `high` or, if it is `open`, below it. They are compared byte by byte."""
 
     low: str
@@ -52,16 +52,16 @@ class Ids:
         return self.low == self.high and not self.open
 
 
-EVERY = Ids("", None)
+EVERY = IdRange("", None)
 
 
-def exactly(text: str) -> Ids:
-    return Ids(text, text)
+def exactly(text: str) -> IdRange:
+    return IdRange(text, text)
 
 
-def beginning(text: str) -> Ids:
+def beginning(text: str) -> IdRange:
     """Return the range of ids that begin with the text."""
-    return Ids(text, _after_all(text), open=True) if text else EVERY
+    return IdRange(text, _after_all(text), open=True) if text else EVERY
 
 
 def _after_all(text: str) -> str | None:
@@ -90,7 +90,7 @@ class SearchColumn:
 
     kind: Signature
     position: int
-    ids: Ids = EVERY
+    ids: IdRange = EVERY
     earlier: tuple[int, ...] = ()
 
     @property
@@ -112,7 +112,7 @@ class SearchColumn:
         return tuple(ids[name] for name in self.order)
 
 
-def search_columns(kinds: Iterable[Signature], ids: Ids = EVERY, type_name: str = "") -> list[SearchColumn]:
+def search_columns(kinds: Iterable[Signature], ids: IdRange = EVERY, type_name: str = "") -> list[SearchColumn]:
     """Return where facts of these kinds may have such ids, in the order of the kinds; of the type, if one is named."""
     if ids == EVERY:
         return [SearchColumn(kind, 0) for kind in kinds]
@@ -274,7 +274,7 @@ def conditions_of(column: SearchColumn, mark: Mark | None = None, forward: bool 
     return " AND ".join(tests), values
 
 
-def _within(column: str, ids: Ids) -> tuple[str, list[str]]:
+def _within(column: str, ids: IdRange) -> tuple[str, list[str]]:
     if ids.high is None:
         return f"{column} >= %s", [ids.low]
     return f"{column} >= %s AND {column} {'<' if ids.open else '<='} %s", [ids.low, ids.high]

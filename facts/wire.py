@@ -58,7 +58,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class FactPattern:
     predicate: str
     args: tuple[Argument, ...]
 
@@ -66,15 +66,15 @@ class Pattern:
         return f"{self.predicate}({', '.join(map(str, self.args))})"
 
 
-def pattern_of(fact: Fact) -> Pattern:
+def exact_pattern(fact: Fact) -> FactPattern:
     """Return the pattern that matches this fact alone."""
-    return Pattern(fact.predicate, tuple([Argument(value.type, value.id) for value in fact.args]))
+    return FactPattern(fact.predicate, tuple([Argument(value.type, value.id) for value in fact.args]))
 
 
 # ---- whole bodies -------------------------------------------------------------------------------------
 
 
-def patterns_from_json(raw: object, path: str) -> tuple[Pattern, ...]:
+def patterns_from_json(raw: object, path: str) -> tuple[FactPattern, ...]:
     return _each(raw, path, pattern_from_json)
 
 
@@ -183,12 +183,12 @@ def id_from_json(type_name: str, raw: object, path: str) -> str:
 # ---- patterns -----------------------------------------------------------------------------------------
 
 
-def pattern_from_json(raw: object, path: str) -> Pattern:
+def pattern_from_json(raw: object, path: str) -> FactPattern:
     predicate, args, place = _predicate_and_args(raw, path)
     decoded = [argument_from_json(arg, f"{place}[{index}]") for index, arg in enumerate(args)]
     if _end_in(raw) is not None:
         raise MalformedRequest(end_path(path), "is for facts to be stored: a pattern matches facts with any end")
-    return Pattern(predicate, tuple(decoded))
+    return FactPattern(predicate, tuple(decoded))
 
 
 def argument_from_json(raw: object, path: str) -> Argument:

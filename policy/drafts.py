@@ -18,7 +18,7 @@ User = AbstractBaseUser | AnonymousUser
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class DraftText:
     """A text that is being written, and the number of the version that was active when it was begun."""
 
     source: str
@@ -40,7 +40,7 @@ def draft_of(user: User, environment: Environment) -> PolicyDraft | None:
     return None if draft is None or is_active(environment, draft.source) else draft
 
 
-def keep(user: User, environment: Environment, written: Written, stamp: int | None) -> PolicyDraft | None:
+def keep(user: User, environment: Environment, written: DraftText, stamp: int | None) -> PolicyDraft | None:
     """Save the text and return the draft; raise `SavedElsewhere` if the present draft has another stamp than `stamp`.
 
     A present draft of the same text, or of the active policy's text, may be overwritten whatever its stamp.
@@ -58,7 +58,7 @@ def keep(user: User, environment: Environment, written: Written, stamp: int | No
         return PolicyDraft.objects.update_or_create(user_id=user.pk, environment=environment, defaults=fields)[0]
 
 
-def _is_known(draft: PolicyDraft, written: Written, stamp: int | None) -> bool:
+def _is_known(draft: PolicyDraft, written: DraftText, stamp: int | None) -> bool:
     """Say whether the present draft may be overwritten: it was seen, has the same text, or the active policy's text."""
     if draft.stamp == stamp or draft.source == written.source:
         return True

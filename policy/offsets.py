@@ -26,7 +26,7 @@ QUERY_CANCELED = "57014"  # PostgreSQL's code for a statement that ran out of ti
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class WriterTurn:
     """A writer's turn in its environment: the offset that it will commit, and the policy version active until then."""
 
     offset: int
@@ -109,7 +109,7 @@ def was_cancelled(error: Exception) -> bool:
     return getattr(error.__cause__, "sqlstate", None) == QUERY_CANCELED
 
 
-def advance(environment_id: int, waited: float = 0.0) -> Turn:
+def advance(environment_id: int, waited: float = 0.0) -> WriterTurn:
     """Take the environment's next turn. A writing transaction does this first, so writers queue here.
 
     The environment's row stays locked until the transaction ends. So the writers of an environment run one after the
@@ -127,7 +127,7 @@ def advance(environment_id: int, waited: float = 0.0) -> Turn:
             _limit_statements(cursor, left(0))  # the limit for the wait may be too short for the statements that follow
     if row is None:
         raise NotFound("the environment no longer exists")
-    return Turn(*row)
+    return WriterTurn(*row)
 
 
 def _take(cursor: CursorWrapper, environment_id: int, limit: float) -> None:

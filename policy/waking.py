@@ -20,7 +20,7 @@ LOOK_EVERY = 0.15  # seconds
 log = logging.getLogger("authz.changes")
 
 
-class Watch:
+class OffsetWatch:
     """The newest known offsets of the environments that some thread waits for."""
 
     def __init__(self) -> None:
@@ -122,5 +122,5 @@ def offsets_of(environment_ids: list[int]) -> dict[int, int]:
         return dict(cursor.fetchall())
 
 
-watch = Watch()
+watch = OffsetWatch()
 timeline.forgets(watch.forget)

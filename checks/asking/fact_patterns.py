@@ -22,7 +22,7 @@ from checks.asking.session import LiveSession
 from checks.engine.answers import Row
 from checks.errors import TooManyTypes
 from facts.numbering import signature_numbers
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Argument, Fact, FactPattern
 from policy.moments import Moment
 from policy.rules.program import Program, Types, types_of
 
@@ -32,7 +32,7 @@ _Cell = tuple[str | None, str | None]  # type and id; None is every one
 
 
 def find_facts(
-    asker: Asker, pattern: Pattern, context: Sequence[Fact], moment: Moment | None = None
+    asker: Asker, pattern: FactPattern, context: Sequence[Fact], moment: Moment | None = None
 ) -> Answered:  # fmt: skip
     """Return every fact of the pattern that holds, stored or derived, for `facts_to_json`."""
     return answered(asker, lambda session: questions_of(session, pattern, context), context, moment=moment)
@@ -41,7 +41,7 @@ def find_facts(
 # ---- the questions -------------------------------------------------------------------------------------------
 
 
-def questions_of(session: LiveSession, pattern: Pattern, context: Sequence[Fact]) -> list[Question]:
+def questions_of(session: LiveSession, pattern: FactPattern, context: Sequence[Fact]) -> list[Question]:
     """Return a question for each combination of types; the columns of its answers are the wildcards."""
     program = session.program
     check_predicate(program, pattern.predicate)
@@ -52,13 +52,13 @@ def questions_of(session: LiveSession, pattern: Pattern, context: Sequence[Fact]
     return [_question(pattern, types, context) for types in _combinations(pattern, known)]
 
 
-def _question(pattern: Pattern, types: tuple[str, ...], context: Sequence[Fact]) -> Question:
+def _question(pattern: FactPattern, types: tuple[str, ...], context: Sequence[Fact]) -> Question:
     asked = [Asked(name, None if arg.id is None else (arg.id,)) for name, arg in zip(types, pattern.args)]
     wildcards = [place for place, each in enumerate(asked) if each.ids is None]
     return question_about(pattern.predicate, asked, wildcards or range(len(asked))[:1], context)
 
 
-def _combinations(pattern: Pattern, known: Iterable[tuple[Types, ...]]) -> list[tuple[str, ...]]:
+def _combinations(pattern: FactPattern, known: Iterable[tuple[Types, ...]]) -> list[tuple[str, ...]]:
     """Return every typing of the arguments that is known, each once."""
     found: dict[tuple[str, ...], None] = {}
     for allowed in known:
@@ -78,14 +78,14 @@ def _choices(arg: Argument, types: Types) -> list[str]:
     return [arg.type] if arg.type in types else []
 
 
-def _program_types(program: Program, pattern: Pattern) -> Iterator[tuple[Types, ...]]:
+def _program_types(program: Program, pattern: FactPattern) -> Iterator[tuple[Types, ...]]:
     key = (pattern.predicate, len(pattern.args))
     yield from program.accepted.get(key, ())
     for rule in program.rules_by_predicate.get(key, ()):
         yield tuple(types_of(term, rule.types) for term in rule.head.args)
 
 
-def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]) -> Iterator[tuple[Types, ...]]:
+def _stored_types(environment_id: int, pattern: FactPattern, context: Sequence[Fact]) -> Iterator[tuple[Types, ...]]:
     """Yield the types of stored and context facts: without a policy these alone count, permissions for `allow`."""
     names = {pattern.predicate, "has_permission"} if pattern.predicate == "allow" else {pattern.predicate}
     signatures = {*signature_numbers(environment_id), *(fact.signature for fact in context)}
@@ -97,7 +97,7 @@ def _stored_types(environment_id: int, pattern: Pattern, context: Sequence[Fact]
 # ---- the answer ------------------------------------------------------------------------------------------------
 
 
-def facts_to_json(pattern: Pattern, found: Answered) -> list[dict[str, object]]:
+def facts_to_json(pattern: FactPattern, found: Answered) -> list[dict[str, object]]:
     """Return the facts in order. If an argument may be any value of any type, that is one fact, with no type there."""
     rows = {_cells(found.questions[index], row) for index, row in found.rows}
     every = _every_type(found.session.program)

@@ -155,7 +155,7 @@ class Turn:
 turns = Turns(min(settings.LONG_AT_ONCE, _MOST), settings.TURNS_FILE)
 
 
-class Known:
+class SlowStatements:
     """The statements that took long the last time, each with its values; and how many times in a row they did.
 
     Values count, since a statement may take no time with others. Only a hash of statement and values is kept, as values
@@ -185,4 +185,4 @@ class Known:
             self._times.clear()
 
 
-known = Known()
+known = SlowStatements()

@@ -19,7 +19,7 @@ from checks.asking.query import Check, allow
 from checks.asking.question import Page, Question, by_ids
 from checks.asking.session import TRIES, LiveSession
 from checks.authzen.evaluations import Evaluated
-from checks.authzen.properties import Known, facts_of
+from checks.authzen.properties import RequestProperties, facts_of
 from checks.errors import PolicyMoved, StatementTooLarge
 from checks.explain.explain import Explanation, explain
 from checks.serializers import check_number
@@ -30,7 +30,7 @@ from policy.moments import Moment
 T = TypeVar("T")
 
 
-Placed = tuple[int, Known]  # the place in a request, and what stands there
+Placed = tuple[int, RequestProperties]  # the place in a request, and what stands there
 Groups = dict[frozenset[Fact], list[Placed]]  # by the facts that count for them
 NO_GROUPS: list[tuple[frozenset[Fact], list[Placed]]] = [(frozenset(), [])]  # asked all the same, to confirm the key
 
@@ -42,7 +42,7 @@ class Decision(NamedTuple):
     fault: MalformedRequest | None = None
 
 
-def decided(asker: Asker, known: Known, moment: Moment | None) -> Answered:
+def decided(asker: Asker, known: RequestProperties, moment: Moment | None) -> Answered:
     """Decide one evaluation. It is refused if a property that the policy asks for has a value that no fact can have."""
     return _answered(asker, known, (), None, moment)
 
@@ -68,7 +68,7 @@ def all_decided(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None)
     return _by_active_policy(asker, moment, by)
 
 
-def explained(asker: Asker, known: Known, moment: Moment | None) -> Explanation:
+def explained(asker: Asker, known: RequestProperties, moment: Moment | None) -> Explanation:
     """Decide one evaluation, and say why."""
 
     def by(session: LiveSession) -> tuple[Explanation, int | None]:
@@ -85,11 +85,11 @@ def check_number_together(asker: Asker, asked: Sequence[Evaluated], moment: Mome
         _by_facts(asked, session)
         return None, confirmed(asker).version if moment is None else session.version
 
-    if any(isinstance(each, Known) and each.has_properties for each in asked):
+    if any(isinstance(each, RequestProperties) and each.has_properties for each in asked):
         _by_active_policy(asker, moment, by)
 
 
-def searched(asker: Asker, known: Known, out: str, page: Page | None, moment: Moment | None) -> Answered:
+def searched(asker: Asker, known: RequestProperties, out: str, page: Page | None, moment: Moment | None) -> Answered:
     """Ask for the ids of the part `out` that make the question true."""
     return _answered(asker, known, (out,), page, moment)
 
@@ -100,7 +100,7 @@ def ids_of(found: Answered) -> list[str | None]:
 
 
 def _answered(
-    asker: Asker, known: Known, outs: tuple[str, ...], page: Page | None, moment: Moment | None
+    asker: Asker, known: RequestProperties, outs: tuple[str, ...], page: Page | None, moment: Moment | None
 ) -> Answered:
     if not known.has_properties:  # then what to ask does not depend on the policy
         return ask.answer(asker, question_of(known, (), outs), page, moment)
@@ -118,7 +118,7 @@ def _by_facts(asked: Sequence[Evaluated], session: LiveSession) -> tuple[list[De
     decisions = [Decision(False, each if isinstance(each, MalformedRequest) else None) for each in asked]
     groups: Groups = {}
     for index, each in enumerate(asked):
-        if isinstance(each, Known):
+        if isinstance(each, RequestProperties):
             try:
                 groups.setdefault(frozenset(facts_of(each, session.program)), []).append((index, each))
             except MalformedRequest as fault:
@@ -139,12 +139,12 @@ def _compile(groups: Groups, session: LiveSession, moment: Moment | None) -> Non
             session.statements_for(questions, context)
 
 
-def question_of(known: Known, facts: Sequence[Fact], outs: tuple[str, ...] = ()) -> Question:
+def question_of(known: RequestProperties, facts: Sequence[Fact], outs: tuple[str, ...] = ()) -> Question:
     (subject, _), (action, _), (resource, _), _ = known
     return allow(subject, action, resource, outs, facts)
 
 
-def check_of(known: Known) -> Check:
+def check_of(known: RequestProperties) -> Check:
     return known.subject.asked, known.action.asked, known.resource.asked
 
 

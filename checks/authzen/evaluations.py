@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from checks.authzen.entities import ANY_ACTION, Parts
-from checks.authzen.properties import Known
+from checks.authzen.properties import RequestProperties
 from policy.errors import MalformedRequest
 from policy.serializers import decoded
 
 INHERITED = ("subject", "action", "resource", "context")
-Evaluated = Known | MalformedRequest  # a valid evaluation, or what is wrong with it
+Evaluated = RequestProperties | MalformedRequest  # a valid evaluation, or what is wrong with it
 
 
-def known_of(body: Mapping) -> Known:
+def known_of(body: Mapping) -> RequestProperties:
     """Return the parts of a decoded body. A body without an action searches for actions, and asks about any."""
-    return Known(body["subject"], body.get("action", ANY_ACTION), body["resource"], body["around"])
+    return RequestProperties(body["subject"], body.get("action", ANY_ACTION), body["resource"], body["around"])
 
 
 def evaluated(defaults: Mapping[str, object], raw: Sequence[object]) -> list[Evaluated]:

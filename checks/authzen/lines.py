@@ -7,7 +7,7 @@ from typing import Any
 from checks.authzen.asking import question_of
 from checks.authzen.entities import ActionSearch, Evaluation, Evaluations, ResourceSearch, SubjectSearch
 from checks.authzen.evaluations import evaluated, known_of
-from checks.authzen.properties import Known, facts_of
+from checks.authzen.properties import RequestProperties, facts_of
 from checks.decisions.answers import Summary
 from checks.decisions.lines import Line
 from checks.workbench.given import Given
@@ -51,7 +51,7 @@ def given_for(line: Line, program: Program | None) -> Given:
 
 
 def _given(program: Program | None, asked: list, outs: tuple[str, ...] = ()) -> Given:
-    if not all(isinstance(each, Known) for each in asked):
+    if not all(isinstance(each, RequestProperties) for each in asked):
         raise Apart
     contexts = {frozenset(() if program is None else facts_of(each, program)) for each in asked}
     if len(contexts) != 1:

@@ -27,7 +27,7 @@ from policy.values import BOOLEAN, INTEGER, STRING, Value
 OF_CONTEXT = "context"  # the predicate of what the context says
 
 
-class Known(NamedTuple):
+class RequestProperties(NamedTuple):
     """What a request says of its parts. A part that is searched for says nothing."""
 
     subject: Part
@@ -42,7 +42,7 @@ class Known(NamedTuple):
         return bool(subject.properties or action.properties or resource.properties or context)
 
 
-def facts_of(known: Known, program: Program) -> tuple[Fact, ...]:
+def facts_of(known: RequestProperties, program: Program) -> tuple[Fact, ...]:
     """Return the facts that the program has a use for, each once."""
     if not known.has_properties:
         return ()
@@ -55,7 +55,7 @@ def _is_of_use(fact: Fact, program: Program) -> bool:
     return program.accepts(fact.predicate, fact.signature.types)
 
 
-def _facts(known: Known, program: Program) -> Iterator[Fact]:
+def _facts(known: RequestProperties, program: Program) -> Iterator[Fact]:
     for name, part in (("subject", known.subject), ("resource", known.resource), ("action", known.action)):
         if part.asked.ids is not None:
             about = Value(part.asked.type, part.asked.one)

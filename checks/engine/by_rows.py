@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from checks.engine.compile import Compiled, Knows, Shape, Written, written
+from checks.engine.compile import Compiled, Knows, Rendered, Shape, rendered
 from checks.engine.rules.clauses import Other, Slot
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.dialects import Dialect
@@ -45,7 +45,7 @@ def expression_of(
     may_end: Knows,
 ) -> Expression | None:
     """Return the shape's one question as an expression; None if its recursion must be evaluated in rounds."""
-    found = written(rules, shape, dialect, number_of, knows, may_end)
+    found = rendered(rules, shape, dialect, number_of, knows, may_end)
     if found.renderer is None:
         return Expression(columns)
     if found.renderer.rounds:
@@ -56,7 +56,7 @@ def expression_of(
     return Expression(columns, text, bool(root.guarded), root.plan.weight)
 
 
-def _within(found: Written, shape: Shape, dialect: Dialect) -> Text:
+def _within(found: Rendered, shape: Shape, dialect: Dialect) -> Text:
     """Return a SELECT of one value: whether there is an answer, or all answers as JSON."""
     assert found.renderer is not None, "something can be true"
     defined = found.renderer.defined(found.tables)

@@ -151,16 +151,16 @@ class _Fitting:
         def has_gaps() -> bool:
             return are_missing(rules.program, asked, self._are_facts)
 
-        written = None
+        rendered = None
         if steps_taken() <= self.few or not has_gaps():
             with within(self.few, has_gaps):
-                written = self._written_out(rules, root)
-            if written is not None and not written.plan.has_rounds:
-                return written
+                rendered = self._written_out(rules, root)
+            if rendered is not None and not rendered.plan.has_rounds:
+                return rendered
         if has_gaps():
             rules = rules.restricted_to(self._are_facts)
-            written = self._written_out(rules, root) or written
-        return written or self._tabled(rules, root) or planned_in_rounds(rules, self.stores, root, self.width)
+            rendered = self._written_out(rules, root) or rendered
+        return rendered or self._tabled(rules, root) or planned_in_rounds(rules, self.stores, root, self.width)
 
     def _are_facts(self, signature: Signature) -> bool:
         return bool(self.stores(signature))
@@ -276,7 +276,7 @@ def _tests(planner: Planner, guards: Iterable[Neg]) -> Iterable[Condition]:
 
 
 @dataclass(frozen=True)
-class Written:
+class Rendered:
     """A shape's plans in SQL: the WITH tables, and the SELECT of the rows. No renderer: nothing can be true."""
 
     plans: tuple[PlannedRoot, ...]
@@ -298,7 +298,7 @@ def compiled(
 
     `knows` says of which signatures there may be stored facts: those of other signatures are not read.
     """
-    found = written(rules, shape, dialect, number_of, knows, may_end)
+    found = rendered(rules, shape, dialect, number_of, knows, may_end)
     nothing = Compiled(shape, found.plans, None)
     if found.renderer is None:
         return nothing
@@ -306,14 +306,14 @@ def compiled(
     return Compiled(shape, found.plans, finished(text, dialect.placeholder), tuple(found.renderer.rounds.values()))
 
 
-def written(
+def rendered(
     rules: RuleSet,
     shape: Shape,
     dialect: Dialect,
     number_of: Callable[[Signature], int],
     knows: Knows,
     may_end: Knows,
-) -> Written:
+) -> Rendered:
     """Plan the shape and render its SQL."""
     asked: list[bool] = []
 
@@ -329,11 +329,11 @@ def written(
         except RecursionError:
             raise NestedTooDeep from None
         if all(asked) and not any(each.plan.exits for each in plans):
-            return Written(plans)
+            return Rendered(plans)
         kind = AsOfRenderer if shape.is_past else StoredRenderer
         renderer = kind(dialect, number_of, shape.stores(knows), shape.inline, may_end)
         tables, rows = _question(renderer, shape, plans, Compiled(shape, plans, None).columns)
-        return Written(plans, renderer, tuple(tables), rows)
+        return Rendered(plans, renderer, tuple(tables), rows)
 
 
 def _planned_together(fitting: _Fitting, roots: tuple[Root, ...]) -> tuple[PlannedRoot, ...]:

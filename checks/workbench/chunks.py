@@ -27,7 +27,7 @@ from checks.workbench.answer_sets import collapsed, without_covered
 from checks.workbench.in_order import ONE_SECONDS, ROWS, InOrder
 from checks.workbench.review import Access, NotAnswered, Review, asked_id, compared
 from checks.workbench.review_cursor import ACTORS, EACH, OF_ACTORS, OF_RESOURCES, RESOURCES, WHOLE, Piece, ReviewCursor
-from checks.workbench.stretches import Chunk, Filter, Line, named
+from checks.workbench.stretches import Chunk, Filter, ReviewLine, named
 from facts.mentioned_as_of import MentionedAsOf
 from policy.errors import AuthzError, Cancelled
 from policy.moments import NoSuchMoment
@@ -392,5 +392,5 @@ def _chunk(piece: Piece, lines: Iterable[Access], start: ReviewCursor, end: Revi
     for line in lines:
         ids = (line.actor.id, line.resource.id) if piece.leads else (line.resource.id, line.actor.id)
         if start.is_before(*ids, line.action.id) and line.resource.id not in piece.without:
-            found.append(Line(piece.cursor(*ids, line.action.id), line))
+            found.append(ReviewLine(piece.cursor(*ids, line.action.id), line))
     return Chunk(sorted(found, key=lambda line: line.cursor.place), end)

@@ -14,7 +14,7 @@ from checks.explain.cases import ANY, Goal
 from checks.explain.explain import question_of_goal
 from checks.explain.tree import shown_atom
 from checks.workbench.differences import Tally
-from facts.wire import Fact, Pattern
+from facts.wire import Fact, FactPattern
 from policy.values import Value
 
 MOST_SHOWN = 20  # answers of one question that differ, in each direction
@@ -26,7 +26,7 @@ class Given:
     """Questions that were asked together, or a pattern of facts, of which each policy makes its own questions."""
 
     questions: tuple[Question, ...] = ()
-    pattern: Pattern | None = None
+    pattern: FactPattern | None = None
     context: Sequence[Fact] = ()
 
     @classmethod

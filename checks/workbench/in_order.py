@@ -8,7 +8,7 @@ from checks.asking import run
 from checks.asking.question import Page, Question
 from checks.asking.snapshot import Snapshot
 from checks.engine.answers import Row
-from checks.workbench.review import State
+from checks.workbench.review import AccessState
 
 ROWS = 1_000  # that are read at once
 ONE_SECONDS = 5.0  # for a question about one actor, or one resource
@@ -40,14 +40,15 @@ class InOrder:
 
     def _changes(self, ids: list[set[str]], is_first: bool) -> Iterator[tuple[str, str | None]]:
         if len(ids) == 1:
-            states = [(State.HAS, set() if self.every[0] else ids[0])]
-            every = State.HAS if self.every[0] else None
+            states = [(AccessState.HAS, set() if self.every[0] else ids[0])]
+            every = AccessState.HAS if self.every[0] else None
         else:
             was, now = self.every
-            every = None if was == now else State.LOST if was else State.GAINED
-            states = [(State.LOST, ids[0] - ids[1]), (State.GAINED, ids[1] - ids[0])] if not (was or now) else []
+            every = None if was == now else AccessState.LOST if was else AccessState.GAINED
+            lost, gained = (AccessState.LOST, ids[0] - ids[1]), (AccessState.GAINED, ids[1] - ids[0])
+            states = [lost, gained] if not (was or now) else []
             if every:  # every value was lost or gained, except the ids that the other side lists: they are kept
-                states = [(State.KEPT, ids[1] if was else ids[0])]
+                states = [(AccessState.KEPT, ids[1] if was else ids[0])]
         if every and is_first:
             yield every, None
         for state, some in states:

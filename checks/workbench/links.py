@@ -22,7 +22,7 @@ _WORDS = re.compile(r'"[^"]*"|(\w+)')  # of a rule, without what stands in quote
 
 
 @dataclass(frozen=True)
-class Line:
+class ProofLine:
     """A line of a tree on the page. It opens a list if it has reasons; `closes` are the lists that end after it."""
 
     reason: Reason
@@ -51,7 +51,7 @@ class Line:
         return end.revision if end and end.at is not None else None
 
 
-def page_lines(goal: ExplainedGoal, slug: str) -> list[Line]:
+def page_lines(goal: ExplainedGoal, slug: str) -> list[ProofLine]:
     """Return the lines below the page's heading, which leaves out that the default rule was used."""
     roots = [each for reason in goal.reasons for each in (reason.because if _is_default(reason) else (reason,))]
     walked = [each for root in roots for each in root.lines()]
@@ -63,13 +63,13 @@ def _is_default(reason: Reason) -> bool:
     return bool(reason.because) and reason.rule is not None and reason.rule.line is None
 
 
-def _line(reason: Reason, closes: range, slug: str) -> Line:
+def _line(reason: Reason, closes: range, slug: str) -> ProofLine:
     html = atom_html(*reason.atom, slug) if reason.atom else highlighted(reason.text)
     if reason.rule is None:
-        return Line(reason, html, SafeString(), (), closes)
+        return ProofLine(reason, html, SafeString(), (), closes)
     words = set(_WORDS.findall(reason.rule.text))
     mentioned = tuple([(name, value_html(value, slug)) for name, value in reason.bindings if name in words])
-    return Line(reason, html, highlighted(reason.rule.text), mentioned, closes)
+    return ProofLine(reason, html, highlighted(reason.rule.text), mentioned, closes)
 
 
 def highlighted(text: str) -> SafeString:

@@ -27,7 +27,7 @@ from checks.workbench.questions import (
     moment_fields,
     question_of,
 )
-from checks.workbench.review import Access, State
+from checks.workbench.review import Access, AccessState
 from checks.workbench.review_cursor import page_start_text
 from checks.workbench.review_text import headline, lines_of, looked_text, shown, shown_action
 from checks.workbench.unknown import Correction, Note
@@ -303,7 +303,7 @@ def _changes(answer: PageAnswer) -> Shown:
         "unfiltered": page_url("ask", asked.version.pk, asked_again(asked.fields)),
         "hidden": list(asked_again(asked.fields).items()),
         "actor": value_html(actor, asked.version.environment.slug),
-        "has_kept": any(line.state == State.KEPT for line in found.lines),
+        "has_kept": any(line.state == AccessState.KEPT for line in found.lines),
         "has_unnamed": found.has_unnamed,
         "has_every": any(ANY in (line.resource.id, line.action.id) for line in found.lines),
     }

@@ -36,7 +36,7 @@ _FIRST_RESOURCES = 50
 _NO_INTEGER = str(2**62 + 1)  # stands for all integers that nothing mentions
 
 
-class State:
+class AccessState:
     HAS, GAINED, LOST = "has", "gained", "lost"
     KEPT = "kept"  # an exception to a line before it about every value: it was the same at both moments
 
@@ -348,7 +348,7 @@ class _AskingByActors:
 def compared(kind: AccessKind, sides: list[set[Row]]) -> Iterator[Access]:
     """Yield who has access; or, of two sides, what was lost and gained, and the exceptions that were kept."""
     if len(sides) == 1:
-        found = [(State.HAS, row) for row in sides[0] if kind.reports(row[1])]
+        found = [(AccessState.HAS, row) for row in sides[0] if kind.reports(row[1])]
     else:
         old, new = sides
         lost, gained = (
@@ -356,8 +356,9 @@ def compared(kind: AccessKind, sides: list[set[Row]]) -> Iterator[Access]:
         )
         # Every action may be lost here, but one with a kind of its own kept.
         kept = without_covered(exceptions(gained, old) | exceptions(lost, new))
-        found = [(State.LOST, row) for row in lost] + [(State.GAINED, row) for row in gained]
-        found += [(State.KEPT, row) for row in kept if kind.reports(row[1]) or not _differs_for_all(row, old, new)]
+        found = [(AccessState.LOST, row) for row in lost] + [(AccessState.GAINED, row) for row in gained]
+        shown = (row for row in kept if kind.reports(row[1]) or not _differs_for_all(row, old, new))
+        found += [(AccessState.KEPT, row) for row in shown]
     for state, (actor, action, resource) in sorted(found, key=_in_order):
         values = Value(kind.actor, actor or ANY), Value(STRING, action or ANY), Value(kind.resource, resource or ANY)
         yield Access(state, *values)
@@ -375,12 +376,12 @@ class _TooMany(AuthzError):
         super().__init__(f"it has {MOST_ROWS:,} answers or more")
 
 
-_PLACES = {State.LOST: 0, State.GAINED: 1, State.KEPT: 2, State.HAS: 0}
+_PLACES = {AccessState.LOST: 0, AccessState.GAINED: 1, AccessState.KEPT: 2, AccessState.HAS: 0}
 
 
 def _in_order(line: tuple[str, Row]) -> tuple:
     state, (actor, action, resource) = line
-    return resource or "", action or "", state == State.KEPT, actor or "", _PLACES[state]
+    return resource or "", action or "", state == AccessState.KEPT, actor or "", _PLACES[state]
 
 
 def asked_id(type_name: str, text: str) -> str:

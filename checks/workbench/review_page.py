@@ -14,7 +14,7 @@ from checks.workbench.changed import asked_of_page, moments_of_page, reviewed
 from checks.workbench.elsewhere import command_line
 from checks.workbench.links import value_html
 from checks.workbench.questions import as_of_asked, asked_again, moment_fields
-from checks.workbench.review import Access, Review, State, Wanted
+from checks.workbench.review import Access, AccessState, Review, Wanted
 from checks.workbench.review_cursor import page_start_from_text, page_start_text
 from checks.workbench.review_text import described, headline, lines_of, looked_text, shown, shown_action
 from checks.workbench.stretches import Filter, Stretch
@@ -127,7 +127,7 @@ def review_page(found: ReviewPage, version: int, slug: str, sent: Mapping[str, s
 
 def _row(found: ReviewPage, line: Access, slug: str) -> Row:
     """Return the line, with the address that explains it as of the moment when it held."""
-    place = 0 if line.state == State.LOST else -1
+    place = 0 if line.state == AccessState.LOST else -1
     moment, asked = found.moments[place], found.asked[place]
     about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
     about |= {"action": "*" if line.action.id == ANY else shown_action(line.action)}

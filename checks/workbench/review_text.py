@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from checks.explain.cases import ANY
 from checks.explain.tree import shown_value
-from checks.workbench.review import State
+from checks.workbench.review import AccessState
 from checks.workbench.review_cursor import ReviewCursor
 from checks.workbench.stretches import Stretch
 from policy.clock import text_of
@@ -46,7 +46,7 @@ def headline(found: Stretch, moments: int) -> str:
     if found.is_whole:
         return counted(found.counts, moments)
     if moments == 1:
-        return f"At least {found.counts.get(State.HAS, 0):,}"
+        return f"At least {found.counts.get(AccessState.HAS, 0):,}"
     return f"At least {counted(found.counts, moments)}"
 
 
@@ -54,7 +54,7 @@ def lines_of(found: Stretch, moments: int) -> str:
     """Return which lines are on the page, such as `101 to 200 of 250`; an empty text if these are all."""
     if not found.counted or (found.is_first and found.next is None):
         return ""
-    total = sum(count for state, count in found.counts.items() if state != State.KEPT)
+    total = sum(count for state, count in found.counts.items() if state != AccessState.KEPT)
     of_all = f" of {total:,}" if found.is_whole else ""
     return f"{found.start:,} to {found.start + found.counted - 1:,}{of_all}"
 
@@ -73,5 +73,5 @@ def looked_text(cursor: ReviewCursor) -> str:
 
 def counted(counts: Mapping[str, int], moments: int) -> str:
     if moments == 1:
-        return f"{counts.get(State.HAS, 0):,} in all"
-    return f"{counts.get(State.GAINED, 0):,} gained, {counts.get(State.LOST, 0):,} lost"
+        return f"{counts.get(AccessState.HAS, 0):,} in all"
+    return f"{counts.get(AccessState.GAINED, 0):,} gained, {counts.get(AccessState.LOST, 0):,} lost"

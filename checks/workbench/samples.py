@@ -22,7 +22,7 @@ from checks.asking.snapshot import Snapshot
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
 from checks.workbench.kinds import QuestionKind
-from facts.mentioned_ids import Ids, ids_of
+from facts.mentioned_ids import SomeIds, ids_of
 from facts.read import facts_about
 from policy.errors import AuthzError
 from policy.rules.changes import Changed
@@ -35,7 +35,7 @@ _NEAR, _STEPS, _OF_EACH = 200, 4, 10  # values, steps, and facts of each place, 
 _SECONDS = 0.5  # that looking for what one rule concludes may take
 _MOST_ROWS, _SOME_ROWS = 50_000, 500  # values of that; only some if all would take too long
 _MOST_TYPINGS = 20  # combinations of types, for variables that nothing binds
-_ANY = Ids((), or_more=True)
+_ANY = SomeIds((), or_more=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Sample:
 
     type: str
     texts: tuple[str, ...]
-    among: Ids
+    among: SomeIds
     is_traced: bool = False  # to rules that differ: answers about other values cannot differ
 
     @property
@@ -67,8 +67,8 @@ class Sampler:
     changed: list[Changed]
     seed: int
     deadline: float
-    _ids: dict[str, Ids] = field(default_factory=dict)
-    _concluded: dict[tuple[int, int, str], Ids] = field(default_factory=dict)
+    _ids: dict[str, SomeIds] = field(default_factory=dict)
+    _concluded: dict[tuple[int, int, str], SomeIds] = field(default_factory=dict)
 
     @property
     def programs(self) -> tuple[Program, Program]:
@@ -79,7 +79,7 @@ class Sampler:
         traced = [(place, texts) for place in kind.anchors if (texts := self._traced(kind, place)) is not None]
         if traced:
             place, texts = min(traced, key=lambda each: len(each[1]))
-            return place, Sample(kind.types[place], self._shuffled(kind, texts), Ids(tuple(sorted(texts))), True)
+            return place, Sample(kind.types[place], self._shuffled(kind, texts), SomeIds(tuple(sorted(texts))), True)
         about = (place for place in kind.anchors if self.about.get(kind.types[place]))
         place = next(about, kind.anchors[0])
         return place, self.sample(kind, place, QUOTA)
@@ -100,12 +100,12 @@ class Sampler:
 
     # ---- what there is ----------------------------------------------------------------------------------------
 
-    def _ids_of(self, type_name: str) -> Ids:
+    def _ids_of(self, type_name: str) -> SomeIds:
         """Return all ids that there are: in facts, in rules, and one for all that nobody mentions."""
         if type_name not in self._ids:
             found = ids_of(self.sides[0].numbers, type_name)
             texts = {ANY, *found.texts, *self._named(type_name)}
-            self._ids[type_name] = Ids(tuple(sorted(texts)), found.or_more)
+            self._ids[type_name] = SomeIds(tuple(sorted(texts)), found.or_more)
         return self._ids[type_name]
 
     def _named(self, type_name: str) -> list[str]:
@@ -158,28 +158,28 @@ class Sampler:
             for fact in facts_about(self.sides[0].numbers, value, _OF_EACH):
                 yield from (arg for arg in fact.args if arg.type not in PRIMITIVES)
 
-    def _concluded_at(self, start: int, place: int, type_name: str) -> Ids:
+    def _concluded_at(self, start: int, place: int, type_name: str) -> SomeIds:
         """Return the values in one argument of what a differing rule concludes, or of differing facts."""
         key = (start, place, type_name)
         if key not in self._concluded:
             self._concluded[key] = self._found_at(*key)
         return self._concluded[key]
 
-    def _found_at(self, start: int, place: int, type_name: str) -> Ids:
+    def _found_at(self, start: int, place: int, type_name: str) -> SomeIds:
         changed = self.changed[start]
         if changed.rule is None:
             signature = next(each for each in self.sides[0].numbers if changed.head.is_of(each))
             return ids_of({signature: self.sides[0].numbers[signature]}, type_name)
         match changed.rule.head.args[place]:
             case Value(type=name, id=text):
-                return Ids((text,) if name == type_name else ())
+                return SomeIds((text,) if name == type_name else ())
             case Var() as variable if type_name in changed.rule.types[variable]:
                 return self._values_of(start, changed.rule, variable, type_name)
             case Var():
-                return Ids(())
+                return SomeIds(())
         return _ANY
 
-    def _values_of(self, start: int, rule: Rule, variable: Var, type_name: str) -> Ids:
+    def _values_of(self, start: int, rule: Rule, variable: Var, type_name: str) -> SomeIds:
         """Return values of the variable for which the rule's body holds, in the program that has the rule."""
         others = _unbound(rule, variable)
         typings = list(islice(product(*(sorted(rule.types[each]) for each in others)), _MOST_TYPINGS + 1))
@@ -191,10 +191,10 @@ class Sampler:
             ids = self._ids_in(start, question_about(_probe_name(start, variable), asked, (0,)))
             found.update(ids.texts)
             if ids.or_more:
-                return Ids(tuple(sorted(found)), or_more=True)
-        return Ids(tuple(sorted(found)))
+                return SomeIds(tuple(sorted(found)), or_more=True)
+        return SomeIds(tuple(sorted(found)))
 
-    def _ids_in(self, start: int, question: Question) -> Ids:
+    def _ids_in(self, start: int, question: Question) -> SomeIds:
         """Return all answers, or some of them if all would take too long."""
         for most in (_MOST_ROWS, _SOME_ROWS):
             try:
@@ -205,7 +205,7 @@ class Sampler:
             except AuthzError:
                 break
             texts = {text for (text,) in rows if text}
-            return Ids(tuple(sorted(texts)), len(rows) >= most or any(not text for (text,) in rows))
+            return SomeIds(tuple(sorted(texts)), len(rows) >= most or any(not text for (text,) in rows))
         return _ANY
 
     @cached_property

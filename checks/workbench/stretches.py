@@ -15,7 +15,7 @@ from typing import NamedTuple
 from django.db import connection
 
 from checks.explain.cases import ANY
-from checks.workbench.review import Access, NotAnswered, State
+from checks.workbench.review import Access, AccessState, NotAnswered
 from checks.workbench.review_cursor import ACTORS, Last, PageStart, ReviewCursor
 
 PAGE = 100  # lines
@@ -24,7 +24,7 @@ SECONDS = 0.1  # for a page to find its lines and then count those that follow; 
 _WITHOUT_LINES = 2  # times SECONDS, as long as no line is found
 
 
-class Line(NamedTuple):
+class ReviewLine(NamedTuple):
     cursor: ReviewCursor
     access: Access
 
@@ -32,7 +32,7 @@ class Line(NamedTuple):
 class Chunk(NamedTuple):
     """Lines in order, what could not be answered, and the cursor after all of them."""
 
-    lines: list[Line]
+    lines: list[ReviewLine]
     end: ReviewCursor
     refused: tuple[NotAnswered, ...] = ()
 
@@ -59,12 +59,12 @@ class Stretch:
     @property
     def start(self) -> int:
         """Return the number of the page's first line, from 1."""
-        return sum(count for state, count in self.before.items() if state != State.KEPT) + 1
+        return sum(count for state, count in self.before.items() if state != AccessState.KEPT) + 1
 
     @property
     def counted(self) -> int:
         """Return how many of the page's lines have numbers: those that were kept have none."""
-        return sum(line.state != State.KEPT for line in self.lines)
+        return sum(line.state != AccessState.KEPT for line in self.lines)
 
 
 def stretch_of(
@@ -78,7 +78,7 @@ def stretch_of(
     clock = time.thread_time if connection.vendor == "sqlite" else time.monotonic  # SQLite runs in this thread
     began, opened = clock(), time.monotonic()
     before = Counter(page_start.shown if page_start else {})
-    page: list[Line] = []
+    page: list[ReviewLine] = []
     found: Counter[str] = Counter()
     refused: list[NotAnswered] = []
     beyond: list[NotAnswered] = []  # of chunks that were read after the page was full

@@ -19,7 +19,7 @@ from facts.pages.listing import end_of
 from facts.read import fact_of_row
 from facts.store import Deletes
 from facts.walk import Kept, kept
-from facts.wire import Fact, pattern_of
+from facts.wire import Fact, exact_pattern
 from policy.models import Environment
 from policy.offsets import changing
 from policy.revisions import By
@@ -54,7 +54,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeletionOutcome:
     """What became of the facts. If one has changed, nothing is deleted, and all that are stored are `asked_again`."""
 
     asked_again: tuple[Shown, ...] = ()
@@ -76,7 +76,7 @@ def confirmed(tokens: Iterable[str]) -> tuple[ChosenFact, ...]:
     return tuple(filter(None, map(_chosen_fact, tokens)))
 
 
-def delete(asked: Sequence[ChosenFact], by: By) -> Outcome:
+def delete(asked: Sequence[ChosenFact], by: By) -> DeletionOutcome:
     """Delete the facts of all environments in one transaction, unless one has changed since the page asked."""
     rows = {each.row: each for each in asked}
     kinds = _kinds(rows)
@@ -87,14 +87,14 @@ def delete(asked: Sequence[ChosenFact], by: By) -> Outcome:
         found = kept(kinds.values(), rows.keys())
         if any(_is_changed(each, found[row]) for row, each in rows.items() if row in found):
             again = [_shown(kinds[row[0]], row, now, _is_changed(rows[row], now)) for row, now in found.items()]
-            return Outcome(asked_again=tuple(again))
+            return DeletionOutcome(asked_again=tuple(again))
         for environment_id in where:
             here = [now.fact for row, now in found.items() if kinds[row[0]].environment_id == environment_id]
-            patterns = [pattern_of(fact) for fact in here]
+            patterns = [exact_pattern(fact) for fact in here]
             if patterns:
                 store.apply(environment_id, [Deletes(patterns)], by)
     deleted = tuple((kinds[row[0]], now.fact) for row, now in found.items())
-    return Outcome(deleted=deleted, gone=tuple(_fact(kinds[row[0]], row) for row in rows if row not in found))
+    return DeletionOutcome(deleted=deleted, gone=tuple(_fact(kinds[row[0]], row) for row in rows if row not in found))
 
 
 def _kinds(rows: Iterable[Row]) -> dict[int, Signature]:

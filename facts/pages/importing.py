@@ -66,24 +66,24 @@ class Wrong:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ImportOutcome:
     loaded: Loaded | None = None
     warnings: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()
     trouble: str = ""
 
 
-def act(form: ImportForm, by: By, ends_stay: bool = True) -> Outcome:
+def act(form: ImportForm, by: By, ends_stay: bool = True) -> ImportOutcome:
     """Store what was sent, all of it or nothing."""
     try:
         with form.opened() as file:
             where, lines = form.cleaned_data["environment"].pk, READERS[form.reader](file)
             loaded = load(where, lines, by=by, ends_stay=ends_stay)
     except LinesRejected as reason:
-        return Outcome(wrong=tuple(_wrong(form, reason.bad)))
+        return ImportOutcome(wrong=tuple(_wrong(form, reason.bad)))
     except (AuthzError, Unavailable) as reason:
-        return Outcome(trouble=reason.message)
-    return Outcome(loaded, tuple(sentences(loaded.unknown)))
+        return ImportOutcome(trouble=reason.message)
+    return ImportOutcome(loaded, tuple(sentences(loaded.unknown)))
 
 
 def _wrong(form: ImportForm, bad: tuple[BadLine, ...]) -> Iterator[Wrong]:

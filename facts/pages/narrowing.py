@@ -9,7 +9,7 @@ from django import forms
 
 from facts.models import Signature
 from facts.numbering import types_of_text
-from facts.walk import EVERY, Ids, SearchColumn, beginning, exactly, search_columns
+from facts.walk import EVERY, IdRange, SearchColumn, beginning, exactly, search_columns
 from policy.models import Environment
 
 EXACTLY, BEGINS = "exactly", "begins"
@@ -69,7 +69,7 @@ class Narrowed:
         return self.form.is_valid()
 
     @property
-    def ids(self) -> Ids:
+    def ids(self) -> IdRange:
         if not self.text:
             return EVERY
         return beginning(self.text) if self.begins else exactly(self.text)

@@ -16,7 +16,7 @@ from facts.accept import FactRejected
 from facts.batches import FactBatch
 from facts.ends import EndsStay
 from facts.store import Deletes, Inserts
-from facts.wire import Argument, Pattern
+from facts.wire import Argument, FactPattern
 from localsql.binding_keys import BindingKey
 from localsql.sync.compare import Plan
 from localsql.sync.rows import Ids
@@ -94,10 +94,10 @@ class Applying:
         self.on_progress(self.done)
 
 
-def deleted(key: BindingKey, batch: Iterable[Ids]) -> list[Pattern]:
+def deleted(key: BindingKey, batch: Iterable[Ids]) -> list[FactPattern]:
     types, predicate = key.signature.types, key.signature.predicate
     return [
-        Pattern(predicate, tuple([Argument(name, text) for name, text in zip(types, whole(key, ids))]))
+        FactPattern(predicate, tuple([Argument(name, text) for name, text in zip(types, whole(key, ids))]))
         for ids in batch
     ]
 

@@ -14,7 +14,7 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
 from policy import drafts, publishing
-from policy.drafts import SavedElsewhere, Written
+from policy.drafts import DraftText, SavedElsewhere
 from policy.errors import AuthzError, TooLarge, Unavailable
 from policy.language.completion import completions
 from policy.language.format import formatted
@@ -24,7 +24,7 @@ from policy.models import Environment, PolicyDraft, PolicyVersion, default_envir
 from policy.pages import submission, typed
 from policy.pages.author import by_admin, may_view_facts
 from policy.pages.meanwhile import published_meanwhile
-from policy.pages.submission import Outcome, PolicyForm
+from policy.pages.submission import PolicyForm, Submitted
 from policy.publishing import Published
 
 
@@ -71,13 +71,13 @@ class EditingAdmin(admin.ModelAdmin):
         if not self.has_add_permission(request):
             raise PermissionDenied
         if request.method != "POST":
-            return self._editor(request, PolicyForm(initial=self._start(request)), Outcome())
+            return self._editor(request, PolicyForm(initial=self._start(request)), Submitted())
         form = PolicyForm(request.POST)
         is_valid = form.is_valid()
         if not _is_theirs(request):
-            return self._editor(request, form, Outcome(trouble=_SOMEBODY_ELSE))
+            return self._editor(request, form, Submitted(trouble=_SOMEBODY_ELSE))
         if not is_valid:
-            return self._editor(request, form, Outcome(trouble="nothing is published, because of the fields below"))
+            return self._editor(request, form, Submitted(trouble="nothing is published, because of the fields below"))
         sent = form.cleaned_data
         if "_check" in request.POST:
             outcome = submission.check(sent, may_view_facts(request))
@@ -106,7 +106,7 @@ class EditingAdmin(admin.ModelAdmin):
         start = {"environment": environment, "seen": _active_number(environment)}
         return start | ({"source": origin.source, "filename": origin.filename or ""} if origin else {})
 
-    def _editor(self, request: HttpRequest, form: PolicyForm, outcome: Outcome) -> HttpResponse:
+    def _editor(self, request: HttpRequest, form: PolicyForm, outcome: Submitted) -> HttpResponse:
         sent = getattr(form, "cleaned_data", form.initial)
         environment = sent.get("environment") or default_environment()
         source, seen = sent.get("source", ""), sent.get("seen")
@@ -191,7 +191,7 @@ class EditingAdmin(admin.ModelAdmin):
         """Save the text as the user's draft, and answer with its stamp: None if the text is the active policy's."""
 
         def answer(sent: dict) -> JsonObject:
-            written = Written(sent["source"], sent["filename"], sent["seen"])
+            written = DraftText(sent["source"], sent["filename"], sent["seen"])
             draft = drafts.keep(request.user, sent["environment"], written, sent["stamp"])
             return _draft_to_json(draft) if draft else {"stamp": None}
 

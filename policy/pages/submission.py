@@ -47,7 +47,7 @@ class PolicyForm(forms.Form):
 
 
 @dataclass
-class Outcome:
+class Submitted:
     """What the page says after a text was sent. The text is stored only if `published` is set."""
 
     published: Published | None = None
@@ -57,49 +57,49 @@ class Outcome:
     may_force: bool = False
 
 
-def check(sent: dict, with_facts: bool) -> Outcome:
+def check(sent: dict, with_facts: bool) -> Submitted:
     """Compile and test the text without publishing it; `with_facts`, also say which stored facts it ignores."""
     return _outcome(sent, partial(_checked, with_facts))
 
 
-def publish(sent: dict, by: By) -> Outcome:
+def publish(sent: dict, by: By) -> Submitted:
     active = publishing.active_version(sent["environment"].pk)
     number = active.number if active else None
     if number != sent["seen"]:
         trouble = f"version {number} was published meanwhile; publish once more to replace it with what is below"
-        return Outcome(trouble=trouble)
+        return Submitted(trouble=trouble)
     return _outcome(sent, partial(_published, by))
 
 
-def _outcome(sent: dict, act: Callable[[dict, Source], Outcome]) -> Outcome:
+def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
     source = Source(sent["source"], sent["filename"])
     try:
         return act(sent, source)
     except PolicyRejected as reason:
         count = len(reason.problems)
         trouble = f"{count} problem{'' if count == 1 else 's'}; nothing is published"
-        return Outcome(trouble=trouble, excerpts=excerpts_of_problems(source, reason.problems))
+        return Submitted(trouble=trouble, excerpts=excerpts_of_problems(source, reason.problems))
     except PolicyTestsFailed as reason:
         trouble = f"{publishing.results_of(reason.report)}; nothing is published"
-        return Outcome(trouble=trouble, excerpts=excerpts_of_failures(source, reason.report), may_force=True)
+        return Submitted(trouble=trouble, excerpts=excerpts_of_failures(source, reason.report), may_force=True)
     except (AuthzError, Unavailable) as reason:
-        return Outcome(trouble=reason.message)
+        return Submitted(trouble=reason.message)
 
 
-def _checked(with_facts: bool, sent: dict, source: Source) -> Outcome:
+def _checked(with_facts: bool, sent: dict, source: Source) -> Submitted:
     drafted = publishing.draft(source.text, source.filename, force=True)
     ignored = ignored_facts(sent["environment"].pk, drafted.program) if with_facts else Ignored()
     note = "; ".join(["this is a policy", *remarks_on(drafted, ignored)])
     warnings = excerpts_of_problems(source, drafted.program.warnings)
     failures = excerpts_of_failures(source, drafted.report)
     if failures:
-        return Outcome(trouble=note, excerpts=failures + warnings, may_force=True)
-    return Outcome(note=f"{note}; nothing is published yet", excerpts=warnings)
+        return Submitted(trouble=note, excerpts=failures + warnings, may_force=True)
+    return Submitted(note=f"{note}; nothing is published yet", excerpts=warnings)
 
 
-def _published(by: By, sent: dict, source: Source) -> Outcome:
+def _published(by: By, sent: dict, source: Source) -> Submitted:
     where, name, force, note = sent["environment"].pk, source.filename, sent["force"], sent["note"]
-    return Outcome(published=publishing.publish(where, source.text, name, force=force, by=by, note=note))
+    return Submitted(published=publishing.publish(where, source.text, name, force=force, by=by, note=note))
 
 
 def line_numbers(text: str, excerpts: list[Excerpt]) -> list[tuple[int, str, str]]:

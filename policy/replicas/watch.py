@@ -88,7 +88,7 @@ class Primary:
         return next((at for at, reached in reversed(self._positions.copy()) if reached <= position), -inf)
 
 
-class Watch:
+class ReplicaWatch:
     def __init__(self) -> None:
         self.known = Known()
         self.primary = Primary()
@@ -229,7 +229,7 @@ class Watch:
         return ""
 
 
-def look_at_primary(server: Server, watch: Watch) -> None:
+def look_at_primary(server: Server, watch: ReplicaWatch) -> None:
     """Ask the primary how far it is, and for keys that were asked about lately. Note replicas that are ahead of it."""
     check, asked = key_check(), watch.known.wanted
     if not server.is_connected:

@@ -30,7 +30,7 @@ from django.conf import settings  # noqa: E402
 from authz_project.keys import create_key  # noqa: E402
 from authz_project.wsgi import short_answer  # noqa: E402
 from policy.models import default_environment  # noqa: E402
-from policy.replicas.watch import Watch  # noqa: E402
+from policy.replicas.watch import ReplicaWatch  # noqa: E402
 from tests.replicas.cluster import cluster, connected, is_used, wait_for  # noqa: E402
 from tests.replicas.conftest import POLICY, asked, role  # noqa: E402
 
@@ -63,7 +63,7 @@ def main() -> int:
     return 0
 
 
-def rounds(watching: Watch, count: int, questions: int) -> dict[str, Cost]:
+def rounds(watching: ReplicaWatch, count: int, questions: int) -> dict[str, Cost]:
     _, key = create_key(default_environment())
     send(key, "/api/policy", {"src": POLICY})
     send(key, "/api/bulk_load", [role(f"user{number}", f"doc{number}") for number in range(FACTS)])

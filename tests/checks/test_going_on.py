@@ -24,7 +24,7 @@ from checks.workbench.review_cursor import (
     page_start_from_text,
     page_start_text,
 )
-from checks.workbench.stretches import Chunk, Filter, Line, stretch_of
+from checks.workbench.stretches import Chunk, Filter, ReviewLine, stretch_of
 from policy.clock import now, text_of
 from policy.errors import MalformedRequest
 from policy.values import STRING, Value
@@ -156,7 +156,7 @@ def test_what_is_refused_is_told_on_one_page(monkeypatch):
     chunks = []
     for name in "abcd":
         here = line._replace(resource=Value("Repo", name))
-        chunks.append(Chunk([Line(of_resources.cursor(name, "ann", "read"), here)], of_resources.cursor(name)))
+        chunks.append(Chunk([ReviewLine(of_resources.cursor(name, "ann", "read"), here)], of_resources.cursor(name)))
         refused = NotAnswered(kind, 1, f"Repo:{name}0", "why")
         chunks.append(Chunk([], of_resources.cursor(f"{name}0"), (refused,)))
     told, page_start = [], None

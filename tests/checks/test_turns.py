@@ -14,7 +14,7 @@ from django.db import connection
 
 from checks.asking import libpq, run
 from checks.asking.deadline import Deadline
-from checks.asking.turns import LONG, Known, Turn, Turns, known, turns
+from checks.asking.turns import LONG, SlowStatements, Turn, Turns, known, turns
 from checks.errors import Crowded, QueryTooSlow
 from policy import database_waits
 from tests.checks.conftest import about, remove
@@ -137,7 +137,7 @@ def test_processes_have_turns_together_and_one_that_is_killed_leaves_its_own(tmp
 
 def test_few_statements_are_known_and_the_oldest_is_forgotten_first(monkeypatch):
     monkeypatch.setattr("checks.asking.turns._MOST", 2)
-    some = Known()
+    some = SlowStatements()
     for sql in "abc":
         some.note(sql, [sql, 1], 1)
     some.forget("b", ["b", 1])

@@ -11,7 +11,7 @@ from django.db import connection
 from facts import bulk, read, store, together
 from facts.models import Signature
 from facts.store import Deletes, Inserts
-from facts.wire import Argument, Fact, Pattern, fact_from_json
+from facts.wire import Argument, Fact, FactPattern, fact_from_json
 from policy import clock
 from policy.models import Environment, Revision
 from policy.publishing import publish
@@ -31,8 +31,8 @@ def as_fact(user: str, end: str | None = None) -> Fact:
     return fact_from_json(member(user, end), "")
 
 
-def exact(user: str) -> Pattern:
-    return Pattern("member", (Argument("User", user), Argument("Team", "t")))
+def exact(user: str) -> FactPattern:
+    return FactPattern("member", (Argument("User", user), Argument("Team", "t")))
 
 
 def insert(api, *facts: dict):

@@ -10,7 +10,7 @@ from facts import history, read, store, validity
 from facts.history import HistoryCursor
 from facts.numbering import signature_numbers
 from facts.store import Deletes, Inserts
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Argument, Fact, FactPattern
 from policy.clock import microseconds_of, text_of, time_of
 from policy.models import Environment, Revision
 from policy.offsets import advance, changing
@@ -25,8 +25,8 @@ def fact(predicate: str, *args: str) -> Fact:
     return Fact(predicate, tuple(Value(*arg.split(":")) for arg in args))
 
 
-def exactly(given: Fact) -> Pattern:
-    return Pattern(given.predicate, tuple(Argument(value.type, value.id) for value in given.args))
+def exactly(given: Fact) -> FactPattern:
+    return FactPattern(given.predicate, tuple(Argument(value.type, value.id) for value in given.args))
 
 
 ADMIN = fact("has_role", "User:ann", "String:admin", "Repo:a")
@@ -275,7 +275,7 @@ def test_random_histories_replayed_give_the_stored_facts(environment, seed):
         changes = []
         for _ in range(rng.randint(1, 4)):
             some = rng.sample(universe, rng.randint(1, 5))
-            pattern = Pattern("p", (Argument("A", str(rng.randint(0, 3))), Argument("B")))
+            pattern = FactPattern("p", (Argument("A", str(rng.randint(0, 3))), Argument("B")))
             deletes = Deletes([pattern] if rng.random() < 0.2 else [exactly(each) for each in some])
             changes.append(Inserts(some) if rng.random() < 0.6 else deletes)
         store.apply(environment.id, changes)

@@ -18,7 +18,7 @@ from facts.bulk import load
 from facts.formats import READERS
 from facts.pages import exporting
 from facts.store import Deletes, Inserts
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Argument, Fact, FactPattern
 from policy.clock import microseconds_of, now
 from policy.models import Revision
 from policy.values import Value
@@ -42,7 +42,7 @@ def insert(environment, *facts: Fact) -> None:
 
 
 def delete(environment, *facts: Fact) -> None:
-    patterns = [Pattern(one.predicate, tuple(Argument(each.type, each.id) for each in one.args)) for one in facts]
+    patterns = [FactPattern(one.predicate, tuple(Argument(each.type, each.id) for each in one.args)) for one in facts]
     store.apply(environment.id, [Deletes(patterns)])
 
 

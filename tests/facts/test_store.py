@@ -4,7 +4,7 @@ import pytest
 
 from facts import numbering, read, store
 from facts.store import Deletes, Inserts
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Argument, Fact, FactPattern
 from policy.rules.program import Signature
 from policy.values import Value
 
@@ -25,7 +25,7 @@ def test_facts_are_stored_once_each(environment):
 
 def test_changes_apply_in_order(environment):
     fact = role("ann", "admin", "r")
-    exact = Pattern("has_role", tuple(Argument(value.type, value.id) for value in fact.args))
+    exact = FactPattern("has_role", tuple(Argument(value.type, value.id) for value in fact.args))
     store.apply(environment.id, [Inserts([fact]), Deletes([exact])])
     assert stored(environment) == []
     store.apply(environment.id, [Deletes([exact]), Inserts([fact])])
@@ -47,7 +47,7 @@ def test_a_wildcard_in_any_place_deletes_what_fits(environment, arity):
     for position in range(arity):
         store.apply(environment.id, [Inserts(facts)])
         args = tuple(Argument("T", "x") if position == place else Argument() for place in range(arity))
-        store.apply(environment.id, [Deletes([Pattern("p", args)])])
+        store.apply(environment.id, [Deletes([FactPattern("p", args)])])
         assert stored(environment) == sorted(str(fact) for index, fact in enumerate(facts) if index != position)
 
 

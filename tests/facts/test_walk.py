@@ -11,7 +11,7 @@ from facts.models import Signature
 from facts.numbering import types_of_text
 from facts.store import Inserts
 from facts.walk import beginning, exactly, page_after, page_before, search_columns
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Argument, Fact, FactPattern
 from policy.clock import now
 from policy.values import Value
 from tests.facts.test_plans import filled  # noqa: F401  a table that is worth an index
@@ -86,7 +86,7 @@ def test_each_fact_is_on_one_page_both_ways(environment, ids, type_name, size):
     assert list(walk.every(steps)) == flat
 
 
-def meant(value: Value, ids: walk.Ids, type_name: str) -> bool:
+def meant(value: Value, ids: walk.IdRange, type_name: str) -> bool:
     fits = value.id.startswith(ids.low) if ids.open or ids == walk.EVERY else value.id == ids.low
     return fits and type_name in ("", value.type)
 
@@ -118,7 +118,7 @@ def test_a_page_goes_on_after_a_fact_that_is_gone(environment):
 
 
 def pattern(one: Fact):
-    return Pattern(one.predicate, tuple(Argument(value.type, value.id) for value in one.args))
+    return FactPattern(one.predicate, tuple(Argument(value.type, value.id) for value in one.args))
 
 
 def test_a_mark_of_elsewhere_leads_to_the_first_page(environment):

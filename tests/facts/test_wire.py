@@ -5,7 +5,7 @@ import pytest
 from facts import wire
 from facts.batches import batch_from_json
 from facts.notation import fact_from_text, pattern_from_text
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Argument, Fact, FactPattern
 from policy.errors import MalformedRequest
 from policy.values import Value
 
@@ -98,7 +98,7 @@ def test_ids_up_to_the_limit_are_taken(length):
     ],
 )
 def test_patterns_know_three_kinds_of_argument(sent, meant):
-    assert wire.pattern_from_json(fact(sent), "") == Pattern("p", (meant,))
+    assert wire.pattern_from_json(fact(sent), "") == FactPattern("p", (meant,))
 
 
 @pytest.mark.parametrize("sent", [{"id": "x"}, value(5), value(type=5), "x", [], value("x\0")])
@@ -122,7 +122,7 @@ def test_facts_are_read_as_people_write_them(text, printed):
 
 
 def test_patterns_are_read_as_people_write_them():
-    assert pattern_from_text("p(User:_, _, Repo:a)") == Pattern(
+    assert pattern_from_text("p(User:_, _, Repo:a)") == FactPattern(
         "p", (Argument("User"), Argument(), Argument("Repo", "a"))
     )
 

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from policy import drafts, publishing
-from policy.drafts import Written
+from policy.drafts import DraftText
 from policy.models import PolicyDraft
 from policy.pages.typed import Overtaken, Turns
 from policy.revisions import By
@@ -262,8 +262,8 @@ def test_drafts_go_with_their_writer(environment, writer):
 
 def test_saving_at_once_keeps_one_draft(environment, writer):
     user = User.objects.get()
-    first = drafts.keep(user, environment, Written(POLICY, "", None), None)
-    kept = drafts.keep(user, environment, Written(POLICY, "", None), None)  # the same text from another window
+    first = drafts.keep(user, environment, DraftText(POLICY, "", None), None)
+    kept = drafts.keep(user, environment, DraftText(POLICY, "", None), None)  # the same text from another window
     assert PolicyDraft.objects.get() == kept and kept.stamp != first.stamp
 
 

@@ -10,7 +10,7 @@ from django.db import connection
 from facts import accept, store
 from facts.accept import FactRejected
 from facts.store import Deletes, Inserts
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Argument, Fact, FactPattern
 from policy import active, publishing
 from policy.active import active_program
 from policy.errors import AuthzError, NotFound, PolicyTestsFailed
@@ -217,7 +217,7 @@ def test_facts_are_checked_against_the_policy_that_is_active_when_they_are_store
     publish(environment.id, OTHER, None)
     with pytest.raises(FactRejected):
         store.apply(environment.id, [Inserts([role("bob", "viewer", "Folder", "f")])])
-    exact = Pattern("has_role", tuple(Argument(value.type, value.id) for value in fact.args))
+    exact = FactPattern("has_role", tuple(Argument(value.type, value.id) for value in fact.args))
     assert store.apply(environment.id, [Deletes([exact])]).deleted == 1
 
 

@@ -21,7 +21,7 @@ from checks.engine.answers import Row, answers_of
 from checks.engine.compile import Compiled, Shape
 from checks.engine.errors import TooComplex, TooMuchRecursion
 from checks.engine.plan import plan as p
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Argument, Fact, FactPattern
 from policy.errors import AuthzError
 from policy.language import parse
 from policy.language.source import Source
@@ -198,7 +198,7 @@ def put(ask: Ask, program: Program) -> list[Question]:
             return _known(program, [Question(calls, variables, outs)])
         case QueryFacts(predicate, pattern):
             session: Any = SimpleNamespace(program=program)
-            return questions_of(session, Pattern(predicate, tuple(Argument(*each) for each in pattern)), ())
+            return questions_of(session, FactPattern(predicate, tuple(Argument(*each) for each in pattern)), ())
     raise AssertionError(ask)
 
 

@@ -15,7 +15,7 @@ from django.test import override_settings
 from authz_project.settings import database_from_url, replicas_from_urls
 from policy.replicas import reading
 from policy.replicas.replica import Replica
-from policy.replicas.watch import Watch
+from policy.replicas.watch import ReplicaWatch
 from policy.timeline import timeline
 from tests import postgresql
 from tests.postgresql import Server
@@ -68,7 +68,7 @@ def resume(server: Server) -> None:
 
 
 @contextmanager
-def connected(urls: tuple[str, str], migrate: bool = False, **values: object) -> Iterator[Watch]:
+def connected(urls: tuple[str, str], migrate: bool = False, **values: object) -> Iterator[ReplicaWatch]:
     """Connect this process to a primary and its replicas."""
     url, replica_urls = urls
     config = {DEFAULT_DB_ALIAS: database_from_url(url)}
@@ -108,5 +108,5 @@ def begin_anew() -> None:
         forget()
 
 
-def is_used(replica: Replica, watching: Watch) -> bool:
+def is_used(replica: Replica, watching: ReplicaWatch) -> bool:
     return replica.may_be_asked(settings.REPLICA_MAX_LAG, watching.known.timeline, time.monotonic())

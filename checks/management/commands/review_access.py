@@ -15,7 +15,7 @@ from checks.asking.question import Asked
 from checks.explain.cases import ANY
 from checks.explain.explain import Explanation, explain
 from checks.explain.output import explanation_to_json, explanation_to_text
-from checks.workbench.review import Access, NotAnswered, Progress, Review, State, Wanted, moments_reviewed
+from checks.workbench.review import Access, AccessState, NotAnswered, Progress, Review, Wanted, moments_reviewed
 from checks.workbench.review_text import counted, described, shown, shown_action
 from facts.notation import value_from_text
 from policy.management.command import PolicyCommand
@@ -25,7 +25,7 @@ from policy.moments import AsOf, Moment, as_of_from_text
 from policy.values import Value
 
 NOT_ANSWERED = "not answered"
-_SIGNS = {State.GAINED: "+", State.LOST: "-", State.KEPT: "=", State.HAS: " "}
+_SIGNS = {AccessState.GAINED: "+", AccessState.LOST: "-", AccessState.KEPT: "=", AccessState.HAS: " "}
 
 
 class Command(PolicyCommand):

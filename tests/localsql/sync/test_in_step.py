@@ -10,7 +10,7 @@ import pytest
 
 from facts import read, store
 from facts.store import Deletes, Inserts
-from facts.wire import Argument, Fact, Pattern
+from facts.wire import Argument, Fact, FactPattern
 from localsql.sync import run
 from localsql.sync.databases import Around
 from localsql.sync.reading import config_from_text
@@ -58,7 +58,7 @@ def insert(environment, rows) -> None:
 
 def delete(environment, rows, by: By = NOBODY) -> None:
     types = ("User", "String", "Org")
-    patterns = [Pattern("has_role", tuple(Argument(*each) for each in zip(types, row))) for row in rows]
+    patterns = [FactPattern("has_role", tuple(Argument(*each) for each in zip(types, row))) for row in rows]
     store.apply(environment.pk, [Deletes(patterns)], by)
 
 
