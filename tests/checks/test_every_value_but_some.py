@@ -40,3 +40,14 @@ def test_what_only_the_exception_looks_at_is_read(api):
     assert is_everyone(who_reads(api))
     store(api, fact("bar", "User:ann", "Group:1"))
     assert who_reads(api) == {"results": []}
+
+
+def test_what_two_exceptions_keep_back_together_is_kept_back(api):
+    """Each rule grants nearly all that the other keeps back, and neither grants barred people what is closed."""
+    publish(api, "actor User {} resource Folder {} may(u: User, f: Folder) if not barred(u) or not closed(f);")
+    pattern = {"predicate": "may", "args": [{"type": "User", "id": None}, {"type": "Folder", "id": None}]}
+    store(api, fact("barred", "User:ann"))
+    (everyone,) = api.post("/query", {"fact": pattern}).json()["results"]
+    assert [each["id"] for each in everyone["args"]] == [None, None]
+    store(api, fact("closed", "Folder:f"))
+    assert "every value but some" in api.post("/query", {"fact": pattern}).json()["message"]

@@ -149,6 +149,14 @@ any(x: Resource, _: Folder) if chief(x);
 has_permission(u: User, "p0", f: Folder) if any(u, f) and not chief(u);
 has_permission(u: User, "p1", f: Folder) if any(f, g) and any(u, g) and not open(g);
 """,
+    "either of two exceptions": """
+free(a: Actor, f: Folder) if not barred(a) or not closed(f);
+free(a: Actor, f: Folder) if trusted(a);
+free(_: Actor, f: Folder) if open(f);
+may(a: Actor, r: String, f: Folder) if not barred(a) or not odd(r) or (shared(f) and not odd(f));
+has_permission(u: User, "p0", f: Folder) if free(u, f) and not trusted(u);
+has_role(u: User, r: String, f: Folder) if may(u, r, f);
+""",
 }
 
 
